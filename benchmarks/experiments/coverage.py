@@ -27,7 +27,7 @@ from measuring import table
 from vmprof_convert import readers
 from vmprof_convert.meaning.estimator import Sum, Z
 from vmprof_convert.meaning.visible_stacks import Program
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 NAME = "coverage"
 RUNS = 1000

@@ -17,7 +17,7 @@ from truth import (
     total_bytes,
     total_sigma,
 )
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 #: each round makes one low-level string of known size, and smaller things;
 #: what is put into `kept` is really made, whatever the JIT thinks

@@ -106,7 +106,7 @@ def test_what_was_sampled_as_a_whole_is_certain() -> None:
 def estimate_of(count: int, interval: int = 1000) -> Estimate:
     """Of so many samples of small objects."""
     from vmprof_convert.meaning.estimator import Sum
-    from vmprof_convert.profile.sampling import probability
+    from vmprof_convert.profile.probability import probability
     sum_ = Sum()
     sum_.add(64, probability(64, interval, "exponential"), count)
     return sum_.bytes(interval)

@@ -12,7 +12,7 @@ from vmprof_convert.meaning.estimator import (
     weight_bytes,
     weight_objects,
 )
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 
 @pytest.mark.parametrize("size", [1, 64, 4096, 131072, 10**6, 2**40])

@@ -13,7 +13,7 @@ from made_profiles import SWEPT, Log
 from vmprof_convert import readers
 from vmprof_convert.analysis import heap_check
 from vmprof_convert.profile.model import Swept
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 MIB = 2**20
 INTERVAL = 16384

@@ -11,11 +11,11 @@ from vmprof_convert import cli, readers
 from vmprof_convert.analysis import diff, leaks
 from vmprof_convert.analysis.by_stack import values
 from vmprof_convert.analysis.selection import Selection, select
-from vmprof_convert.cli import inputs
+from vmprof_convert.cli import run_files
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile import merging
 from vmprof_convert.profile.model import ALIVE, DIED, FREED, PENDING, Carried, Profile
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 SETTINGS = {"run": "abc", "pid": 4321, "facts": "types,lifetimes"}
 
@@ -178,7 +178,7 @@ def test_a_later_part_begins(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("named", [1, 2])
 def test_parts_are_found_beside_the_first(tmp_path: pathlib.Path, named: int) -> None:
     paths = write(tmp_path, app=first(), app_w2=second())
-    found = inputs.find(paths[::-1][-named:])
+    found = run_files.find(paths[::-1][-named:])
     assert [(file.path, file.later) for file in found.files] == [
         (paths[0], (paths[1],))]
 

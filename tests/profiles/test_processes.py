@@ -18,11 +18,11 @@ from report_runs import lines, refused, report
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis.selection import Selection, select
 from vmprof_convert.analysis.summary import summarize
-from vmprof_convert.cli import inputs
+from vmprof_convert.cli import run_files
 from vmprof_convert.meaning.estimator import Sum
 from vmprof_convert.profile import merging
 from vmprof_convert.profile.merging import Read
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 SECOND = 10**9
 
@@ -161,7 +161,7 @@ def test_only_what_is_called_as_a_child_is_one(run: Path) -> None:
     allocate(other, "f", 100)
     for name in "13.14", "13-2-3", "13-", "-2", "x", "13.old", "13 2":
         run.with_name("app.%s.vmprof" % name).write_bytes(other.data())
-    assert inputs.children_of(str(run)) == [
+    assert run_files.children_of(str(run)) == [
         str(run.with_name(name)) for name in ("app.11.vmprof", "app.12-2.vmprof")]
     assert as_json(run)["samples"] == 5
 

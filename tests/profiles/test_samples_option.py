@@ -25,7 +25,7 @@ from vmprof_convert.cli.formats import FORMATS
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 from vmprof_convert.profile import columns
 from vmprof_convert.profile.model import Columns, Row, Samples
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 from vmprof_convert.profile.thin import Limit
 
 INTERVAL = 4096

@@ -28,7 +28,7 @@ from vmprof_convert.analysis.diff import (
     verdict,
 )
 from vmprof_convert.analysis.summary import Choice
-from vmprof_convert.cli import inputs
+from vmprof_convert.cli import run_files
 from vmprof_convert.errors import FileError
 from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.profile.model import Profile
@@ -408,10 +408,10 @@ def test_which_files_are_of_which_run(write: Write) -> None:
     for name in "d", "e":
         Path(name + ".vmprof").write_bytes(log.data())
     paths = [name + ".vmprof" for name in "abcde"]
-    assert list(inputs.by_run(paths).values()) == [
+    assert list(run_files.by_run(paths).values()) == [
         ["a.vmprof", "c.vmprof"], ["b.vmprof"], ["d.vmprof"], ["e.vmprof"]]
     with pytest.raises(FileError, match="is not a file"):
-        inputs.by_run(["."])
+        run_files.by_run(["."])
 
 
 @pytest.mark.parametrize("arguments, message", [

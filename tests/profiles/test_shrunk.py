@@ -20,7 +20,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Sum
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 from vmprof_convert.writers import firefox
 
 RESERVED, TAKEN = 65536, 128

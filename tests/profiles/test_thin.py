@@ -13,7 +13,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Sum
 from vmprof_convert.profile import thin
 from vmprof_convert.profile.model import Carried, Columns, Row, Samples
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 from vmprof_convert.profile.thin import Limit
 
 #: a program's objects: bytes, and how many there are

@@ -20,7 +20,7 @@ from vmprof_convert.analysis.summary import Figures
 from vmprof_convert.analysis.thresholds import judge, parse
 from vmprof_convert.meaning.estimator import Sum
 from vmprof_convert.meaning.lifetimes import JUDGED
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 
 @pytest.mark.parametrize("text, measure, is_growth, limit, is_share", [

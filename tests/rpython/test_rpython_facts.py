@@ -21,7 +21,7 @@ import pytest
 from fact_records import DIED, GCS, NOT_KNOWN, PROMOTED, PYTHON, YOUNG, FactRecords
 from rpython_tree import built
 from vmprof_convert import readers
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 pytestmark = pytest.mark.translated
 

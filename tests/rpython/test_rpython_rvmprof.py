@@ -13,7 +13,7 @@ import pytest
 
 from rpython_tree import built
 from truth import SIGMAS, sigma
-from vmprof_allocation.engines.builtin import BuiltinEngine
+from vmprof_allocation.engines.builtin.engine import BuiltinEngine
 from vmprof_convert import readers
 from vmprof_convert.meaning.estimator import weight_objects
 from vmprof_convert.profile.model import ALIVE, DIED, PENDING, Profile

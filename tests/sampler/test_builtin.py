@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from vmprof_allocation.engines import builtin, choose, names
-from vmprof_allocation.engines.builtin import BuiltinEngine
+from vmprof_allocation.engines import choose, thread_names
+from vmprof_allocation.engines.builtin import engine as builtin
+from vmprof_allocation.engines.builtin.engine import BuiltinEngine
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings.processes import Processes
 from vmprof_allocation.settings.settings import Limit, Settings
@@ -151,8 +152,8 @@ def test_settings_are_vmprofs_arguments(
 
 def test_threads_and_the_command_have_names(
         vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "of_command", lambda: "app.py --flag")
-    monkeypatch.setattr(names, "of_threads", lambda: [(12, "a\0b\ud800")])
+    monkeypatch.setattr(thread_names, "of_command", lambda: "app.py --flag")
+    monkeypatch.setattr(thread_names, "of_threads", lambda: [(12, "a\0b\ud800")])
     mine = chosen()
     assert "names" in mine.capabilities()
     mine.start(7, Settings(1000, 1))

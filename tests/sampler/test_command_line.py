@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from conftest import PyPy, Run, has_builtin
-from vmprof_allocation.engines.builtin import BuiltinEngine
+from vmprof_allocation.engines.builtin.engine import BuiltinEngine
 from vmprof_allocation.engines.hook.engine import HookEngine
 from vmprof_convert import readers
 

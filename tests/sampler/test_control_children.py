@@ -15,7 +15,7 @@ from run_profiles import functions
 from running import running
 from vmprof_allocation.remote import process_info
 from vmprof_allocation.remote.process_info import children
-from vmprof_convert.cli import inputs
+from vmprof_convert.cli import run_files
 from workers import workers
 
 
@@ -52,7 +52,7 @@ def test_the_workers_are_sampled_with_their_master(
                               *((pid, "shop.%d.vmprof" % pid) for pid in pids)]]
         for pid in (master.pid, *pids):
             assert status(pypy, pid)["is_on"] is False
-    found = inputs.find([str(pypy.folder / "shop.vmprof")])
+    found = run_files.find([str(pypy.folder / "shop.vmprof")])
     assert sorted(profile(pypy, file.path).pid or 0 for file in found.files) == sorted(
         [master.pid, *pids])
     assert found.left_out == []

@@ -9,7 +9,7 @@ from conftest import PyPy
 from truth import SIGMAS
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 #: bytes: what is made is larger by its head
 SIZE = 4000

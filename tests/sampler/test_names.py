@@ -12,7 +12,7 @@ import pytest
 from conftest import PyPy
 from log_lines import START, build_harness, new_log
 from made_profiles import NAMES
-from vmprof_allocation.engines import names
+from vmprof_allocation.engines import thread_names
 from vmprof_convert import readers
 
 PROGRAM = """
@@ -76,7 +76,7 @@ def test_a_program_that_breaks_threading_has_no_names(
         monkeypatch: pytest.MonkeyPatch) -> None:
     for broken in (None, object(), sys):
         monkeypatch.setitem(sys.modules, "threading", broken)
-        assert names.of_threads() == []
+        assert thread_names.of_threads() == []
 
 
 def test_who_has_a_number_now_comes_after_who_had_it() -> None:
@@ -84,7 +84,7 @@ def test_who_has_a_number_now_comes_after_who_had_it() -> None:
     ended.start()
     ended.join()
     assert ended.native_id is not None
-    found = names.of_threads()
+    found = thread_names.of_threads()
     assert (ended.native_id, "ended") in found
     here = threading.current_thread()
     alive = [at for at, name in enumerate(found)
@@ -100,7 +100,7 @@ def test_the_interpreter_s_options_are_not_the_command_s(
         line: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = "\0".join([*line.split(" "), ""]).encode()
     monkeypatch.setattr("builtins.open", lambda *_: io.BytesIO(data))
-    assert names.of_command() == command
+    assert thread_names.of_command() == command
 
 
 def test_names_of_any_number_and_length(tmp_path: Path) -> None:

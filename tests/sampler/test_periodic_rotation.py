@@ -10,7 +10,7 @@ import pytest
 from conftest import PYPY, PyPy
 from vmprof_convert import readers
 from vmprof_convert.analysis import holders
-from vmprof_convert.cli import inputs
+from vmprof_convert.cli import run_files
 from vmprof_convert.profile.model import Profile
 
 THING = """
@@ -97,12 +97,12 @@ def test_nothing_is_lost_between_them(stock_pypy: PyPy) -> None:
     # how many, is up to the machine
     assert max(map(len, found.values())) >= 3
     # the first one's name means all, and a child's all of that
-    files = inputs.find([str(stock_pypy.folder / "app.vmprof")]).files
+    files = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
     assert sorted(len(file.later) + 1 for file in files) == sorted(
         map(len, found.values()))
     for name, of_process in found.items():
         if name != "app":
-            file, = inputs.find([str(stock_pypy.folder / (name + ".vmprof"))]).files
+            file, = run_files.find([str(stock_pypy.folder / (name + ".vmprof"))]).files
             assert len(file.later) + 1 == len(of_process)
 
 
@@ -232,7 +232,7 @@ def test_those_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
     heads.sort(key=lambda settings: int(settings.get("part", "1")))
     runs = [settings["run"] for settings in heads]
     assert 2 == len(set(runs)) == len(list(itertools.groupby(runs)))
-    file, = inputs.find([str(stock_pypy.folder / "app.vmprof")]).files
+    file, = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
     assert len(file.later) + 1 == runs.count(runs[0])
 
 

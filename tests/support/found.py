@@ -9,7 +9,7 @@ from truth import SIGMAS
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile import model
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 FATES = {
     model.PENDING: "young", model.DIED: "died", model.FREED: "freed",

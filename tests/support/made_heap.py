@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from made_profiles import FrameSpec, Log
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 FOREVER = 2**62
 

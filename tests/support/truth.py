@@ -8,7 +8,7 @@ import math
 from vmprof_convert.meaning.estimator import weight_bytes, weight_objects
 from vmprof_convert.meaning.visible_stacks import Program
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 #: in a right program, one run in 100 million is further away
 SIGMAS = 5.73

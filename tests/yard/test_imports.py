@@ -121,60 +121,6 @@ RULES = {
             SAMPLER + ".__main__", SAMPLER + ".launch.cli")),
 }
 
-#: for each rule what it is there to find: who imports, and what.  One for each
-#: module that a rule names, where the others are not alike
-PLANTED = {
-    "profiles know nothing of the sampler": [
-        (MODEL, SAMPLER + ".settings.settings"), (MODEL, PUSHER + ".target")],
-    **{"%s is above what it imports" % room: [
-        (CONVERT + "." + {"errors": "errors"}.get(room, room + ".__init__"),
-         CONVERT + "." + (ROOMS[number + 1:] + ("__main__",))[0])]
-       for number, room in enumerate(ROOMS)},
-    **{"the writer %s knows no other" % name.partition(".")[0]: [
-        (WRITERS + "." + name, WRITERS + ".chrome" if name != "chrome" else FIREFOX)]
-       for name in ("chrome", "collapsed", "firefox.convert", "html.table", "otlp",
-                    "pprof", "pprof_values", "protobuf", "speedscope", "vmprof")},
-    "the Firefox builder knows the format, and no profile": [
-        (FORMAT + ".builder", MODEL), (FORMAT + ".tables", CONVERT + ".text.units"),
-        (FORMAT + ".threads", FIREFOX + ".convert")],
-    "the viewer gets bytes": [
-        (CONVERT + ".cli.output", ERRORS), (CONVERT + ".cli.serve", MODEL)],
-    **{"%s of the sampler is above what it imports" % room: [
-        (SAMPLER + "." + {"errors": "errors"}.get(room, room + ".__init__"),
-         SAMPLER + "." + (SAMPLER_ROOMS[number + 1:] + ("api",))[0])]
-       for number, room in enumerate(SAMPLER_ROOMS)},
-    "engines do not know each other": [(HOOK + ".engine", BUILTIN)],
-    "nor the other way round": [(BUILTIN, HOOK + ".discovery.cache")],
-    "who samples asks for an engine, and gets one": [
-        (SAMPLER + ".session.session", BUILTIN),
-        (ENGINES + ".choose", HOOK + ".engine"), (ENGINES + ".base", HOOK)],
-    "a program that one gets into answers, and loads nothing else": [
-        (ENTRY + ".inside", ENTRY + ".target"),
-        (ENTRY + ".inside", SAMPLER + ".settings.parsing")],
-    "who gets into a process knows no request": [
-        (ENTRY + ".enter", CONTROL + ".meeting"), (ENTRY + ".target", REMOTE + ".ctl")],
-    "only who chooses or tells asks for one by its name": [
-        (SAMPLER + ".session.session", HOOK + ".discovery.cache"),
-        (SAMPLER + ".launch.begin", BUILTIN)],
-    "a program that is sampled does not push": [
-        (SAMPLER + ".launch.begin", PUSHER + ".sending")],
-    "what starts the pusher is loaded when it is started": [
-        (SAMPLER + ".api", PUSHER + ".start")],
-    "the pusher samples nothing": [(PUSHER + ".start", SAMPLER + ".session.session")],
-    "and loads nothing of what it sends": [
-        (PUSHER + ".start", PUSHER + ".protocols"), (PUSHER + ".target", CONVERT)],
-    "a prepared process has a handler": [
-        (CONTROL + ".prepared", CONTROL + ".serve")],
-    "and answers without what asks": [
-        (CONTROL + ".serve", CONTROL + ".client"),
-        (CONTROL + ".meeting", REMOTE + ".attach")],
-    "a program that is sampled loads no reader": [
-        (SAMPLER + ".launch.begin", READERS), (SAMPLER + ".__main__", CONVERT)],
-    "only who shows a report asks for one": [
-        (SAMPLER + ".launch.parent", REPORT)],
-}
-
-
 class Import(NamedTuple):
     module: str
     line: int
@@ -239,30 +185,6 @@ def test_rule(rule: Rule) -> None:
     assert violations(rule, PACKAGES) == []
 
 
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both packages, to be changed and put right again."""
-    target = tmp_path_factory.mktemp("packages")
-    for name, folder in PACKAGES.items():
-        for path in (folder / name).rglob("*.py"):
-            copy = target / path.relative_to(folder)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(path.read_bytes())
-    return dict.fromkeys(PACKAGES, target)
-
-
-def test_each_rule_has_a_violation_planted() -> None:
-    assert set(PLANTED) == set(RULES)
-
-
-def test_what_is_planted_is_there() -> None:
-    """Or a module that moved would be imported, and nobody would notice."""
-    names = {name.removesuffix(".__init__") for name, _ in modules(PACKAGES)}
-    assert [name for all_ in PLANTED.values() for planted in all_
-            for name in planted
-            if name.removesuffix(".__init__") not in names] == []
-
-
 def test_each_room_has_its_place() -> None:
     there = {path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
              if not path.name.startswith("_") and path.name != "py.typed"}
@@ -296,35 +218,6 @@ def test_modules_make_no_circle() -> None:
         if imported.module in names} for name, path in found.items()}
     assert len(graph) > 150
     assert circles(graph) == {}
-
-
-def test_who_looks_for_a_crash_is_told_of_each_harness() -> None:
-    page = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
-    harnesses = [path.name[:-len("_harness.c")] for path in (
-        ROOT / "tests/support/native").glob("*_harness.c")]
-    assert "grace" in harnesses
-    assert [name for name in harnesses if name + "``" not in page] == []
-
-
-@pytest.mark.parametrize("name, importer, imported", [
-    (name, *planted) for name, all_ in PLANTED.items() for planted in all_])
-def test_a_rule_finds_what_it_is_there_for(
-        copied: dict[str, Path], name: str, importer: str,
-        imported: str) -> None:
-    rule = RULES[name]
-    path = copied[CONVERT].joinpath(*importer.split(".")).with_suffix(".py")
-    if not path.exists():
-        path = path.with_suffix("") / "__init__.py"
-    text = path.read_text(encoding="utf-8")
-    line = text.count("\n") + 1
-    found = ["%s:%d imports %s" % (importer, line, imported)]
-    try:
-        path.write_text(text + "import %s\n" % imported, encoding="utf-8")
-        assert violations(rule, copied) == found
-        path.write_text(text + "def f(): import %s\n" % imported, encoding="utf-8")
-        assert violations(rule, copied) == ([] if rule.is_lazy else found)
-    finally:
-        path.write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("text, found", [

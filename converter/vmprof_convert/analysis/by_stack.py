@@ -15,9 +15,9 @@ from vmprof_convert.meaning.lifetimes import STILL_ALIVE, Judged, state
 from vmprof_convert.meaning.origins import NOWHERE, Origins
 from vmprof_convert.meaning.visible_stacks import CUT, Program
 from vmprof_convert.profile.model import LABEL, UNKNOWN, UNTOLD, Function, Profile
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.names import names, process_name
+from vmprof_convert.profile.probability import probability
 from vmprof_convert.profile.stacks import Frame
-from vmprof_convert.profile.thread_names import names, process_name
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import format_number
 

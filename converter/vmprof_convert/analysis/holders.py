@@ -23,7 +23,7 @@ from vmprof_convert.profile.held import (
     Holder,
 )
 from vmprof_convert.profile.model import Function, Profile
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 from vmprof_convert.text.escape import printable, shortened
 
 #: of a holder with less, nothing is said of what it consists of

@@ -109,7 +109,7 @@ from vmprof_convert.profile.model import (
     Profile,
     Row,
 )
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 from vmprof_convert.readers.pypy_stacks import COMPILER
 
 #: a caller is shown as the only one if so much of what came is from there

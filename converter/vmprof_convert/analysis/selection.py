@@ -23,8 +23,8 @@ from vmprof_convert.profile.model import (
     Profile,
     Rows,
 )
+from vmprof_convert.profile.names import names
 from vmprof_convert.profile.stacks import Frame
-from vmprof_convert.profile.thread_names import names
 from vmprof_convert.text.escape import shortened, similar
 
 #: so many threads are named

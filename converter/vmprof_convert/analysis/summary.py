@@ -33,7 +33,7 @@ from vmprof_convert.profile.model import (
     Function,
     Profile,
 )
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 from vmprof_convert.profile.stacks import Frame, Stacks
 from vmprof_convert.text.escape import shortened
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import BinaryIO
 
-from vmprof_convert.cli import formats, inputs, options, streams
+from vmprof_convert.cli import formats, options, run_files, streams
 from vmprof_convert.cli.formats import AXES, FIREFOX, FORMATS, Format
-from vmprof_convert.cli.inputs import STANDARD
+from vmprof_convert.cli.run_files import STANDARD
 from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import printable
@@ -22,7 +22,7 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 #: of the options of a report, those that go with --held in other formats
 _OF_TREE = ("--held", "--group-storage")
-#: commands of judge_command.py; a profile of this name is ./diff
+#: commands of diff_check.py; a profile of this name is ./diff
 JUDGING = ("diff", "check")
 
 
@@ -186,7 +186,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
         target = None
     format_ = FORMATS[asked.to]
     is_served = asked.view and format_.view == formats.SERVED
-    found = inputs.find(asked.profiles)
+    found = run_files.find(asked.profiles)
     if (target is None and format_.default and not is_served
             and STANDARD not in (asked.output, asked.profiles[0])):
         target = asked.profiles[0] + format_.default
@@ -237,7 +237,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
             launch.launch(target, format_.view or "")
 
 
-def _report(found: inputs.Found, asked: argparse.Namespace, target: str | None,
+def _report(found: run_files.Found, asked: argparse.Namespace, target: str | None,
             name: str) -> None:
     from vmprof_convert.cli import report
     with about(found.files[0].name):
@@ -254,7 +254,7 @@ def _report(found: inputs.Found, asked: argparse.Namespace, target: str | None,
         streams.say(text.rstrip("\n"))
 
 
-def _converter(files: Sequence[inputs.File], asked: argparse.Namespace,
+def _converter(files: Sequence[run_files.File], asked: argparse.Namespace,
                format_: Format) -> tuple[Profile, Callable[[BinaryIO], Sequence[str]]]:
     """What is read, and what writes it, which returns what is not in there."""
     if asked.held:
@@ -262,7 +262,7 @@ def _converter(files: Sequence[inputs.File], asked: argparse.Namespace,
         assert format_.write_held is not None
         tree = held.tree(files, asked)
         return tree.profile, partial(format_.write_held, tree)
-    profile = inputs.read(files, asked)
+    profile = run_files.read(files, asked)
     return profile, partial(_convert, profile, asked, format_)
 
 

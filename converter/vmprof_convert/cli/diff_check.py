@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from vmprof_convert.analysis import thresholds
 from vmprof_convert.analysis.thresholds import Condition
-from vmprof_convert.cli import formats, inputs, streams
+from vmprof_convert.cli import formats, run_files, streams
 from vmprof_convert.cli.formats import DIFF_FORMATS
-from vmprof_convert.cli.inputs import STANDARD, File
 from vmprof_convert.cli.options import (
     BYTES,
     DEFAULT_LIMIT,
@@ -26,6 +25,7 @@ from vmprof_convert.cli.options import (
     add_options,
     selection,
 )
+from vmprof_convert.cli.run_files import STANDARD, File
 from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
@@ -183,7 +183,7 @@ def _check_options(parser: argparse.ArgumentParser,
 
 def _find(paths: Sequence[str], other: str | None = None) -> list[File]:
     """Those of the run; `other`: see run_files.find()."""
-    found = inputs.find(paths, other)
+    found = run_files.find(paths, other)
     _complain(found.left_out)
     return found.files
 
@@ -194,7 +194,7 @@ def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
         paths = options.profiles
         return [[_find([path], other)] for path, other in zip(
             paths, [*paths[1:], None])]
-    sides = [inputs.by_run(paths) for paths in (options.profiles, options.against)]
+    sides = [run_files.by_run(paths) for paths in (options.profiles, options.against)]
     for run in sides[0].keys() & sides[1].keys():
         raise ProfileError("%s and %s are of one run, which can't be before and after"
                            % (sides[0][run][0], sides[1][run][0]))
@@ -204,7 +204,7 @@ def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
 def _read(files: list[File], options: argparse.Namespace) -> Profile:
     """That of the run, with the samples that are asked for."""
     with about(files[0].name):
-        return inputs.read(files, options)
+        return run_files.read(files, options)
 
 
 def _complain(lines: Sequence[str]) -> None:

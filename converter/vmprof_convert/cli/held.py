@@ -12,7 +12,7 @@ from vmprof_convert.profile import merging
 
 if TYPE_CHECKING:
     from vmprof_convert.analysis.holder_tree import HeldStack, Tree
-    from vmprof_convert.cli.inputs import File
+    from vmprof_convert.cli.run_files import File
     from vmprof_convert.profile.held import Held
     from vmprof_convert.profile.model import Profile
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vmprof_convert.analysis.leaks import Leaks, OldObjects, Process
     from vmprof_convert.analysis.selection import Selection
     from vmprof_convert.analysis.summary import ByThread, Figures, Tally
-    from vmprof_convert.cli.inputs import File
+    from vmprof_convert.cli.run_files import File
     from vmprof_convert.meaning.origins import Origins
     from vmprof_convert.profile.merging import Read
     from vmprof_convert.profile.model import Profile
@@ -136,7 +136,7 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
     kept of each sample."""
     from vmprof_convert import readers
     from vmprof_convert.analysis.peak import Changes, time_of_peak
-    from vmprof_convert.cli.inputs import STANDARD
+    from vmprof_convert.cli.run_files import STANDARD
     from vmprof_convert.errors import ProfileError, about
     from vmprof_convert.profile import merging
 
@@ -239,7 +239,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
 def _thread_name(process: Read, tid: int, are_several: bool) -> str:
     """Of the thread with this number in the kernel, for people."""
     from vmprof_convert.analysis.by_part import NO_THREAD
-    from vmprof_convert.profile.thread_names import names
+    from vmprof_convert.profile.names import names
     name = " ".join(filter(None, (names(process.profile).get(tid, ""), str(tid)))) if (
         tid) else NO_THREAD
     return "%s in %s" % (name, process.name) if are_several else name

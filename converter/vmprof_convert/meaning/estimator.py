@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 #: quantile of the normal distribution for 95 %, two-sided
 Z = 1.959964

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from vmprof_convert.meaning.estimator import Survived
 from vmprof_convert.meaning.lifetimes import FREED_LATER, STILL_ALIVE, state
 from vmprof_convert.profile.model import PENDING, Columns
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 #: later than any time
 _NEVER = 2**63 - 1

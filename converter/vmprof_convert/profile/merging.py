@@ -25,8 +25,8 @@ from vmprof_convert.profile.model import (
     Profile,
     Samples,
 )
+from vmprof_convert.profile.names import names, process_name
 from vmprof_convert.profile.stacks import NO_FRAME, Frame, StackTable, Tree
-from vmprof_convert.profile.thread_names import names, process_name
 from vmprof_convert.text.escape import shortened
 
 #: so many processes are named

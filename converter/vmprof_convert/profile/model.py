@@ -26,7 +26,7 @@ MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
 #: what a function can be
 PYTHON, NATIVE = "python", "native"
-#: it is none, but stands for something: see program.py
+#: it is none, but stands for something, such as what is not shown
 LABEL = "label"
 
 #: What became of an object.  The profile doesn't say; it was in the nursery

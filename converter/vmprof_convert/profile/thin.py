@@ -21,7 +21,7 @@ from itertools import repeat, starmap
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.columns import chosen
 from vmprof_convert.profile.model import Columns, Samples, Thinned
-from vmprof_convert.profile.sampling import probability
+from vmprof_convert.profile.probability import probability
 
 #: ratios that are remembered
 _MOST = 2**16

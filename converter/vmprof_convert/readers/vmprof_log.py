@@ -17,11 +17,11 @@ from vmprof_convert.profile.model import NATIVE, PYTHON, Columns, Function, Rows
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.readers import pypy_stacks, records
 from vmprof_convert.readers.contents import FULL_RECORD, MAX_DEPTH, Contents
-from vmprof_convert.readers.gc_samples import FULL_STACK, GcSamples, Sample
 from vmprof_convert.readers.records import Damaged, Record
+from vmprof_convert.readers.rvmprof_samples import FULL_STACK, GcSamples, Sample
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
-#: of gc_samples.py
+#: of rvmprof_samples.py
 ALLOCATION, OBJECT, ALLOCATED = 11, 12, 13
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 

@@ -40,7 +40,7 @@ from vmprof_convert.meaning.estimator import Estimate, Mean
 from vmprof_convert.meaning.lifetimes import DIED_YOUNG, FREED_LATER, STILL_ALIVE
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.model import HEAP, RESIDENT, Function, Profile
-from vmprof_convert.profile.thread_names import process_name
+from vmprof_convert.profile.names import process_name
 from vmprof_convert.report import caveats
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import (

@@ -28,7 +28,7 @@ def find() -> Engine:
     # a handler that starts, too, would find half a module
     with Uninterrupted():
         if vmprof is not None:
-            from vmprof_allocation.engines import builtin
+            from vmprof_allocation.engines.builtin import engine as builtin
             engine = builtin.engine(vmprof)
         else:
             from vmprof_allocation.engines.hook import engine as hook

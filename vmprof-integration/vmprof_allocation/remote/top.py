@@ -130,5 +130,5 @@ def _end_window(connection: Connection, folder: str, last: int) -> int:
 
 
 def _report(path: str, args: argparse.Namespace) -> str:
-    from vmprof_convert.cli import inputs, report
-    return report.make(inputs.find([path]).files, args, report.terminal())
+    from vmprof_convert.cli import report, run_files
+    return report.make(run_files.find([path]).files, args, report.terminal())

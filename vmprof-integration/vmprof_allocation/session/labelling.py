@@ -27,7 +27,7 @@ MAX_SETS = 10000
 RESERVED = 500
 #: the values of a set more
 TOO_MANY = "[too many]"
-#: bytes of a set in UTF-8: native/shared/facts.h; and what ends a value that was cut
+#: bytes of a set in UTF-8 (native/shared/profile_log.h); and what ends a cut value
 MAX_BYTES = 1000
 CUT = "\u2026"
 #: between the pairs of a set, for the engine

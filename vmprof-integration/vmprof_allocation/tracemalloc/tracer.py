@@ -133,7 +133,7 @@ class Tracer:
     def traces(self) -> list[RawTrace]:
         """Of all that is alive."""
         self._warn()
-        from vmprof_convert.profile.sampling import probability
+        from vmprof_convert.profile.probability import probability
         alive = self._engine.alive()
         self._learn({object_.stack for object_ in alive})
         traces: list[RawTrace] = []

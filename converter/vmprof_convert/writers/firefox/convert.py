@@ -7,8 +7,8 @@ import operator
 import posixpath
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import accumulate, chain, compress, islice
-from typing import BinaryIO, NamedTuple, TypeVar, Union
+from itertools import accumulate, chain, islice
+from typing import BinaryIO, TypeVar, Union
 
 from vmprof_convert.analysis.holder_tree import reached
 from vmprof_convert.analysis.process_memory import readings
@@ -19,7 +19,6 @@ from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.columns import by_key, gathered, is_one
 from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.model import HEAP, PRIVATE, RESIDENT, Profile, Samples
-from vmprof_convert.profile.thread_names import names, process_name
 from vmprof_convert.text.escape import printable
 from vmprof_convert.writers.firefox import activity, info, label_markers, lives, stacks
 from vmprof_convert.writers.firefox.axis import BYTES, MOST, TIME, Axis
@@ -31,6 +30,7 @@ from vmprof_convert.writers.firefox.format.json_types import Json
 from vmprof_convert.writers.firefox.format.threads import Thread
 from vmprof_convert.writers.firefox.lives import NO_ENDS, Ends
 from vmprof_convert.writers.firefox.stacks import Stacks
+from vmprof_convert.writers.firefox.tracks import MAX_NAME, Process, Track, Tracks
 
 __all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]
 
@@ -40,9 +40,6 @@ END_OF_TIME = 253402300800.0
 _BROAD_BINS = 50
 #: the thread of holders
 HELD_BY = "Held by"
-#: characters of a name that are shown
-MAX_NAME = 100
-_CHILD = " (child)"
 #: texts that are written at once: some are long, and many are short
 _TOGETHER = 2**5
 
@@ -105,46 +102,18 @@ def query(profile: Profile) -> str:
     return "ctSummary=native-allocations" if any(profile.samples.size) else ""
 
 
-class _Process(NamedTuple):
-    """One, or all of them."""
-
-    #: as the Profiler has it, and its name there
-    pid: str
-    name: str
-    #: its own profile, and when that began; None: those of all
-    profile: Profile | None
-    begin: int
-    #: numbers of its threads, and the kernel's
-    threads: Mapping[int, int]
-
-
-class _Track(NamedTuple):
-    """A thread, or all of them."""
-
-    process: _Process
-    name: str
-    tid: Union[int, str]
-    #: numbers of its threads
-    numbers: Set[int]
-    #: rows of the samples, by time
-    ticks: Sequence[int]
-    allocations: Sequence[int]
-
-
 class _Conversion:
     def __init__(self, profile: Profile, unit: str):
         self._profile = profile
-        self._names = names(profile)
         self._weights = _Weights(profile.samples, profile.gaps, _bytes).rounded()
         self._axis = Axis(profile, self._weights, unit)
-        self._threads = set(profile.samples.thread)
-        self._ticks = profile.samples.ticks
         self._ends = (lives.find_ends(profile.samples, self._axis, self._weights)
                       if profile.has_lifetimes else NO_ENDS)
         self._origins = Origins(profile)
         self._command = printable(profile.command)
         self._product = _PRODUCTS.get(profile.interpreter,
                                       profile.interpreter or "vmprof")
+        self._tracks = Tracks(profile, self._weights, self._product)
         self._builder = self._make_builder()
 
     def _make_builder(self) -> ProfileBuilder:
@@ -168,10 +137,10 @@ class _Conversion:
             builder.set_sources(texts)
         # (times that nobody recorded may be among others)
         everything = by_key(times)
-        tracks = self._tracks(everything)
+        tracks = self._tracks.all(everything)
         processes = list({track.process.pid: track.process
                           for track in tracks}.values())
-        rows = self._rows(processes, everything)
+        rows = self._tracks.rows(processes, everything)
         shown = self._axis.shown(times)
         end = max(builder.end, shown[everything[-1]])
         pauses = [activity.pauses(self._axis.shown(gathered(times, track.ticks)),
@@ -211,7 +180,7 @@ class _Conversion:
             builder.add_thread(thread)
         for process in processes:
             self._add_held(process, end, found.idle)
-        allocations = self._allocations(everything)
+        allocations = self._tracks.allocations(everything)
         if allocations:
             thread = self._thread(tracks[0].process, "Objects (number)", "objects")
             objects = _Weights(profile.samples, profile.gaps, _objects)
@@ -223,87 +192,9 @@ class _Conversion:
         info.describe(profile, summary, builder, missing_texts, unlabelled)
         return builder.build()
 
-    def _thread(self, process: _Process, name: str, tid: Union[int, str]) -> Thread:
+    def _thread(self, process: Process, name: str, tid: Union[int, str]) -> Thread:
         return Thread(name, tid, main=not self._builder.has_process(process.pid),
                       pid=process.pid, process=process.name)
-
-    def _processes(self) -> list[_Process]:
-        """All of them, if there are several; then each."""
-        profile = self._profile
-        if not profile.processes:
-            return [_Process(str(profile.pid), self._product, profile, 0,
-                             {tid: tid for tid in self._threads})]
-        result = [_Process("all", "All processes", None, 0, {
-            number: tid for process in profile.processes
-            for number, tid in process.threads.items()})]
-        pids: set[str] = set()
-        for process in profile.processes:
-            pid = str(process.profile.pid)
-            if pid in pids:
-                # the kernel gave its number again
-                pid += "-%d" % len(pids)
-            pids.add(pid)
-            result.append(_Process(pid, printable(process_name(
-                process.profile, process.source))[:MAX_NAME], process.profile,
-                process.begin, process.threads))
-        return result
-
-    def _tracks(self, everything: Sequence[int]) -> list[_Track]:
-        """All threads of each process, if there are several; then each, what
-        allocated most first."""
-        profile = self._profile
-        sizes = profile.samples.size
-        rows: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
-        if len(self._threads) == 1 and self._ticks in (0, len(sizes)):
-            number, = self._threads
-            rows[number] = (everything, ()) if self._ticks else ((), everything)
-        else:
-            rows.update(self._split(everything))
-        bytes_ = {number: sum(gathered(self._weights, allocations))
-                  for number, (_, allocations) in rows.items()}
-
-        def rank(number: int) -> tuple[int, int]:
-            return -bytes_[number], -len(rows[number][0])
-
-        first, *each = self._processes()
-        each = sorted(
-            (process for process in each if rows.keys() & process.threads.keys()),
-            key=lambda process: tuple(map(sum, zip(*(
-                rank(number) for number in process.threads if number in rows)))))
-        tracks: list[_Track] = []
-        # children take no time samples: all together are drawn by what all of them have
-        is_timed = all(any(rows[number][0] for number in process.threads
-                           if number in rows) for process in each)
-        for process in first, *each:
-            numbers = sorted(rows.keys() & process.threads.keys(),
-                             key=lambda number: (*rank(number), number))
-            before = len(tracks)
-            if len(numbers) > 1 or process.profile is None:
-                chosen = set(numbers)
-                all_ = self._of_threads(chosen, everything)
-                allocations = self._allocations(all_)
-                ticks = self._time_samples(all_) if (
-                    process.profile or is_timed or not allocations) else ()
-                tracks.append(_Track(
-                    process, "All threads" if process.profile else process.name,
-                    "all", chosen, ticks, allocations))
-            if process.profile:
-                tracks += [_Track(process, self._thread_name(
-                    number, process.threads[number]), process.threads[number],
-                    {number}, *rows[number]) for number in numbers]
-            if each and process.profile and process.profile.parent:
-                # the Profiler calls a process as its first track: workers, and who made
-                # them, would look alike
-                tracks[before] = tracks[before]._replace(
-                    name=tracks[before].name[:MAX_NAME - len(_CHILD)] + _CHILD)
-        return tracks
-
-    def _thread_name(self, number: int, tid: int) -> str:
-        name = printable(self._names.get(number, ""))
-        if name:
-            return name[:MAX_NAME]
-        # PyPy's own time samples don't tell which thread they met
-        return "Thread %d" % tid if tid else "All threads"
 
     def _draw(self, thread: Thread, rows: Sequence[int], stacks_: array.array[int],
               weights: Iterable[float], unit: str, end: float, idle: int,
@@ -314,7 +205,7 @@ class _Conversion:
             self._axis.shown(gathered(self._axis.samples, rows)),
             gathered(stacks_, rows), weights, end, idle, bins, shown), unit)
 
-    def _add_held(self, process: _Process, end: float, idle: int) -> None:
+    def _add_held(self, process: Process, end: float, idle: int) -> None:
         """Who held what, at the moment of the last answer."""
         held = _held(process)
         if held is None or process.profile is None:
@@ -330,11 +221,11 @@ class _Conversion:
 
     def _ends_of(self, numbers: Set[int]) -> Ends:
         """Of these threads."""
-        if numbers >= self._threads:
+        if numbers >= self._tracks.threads:
             return self._ends
-        return self._ends.chosen(self._are_of(numbers, self._ends.rows))
+        return self._ends.chosen(self._tracks.are_of(numbers, self._ends.rows))
 
-    def _set_allocations(self, thread: Thread, track: _Track, found: Stacks) -> None:
+    def _set_allocations(self, thread: Thread, track: Track, found: Stacks) -> None:
         rows = track.allocations
         if not rows:
             return
@@ -347,44 +238,9 @@ class _Conversion:
                 len(rows), times[-1], times, gathered(found.typed, rows),
                 gathered(self._weights, rows))
 
-    def _rows(self, processes: list[_Process],
-              everything: Sequence[int]) -> dict[str, Sequence[int]]:
-        """Of each process, by its number."""
-        return {process.pid: self._of_threads(process.threads.keys(), everything)
-                for process in processes}
-
-    def _split(self, everything: Sequence[int]) -> (
-            dict[int, tuple[Sequence[int], Sequence[int]]]):
-        """Rows of each thread: time samples, and others."""
-        samples = self._profile.samples
-        split = {number: (array.array("i"), array.array("i"))
-                 for number in self._threads}
-        for row in everything:
-            split[samples.thread[row]][samples.size[row] > 0].append(row)
-        return dict(split)
-
-    def _are_of(self, numbers: Set[int], rows: Sequence[int]) -> list[bool]:
-        """Whether they are of these threads."""
-        threads_ = self._profile.samples.thread
-        return [threads_[row] in numbers for row in rows]
-
-    def _of_threads(self, numbers: Set[int], rows: Sequence[int]) -> Sequence[int]:
-        if numbers >= self._threads:
-            return rows
-        return array.array("i", compress(rows, self._are_of(numbers, rows)))
-
-    def _allocations(self, rows: Sequence[int]) -> Sequence[int]:
-        return rows if not self._ticks else array.array("i", compress(
-            rows, map(self._profile.samples.size.__getitem__, rows)))
-
-    def _time_samples(self, rows: Sequence[int]) -> Sequence[int]:
-        sizes = self._profile.samples.size
-        return () if not self._ticks else array.array("i", (
-            row for row in rows if not sizes[row]))
-
-    def _add_counters(self, process: _Process, rows: Sequence[int]) -> None:
+    def _add_counters(self, process: Process, rows: Sequence[int]) -> None:
         """`rows`: of its samples, by time."""
-        allocations = self._allocations(rows)
+        allocations = self._tracks.allocations(rows)
         births = (self._axis.shown(gathered(self._axis.samples, allocations)),
                   gathered(self._weights, allocations))
         # over bytes, the rate of bytes is 1
@@ -408,7 +264,7 @@ class _Conversion:
             self._builder.add_counter(Counter.private(*map(list, zip(*alone))),
                                       process.pid)
 
-    def _read(self, process: _Process, kind: str) -> list[tuple[float, int]]:
+    def _read(self, process: Process, kind: str) -> list[tuple[float, int]]:
         """Times and bytes."""
         profile = process.profile
         if profile is None:
@@ -420,7 +276,7 @@ class _Conversion:
             read.append((profile.end, read[-1][1]))
         return [(self._axis.at(time + process.begin), value) for time, value in read]
 
-    def _resident(self, process: _Process,
+    def _resident(self, process: Process,
                   rows: Sequence[int]) -> list[tuple[float, int]]:
         """Times and bytes: as they were read now and then, or else with samples."""
         read = self._read(process, RESIDENT)
@@ -433,7 +289,7 @@ class _Conversion:
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
 
 
-def _held(process: _Process) -> Held | None:
+def _held(process: Process) -> Held | None:
     """The last answer to who holds what; None: there is none."""
     last = process.profile.last_held if process.profile else None
     return last if last and not last.problem else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from vmprof_allocation.engines import names
+from vmprof_allocation.engines import thread_names
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint
 from vmprof_allocation.errors import AllocationSamplingError
@@ -56,16 +56,16 @@ class HookEnding(Ending):
         return bool(error >= 0)
 
     def forked(self) -> None:
-        self._inherited = {thread for thread, _ in names.of_threads()}
+        self._inherited = {thread for thread, _ in thread_names.of_threads()}
 
     def end_child(self) -> None:
         self._name_threads()
         self._finish()
 
     def _name_threads(self) -> None:
-        for thread, name in names.of_threads():
+        for thread, name in thread_names.of_threads():
             if thread not in self._inherited:
-                self._named(thread, names.for_native(name))
+                self._named(thread, thread_names.for_native(name))
 
 
 def check_complete(error: int, ended: bytes) -> None:

@@ -12,7 +12,7 @@ import os
 import sys
 
 from vmprof_allocation.critical.interrupts import Lock, Section, Uninterrupted
-from vmprof_allocation.engines import names
+from vmprof_allocation.engines import thread_names
 from vmprof_allocation.engines.base import (
     Alive,
     Engine,
@@ -181,15 +181,15 @@ class HookEngine(Engine):
                     self._describe(settings, processes).encode("ascii"),
                     settings.period is not None), "beginning the profile")
                 if settings.native:
-                    from vmprof_allocation.engines.hook import native
-                    native.start(self._lib)
+                    from vmprof_allocation.engines.hook import native_frames
+                    native_frames.start(self._lib)
                 if processes is not None and is_to_follow:
                     self._follow(settings, processes)
                 if settings.limit is not None:
                     self._lib.hook_limit(settings.limit.per_second,
                                          settings.limit.share)
                 if not settings.in_memory:
-                    self._name(0, names.of_command())
+                    self._name(0, thread_names.of_command())
                 self._hook(settings)
             except _vmprof.VMProfError as e:
                 self._undo()
@@ -274,7 +274,7 @@ class HookEngine(Engine):
             "nothing is being sampled")
 
     def _name(self, thread: int, name: str) -> None:
-        self._lib.hook_named(thread, names.for_native(name))
+        self._lib.hook_named(thread, thread_names.for_native(name))
 
     def _unhook(self) -> int:
         """Returns 0 or an errno."""
@@ -296,7 +296,7 @@ class HookEngine(Engine):
         error = self._unhook()
         # now what this allocates is nobody's
         if not was_forked:
-            for thread, name in names.of_threads():
+            for thread, name in thread_names.of_threads():
                 self._name(thread, name)
         is_disabled = False
         if self._lib.hook_disabling() or was_forked:
@@ -346,9 +346,9 @@ class HookEngine(Engine):
             ("run", run),
         ]
         if settings.native:
-            from vmprof_allocation.engines.hook import native
+            from vmprof_allocation.engines.hook import native_frames
             assert self._place is not None
-            common.append(("native", native.library_of(self._place.path)))
+            common.append(("native", native_frames.library_of(self._place.path)))
         return common
 
     def set_interval(self, interval: int) -> None:
@@ -364,7 +364,7 @@ class HookEngine(Engine):
                 raise AllocationSamplingError("allocation sampling is not on")
             from vmprof_allocation.engines.hook import rotation
             empty(fd)
-            for thread, name in names.of_threads():
+            for thread, name in thread_names.of_threads():
                 self._name(thread, name)
             assert self._place is not None
             return rotation.rotate(

@@ -11,6 +11,7 @@
 #include "hook.h"
 #include "nursery.h"
 #include "objects.h"
+#include "labels.h"
 #include "recorder.h"
 #include "run.h"
 #include "signals.h"
@@ -296,6 +297,16 @@ void hook_traced(double *alive, double *peak)
 int hook_mark(const char *name)
 {
     return recorder_mark(name);
+}
+
+int hook_define_label(const char *text)
+{
+    return labels_define(text);
+}
+
+void hook_label(int number)
+{
+    labels_set(number);
 }
 
 void hook_named(int64_t thread, const char *name)

@@ -11,6 +11,7 @@
 #include "code_names.h"
 #include "figures.h"
 #include "file_sink.h"
+#include "labels.h"
 #include "tracked.h"
 #include "native_frames.h"
 #include "profile_log.h"
@@ -33,8 +34,9 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
 
 /* What this engine can record, in words that PROFILE.rst defines; in the
    profile beside the settings, which say whether it was asked to */
-#define CAPABILITIES        "lifetimes,limits,marks,names,native-frames," \
-                            "resident-memory,rotation,time-samples,types"
+#define CAPABILITIES        "labels,lifetimes,limits,marks,names," \
+                            "native-frames,resident-memory,rotation," \
+                            "time-samples,types"
 
 #define MARKER_NAME         '\x02'
 #define NAME_HEAD           (1 + 2 * sizeof(int64_t))
@@ -288,6 +290,16 @@ void vmprof_allocation_mark(char *name)
         (void)recorder_mark(name);
 }
 
+intptr_t vmprof_allocation_define_label(char *text)
+{
+    return labels_define(text);
+}
+
+void vmprof_allocation_label(intptr_t number)
+{
+    labels_set((int)number);
+}
+
 void vmprof_allocation_thread_name(intptr_t thread, char *name)
 {
     if (is_open)
@@ -404,6 +416,7 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes,
     majors = 0;
     type_names_begin();
     tracked_clear(fixed_gaps);
+    labels_begin();
     recorder_expect_outcomes(1);
     flush_codes();
     error = recorder_start(text);

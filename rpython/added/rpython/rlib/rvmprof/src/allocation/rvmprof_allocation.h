@@ -38,6 +38,10 @@ RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
                                              intptr_t size);
 /* The program names this moment. */
 RPY_EXTERN void vmprof_allocation_mark(char *name);
+/* A set of labels, "key=value" with 0x1f between them: its number, or 0 if there are too
+   many.  What the calling thread allocates from now on has that set; 0: none. */
+RPY_EXTERN intptr_t vmprof_allocation_define_label(char *text);
+RPY_EXTERN void vmprof_allocation_label(intptr_t number);
 /* The program's name for a thread, by the kernel's number; 0: its own. */
 RPY_EXTERN void vmprof_allocation_thread_name(intptr_t thread, char *name);
 /* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */

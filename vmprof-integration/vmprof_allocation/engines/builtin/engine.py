@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from vmprof_allocation.engines import names
+from vmprof_allocation.engines import thread_names
 from vmprof_allocation.engines.base import (
     Alive,
     Engine,
@@ -17,8 +17,8 @@ from vmprof_allocation.engines.base import (
     empty,
     refuse_second,
 )
+from vmprof_allocation.engines.builtin.forked_child import Following, ForkedChild
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
-from vmprof_allocation.engines.forked_child import Following, ForkedChild
 from vmprof_allocation.errors import AllocationSamplingError
 
 # nothing that is not needed: see engines/base.py
@@ -52,8 +52,8 @@ class BuiltinEngine(Engine):
         self._child: ForkedChild | None = None
 
     def capabilities(self) -> tuple[str, ...]:
-        # what vmprof_allocation.c, which knows no Python, writes itself
-        return ("lifetimes", "limits", "marks", "names", "native-frames",
+        # what rvmprof_allocation.c, which knows no Python, writes itself
+        return ("labels", "lifetimes", "limits", "marks", "names", "native-frames",
                 "resident-memory", "rotation", "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
@@ -108,16 +108,16 @@ class BuiltinEngine(Engine):
             int(settings.native), 0,
             allocations=";".join(filter(None, (
                 settings.text(*ALLOCATIONS), _describe(processes)))))
-        self._name(0, names.of_command())
+        self._name(0, thread_names.of_command())
         self._pid = os.getpid()
         self._fd = fd
 
     def _name(self, thread: int, name: str) -> None:
-        self._vmprof.name_thread(thread, names.for_native(name).decode())
+        self._vmprof.name_thread(thread, thread_names.for_native(name).decode())
 
     def _name_threads(self) -> None:
         known = self._child.inherited if self._child is not None else ()
-        for thread, name in names.of_threads():
+        for thread, name in thread_names.of_threads():
             if thread not in known:
                 self._name(thread, name)
 
@@ -170,6 +170,13 @@ class BuiltinEngine(Engine):
                     "on" % e) from e
             self._fd = fd
             return str(incomplete)
+
+    def define_label(self, text: str) -> int:
+        return int(self._vmprof.define_label(
+            text.encode("utf-8", "replace").decode()))
+
+    def label(self, number: int) -> None:
+        self._vmprof.label(number)
 
     def writes_to(self, fd: int) -> bool:
         return self._is_on() and self._fd == fd

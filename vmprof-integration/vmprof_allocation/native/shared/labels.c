@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hook.h"
 #include "recorder.h"
 
 static __thread __attribute__((tls_model("initial-exec")))
@@ -29,7 +28,7 @@ static const char *label_text(int number)
         ? texts[number] : NULL;
 }
 
-int hook_define_label(const char *text)
+int labels_define(const char *text)
 {
     char *copy;
 
@@ -43,7 +42,7 @@ int hook_define_label(const char *text)
     return count - 1;
 }
 
-void hook_label(int number)
+void labels_set(int number)
 {
     thread.number = number;
     thread.epoch = epoch;

@@ -7,8 +7,8 @@ import pytest
 from made_profiles import Log, word
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.readers import gc_samples
-from vmprof_convert.readers.gc_samples import FULL_STACK
+from vmprof_convert.readers import rvmprof_samples
+from vmprof_convert.readers.rvmprof_samples import FULL_STACK
 
 TYPES = "member0    ?\nmember1    GcStruct Node { next }\nmember2    GcArray of Char"
 
@@ -89,8 +89,8 @@ def test_samples_of_which_nothing_is_told() -> None:
 
 
 def test_many_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc_samples, "_KEPT", 10)
-    monkeypatch.setattr(gc_samples, "_BATCH", 7)
+    monkeypatch.setattr(rvmprof_samples, "_KEPT", 10)
+    monkeypatch.setattr(rvmprof_samples, "_BATCH", 7)
     log = begun()
     main = log.function("main")
     for key in range(1, 101):

@@ -3,17 +3,17 @@
 A forked one gets a profile of its own before the program's next line: Python calls
 session/resident.py in the child.  One that becomes this interpreter anew, by exec,
 finds VARIABLE in the environment that it inherits.  (The hook engine does both in C,
-where it also sees the environments that a program makes itself.)
+native/hook/sampled_child.c, and sees the environments that a program makes itself.)
 """
 from __future__ import annotations
 
 import os
 
-from vmprof_allocation.engines import names
+from vmprof_allocation.engines import thread_names
 from vmprof_allocation.engines.base import move_up
 from vmprof_allocation.settings.processes import VARIABLE, make_own, unpack
 
-# nothing that is not needed: see base.py
+# nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ class ForkedChild:
         self.path, self.settings, self.processes = path, settings, processes
         self.fd = move_up(os.open(path, os.O_RDWR | os.O_CLOEXEC))
         #: threads that are not in this process, but `threading` may still have them
-        self.inherited = {thread for thread, _ in names.of_threads()}
+        self.inherited = {thread for thread, _ in thread_names.of_threads()}
         self._exit: Callable[[int], object] | None = None
 
     def end_at_exit(self, stop: Callable[[], None]) -> None:

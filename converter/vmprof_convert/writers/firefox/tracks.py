@@ -1,0 +1,174 @@
+"""The tracks that the Firefox Profiler shows, and which samples are in them: of each
+process all threads and then each, and of several processes all together first.
+
+A child is told from its parent here, by its name: process_name(), and `_CHILD`.
+"""
+from __future__ import annotations
+
+import array
+from collections.abc import Mapping, Sequence, Set
+from itertools import compress
+from typing import NamedTuple, Union
+
+from vmprof_convert.profile.columns import gathered
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.names import names, process_name
+from vmprof_convert.text.escape import printable
+
+#: characters of a name that are shown
+MAX_NAME = 100
+_CHILD = " (child)"
+
+
+class Process(NamedTuple):
+    """One, or all of them."""
+
+    #: as the Profiler has it, and its name there
+    pid: str
+    name: str
+    #: its own profile, and when that began; None: those of all
+    profile: Profile | None
+    begin: int
+    #: numbers of its threads, and the kernel's
+    threads: Mapping[int, int]
+
+
+class Track(NamedTuple):
+    """A thread, or all of them."""
+
+    process: Process
+    name: str
+    tid: Union[int, str]
+    #: numbers of its threads
+    numbers: Set[int]
+    #: rows of the samples, by time
+    ticks: Sequence[int]
+    allocations: Sequence[int]
+
+
+class Tracks:
+    """Of a profile whose samples stand for so many bytes each: `weights`."""
+
+    def __init__(self, profile: Profile, weights: array.array[int],
+                 product: str) -> None:
+        """`product`: the name of a single process."""
+        self._profile = profile
+        self._weights = weights
+        self._product = product
+        self._names = names(profile)
+        #: numbers of all threads
+        self.threads = set(profile.samples.thread)
+        self._ticks = profile.samples.ticks
+
+    def _processes(self) -> list[Process]:
+        """All of them, if there are several; then each."""
+        profile = self._profile
+        if not profile.processes:
+            return [Process(str(profile.pid), self._product, profile, 0,
+                             {tid: tid for tid in self.threads})]
+        result = [Process("all", "All processes", None, 0, {
+            number: tid for process in profile.processes
+            for number, tid in process.threads.items()})]
+        pids: set[str] = set()
+        for process in profile.processes:
+            pid = str(process.profile.pid)
+            if pid in pids:
+                # the kernel gave its number again
+                pid += "-%d" % len(pids)
+            pids.add(pid)
+            result.append(Process(pid, printable(process_name(
+                process.profile, process.source))[:MAX_NAME], process.profile,
+                process.begin, process.threads))
+        return result
+
+    def all(self, everything: Sequence[int]) -> list[Track]:
+        """All threads of each process, if there are several; then each, what
+        allocated most first."""
+        profile = self._profile
+        sizes = profile.samples.size
+        rows: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
+        if len(self.threads) == 1 and self._ticks in (0, len(sizes)):
+            number, = self.threads
+            rows[number] = (everything, ()) if self._ticks else ((), everything)
+        else:
+            rows.update(self._split(everything))
+        bytes_ = {number: sum(gathered(self._weights, allocations))
+                  for number, (_, allocations) in rows.items()}
+
+        def rank(number: int) -> tuple[int, int]:
+            return -bytes_[number], -len(rows[number][0])
+
+        first, *each = self._processes()
+        each = sorted(
+            (process for process in each if rows.keys() & process.threads.keys()),
+            key=lambda process: tuple(map(sum, zip(*(
+                rank(number) for number in process.threads if number in rows)))))
+        tracks: list[Track] = []
+        # children take no time samples: all together are drawn by what all of them have
+        is_timed = all(any(rows[number][0] for number in process.threads
+                           if number in rows) for process in each)
+        for process in first, *each:
+            numbers = sorted(rows.keys() & process.threads.keys(),
+                             key=lambda number: (*rank(number), number))
+            before = len(tracks)
+            if len(numbers) > 1 or process.profile is None:
+                chosen = set(numbers)
+                all_ = self._of_threads(chosen, everything)
+                allocations = self.allocations(all_)
+                ticks = self._time_samples(all_) if (
+                    process.profile or is_timed or not allocations) else ()
+                tracks.append(Track(
+                    process, "All threads" if process.profile else process.name,
+                    "all", chosen, ticks, allocations))
+            if process.profile:
+                tracks += [Track(process, self._thread_name(
+                    number, process.threads[number]), process.threads[number],
+                    {number}, *rows[number]) for number in numbers]
+            if each and process.profile and process.profile.parent:
+                # the Profiler calls a process as its first track: workers, and who made
+                # them, would look alike
+                tracks[before] = tracks[before]._replace(
+                    name=tracks[before].name[:MAX_NAME - len(_CHILD)] + _CHILD)
+        return tracks
+
+    def _thread_name(self, number: int, tid: int) -> str:
+        name = printable(self._names.get(number, ""))
+        if name:
+            return name[:MAX_NAME]
+        # PyPy's own time samples don't tell which thread they met
+        return "Thread %d" % tid if tid else "All threads"
+
+    def rows(self, processes: list[Process],
+              everything: Sequence[int]) -> dict[str, Sequence[int]]:
+        """Of each process, by its number."""
+        return {process.pid: self._of_threads(process.threads.keys(), everything)
+                for process in processes}
+
+    def _split(self, everything: Sequence[int]) -> (
+            dict[int, tuple[Sequence[int], Sequence[int]]]):
+        """Rows of each thread: time samples, and others."""
+        samples = self._profile.samples
+        split = {number: (array.array("i"), array.array("i"))
+                 for number in self.threads}
+        for row in everything:
+            split[samples.thread[row]][samples.size[row] > 0].append(row)
+        return dict(split)
+
+    def are_of(self, numbers: Set[int], rows: Sequence[int]) -> list[bool]:
+        """Whether they are of these threads."""
+        threads_ = self._profile.samples.thread
+        return [threads_[row] in numbers for row in rows]
+
+    def _of_threads(self, numbers: Set[int], rows: Sequence[int]) -> Sequence[int]:
+        if numbers >= self.threads:
+            return rows
+        return array.array("i", compress(rows, self.are_of(numbers, rows)))
+
+    def allocations(self, rows: Sequence[int]) -> Sequence[int]:
+        return rows if not self._ticks else array.array("i", compress(
+            rows, map(self._profile.samples.size.__getitem__, rows)))
+
+    def _time_samples(self, rows: Sequence[int]) -> Sequence[int]:
+        sizes = self._profile.samples.size
+        return () if not self._ticks else array.array("i", (
+            row for row in rows if not sizes[row]))

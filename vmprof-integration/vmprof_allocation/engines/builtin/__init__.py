@@ -1,0 +1,1 @@
+"""The engine for a PyPy that was translated with our patches: see engine.py."""
