@@ -37,10 +37,10 @@ from python2 import Problem  # noqa: E402
 NEW = {
     "02-incminimark-sample-point.patch": ("rpython/memory", "rpython/jit"),
     "06-rvmprof-recorder.patch": ("rpython/rlib", "pypy/module"),
-    "08-documentation.patch": ("pypy/doc",),
+    "09-documentation.patch": ("pypy/doc",),
 }
 #: what PyPy 2.7 has no use for
-PYTHON_3 = ("09-delegating-generators.patch",)
+PYTHON_3 = ("10-delegating-generators.patch",)
 #: of rvmprof, what PyPy shares with vmprof-python, which has it in src
 SHARED = "rpython/rlib/rvmprof/src/shared/"
 SOURCE = "src/"

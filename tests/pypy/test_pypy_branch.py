@@ -164,12 +164,12 @@ class Checkout:
         patches, added = folder / "patches", folder / "added"
         for path in patches, added / "pypy/doc":
             path.mkdir(parents=True)
-        (patches / "series").write_text("01-gc.patch\n08-documentation.patch\n")
+        (patches / "series").write_text("01-gc.patch\n09-documentation.patch\n")
         self.write("gc.py", "a\nnew\nb\n")
         (patches / "01-gc.patch").write_text("gc: one\n\nWhy.\n\n" + self.diff())
         self.commit("first")
         self.write("gc.py", "a\nnew\nb\nlast\n")
-        (patches / "08-documentation.patch").write_text(
+        (patches / "09-documentation.patch").write_text(
             "doc: two\n\nWhy.\n\n" + self.diff())
         (added / "pypy/doc/page.rst").write_text("A page.\n")
         self.git("reset", "--quiet", "--hard", "HEAD~")
@@ -223,7 +223,7 @@ def test_what_is_for_python_3_alone(checkout: Checkout, monkeypatch: pytest.Monk
     library.mkdir(parents=True)
     (library / "os.py").touch()
     checkout.commit("library")
-    monkeypatch.setattr(apply, "PYTHON_3", ("08-documentation.patch",))
+    monkeypatch.setattr(apply, "PYTHON_3", ("09-documentation.patch",))
     assert apply.apply(checkout.path) == count
 
 

@@ -394,7 +394,15 @@ def test_forked_child_ends_its_profile_in_os_exit(
 
 def test_forked_child_where_no_profile_can_be(
         vmprof: Vmprof, followed: BuiltinEngine, tmp_path: Path) -> None:
+    """It is counted: by the GC, which goes on to sample."""
     (tmp_path / "app.vmprof").unlink()
+    assert not followed.is_sampled_child()
+    assert vmprof.enabled and followed.child_path() == ""
+
+
+def test_forked_child_that_can_not_be_sampled(
+        vmprof: Vmprof, followed: BuiltinEngine) -> None:
+    vmprof.enabled, vmprof.error = False, VMProfError("no memory")
     assert not followed.is_sampled_child()
     assert not vmprof.enabled and followed.child_path() == ""
 

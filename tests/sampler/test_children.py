@@ -24,9 +24,9 @@ WORK = """
 """
 
 
-def test_forked_children_and_theirs(stock_pypy: PyPy) -> None:
+def test_forked_children_and_theirs(pypy: PyPy) -> None:
     """Each begins clean, and counts what the GC counts from the fork on."""
-    run = stock_pypy.sample(WORK + """
+    run = pypy.sample(WORK + """
     in_parent()
     for i in range(2):
         child = os.fork()
@@ -72,8 +72,8 @@ def test_forked_children_and_theirs(stock_pypy: PyPy) -> None:
     assert "children" not in first.settings
 
 
-def test_no_follow(stock_pypy: PyPy) -> None:
-    run = stock_pypy.sample(WORK + """
+def test_no_follow(pypy: PyPy) -> None:
+    run = pypy.sample(WORK + """
     if os.fork() == 0:
         in_child()
         os._exit(0)
@@ -85,9 +85,9 @@ def test_no_follow(stock_pypy: PyPy) -> None:
     assert run.profile().settings["children"] == "1"
 
 
-def test_a_thousand_short_children(stock_pypy: PyPy) -> None:
+def test_a_thousand_short_children(pypy: PyPy) -> None:
     """Who makes no sample leaves no file."""
-    run = stock_pypy.sample("""
+    run = pypy.sample("""
         import os
         for i in range(1000):
             if os.fork() == 0:
@@ -96,7 +96,7 @@ def test_a_thousand_short_children(stock_pypy: PyPy) -> None:
         print("end")
     """, "1G")
     assert run.out == "end\n"
-    assert [path.name for path in stock_pypy.folder.glob("*.vmprof")] == [
+    assert [path.name for path in pypy.folder.glob("*.vmprof")] == [
         "out.vmprof"]
 
 
@@ -166,10 +166,10 @@ def test_other_programs_are_named(stock_pypy: PyPy) -> None:
             in report.out)
 
 
-def test_forks_beside_time_samples(stock_pypy: PyPy) -> None:
+def test_forks_beside_time_samples(pypy: PyPy) -> None:
     """A child that waited for another thread's sample, in vmprof's handler, would
     never end."""
-    run = stock_pypy.sample(WORK + """
+    run = pypy.sample(WORK + """
     import threading
     stop = False
     def compute():
@@ -194,8 +194,8 @@ def test_forks_beside_time_samples(stock_pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing(stock_pypy: PyPy, method: str) -> None:
-    run = stock_pypy.sample("""
+def test_multiprocessing(pypy: PyPy, method: str) -> None:
+    run = pypy.sample("""
         import multiprocessing, os, sys
         def work(n):
             return len([str(i) for i in range(50000)])
@@ -238,9 +238,9 @@ def test_ends_of_a_child(stock_pypy: PyPy, end: str) -> None:
         assert profile.ended
 
 
-def test_child_that_is_killed(stock_pypy: PyPy) -> None:
+def test_child_that_is_killed(pypy: PyPy) -> None:
     """It loses what the last flush lacks, as its parent would."""
-    run = stock_pypy.sample(WORK + """
+    run = pypy.sample(WORK + """
     import signal, time
     reader, writer = os.pipe()
     if os.fork() == 0:
@@ -261,10 +261,10 @@ def test_child_that_is_killed(stock_pypy: PyPy) -> None:
     assert abs(sigmas(profile)) < SIGMAS
 
 
-def test_what_waits_when_a_process_is_killed(stock_pypy: PyPy) -> None:
+def test_what_waits_when_a_process_is_killed(pypy: PyPy) -> None:
     """With a nursery that is never full, all samples wait: each flush writes those that
     are new, and none twice."""
-    run = stock_pypy.sample("""
+    run = pypy.sample("""
     import os, signal, time
     if os.fork() == 0:
         for _ in range(30):
@@ -284,9 +284,9 @@ def test_what_waits_when_a_process_is_killed(stock_pypy: PyPy) -> None:
     assert abs(sigmas(profile)) < SIGMAS
 
 
-def test_child_that_samples_itself(stock_pypy: PyPy) -> None:
+def test_child_that_samples_itself(pypy: PyPy) -> None:
     """What it began with ends; so does its profile."""
-    script = stock_pypy.script(WORK + """
+    script = pypy.script(WORK + """
     import vmprof_allocation
     with vmprof_allocation.sample("out.vmprof", "4k") as session:
         for allocates in False, True:
@@ -299,7 +299,7 @@ def test_child_that_samples_itself(stock_pypy: PyPy) -> None:
                 os._exit(0)
             os.wait()
     """)
-    run = stock_pypy.command(str(script))
+    run = pypy.command(str(script))
     assert (run.out, run.err) == ("False\n" * 2, "")
     found = children(run.path)
     assert sum("in_parent" in functions(profile) for profile in found) == 1
@@ -307,14 +307,14 @@ def test_child_that_samples_itself(stock_pypy: PyPy) -> None:
         assert "in_child" not in functions(profile)
         assert profile.end_time is not None
     for name in "own0.vmprof", "own1.vmprof":
-        run.path = stock_pypy.folder / name
+        run.path = pypy.folder / name
         assert "in_child" in functions(run.profile())
         assert abs(sigmas(run.profile())) < SIGMAS
 
 
-def test_child_ends_the_session_that_it_has(stock_pypy: PyPy) -> None:
+def test_child_ends_the_session_that_it_has(pypy: PyPy) -> None:
     """stop() there ends the child's profile, and only that."""
-    script = stock_pypy.script(WORK + """
+    script = pypy.script(WORK + """
     import vmprof_allocation
     session = vmprof_allocation.start("out.vmprof", "4k")
     if os.fork() == 0:
@@ -329,7 +329,7 @@ def test_child_ends_the_session_that_it_has(stock_pypy: PyPy) -> None:
     in_parent()
     vmprof_allocation.stop()
     """)
-    run = stock_pypy.command(str(script))
+    run = pypy.command(str(script))
     assert (run.out, run.err) == ("True False\n", "")
     profile, = children(run.path)
     assert [mark.name for mark in profile.marks] == ["here"]
@@ -337,8 +337,8 @@ def test_child_ends_the_session_that_it_has(stock_pypy: PyPy) -> None:
     assert "in_parent" in functions(run.profile())
 
 
-def test_forks_of_threads_and_threads_of_children(stock_pypy: PyPy) -> None:
-    run = stock_pypy.sample(WORK + """
+def test_forks_of_threads_and_threads_of_children(pypy: PyPy) -> None:
+    run = pypy.sample(WORK + """
     import threading
     def fork():
         if os.fork() == 0:
@@ -370,10 +370,10 @@ def test_forks_of_threads_and_threads_of_children(stock_pypy: PyPy) -> None:
         assert "in_parent" not in functions(profile)
 
 
-def test_child_elsewhere_and_functions_of_its_own(stock_pypy: PyPy) -> None:
+def test_child_elsewhere_and_functions_of_its_own(pypy: PyPy) -> None:
     """The profile's path does not depend on the current folder; functions that
     the parent does not have are named."""
-    run = stock_pypy.sample(WORK + """
+    run = pypy.sample(WORK + """
     if os.fork() == 0:
         os.chdir("/")
         scope = {}
@@ -386,9 +386,9 @@ def test_child_elsewhere_and_functions_of_its_own(stock_pypy: PyPy) -> None:
     assert "made_later" in functions(profile)
 
 
-def test_child_that_may_not_write_there_is_counted(stock_pypy: PyPy) -> None:
+def test_child_that_may_not_write_there_is_counted(pypy: PyPy) -> None:
     """Its privileges are gone, or the disk is full: it runs on, unsampled."""
-    run = stock_pypy.sample(WORK + """
+    run = pypy.sample(WORK + """
     here = os.getcwd()
     os.rename(here, here + "-moved")
     if os.fork() == 0:
@@ -401,9 +401,9 @@ def test_child_that_may_not_write_there_is_counted(stock_pypy: PyPy) -> None:
     assert run.profile().settings["children"] == "1"
 
 
-def test_time_samples_are_the_first_processs(stock_pypy: PyPy) -> None:
+def test_time_samples_are_the_first_processs(pypy: PyPy) -> None:
     """vmprof's timer does not go on in a child."""
-    run = stock_pypy.sample(WORK + """
+    run = pypy.sample(WORK + """
     if os.fork() == 0:
         for i in range(20):
             in_child()
@@ -418,25 +418,25 @@ def test_time_samples_are_the_first_processs(stock_pypy: PyPy) -> None:
     assert 0 in run.profile().samples.size
 
 
-def test_nothing_is_left_without_an_output(stock_pypy: PyPy) -> None:
-    (stock_pypy.folder / "tmp").mkdir()
-    run = stock_pypy.command(
+def test_nothing_is_left_without_an_output(pypy: PyPy) -> None:
+    (pypy.folder / "tmp").mkdir()
+    run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "4k",
-        str(stock_pypy.script(WORK + """
+        str(pypy.script(WORK + """
     if os.fork() == 0:
         in_child()
         os._exit(0)
     os.wait()
     subprocess.run([sys.executable, "-c", "[str(i) for i in range(99999)]"])
-    """)), TMPDIR=str(stock_pypy.folder / "tmp"))
+    """)), TMPDIR=str(pypy.folder / "tmp"))
     assert run.code == 0
     assert "allocated in" in run.err
-    assert list((stock_pypy.folder / "tmp").iterdir()) == []
+    assert list((pypy.folder / "tmp").iterdir()) == []
 
 
-def test_gunicorn(stock_pypy: PyPy) -> None:
+def test_gunicorn(pypy: PyPy) -> None:
     """Its workers do the work; SIGTERM to the first process ends all."""
-    (stock_pypy.folder / "app.py").write_text("""if True:
+    (pypy.folder / "app.py").write_text("""if True:
         def view():
             return [str(i) for i in range(20000)]
         def app(environ, start_response):
@@ -447,10 +447,10 @@ def test_gunicorn(stock_pypy: PyPy) -> None:
     server = subprocess.Popen(
         [PYPY, "-m", "vmprof", "--allocation-sampling", "16k", "-o", "out.vmprof",
          "-m", "gunicorn", "-w", "2", "-b", "unix:socket", "--pythonpath", ".",
-         "app:app"], cwd=stock_pypy.folder, env=stock_pypy.environment,
+         "app:app"], cwd=pypy.folder, env=pypy.environment,
         stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        asked = stock_pypy.command(str(stock_pypy.script("""
+        asked = pypy.command(str(pypy.script("""
             import socket, time
             def ask():
                 end = time.monotonic() + 60
@@ -478,8 +478,8 @@ def test_gunicorn(stock_pypy: PyPy) -> None:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGKILL)
     assert server.returncode == 0, err
-    first = stock_pypy.profile()
-    found = children(stock_pypy.folder / "out.vmprof")
+    first = pypy.profile()
+    found = children(pypy.folder / "out.vmprof")
     assert len(found) == 2
     assert any("view" in functions(profile) for profile in found)
     assert "view" not in functions(first)

@@ -12,6 +12,7 @@ import pytest
 from conftest import PyPy
 from log_lines import START, build_harness, new_log
 from made_profiles import NAMES
+from run_profiles import functions
 from vmprof_allocation.engines import thread_names
 from vmprof_convert import readers
 
@@ -41,9 +42,9 @@ PROGRAM = """
 """
 
 
-def test_threads_and_the_command_are_named(stock_pypy: PyPy) -> None:
-    script = str(stock_pypy.script(PROGRAM))
-    run = stock_pypy.command(
+def test_threads_and_the_command_are_named(pypy: PyPy) -> None:
+    script = str(pypy.script(PROGRAM))
+    run = pypy.command(
         "-X", "utf8", "-m", "vmprof", "--allocation-sampling", "16k",
         "-o", "out.vmprof", script, "a b", "", "it's")
     assert (run.code, run.out) == (0, ""), run.err
@@ -60,15 +61,15 @@ def test_threads_and_the_command_are_named(stock_pypy: PyPy) -> None:
     assert sampled >= {"w\u00f6rker \x1b?0", "MainThread"}
 
 
-def test_a_program_without_threads_imports_none_for_us(stock_pypy: PyPy) -> None:
+def test_a_program_without_threads_imports_none_for_us(pypy: PyPy) -> None:
     source = """
         import sys
         for _ in range(20000):
             [str(_)] * 10
         print("threading" in sys.modules)
     """
-    run = stock_pypy.sample(source, "16k")
-    assert run.out == stock_pypy.run(source).out
+    run = pypy.sample(source, "16k")
+    assert run.out == pypy.run(source).out
     assert bool(run.profile().threads) == (run.out == "True\n")
 
 
@@ -118,3 +119,21 @@ def test_names_of_any_number_and_length(tmp_path: Path) -> None:
     profile = readers.read_bytes(file.read_bytes())
     assert profile.command == given.pop(0)
     assert profile.threads == {**given, 7: "\u00e4" * 512}
+
+
+def test_functions_that_were_made_in_an_earlier_profile(pypy: PyPy) -> None:
+    """vmprof names a function that is made while it is enabled then, and never again."""
+    run = pypy.run("""
+        import vmprof_allocation
+        made = {}
+        for i in range(3):
+            with vmprof_allocation.sample("%d.vmprof" % i, "4k"):
+                exec("def made_%d(n): return [[i] for i in range(n)]" % i, made)
+                for j in range(i + 1):
+                    kept = made["made_%d" % j](20000)
+    """)
+    assert (run.code, run.err) == (0, "")
+    for i in range(3):
+        found = functions(readers.read(pypy.folder / ("%d.vmprof" % i)))
+        assert {"made_%d" % j for j in range(i + 1)} <= found
+        assert [name for name in found if name.startswith("<unknown")] == []

@@ -28,6 +28,43 @@ static int is_told_once(int64_t number)
            code_names_record(number, &found) == NULL;
 }
 
+static void tell(int64_t number)
+{
+    char record[200];
+
+    code_names_keep(record, name_record(record, number));
+}
+
+static int is_known(int64_t number)
+{
+    size_t size;
+
+    return code_names_record(number, &size) != NULL;
+}
+
+/* In three profiles, one after the other: vmprof tells 4 each time that it is enabled; 8 is
+   made in the first, 12 in the second.  Prints what is known in the third before vmprof
+   tells anything. */
+static void several_profiles(void)
+{
+    int64_t i;
+
+    for (i = 0; i < 3; i++) {
+        code_names_begin();
+        if (i < 2)
+            tell(4);
+        code_names_enabled();
+        if (i < 2) {
+            tell(8 + 4 * i);
+            tell(1001);                         /* native: at an address */
+        }
+        if (i == 2)
+            printf("stay %d %d %d %d\n", is_known(4), is_told_once(8), is_told_once(12),
+                   is_known(1001));
+        code_names_end();
+    }
+}
+
 int main(int argc, char **argv)
 {
     /* the file's head; header: version, flags, "pypy"; a time; meta data */
@@ -68,5 +105,6 @@ int main(int argc, char **argv)
     printf("again %d\n", count == 0 || is_told_once(4));
     code_names_end();
     printf("ended %d\n", code_names_record(4, &size) != NULL);
+    several_profiles();
     return 0;
 }

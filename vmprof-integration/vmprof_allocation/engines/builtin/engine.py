@@ -126,18 +126,20 @@ class BuiltinEngine(Engine):
             return self._child is not None
         if not self._pid or self._following is None:
             return False
-        parent = self._pid
+        try:
+            child = self._following.child(self._pid)
+        except OSError:
+            child = None
+        if child is None:
+            return False        # what the GC samples on counts it as not sampled
         self._leave_parent()
         try:
-            child = self._following.child(parent)
-            if child is not None:
-                self._child = child
-                self._enable(child.fd, child.settings, child.processes)
-                self._following = Following(child.settings, child.processes)
-                child.end_at_exit(self.stop)
+            self._child = child
+            self._enable(child.fd, child.settings, child.processes)
+            self._following = Following(child.settings, child.processes)
+            child.end_at_exit(self.stop)
         except Exception:
-            # it runs as it would without us, and is counted as not sampled
-            self._leave_parent()
+            self._leave_parent()        # it runs as it would without us
         return self._child is not None
 
     def child_path(self) -> str:

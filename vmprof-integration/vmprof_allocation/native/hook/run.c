@@ -173,6 +173,9 @@ int hook_enabled(const char *settings, int take_time_samples)
         error = watch_exit();
     if (error != 0)
         return error;
+    recorder_lock();
+    code_names_enabled();
+    recorder_unlock();
     if (take_time_samples)
         error = signals_begin_time_samples();
     else

@@ -26,8 +26,11 @@ struct function {
     uint32_t file, file_size;           /* and where the rest of it is */
 };
 
-static struct {
+static struct names {
     int is_kept;
+    size_t from_before;                 /* so many functions are of earlier profiles */
+    size_t told_again;                  /* and so many in all are those, and the ones that
+                                           vmprof tells each time that it is enabled */
     char head[2048];
     size_t head_size;
     struct function *functions;
@@ -50,22 +53,6 @@ static void *get_room(size_t size)
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     return room == MAP_FAILED ? NULL : room;
-}
-
-void code_names_end(void)
-{
-    table_give_back(names.functions, names.functions_room,
-                    sizeof *names.functions);
-    table_give_back(names.text, names.text_room, 1);
-    table_give_back(names.slots, names.slots_count, sizeof *names.slots);
-    table_give_back(names.told, names.told_size, 1);
-    memset(&names, 0, sizeof names);
-}
-
-void code_names_begin(void)
-{
-    code_names_end();
-    names.is_kept = 1;
 }
 
 /* Returns where 'size' bytes are now, or 0 if there is no room for them. */
@@ -175,7 +162,7 @@ void code_names_keep(const char *records, size_t size)
 
 void code_names_keep_head(const void *records, size_t size)
 {
-    if (!names.is_kept || names.functions_count > 0 ||
+    if (!names.is_kept || names.functions_count > names.from_before ||
         names.head_size + size > sizeof names.head)
         return;
     memcpy(names.head + names.head_size, records, size);
@@ -184,6 +171,53 @@ void code_names_keep_head(const void *records, size_t size)
 
 /* ____________________________________________________________ */
 /* another profile */
+
+/* The whole name.  Returns the end. */
+static char *put_name(const struct names *of, const struct function *function, char *p)
+{
+    memcpy(p, of->text + function->text, function->text_size);
+    p += function->text_size;
+    memcpy(p, of->text + function->file, function->file_size);
+    return p + function->file_size;
+}
+
+/* Native functions have odd numbers, their addresses, where others may be later. */
+static int stays(const struct names *of, size_t index)
+{
+    return (index < of->from_before || index >= of->told_again) &&
+           (of->functions[index].number & 1) == 0;
+}
+
+void code_names_end(void)
+{
+    static char name[2 * MAX_TEXT];
+    struct names before = names;
+    size_t i;
+
+    memset(&names, 0, sizeof names);
+    for (i = 0; i < before.functions_count; i++)
+        if (stays(&before, i))
+            keep(before.functions[i].number, name,
+                 (size_t)(put_name(&before, &before.functions[i], name) - name));
+    names.from_before = names.functions_count;
+    table_give_back(before.functions, before.functions_room,
+                    sizeof *before.functions);
+    table_give_back(before.text, before.text_room, 1);
+    table_give_back(before.slots, before.slots_count, sizeof *before.slots);
+    table_give_back(before.told, before.told_size, 1);
+}
+
+void code_names_begin(void)
+{
+    code_names_end();
+    names.is_kept = 1;
+    names.told_again = SIZE_MAX;
+}
+
+void code_names_enabled(void)
+{
+    names.told_again = names.functions_count;
+}
 
 /* Where the time stands in the head; 0: it is not where it should be */
 static size_t time_in_head(void)
@@ -268,11 +302,6 @@ const void *code_names_record(int64_t number, size_t *size)
     word[1] = (int64_t)function->text_size + function->file_size;
     *p = MARKER_NAME;
     memcpy(p + 1, word, sizeof word);
-    p += RECORD_HEAD;
-    memcpy(p, names.text + function->text, function->text_size);
-    p += function->text_size;
-    memcpy(p, names.text + function->file, function->file_size);
-    p += function->file_size;
-    *size = (size_t)(p - record);
+    *size = (size_t)(put_name(&names, function, p + RECORD_HEAD) - record);
     return record;
 }

@@ -3,6 +3,10 @@
  * which function has which number.  The profiles of sampled children need it, too, and
  * those that follow in this process.
  *
+ * A function that is made while vmprof is enabled is written then and never again: vmprof
+ * forgets that it is there (rvmprof.py, register_code()).  So its name stays here for the
+ * next profile, for as long as the process lives.
+ *
  * Each profile has the names that its stacks need, and no others: vmprof writes those of
  * all functions that there are.  All this belongs to one thread at a time: call it with the recorder's
  * lock.
@@ -18,9 +22,12 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Keep nothing so far, and from now on what comes. */
+/* Keep what comes from now on. */
 void code_names_begin(void);
-/* Give the memory back; from now on nothing is kept. */
+/* vmprof has been enabled: what comes from now on, it will not tell again. */
+void code_names_enabled(void);
+/* Give the memory back, but for that of names that vmprof will not tell again; from now on
+   nothing is kept. */
 void code_names_end(void);
 
 /* vmprof's records before any name */

@@ -419,6 +419,7 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes,
     labels_begin();
     recorder_expect_outcomes(1);
     flush_codes();
+    code_names_enabled();
     error = recorder_start(text);
     if (in_memory) {
         with_lifetimes = 1;
