@@ -122,7 +122,7 @@ def test_names_of_any_number_and_length(tmp_path: Path) -> None:
 
 
 def test_functions_that_were_made_in_an_earlier_profile(pypy: PyPy) -> None:
-    """vmprof names a function that is made while it is enabled then, and never again."""
+    """vmprof names a function that is made while it is enabled once, at that time."""
     run = pypy.run("""
         import vmprof_allocation
         made = {}
