@@ -266,6 +266,26 @@ static void fork_a_child(const char *path)
     }
     recorder_unlock();
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+    /* one that is sampled later counts no more; its own child counts in it */
+    child = fork();
+    if (child == 0) {
+        CHECK(recorder_forget());
+        children_count();
+        children_begin();
+        children_followed();
+        children_followed();
+        child = fork();
+        if (child == 0) {
+            children_forked();
+            children_count();
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        CHECK(children_news() == 1);
+        children_end();
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
     recorder_stop();
     records(trailer);
     CHECK(recorder_close() == 0);

@@ -5,12 +5,19 @@
 #include <sys/mman.h>
 
 static volatile int *count;             /* in memory that they share */
+static volatile int *counted_in;        /* the parent's, if this process is in it */
 static int told, is_counted;
+
+static void give_back(volatile int *map)
+{
+    if (map != NULL)
+        munmap((void *)map, sizeof *map);
+}
 
 void children_end(void)
 {
-    if (count != NULL)
-        munmap((void *)count, sizeof *count);
+    if (count != counted_in)
+        give_back(count);
     count = NULL;
 }
 
@@ -26,16 +33,33 @@ void children_begin(void)
     is_counted = 1;
 }
 
+static void leave_parents(void)
+{
+    if (counted_in != count)
+        give_back(counted_in);
+    counted_in = NULL;
+}
+
 void children_forked(void)
 {
+    leave_parents();
     is_counted = 0;
 }
 
 void children_count(void)
 {
-    if (count != NULL && !is_counted)
+    if (count != NULL && !is_counted) {
         __sync_fetch_and_add(count, 1);
+        counted_in = count;
+    }
     is_counted = 1;
+}
+
+void children_followed(void)
+{
+    if (counted_in != NULL)
+        __sync_fetch_and_sub(counted_in, 1);
+    leave_parents();
 }
 
 int children_news(void)

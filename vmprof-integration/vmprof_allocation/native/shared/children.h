@@ -17,6 +17,10 @@ void children_forked(void);
 /* In a forked child that is not sampled, and that allocates.  Once is enough. */
 void children_count(void);
 
+/* There, if it is sampled after all, behind children_begin(): its parent counts it no
+   more. */
+void children_followed(void);
+
 /* Their number, if it changed since the last call; or -1 */
 int children_news(void);
 

@@ -420,6 +420,8 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes,
     recorder_expect_outcomes(1);
     flush_codes();
     code_names_enabled();
+    if (strstr(own, "parent=") != NULL)
+        children_followed();
     error = recorder_start(text);
     if (in_memory) {
         with_lifetimes = 1;
