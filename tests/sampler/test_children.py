@@ -69,7 +69,7 @@ def test_forked_children_and_theirs(pypy: PyPy) -> None:
     assert len({p.settings["seed"] for p in [first, *found]}) == 4
     assert "in_child" not in functions(first)
     assert abs(sigmas(first)) < SIGMAS
-    assert "children" not in first.settings
+    assert first.children == 0
 
 
 def test_no_follow(pypy: PyPy) -> None:
