@@ -221,10 +221,12 @@ def test_next_profile_is_of_the_same_run(vmprof: Vmprof, tmp_path: Path) -> None
     with path.open("r+") as file:
         run = Processes("app.vmprof", "abc")
         mine.start(7, Settings(1000, 1), run)
+        assert vmprof.names.pop(0) == thread_names.of_command()
         assert vmprof.calls[-1][2]["allocations"].endswith(";in_memory=0;run=abc")
         assert mine.writes_to(7)
         assert mine.rotate(file.fileno(), Settings(1000, 1), run, 2) == ""
         assert vmprof.calls[-1] == ("rotate", file.fileno(), "run=abc;part=2")
+        assert vmprof.names.pop(0) == thread_names.of_command()
         assert mine.writes_to(file.fileno())
         assert not mine.writes_to(7)
         child = Processes("app.vmprof", "abc", 5)

@@ -316,7 +316,8 @@ def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
     assert new <= {"__future__", "_cffi_backend", "_vmprof", "atexit", "fcntl", "gc",
                    "vmprof_allocation.errors", "vmprof_allocation.critical.forks",
                    "vmprof_allocation.session.resident", "zlib"}
-    assert int(run[1]) - int(plain[1]) < 300 * 1024
+    # (of the builtin engine more stays)
+    assert int(run[1]) - int(plain[1]) < (500 if has_builtin() else 300) * 1024
 
 
 # ____________________________________________________________

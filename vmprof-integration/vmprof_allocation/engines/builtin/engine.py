@@ -171,6 +171,7 @@ class BuiltinEngine(Engine):
                     "the next profile can't be written: %s; the present one goes "
                     "on" % e) from e
             self._fd = fd
+            self._name(0, thread_names.of_command())    # each part says it
             return str(incomplete)
 
     def define_label(self, text: str) -> int:
