@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from conftest import PYPY, ROOT, PyPy, Run
+from conftest import PYPY, ROOT, PyPy, Run, has_builtin
 from truth import innermost
 
 SAMPLED = ("--allocation-sampling", "16k", "-o", "out.vmprof")
