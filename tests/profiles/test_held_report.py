@@ -57,12 +57,11 @@ def test_the_table(tmp_path: Path) -> None:
         "29.3 KiB 300 29.3 ±0.002 KiB shop.price -> variable cache (dict)",
         "29.3 KiB 200 29.3 ±0.002 KiB shop._seen (dict) and shop.price -> variable "
         "cache (dict), together",
-        "3.91 ±0.002 KiB held by the program in other ways: by smaller holders, or by "
-        "several",
+        "3.91 ±0.002 KiB held in other ways: by smaller holders, or by several",
         "4.88 ±0.002 KiB held by the interpreter alone",
         "100 % PyPy's own: compiled code",
         "5.86 ±0.002 KiB waits for its finalizer, or is held by what does",
-        "1000 ±2 B no path: garbage that is not collected yet, or held by C code"]
+        "1000 ±2 B no path: held by C code, or garbage not collected yet"]
     assert rows[-1] == ("the program stood still for 7 us; another process looked for "
                         "300 us, and took 1 MiB")
 

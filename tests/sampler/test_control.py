@@ -125,6 +125,22 @@ def test_a_snapshot_ends_the_profile_and_begins_the_next(
 
 
 @WAYS
+def test_a_program_that_polls_is_asked_again_and_again(pypy: PyPy, begun: Way) -> None:
+    """As a server that waits for requests: what stopped it once may have to do so again
+    while the same poll() goes on."""
+    with begun(pypy, """
+        import select, sys
+        waits = select.poll()
+        waits.register(0, select.POLLIN)
+        print("ready")
+        while not waits.poll(30000):
+            pass
+    """) as program:
+        for _ in range(6):
+            assert status(pypy, program)["pid"] == program.process.pid
+
+
+@WAYS
 @pytest.mark.parametrize("wait", [
     "time.sleep(600)", "select.select([sys.stdin], [], [])", "sys.stdin.readline()",
     "threading.Event().wait()", "lock.acquire()", "poll()", "thread.join()",

@@ -474,7 +474,8 @@ def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
     assert run.out == "10000\n", run.err
     profile = run.profile()
     assert profile.cut_stacks == len(profile.samples) > 100
-    report = pypy.command("-m", "vmprof_allocation", "report", "--remarks", "out.vmprof")
+    report = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof",
+                          "--remarks")
     assert "deeper than vmprof records" in report.out
 
 

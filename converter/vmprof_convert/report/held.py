@@ -40,10 +40,10 @@ _HOLDERS, _HELD = 2, 0.1
 _OURS = "vmprof_allocation."
 
 _REST = {
-    OTHERWISE: "held by the program in other ways: by smaller holders, or by several",
+    OTHERWISE: "held in other ways: by smaller holders, or by several",
     INTERPRETER: "held by the interpreter alone",
     FINALIZER: "waits for its finalizer, or is held by what does",
-    NO_PATH: "no path: garbage that is not collected yet, or held by C code"}
+    NO_PATH: "no path: held by C code, or garbage not collected yet"}
 _REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
                FINALIZER: "finalizer", NO_PATH: "no_path"}
 #: from here on, the number of the signal that ended it (hook.h)

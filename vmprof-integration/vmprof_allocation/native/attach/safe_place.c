@@ -25,6 +25,8 @@ static bool waits(long number)
     case SYS_accept: case SYS_accept4: case SYS_connect:
     case SYS_rt_sigtimedwait: case SYS_rt_sigsuspend: case SYS_flock:
     case SYS_recvfrom: case SYS_recvmsg:
+    /* one of these with a time limit, or a futex with one, that was stopped before */
+    case SYS_restart_syscall:
         return true;
     }
     return false;
