@@ -172,7 +172,7 @@ class BuiltinEngine(Engine):
                     "on" % e) from e
             self._fd = fd
             self._name(0, thread_names.of_command())    # each part says it
-            return str(incomplete)
+            return _why(incomplete)
 
     def define_label(self, text: str) -> int:
         return int(self._vmprof.define_label(
@@ -205,9 +205,7 @@ class BuiltinEngine(Engine):
             self._pid = 0
             if problem:
                 raise AllocationSamplingError(
-                    "the profile is not complete: " + next(
-                        (text for error, text in INCOMPLETE.items()
-                         if os.strerror(error) == problem), problem))
+                    "the profile is not complete: " + _why(problem))
 
     def _end_children(self) -> None:
         if self._following is not None:
@@ -294,6 +292,12 @@ class BuiltinEnding(Ending):
     def end_child(self) -> None:
         if self._engine.is_sampled_child():
             self._engine.stop()
+
+
+def _why(problem: str) -> str:
+    """What vmprof says of a profile that is not complete, in our words."""
+    return next((text for error, text in INCOMPLETE.items()
+                 if os.strerror(error) == problem), problem)
 
 
 def _describe(processes: Processes | None, part: int = 1) -> str:
