@@ -403,10 +403,11 @@ def test_forked_child_where_no_profile_can_be(
 
 
 def test_forked_child_that_can_not_be_sampled(
-        vmprof: Vmprof, followed: BuiltinEngine) -> None:
+        vmprof: Vmprof, followed: BuiltinEngine, tmp_path: Path) -> None:
     vmprof.enabled, vmprof.error = False, VMProfError("no memory")
     assert not followed.is_sampled_child()
     assert not vmprof.enabled and followed.child_path() == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["app.vmprof"]
 
 
 def test_another_engine_of_the_process_goes_on(

@@ -36,8 +36,9 @@ def test_next_to_nothing_of_ours_is_there(stock_pypy: PyPy) -> None:
     """, "1M")
     assert set(run.out.split()) <= {"vmprof_allocation." + name for name in (
         "critical.forks", "critical.interrupts", "engines.ending",
-        "engines.hook.ending", "engines.hook.names", "engines.hook.safepoint",
-        "errors", "session.profile_file", "session.resident")}
+        "critical.descriptors", "engines.hook.ending", "engines.hook.safepoint",
+        "engines.thread_names", "errors", "session.profile_file",
+        "session.resident")}
 
 
 @pytest.mark.parametrize("gone", [

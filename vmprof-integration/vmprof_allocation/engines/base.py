@@ -11,7 +11,6 @@ by each major collection.  So: no dataclasses, no typing.
 """
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.settings.processes import Processes
     from vmprof_allocation.settings.settings import Settings
-
-#: Linux's; it has no name in PyPy
-F_DUPFD_CLOEXEC = 1030
 
 
 class Statistics:
@@ -230,20 +226,6 @@ class Engine:
     def statistics(self) -> Statistics:
         """Since start(); after stop() of the run that ended."""
         raise NotImplementedError
-
-
-def move_up(fd: int) -> int:
-    """The same file under a number that is out of the program's way: it gets
-    the numbers that it would get without us, and what it writes to a number
-    that it takes for its output does not end up in the profile."""
-    for lowest in 512, 3:
-        try:
-            high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
-        except OSError:
-            continue        # there are not so many; or it is not Linux
-        os.close(fd)
-        return high
-    return fd
 
 
 def empty(fd: int) -> None:

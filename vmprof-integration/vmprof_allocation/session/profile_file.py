@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 
-from vmprof_allocation.engines.base import move_up
+from vmprof_allocation.critical.descriptors import move_up
 from vmprof_allocation.errors import AllocationSamplingError
 
 #: how a profile begins

@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from vmprof_allocation.engines.base import Engine, move_up
+from vmprof_allocation.critical.descriptors import move_up
+from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session.profile_file import file_id

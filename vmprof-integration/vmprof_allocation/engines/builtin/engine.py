@@ -126,20 +126,22 @@ class BuiltinEngine(Engine):
             return self._child is not None
         if not self._pid or self._following is None:
             return False
+        # whatever goes wrong: it runs as it would without us
         try:
             child = self._following.child(self._pid)
-        except OSError:
+        except Exception:
             child = None
         if child is None:
             return False        # what the GC samples on counts it as not sampled
         self._leave_parent()
         try:
-            self._child = child
             self._enable(child.fd, child.settings, child.processes)
             self._following = Following(child.settings, child.processes)
             child.end_at_exit(self.stop)
+            self._child = child
         except Exception:
-            self._leave_parent()        # it runs as it would without us
+            self._leave_parent()
+            child.close(has_samples=False)
         return self._child is not None
 
     def child_path(self) -> str:

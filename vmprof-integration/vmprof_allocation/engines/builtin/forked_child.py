@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
+from vmprof_allocation.critical.descriptors import move_up
 from vmprof_allocation.engines import thread_names
-from vmprof_allocation.engines.base import move_up
 from vmprof_allocation.settings.processes import VARIABLE, make_own, unpack
 
 # nothing that is not needed: see engines/base.py

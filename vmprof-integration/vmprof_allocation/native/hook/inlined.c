@@ -45,8 +45,8 @@ static void look_at(const struct codemap_piece *piece, uintptr_t address,
     struct python_call call = python_call_at(address, piece);
     int count = known->raising_count;
 
-    if (!call.raises || call.is_left || call.end == 0 || (call.function == 0 && !call.is_others) ||
-        count == MOST_RAISING)
+    if (!call.raises || call.is_left || call.end == 0 || count == MOST_RAISING ||
+        (call.function == 0 && !call.is_others))
         return;
     /* of a call there are two places, that of the callee and that of what helps it */
     if (count > 0 && known->raising[count - 1].end == call.end)

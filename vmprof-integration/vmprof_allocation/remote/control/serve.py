@@ -4,8 +4,8 @@ from __future__ import annotations
 import _socket
 import os
 
+from vmprof_allocation.critical.descriptors import move_up
 from vmprof_allocation.critical.forks import Undivided
-from vmprof_allocation.engines.base import move_up
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.control.meeting import (
