@@ -177,8 +177,7 @@ class BuiltinEngine(Engine):
             return _why(incomplete)
 
     def define_label(self, text: str) -> int:
-        return int(self._vmprof.define_label(
-            text.encode("utf-8", "replace").decode()))
+        return int(self._vmprof.define_label(_encodable(text)))
 
     def label(self, number: int) -> None:
         self._vmprof.label(number)
@@ -189,8 +188,7 @@ class BuiltinEngine(Engine):
     def mark(self, name: str) -> None:
         with self._lock:
             if self._is_on():
-                # a surrogate is no character: the module takes UTF-8
-                self._vmprof.mark(name.encode("utf-8", "replace").decode())
+                self._vmprof.mark(_encodable(name))
 
     def stop(self) -> None:
         with self._lock:
@@ -294,6 +292,11 @@ class BuiltinEnding(Ending):
     def end_child(self) -> None:
         if self._engine.is_sampled_child():
             self._engine.stop()
+
+
+def _encodable(text: str) -> str:
+    """As the module takes it, in UTF-8: a surrogate is no character."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _why(problem: str) -> str:

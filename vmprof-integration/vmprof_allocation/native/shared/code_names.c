@@ -209,7 +209,8 @@ void code_names_end(void)
 
 void code_names_begin(void)
 {
-    code_names_end();
+    if (names.is_kept)          /* of a profile that had no end */
+        code_names_end();
     names.is_kept = 1;
     names.told_again = SIZE_MAX;
 }
