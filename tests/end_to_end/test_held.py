@@ -439,6 +439,46 @@ def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
     assert abs(holder.bytes - (with_it.bytes - without.bytes)) < 100_000
 
 
+def test_what_two_parts_of_one_object_share(stock_pypy: PyPy) -> None:
+    """A cache with a limit has its values in a dict and in a linked list: the function
+    that has both holds them.  One without has a dict, and that says all."""
+    run = stock_pypy.sample("""
+        import functools, gc
+        from vmprof_allocation.session.session import current
+        class Index:
+            def __init__(self):
+                self.by_name, self.by_number = {}, {}
+            def add(self, number):
+                entry = ["entry %d" % number, 0.5]
+                self.by_name[entry[0]] = self.by_number[number] = entry
+        def limited(number):
+            return ["limited %d" % number, 0.5]
+        def unlimited(number):
+            return ["unlimited %d" % number, 0.5]
+        limited = functools.lru_cache(maxsize=20000)(limited)
+        unlimited = functools.lru_cache(maxsize=None)(unlimited)
+        index = Index()
+        for i in range(20000):
+            limited(i), unlimited(i), index.add(i)
+        gc.collect()
+        current().held()
+        limited.cache_clear()
+        gc.collect()
+        current().held()
+        del index
+        gc.collect()
+        current().held()
+    """, "16k", jit="off")
+    all_there, no_values, no_index = readers.read(run.path).held
+    held = {holder.path: holder.bytes for holder in all_there.holders}
+    for path, freed in (("__main__.limited", all_there.bytes - no_values.bytes),
+                        ("__main__.index", no_values.bytes - no_index.bytes)):
+        assert freed > 2_000_000
+        assert abs(held[path] - freed) < 200_000
+    assert held["__main__.unlimited -> variable cache"] > 2_000_000
+    assert "__main__.unlimited" not in held
+
+
 def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     """Exactly, where no path holds much: what is there without any of them, and with
     them.  Where a path has them, that says it."""

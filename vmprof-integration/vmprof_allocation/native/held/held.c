@@ -41,15 +41,15 @@ static void finish(struct held_result *result)
 void held_answer(const struct held_question *question, struct held_result *result)
 {
     int64_t before = processor_time();
-    uint64_t holders[HELD_HOLDERS];
+    static struct chosen chosen[HELD_HOLDERS];
     int count;
 
     begin(question, result);
-    count = paths_choose(result, holders);
+    count = paths_choose(chosen);
     paths_tell(question, result);
     classes_find();
     walk_forget_met();          /* there is room for the words then */
-    holders_weigh(question, result, holders, count);
+    holders_weigh(question, result, chosen, count);
     classes_forget();
     result->nanoseconds = processor_time() - before;
     finish(result);

@@ -17,6 +17,9 @@
 #define IS_HOLDER       ((uint64_t)1 << 62)
 #define FINALIZERS      ((uint64_t)1 << 63)
 
+/* What was reached through a holder is looked into if it is such a part of the heap. */
+#define LARGE_SHARE     16
+
 #define RING            16
 #define GROUPS          1024    /* sets of holders that hold something together: 10 bits */
 
@@ -312,23 +315,67 @@ static void weigh_classes(const struct held_question *question,
     }
 }
 
-void holders_weigh(const struct held_question *question, struct held_result *result,
-                   const uint64_t *holders, int count)
+static void put_holder(struct held_holder *to, const struct called *one, int i)
 {
-    uint64_t met = marks_count();
-    size_t i, size = met * sizeof *words;
+    memset(to, 0, sizeof *to);
+    to->set = 1u << i;
+    to->address = one->object;
+    memcpy(to->text, one->text.at, one->text.size);
+}
+
+/* Each object is there once. */
+static int is_there(const uint64_t *holders, int count, uint64_t object)
+{
+    int i;
+
+    for (i = 0; i < count; i++)
+        if (holders[i] == object)
+            return 1;
+    return 0;
+}
+
+/* Returns 0 if none of them shares much with what is not a part of it. */
+static int take_owners(const struct chosen *chosen, int count, uint64_t *holders,
+                       struct held_result *result)
+{
+    int i, changed = 0;
+
+    for (i = 0; i < count; i++)
+        if (chosen[i].bytes > walk.bytes / LARGE_SHARE &&
+            result->holders[i].bytes < chosen[i].bytes / 2 && chosen[i].owner.object != 0 &&
+            !is_there(holders, count, chosen[i].owner.object)) {
+            holders[i] = chosen[i].owner.object;
+            put_holder(&result->holders[i], &chosen[i].owner, i);
+            changed = 1;
+        }
+    return changed;
+}
+
+void holders_weigh(const struct held_question *question, struct held_result *result,
+                   const struct chosen *chosen, int count)
+{
+    uint64_t met = marks_count(), holders[HELD_HOLDERS];
+    size_t size = met * sizeof *words;
+    int i;
 
     words = room_map(size);
     groups = room_map(GROUPS * sizeof *groups);
     room_begin(&now, sizeof(uint64_t), 1 << 16);
     room_begin(&later, sizeof(uint64_t), 64);
-    for (i = 0; i < (size_t)count; i++) {
-        result->holders[i].set = 1u << i;
-        result->holders[i].address = holders[i];
+    for (i = 0; i < count; i++) {
+        holders[i] = chosen[i].itself.object;
+        put_holder(&result->holders[i], &chosen[i].itself, i);
     }
     result->holder_count = (size_t)count;
     singles = holders;
     weigh(holders, (size_t)count, result->holders);
+    if (take_owners(chosen, count, holders, result)) {
+        for (i = 0; i < count; i++)
+            result->holders[i].bytes = result->holders[i].objects = 0;
+        memset(groups, 0, GROUPS * sizeof *groups);
+        memset(words, 0, size);
+        weigh(holders, (size_t)count, result->holders);
+    }
     tell_groups(result);
     tell_objects(question, result);
     room_unmap(groups, GROUPS * sizeof *groups);

@@ -236,14 +236,6 @@ static void put_path(struct text *t, uint32_t number)
         text_add_c(t, texts.at + steps[--count]);
 }
 
-/* What a holder is called: its path, its type, and other paths */
-struct called {
-    uint64_t object;
-    struct text text;
-    size_t path;                /* bytes of the first one */
-    int aliases;
-};
-
 /* A module has it by this name: also, if it is another one. */
 static void put_alias(struct called *one, uint64_t module, uint64_t name)
 {
@@ -261,7 +253,7 @@ static void put_alias(struct called *one, uint64_t module, uint64_t name)
     text_add(t, alias.at, alias.size);
 }
 
-static void put_aliases(struct called *all, int count)
+static void put_aliases(struct chosen *all, int count)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
     struct entries entries;
@@ -275,9 +267,12 @@ static void put_aliases(struct called *all, int count)
             continue;
         while (walk_next(&entries)) {
             object = walk_unwrapped(entries.value);
-            for (one = 0; one < count; one++)
-                if (all[one].object == object)
-                    put_alias(&all[one], roots[i].name, entries.key);
+            for (one = 0; one < count; one++) {
+                if (all[one].itself.object == object)
+                    put_alias(&all[one].itself, roots[i].name, entries.key);
+                if (all[one].owner.object == object)
+                    put_alias(&all[one].owner, roots[i].name, entries.key);
+            }
         }
     }
 }
@@ -302,11 +297,23 @@ static int is_module_table(uint32_t at)
     return walk_met(at)->from == at && gc_is_dict(walk_met(at)->object);
 }
 
-int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
+/* Returns 0 if its path is too long. */
+static int call(struct called *one, uint32_t number)
+{
+    memset(one, 0, sizeof *one);
+    put_path(&one->text, number);
+    one->path = one->text.size;
+    text_add_c(&one->text, TEXT_BETWEEN);
+    text_add_c(&one->text, texts.at + named_number(number)->type);
+    if (!one->text.is_cut)
+        one->object = walk_met(named_number(number)->at)->object;
+    return one->object != 0;
+}
+
+int paths_choose(struct chosen chosen[HELD_HOLDERS])
 {
     uint64_t least = (uint64_t)walk.bytes / 8 / LEAST_SHARE;
-    static struct called called[HELD_HOLDERS];
-    uint32_t i, best;
+    uint32_t i, best, owner;
     int count = 0;
 
     room_begin(&named, sizeof(struct named), 1024);
@@ -316,23 +323,17 @@ int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS])
     for (i = 0; i < walk.frames_end && named.count < MOST_NAMED; i++)
         if (walk_met(i)->through >= least || is_module_table(i))
             name_it(i);
-    memset(called, 0, sizeof called);
+    memset(chosen, 0, HELD_HOLDERS * sizeof *chosen);
     while (count < HELD_HOLDERS && (best = largest()) != NOBODY) {
-        struct called *one = &called[count];
+        owner = named_number(best)->owner;
+        if (call(&chosen[count].itself, best)) {
+            if (owner != NOBODY && !named_number(owner)->is_place)
+                call(&chosen[count].owner, owner);
+            chosen[count++].bytes = 8 * (int64_t)walk_met(named_number(best)->at)->through;
+        }
         named_number(best)->is_place = 1;       /* it is taken */
-        put_path(&one->text, best);
-        one->path = one->text.size;
-        text_add_c(&one->text, TEXT_BETWEEN);
-        text_add_c(&one->text, texts.at + named_number(best)->type);
-        one->object = holders[count] = walk_met(named_number(best)->at)->object;
-        if (one->text.is_cut)
-            memset(one, 0, sizeof *one);
-        else
-            count++;
     }
-    put_aliases(called, count);
-    for (i = 0; i < (uint32_t)count; i++)
-        memcpy(result->holders[i].text, called[i].text.at, called[i].text.size);
+    put_aliases(chosen, count);
     return count;
 }
 

@@ -9,12 +9,25 @@
 #include <stdint.h>
 
 #include "question.h"
+#include "text.h"
 
 #pragma GCC visibility push(hidden)
 
-/* After walk_heap(): choose at most HELD_HOLDERS of them, write their texts into
-   'result', and their addresses into 'holders'.  Returns how many there are. */
-int paths_choose(struct held_result *result, uint64_t holders[HELD_HOLDERS]);
+/* One that is chosen, or an owner of one */
+struct called {
+    uint64_t object;            /* or 0 */
+    struct text text;           /* path, 0x1f, type, and 0x1f and another path, ... */
+    size_t path;                /* bytes of the first one */
+    int aliases;
+};
+struct chosen {
+    struct called itself;
+    struct called owner;        /* the object before it on its path, if that may be chosen */
+    int64_t bytes;              /* that were reached through it first */
+};
+
+/* After walk_heap(): choose at most HELD_HOLDERS of them.  Returns how many there are. */
+int paths_choose(struct chosen chosen[HELD_HOLDERS]);
 
 /* Then: write into 'result' the path to each object that is asked about, as far as what is
    on it has names, and is large enough to have one; and all other steps that have, as far
