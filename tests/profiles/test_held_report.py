@@ -317,18 +317,35 @@ def test_a_leak_has_its_holders(leaking: Path) -> None:
     leak = found["leaks"][0]
     assert leak["places"][0]["function"]["name"] == "make"
     shares = [(one["share"], one["bytes"], [
-        holder["path"] for holder in one["holders"]], one["path"])
+        holder["path"] for holder in one["holders"]], one["path"], one["how"])
         for one in leak["held_by"]]
     assert shares == [
-        (0.75, 75_000, ['app.sessions["all"]'], None),
-        (0.14, 14_000, [], "app.sessions"), (0.06, 6_000, [], None),
-        (0.05, 5_000, ["app.last", "app.sessions"], None)]
+        (0.75, 75_000, ['app.sessions["all"]'], None, None),
+        (0.14, 14_000, [], "app.sessions", "otherwise"),
+        (0.06, 6_000, [], None, "no_path"),
+        (0.05, 5_000, ["app.last", "app.sessions"], None, None)]
     assert leak["held_by"][0]["holders"] == [{
         "path": 'app.sessions["all"]', "type": "list", "address": 8192,
         "aliases": ["app.all"], "bytes": 80_000, "objects": 700}]
     readme = (Path(__file__).parents[2] / "converter/README.rst").read_text()
     for key in "held_by", *leak["held_by"][0], *leak["held_by"][0]["holders"][0]:
         assert "``%s``" % key in readme, key
+
+
+def test_a_leak_to_which_no_path_leads(tmp_path: Path) -> None:
+    """C code's, for example: that is an answer, too."""
+    heap = Heap(interval=500, seed=1, nursery=50_000)
+    for _ in range(20_000):
+        heap.allocate("main make", ("app.Session", 640, math.inf))
+    heap.collect()
+    frames, type_ = heap._stack(["main", "make"]), heap.type("app.Session")
+    heap.log.held(1, heap.now, objects=900, size=99_000)
+    for _ in range(100):
+        heap.log.held_object(1, frames, type_, size=1000, set_=0, how=NO_PATH)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(heap.data())
+    assert ("held by C code, or garbage not collected yet (100 %)"
+            in "\n".join(lines(path, "--leaks")))
 
 
 def test_a_leak_whose_holders_nobody_asked_for(tmp_path: Path) -> None:

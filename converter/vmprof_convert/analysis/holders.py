@@ -170,6 +170,8 @@ class Share(NamedTuple):
     #: where there are none: the path to it, as far as it has names; others may lead
     #: there, too; empty: none
     path: str
+    #: OTHERWISE to NO_PATH, where there are no holders
+    how: int
 
 
 _Key = TypeVar("_Key")
@@ -198,18 +200,18 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key]
         return {}
     single = sorted((holder for holder in held.holders if holder.path),
                     key=lambda holder: (holder.is_class, holder.bytes))
-    sums: dict[_Key, dict[tuple[tuple[Holder, ...], int], float]] = {}
+    sums: dict[_Key, dict[tuple[tuple[Holder, ...], int, int], float]] = {}
     for one in objects(profile, held):
         of_set = tuple(holder for holder in single if holder.set & one.set)
         several = tuple(holder for holder in of_set if not holder.is_class)
-        key = ((several, -1) if one.how == TOGETHER and several else
-               (of_set[:1], -1) if of_set else ((), one.path))
+        key = ((several, -1, ALONE) if one.how == TOGETHER and several else
+               (of_set[:1], -1, ALONE) if of_set else ((), one.path, one.how))
         of_kind = sums.setdefault(kind(one.stack, one.type), {})
         of_kind[key] = of_kind.get(key, 0.0) + one.weight
     return {of: sorted(
         (Share(weight / sum(of_kind.values()), weight, holders,
-               held.path(path) if path >= 0 else "")
-         for (holders, path), weight in of_kind.items()), key=lambda one: -one.share)
+               held.path(path) if path >= 0 else "", how)
+         for (holders, path, how), weight in of_kind.items()), key=lambda one: -one.share)
         for of, of_kind in sums.items()}
 
 

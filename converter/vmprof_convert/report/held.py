@@ -39,12 +39,13 @@ _HOLDERS, _HELD = 2, 0.1
 #: what holds the sampler's own objects
 _OURS = "vmprof_allocation."
 
+_NOBODY = "C code, or garbage not collected yet"
 _REST = {
     OTHERWISE: "held in other ways: by smaller holders, or by several",
     INTERPRETER: "held by the interpreter alone",
     FINALIZER: "waits for its finalizer, or is held by what does",
-    NO_PATH: "no path: held by C code, or garbage not collected yet"}
-_REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
+    NO_PATH: "no path: held by " + _NOBODY}
+REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
                FINALIZER: "finalizer", NO_PATH: "no_path"}
 #: from here on, the number of the signal that ended it (hook.h)
 _OF_PROBLEM, _OF_SIGNAL = 1000, 2000
@@ -74,7 +75,9 @@ def not_known(held: Held, of_which: str = "") -> str:
 def holders_of(shares: Sequence[Share]) -> str:
     """Of some objects, or nothing."""
     named = [(" and ".join(shortened(holder.path) for holder in one.holders)
-              or shortened(one.path), one.share) for one in shares[:_HOLDERS]]
+              or shortened(one.path)
+              or (_NOBODY if one.how == NO_PATH else ""), one.share)
+             for one in shares[:_HOLDERS]]
     texts = ["%s (%.0f %%)" % (name, 100 * share)
              for name, share in named if name and share >= _HELD]
     return "held by " + ", ".join(texts) if texts else ""
@@ -223,5 +226,5 @@ def _answer(found: Found, limit: int | None) -> _Json:
             for row in found.rows[:limit]],
         "paths": [{"path": held.path(number), "type": step.type, "bytes": step.bytes}
                   for number, step in enumerate(held.steps)],
-        "rest": {_REST_NAMES[rest.how]: rest.estimate._asdict()
+        "rest": {REST_NAMES[rest.how]: rest.estimate._asdict()
                  for rest in found.rest}}

@@ -10,6 +10,7 @@ from vmprof_convert.analysis.leak_sites import Place
 from vmprof_convert.analysis.leaks import Leak, Leaks, OfType
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
+from vmprof_convert.report.held import REST_NAMES
 
 #: the name of this layout: what it means is in README.rst
 SCHEMA = "vmprof-allocation-leaks-2"
@@ -83,6 +84,7 @@ def _leak(leak: Leak, pids: Sequence[int], held: _Held) -> _Json:
             "types": list(map(_type, leak.types)),
             "held_by": None if held is None else [{
                 "share": one.share, "bytes": one.bytes, "path": one.path or None,
+                "how": REST_NAMES.get(one.how),
                 "holders": [{"path": holder.path, "type": holder.type,
                              "address": holder.address,
                              "aliases": list(holder.aliases), "bytes": holder.bytes,
