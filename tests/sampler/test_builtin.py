@@ -19,6 +19,7 @@ from vmprof_allocation.engines import choose, thread_names
 from vmprof_allocation.engines.builtin import engine as builtin
 from vmprof_allocation.engines.builtin.engine import BuiltinEngine
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.session.session import Session
 from vmprof_allocation.settings.processes import Processes
 from vmprof_allocation.settings.settings import Limit, Settings
 
@@ -260,6 +261,26 @@ def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
                        match="vmprof refuses: the GC of this"):
         chosen().start(7, Settings(1000, 1))
     chosen().start(7, Settings(1000, 1))
+
+
+def test_who_holds_what_is_for_the_hook_engine(
+        vmprof: Vmprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose.find(held=True).name == "hook"
+    session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
+    session._engine, session._pid = chosen(), os.getpid()
+    with pytest.raises(AllocationSamplingError, match="start with --held"):
+        session.held()
+    asked: list[bool] = []
+
+    def choosing(*, held: bool) -> BuiltinEngine:
+        asked.append(held)
+        return chosen()
+
+    monkeypatch.setattr("vmprof_allocation.session.session.choose", choosing)
+    session = Session(Settings(1000, 1, held=True), str(tmp_path / "held.vmprof"))
+    with pytest.raises(AllocationSamplingError, match="can't be known"):
+        session.start()
+    assert asked == [True]
 
 
 def test_second_start_is_refused(vmprof: Vmprof) -> None:

@@ -24,7 +24,8 @@ def doctor(out: TextIO) -> int:
     print("%s on %s %s" % (sys.version.replace("\n", " "), platform.system(),
                            platform.machine()), file=out)
     if sampling_vmprof() is not None:
-        print("allocations can be sampled here: this PyPy does it on its own",
+        print("allocations can be sampled here: this PyPy does it on its own (with "
+              "--held, the hook engine does, which looks into stock PyPys, too)",
               file=out)
         return 0
     # if this process is sampled, the engine that does it wakes, and is that one

@@ -211,7 +211,8 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key]
     return {of: sorted(
         (Share(weight / sum(of_kind.values()), weight, holders,
                held.path(path) if path >= 0 else "", how)
-         for (holders, path, how), weight in of_kind.items()), key=lambda one: -one.share)
+         for (holders, path, how), weight in of_kind.items()),
+        key=lambda one: -one.share)
         for of, of_kind in sums.items()}
 
 

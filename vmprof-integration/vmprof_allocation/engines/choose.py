@@ -10,21 +10,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def choose(knowledge: str = "") -> Engine:
+def choose(knowledge: str = "", *, held: bool = False) -> Engine:
     """The engine for this process, ready to start.  `knowledge`: see
-    Engine.prepare().
+    Engine.prepare(); `held`: see find().
 
     Raises AllocationSamplingError where there is none.
     """
-    engine = find()
+    engine = find(held=held)
     engine.prepare(knowledge)
     return engine
 
 
-def find() -> Engine:
-    """The one for this process, whatever it does: the builtin one if it is there."""
+def find(*, held: bool = False) -> Engine:
+    """The one for this process, whatever it does: the builtin one if it is there, and
+    unless it is to say who holds what (`held`), which only the hook engine can."""
     engine: Engine
-    vmprof = sampling_vmprof()
+    vmprof = None if held else sampling_vmprof()
     # a handler that starts, too, would find half a module
     with Uninterrupted():
         if vmprof is not None:

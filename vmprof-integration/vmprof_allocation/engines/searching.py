@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
+from vmprof_allocation.settings.settings import Settings
 
 SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
              "takes a second or more")
 
 
-def choose_aloud(tell: Callable[[str], None]) -> Engine:
-    """choose(); `tell` gets what the user may want to know."""
+def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
+    """choose() for these settings; `tell` gets what the user may want to know."""
     from vmprof_allocation.engines.hook.discovery import cache, lookup
     searched: list[str | None] = []
 
@@ -20,7 +21,7 @@ def choose_aloud(tell: Callable[[str], None]) -> Engine:
         tell(SEARCHING)
 
     lookup.searching = searching
-    engine = choose()
+    engine = choose(held=settings.held)
     for cached in searched:
         if cached is None or cache.load(cached) is None:
             tell("what was found can't be kept in %s, and will be looked for "

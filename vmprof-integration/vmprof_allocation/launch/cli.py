@@ -41,9 +41,9 @@ class Target:
         """See command.find()."""
         return find(program, is_module)
 
-    def knowledge(self) -> str:
+    def knowledge(self, settings: Settings) -> str:
         """What the engine found out.  Raises AllocationSamplingError."""
-        return choose_aloud(note).knowledge()
+        return choose_aloud(note, settings).knowledge()
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -270,7 +270,7 @@ def main(args: Any, original: list[str],
             os.environ[CONTROL] = "1"
         if settings is None:
             _become(target, command)
-        knowledge = target.knowledge()
+        knowledge = target.knowledge(settings)
         held = _check_output(args.output, command)
         if args.rotate is not None and held != -1:
             raise AllocationSamplingError(

@@ -21,6 +21,7 @@ from vmprof_allocation.errors import AllocationSamplingError, Evidence
 from vmprof_allocation.launch import cli
 from vmprof_allocation.launch.begin import VARIABLE, refuse
 from vmprof_allocation.settings.parsing import make_settings
+from vmprof_allocation.settings.settings import Settings
 
 
 class Python2(cli.Target):
@@ -43,7 +44,7 @@ class Python2(cli.Target):
                 "can't open the program %r; is there such a file?" % program)
         return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
-    def knowledge(self) -> str:
+    def knowledge(self, settings: Settings) -> str:
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
 
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> None:
                 float(period) if period else None,
                 lifetimes=lifetimes != "False")
             print(cli.pack(settings, "", held=-1, jitlog=-1,
-                           knowledge=Python2(library, "").knowledge()), end="")
+                           knowledge=Python2(library, "").knowledge(settings)), end="")
         except (AllocationSamplingError, ValueError) as e:
             refuse(str(e))
         return

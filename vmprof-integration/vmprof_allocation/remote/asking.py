@@ -55,5 +55,6 @@ def wanted(process: Process, settings: Settings, output: str, folder: str = "",
     """What follows START, and HOLD.  `folder`, of work_folder.own(), is for what
     that process has to know.  `run`: there is one already, whose first process writes
     to `output`; this is a child of process `parent`."""
-    knowledge = choose_aloud(say).knowledge(folder) if process.runs_this() else ""
+    knowledge = (choose_aloud(say, settings).knowledge(folder)
+                 if process.runs_this() else "")
     return [output, knowledge, settings.text(), run, str(parent)]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: of an engine without the capability
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
+_NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
+                "start with --held, and the hook engine samples, which does")
 #: of profiles that are bounded, as somebody takes them away
 _PUSHED = ("who holds what is not looked at: the profiles of this process are pushed, "
            "and what they are sent as has no room for it; sample into a file instead")
@@ -131,7 +133,7 @@ class Session:
         with Undivided():
             end_inherited()
             if engine is None:
-                engine = choose()
+                engine = choose(held=self.settings.held)
             file = ProfileFile(self.output)
         file.wait_for_reader()
         has_begun = False
@@ -246,7 +248,7 @@ class Session:
         """Another one that goes on where suspend() left it, or in a forked child of
         that process, where go_on() is then to be called."""
         session = cls(Settings.parse(settings), output)
-        engine = find()
+        engine = find(held=session.settings.held)
         engine.restore(engine_state)
         session._engine = engine
         session._file = ProfileFile.restore(*file)
@@ -341,7 +343,8 @@ class Session:
                     raise AllocationSamplingError(
                         "allocation sampling is not on; call start() first")
                 if "held" not in engine.capabilities():
-                    raise AllocationSamplingError(_NOT_KNOWN)
+                    raise AllocationSamplingError(
+                        _NOT_BUILTIN if engine.name == "builtin" else _NOT_KNOWN)
                 if self.settings.max_files:
                     raise AllocationSamplingError(_PUSHED)
                 where = self.where
