@@ -40,7 +40,8 @@ class _Started(Session):
 def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
            seed: int | None = None, gaps: Gaps = "exponential",
            period: float | None = None, lifetimes: bool = True,
-           follow: bool = True, native: bool = False) -> Session:
+           follow: bool = True, native: bool = False,
+           lines: bool = False) -> Session:
     """A context manager that writes allocation samples to `output`.
 
     `interval`: mean number of bytes between two samples, or text such as
@@ -53,24 +54,27 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     too, where the engine can: process 123 writes ``app.123.vmprof`` beside
     ``app.vmprof``, if it has a sample; sampling that such a child begins takes its
     place.  `native`: with the functions of C code inside of the innermost Python
-    one.  Entered again, it begins the file anew.
+    one.  `lines`: with the lines at which compiled functions were, as far as they are
+    compiled meanwhile; that takes time whenever PyPy compiles.  Entered again, it begins the file anew.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.
     """
     return Session(make_settings(interval, seed, gaps, period,
-                                 lifetimes=lifetimes, follow=follow, native=native),
+                                 lifetimes=lifetimes, follow=follow, native=native,
+                                 lines=lines),
                    check_output(output))
 
 
 def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
           seed: int | None = None, gaps: Gaps = "exponential",
           period: float | None = None, lifetimes: bool = True,
-          follow: bool = True, native: bool = False) -> Session:
+          follow: bool = True, native: bool = False,
+          lines: bool = False) -> Session:
     """Begin what stop() ends; see sample()."""
     session = _Started(make_settings(interval, seed, gaps, period,
                                      lifetimes=lifetimes, follow=follow,
-                                     native=native),
+                                     native=native, lines=lines),
                        check_output(output))
     session.start()
     return session

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from vmprof_convert.profile.model import LABEL, Function
 from vmprof_convert.profile.stacks import Frame, Stacks
 
-INTERPRETED, JIT, MACHINE_CODE, NATIVE = 1, 3, 6, 7
+INTERPRETED, JIT, MACHINE_CODE, NATIVE, LINE = 1, 3, 6, 7, 8
 #: innermost in the stack of what the JIT allocates while it traces a loop, optimizes
 #: it and writes machine code; its caller is the function that runs then
 JIT_ITSELF = MACHINE_CODE, 1
@@ -24,10 +24,14 @@ def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
     entered the machine code, if it entered it there: then this frame's own
     entry (kind 1) is the next one outwards, and the two are one.  If other
     machine code called it, then there is none, and the next piece follows.
+    The line that a frame was at (kind 8) stands before the frame, and so comes behind it.
     """
     name = _KINDS.get(kind)
     if (kind, address) == JIT_ITSELF:
         return stacks.child(node, *COMPILING)
+    if kind == LINE and node:
+        outer, frame = stacks.last(node)
+        return stacks.child(outer, frame.address, frame.kind, address)
     if name is None:
         return node
     if kind == JIT and node:

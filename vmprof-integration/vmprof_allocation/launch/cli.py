@@ -202,11 +202,15 @@ def _check(args: Any) -> Settings:
     if args.native and args.no_native:
         raise AllocationSamplingError(
             "--native and --no-native are opposites; leave one of them out")
+    if args.lines and args.jitlog:
+        raise AllocationSamplingError(
+            "--lines reads the log that --jitlog writes, and there is one: leave one of "
+            "them out")
     return make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes, not args.no_follow, _check_rotate(args),
-        bool(args.native), bool(args.held))
+        bool(args.native), bool(args.held), bool(args.lines))
 
 
 def _check_rotate(args: Any) -> float:
@@ -258,10 +262,10 @@ def main(args: Any, original: list[str],
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
         if (args.push is not None or args.control or args.rotate is not None
-                or args.native or args.held) and not target.is_python_3:
+                or args.native or args.held or args.lines) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push, --control, --rotate, --held and --native are for Python 3: "
-                "write one profile with -o, and leave them out")
+                "--push, --control, --rotate, --held, --native and --lines are for "
+                "Python 3: write one profile with -o, and leave them out")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -288,10 +292,6 @@ def main(args: Any, original: list[str],
             output = args.output or temporary.make()
     except AllocationSamplingError as e:
         refuse(str(e))
-    if args.lines:
-        note("--lines: PyPy has no statistics of lines; the profile is written "
-             "without")
-
     def become() -> NoReturn:
         os.environ[VARIABLE] = pack(
             settings, output, knowledge=knowledge, held=held, jitlog=jitlog)

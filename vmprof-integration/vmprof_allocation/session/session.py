@@ -155,6 +155,11 @@ class Session:
         if (self.settings.held and self._processes is None
                 and "held" not in engine.capabilities()):
             raise AllocationSamplingError(_NOT_KNOWN)
+        if (self.settings.lines and self._processes is None
+                and "lines" not in engine.capabilities()):
+            raise AllocationSamplingError(
+                "lines can't be known with this interpreter: leave --lines, or "
+                "lines=True, out")
         file.open()
         self._pid = os.getpid()
         self.output = file.path

@@ -130,7 +130,8 @@ def make_settings(interval: int | str, seed: int | None = None,
                   gaps: Gaps = "exponential", period: float | None = None,
                   memory: bool = False, lifetimes: bool = True,
                   follow: bool = True, rotate: float = 0.0,
-                  native: bool = False, held: bool = False) -> Settings:
+                  native: bool = False, held: bool = False,
+                  lines: bool = False) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -174,7 +175,8 @@ def make_settings(interval: int | str, seed: int | None = None,
             "counted; write for example auto:1000/s (samples a second), or a number "
             "of bytes")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
-                    follow=follow, rotate=rotate, native=native, held=held)
+                    follow=follow, rotate=rotate, native=native, held=held,
+                    lines=lines)
 
 
 def parse_rotate(text: str) -> float:

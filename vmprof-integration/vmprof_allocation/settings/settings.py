@@ -37,14 +37,14 @@ class Settings:
     """What the user asks for."""
 
     __slots__ = ("follow", "gaps", "held", "in_memory", "interval", "lifetimes",
-                 "limit", "max_bytes", "max_files", "memory", "native", "period",
+                 "limit", "lines", "max_bytes", "max_files", "memory", "native", "period",
                  "rotate", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
                  limit: Limit | None = None, lifetimes: bool = True,
                  in_memory: bool = False, follow: bool = True, rotate: float = 0.0,
-                 native: bool = False, held: bool = False):
+                 native: bool = False, held: bool = False, lines: bool = False):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -72,6 +72,8 @@ class Settings:
         self.max_files = self.max_bytes = 0
         #: native frames, inside of the innermost Python frame
         self.native = native
+        #: the executed lines of compiled functions
+        self.lines = lines
 
     def text(self, *names: str) -> str:
         """``interval=131072;limit=;seed=...``: these, or all of them, in the words of
@@ -109,6 +111,6 @@ def _flag(text: str) -> bool:
 #: by Settings.__slots__
 _PARSERS: dict[str, Callable[[str], object]] = {
     "follow": _flag, "gaps": str, "held": _flag, "in_memory": _flag, "interval": int,
-    "lifetimes": _flag, "limit": Limit.parse, "max_bytes": int, "max_files": int,
+    "lifetimes": _flag, "limit": Limit.parse, "lines": _flag, "max_bytes": int, "max_files": int,
     "memory": _flag, "native": _flag,
     "period": lambda text: float(text) if text else None, "rotate": float, "seed": int}

@@ -67,6 +67,10 @@ def _look(knowledge: str) -> tuple[ProcessLayout, list[Finding], Callable[[], No
             sys.modules[package].__dict__.pop(module, None)
 
 
+def _has_jitlog() -> bool:
+    return "_jitlog" in sys.builtin_module_names
+
+
 class HookEngine(Engine):
     """See :class:`vmprof_allocation.engines.base.Engine`."""
 
@@ -96,6 +100,9 @@ class HookEngine(Engine):
             known += ("callers",)
         if self._place is not None and self._place.layout.references:
             known += ("held",)
+        if (self._lib is not None and self._lib.hook_knows_callers()
+                and self._lib.hook_knows_lines() and _has_jitlog()):
+            known += ("lines",)
         return tuple(sorted(known))
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:
@@ -183,6 +190,8 @@ class HookEngine(Engine):
                 if settings.native:
                     from vmprof_allocation.engines.hook import native_frames
                     native_frames.start(self._lib)
+                if settings.lines:
+                    self._log_lines()
                 if processes is not None and is_to_follow:
                     self._follow(settings, processes)
                 if settings.limit is not None:
@@ -197,6 +206,14 @@ class HookEngine(Engine):
             except BaseException:
                 self._undo()
                 raise
+
+    def _log_lines(self) -> None:
+        if not _has_jitlog():       # a child's parent had it
+            return
+        import _jitlog
+        log = int(self._lib.hook_lines())
+        self._check(-min(log, 0), "making room for PyPy's log of compiled code")
+        _jitlog.enable(log)
 
     def _follow(self, settings: Settings, processes: Processes) -> None:
         """Where that can't be, children are counted, as without."""
@@ -294,6 +311,9 @@ class HookEngine(Engine):
         import _vmprof
         self._is_on = False
         error = self._unhook()
+        if self._lib.hook_has_lines():
+            import _jitlog
+            _jitlog.disable()
         # now what this allocates is nobody's
         if not was_forked:
             for thread, name in thread_names.of_threads():

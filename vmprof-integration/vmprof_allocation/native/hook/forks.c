@@ -3,6 +3,7 @@
 #include <sys/time.h>
 
 #include "hook.h"
+#include "jit_lines.h"
 #include "recorder.h"
 #include "run.h"
 #include "sampled_child.h"
@@ -51,6 +52,7 @@ static void after_fork_in_child(void)
 
     is_locked = 0;              /* recorder_forget() unlocks it */
     run_forked();
+    jit_lines_forked();
     if (recorder_forget()) {
         vmprof_output_forget();
         signals_forget();

@@ -58,6 +58,8 @@ struct hook_place {
     uintptr_t jit_phases;       /* a pointer to a list of what the JIT does (0) */
     uintptr_t roots;            /* a pointer to the end of what functions of RPython's
                                    that run refer to (0) */
+    int frame_fields[10];       /* how frames say at which line they are: frame_lines.h
+                                   (the first one is 0) */
     const char *types;          /* what probe/names.py wrote, ... (NULL) */
     size_t types_size;
 };
@@ -114,6 +116,12 @@ int hook_native_is_possible(void);
    is not like that. */
 int hook_native(void);
 
+/* Between hook_enabled() and hook_hook(): stacks hold the lines of compiled functions, until
+   hook_close().  Returns the descriptor on which _jitlog is to be enabled, and which that
+   closes; or -errno. */
+int hook_lines(void);
+int hook_has_lines(void);
+
 /* Take no more samples than so many a second, or than a share of the time in
    millionths: the interval follows.  0 and 0, or hook_set_interval(): no
    limit.  After hook_sample_children(), for children have the same one. */
@@ -125,6 +133,9 @@ int hook_knows_objects(void);
 /* Whether stacks have all functions of compiled code that calls compiled
    code (true_stack.h), and not vmprof's list alone. */
 int hook_knows_callers(void);
+
+/* Whether it can be found at which lines interpreted functions are. */
+int hook_knows_lines(void);
 
 /* facts: 0, or the sum of some of these; HOOK_IN_MEMORY: the profile holds no
    samples, only what stacks and types are, for who asks what is alive */

@@ -8,9 +8,11 @@
 
 #include "codemap.h"
 #include "divert.h"
+#include "frame_lines.h"
 #include "heap.h"
 #include "held_by.h"
 #include "hook.h"
+#include "jit_lines.h"
 #include "jit_work.h"
 #include "nursery.h"
 #include "objects.h"
@@ -110,6 +112,7 @@ static void after_collection(void)
 {
     heap_seen();
     objects_after_collection();
+    jit_lines_read();           /* so that the log stays short */
 }
 
 static void prepare_nursery(void)
@@ -170,8 +173,14 @@ int hook_prepare(const struct hook_place *p)
     codemap_prepare(place.codemap);
     held_by_prepare(&place);
     jit_work_prepare(place.jit_phases, place.roots);
+    frame_lines_prepare(place.roots, place.frame_fields);
     is_prepared = 1;
     return 0;
+}
+
+int hook_knows_lines(void)
+{
+    return frame_lines_are_known();
 }
 
 int hook_knows_callers(void)

@@ -18,6 +18,7 @@
 #include "held_by.h"
 #include "hook.h"
 #include "labels.h"
+#include "jit_lines.h"
 #include "native_names.h"
 #include "native_stack.h"
 #include "objects.h"
@@ -207,6 +208,16 @@ int hook_native(void)
     return error;
 }
 
+int hook_lines(void)
+{
+    return jit_lines_begin();
+}
+
+int hook_has_lines(void)
+{
+    return jit_lines_are_on();
+}
+
 void hook_limit(int64_t per_second, int64_t share)
 {
     recorder_limit(per_second, share);
@@ -254,6 +265,7 @@ int hook_close(void)
     code_names_end();
     walk_native(0);
     native_names_end();
+    jit_lines_end();
     running = 0;
     signals_restore();
     vmprof_output_close();

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "codemap.h"
+#include "frame_lines.h"
 #include "guarded_read.h"
 #include "inlined.h"
+#include "jit_lines.h"
 #include "jit_stub.h"
 #include "python_call.h"
 #include "stack_tree.h"
@@ -13,17 +15,56 @@
 #define INTERPRETED     1
 #define INLINED         3
 #define PIECE           6
+#define LINE            8
 
-/* The stack that is being made */
+/* The stack that is being made; and the line of each pair, or 0 */
 static int64_t *stack;
+static uint32_t lines[TRUE_STACK_CUT / 2];
 static size_t size;
+
+static void add_at(int64_t kind, int64_t value, uint32_t line)
+{
+    if (size + 2 > TRUE_STACK_CUT)
+        return;
+    lines[size / 2] = line;
+    stack[size++] = kind;
+    stack[size++] = value;
+}
 
 static void add(int64_t kind, int64_t value)
 {
-    if (size + 2 > TRUE_STACK_MOST)
+    add_at(kind, value, 0);
+}
+
+/* Of interpreted functions, they are found from the outermost on. */
+static void find_lines(void)
+{
+    size_t i;
+
+    frame_lines_from_outermost();
+    for (i = size; i > 0; i -= 2)
+        if (stack[i - 2] == INTERPRETED)
+            lines[i / 2 - 1] = frame_lines_next(stack[i - 1]);
+}
+
+/* A line stands before its function. */
+static void put_lines(void)
+{
+    size_t with = size, from, i, to;
+
+    for (i = 0; i < size / 2; i++)
+        with += lines[i] != 0 ? 2 : 0;
+    if (with > TRUE_STACK_MOST)
         return;
-    stack[size++] = kind;
-    stack[size++] = value;
+    for (from = size, to = with; from > 0; from -= 2) {
+        stack[--to] = stack[from - 1];
+        stack[--to] = stack[from - 2];
+        if (lines[from / 2 - 1] != 0) {
+            stack[--to] = lines[from / 2 - 1];
+            stack[--to] = LINE;
+        }
+    }
+    size = with;
 }
 
 /* ____________________________________________________________ */
@@ -109,6 +150,7 @@ static int64_t add_place(struct place *place, int64_t inner)
 {
     const int64_t *functions = functions_of(place);
     int count = place->count;
+    static uint32_t of[CODEMAP_DEEPEST];
 
     if (place->called != 0) {
         int is_lost = place->is_helped || inner == 0;
@@ -118,9 +160,10 @@ static int64_t add_place(struct place *place, int64_t inner)
             count--;
     }
     add(PIECE, (int64_t)place->piece);
+    jit_lines_at(place->address, functions, place->count, of);
     while (count-- > 0)
         if (functions[count] != 0)
-            add(INLINED, functions[count]);
+            add_at(INLINED, functions[count], of[count]);
     return place->count > 0 ? functions[0] : 0;
 }
 
@@ -133,6 +176,7 @@ size_t true_stack(const struct stack_node *innermost,
 
     stack = words;
     size = 0;
+    jit_lines_read();
     for (node = innermost; node != NULL; node = node->next) {
         uintptr_t address, stub;
         if (node->kind != NODE_JITTED) {
@@ -147,6 +191,10 @@ size_t true_stack(const struct stack_node *innermost,
         place = place_at(address);
         /* otherwise it is not the address of a call */
         inner = place->piece != 0 ? add_place(place, inner) : -1;
+    }
+    if (jit_lines_are_on()) {
+        find_lines();
+        put_lines();
     }
     return size;
 }

@@ -19,8 +19,10 @@
 
 #include "stack_nodes.h"
 
-/* Words: PyPy's vmprof cuts a stack here. */
-#define TRUE_STACK_MOST 1018
+/* Words: PyPy's vmprof cuts a stack here; and with the lines of compiled code (jit_lines.h),
+   of which there is one for each function at most */
+#define TRUE_STACK_CUT  1018
+#define TRUE_STACK_MOST 1900
 
 /* The stack that begins with the node 'innermost', as pairs (kind, address) of
    PROFILE.rst.  Returns the number of words.  With the GIL. */

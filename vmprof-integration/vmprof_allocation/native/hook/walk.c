@@ -6,7 +6,9 @@
 #include <time.h>
 
 #include "codemap.h"
+#include "frame_lines.h"
 #include "hook.h"
+#include "jit_lines.h"
 #include "jit_stub.h"
 #include "jit_work.h"
 #include "native_names.h"
@@ -161,6 +163,8 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
     is_jit = jit_work_is_on((size_t)sample->size);
     stack = stack_key();
     has_key = stack != 0;
+    if (has_key && jit_lines_are_on())
+        stack = frame_lines_find(stack);
     if (with_native)
         stack = find_native(stack);
     key = recorder_allocation(sample->size, sample->interval, stack, walk_stack);

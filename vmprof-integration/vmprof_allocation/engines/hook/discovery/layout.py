@@ -83,6 +83,9 @@ class Layout:
     #: roots, to which RPython's functions that run add what they refer to
     jit_phases: int = 0
     roots: int = 0
+    #: where frames say at which line they are: see native/hook/frame_lines.h; empty: it
+    #: is not known
+    frames: list[int] = []
     #: that the heap looks to us as to the GC (probe/references.py): the number, in the
     #: GC's list, of the type through which it has what each thread has of its own
     references: int = 0
@@ -119,7 +122,7 @@ class Layout:
         for name, kind in cls.__annotations__.items():
             value = values.pop(name, "")
             if kind == "list[int]":
-                fields[name] = [int(v) for v in value.split(",")]
+                fields[name] = [int(v) for v in value.split(",") if v]
             elif kind == "list[str]":
                 fields[name] = value.split(",")
             else:

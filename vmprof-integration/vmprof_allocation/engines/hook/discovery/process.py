@@ -285,6 +285,7 @@ class Process(Evidence):
         place.codemap = layout.codemap and base + layout.codemap
         place.jit_phases = layout.jit_phases and base + layout.jit_phases
         place.roots = layout.roots and base + layout.roots
+        place.frame_fields = layout.frames or [0] * len(place.frame_fields)
         place.types = self.place.types
         place.types_size = layout.types_size
         error = self._lib.hook_prepare(place)

@@ -21,6 +21,7 @@ from vmprof_allocation.engines.hook.probe import (
     codemap,
     collector,
     fields,
+    frames,
     functions,
     heap,
     jit,
@@ -111,6 +112,17 @@ def _jit(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> No
     else:
         evidence.found("what the JIT does", "its phases at 0x%x, roots at 0x%x" % (
             layout.jit_phases, layout.roots))
+        _frames(memory, types, layout, evidence)
+
+
+def _frames(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> None:
+    try:
+        layout.frames = frames.find(
+            memory, types, memory.gc - layout.gc + layout.roots)
+    except Exception as e:      # whatever it is, sampling goes without
+        _not_known(evidence, "lines", e)
+    else:
+        evidence.found("lines", "in frames, as Python sees them")
 
 
 def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> str:

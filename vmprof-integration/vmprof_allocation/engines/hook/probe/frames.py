@@ -1,0 +1,102 @@
+"""Where a Python frame says at which instruction it is, and its code which lines these
+are; and where the stack of roots begins, which has the frames that run."""
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+from vmprof_allocation.engines.hook.probe.fields import Fields
+from vmprof_allocation.engines.hook.probe.memory import (
+    TYPE,
+    Memory,
+    NotCertain,
+    Types,
+    gc,
+)
+
+_FRAME = "GcStruct pypy.interpreter.pyframe.PyFrame"
+_CODE = "GcStruct pypy.interpreter.pycode.PyCode"
+#: the tables of lines that native/hook/frame_lines.c can read
+_TABLES = ("inst_co_lnotab", "inst_co_linetable")
+#: functions that call each other, and run
+_DEPTH = 20
+
+
+def find(memory: Memory, types: Types, roots: int) -> list[int]:
+    """In the order of native/hook/frame_lines.h.  `roots`: a pointer to the end of the
+    stack of roots."""
+    fields = Fields(memory, types)
+    of_code = fields.of(fields.row(_CODE))
+    kinds = [kind for kind, name in enumerate(_TABLES) if name in of_code]
+    if len(kinds) != 1:
+        raise NotCertain("code has %d tables of lines" % len(kinds))
+    found = [_type(memory), *(fields.field(_FRAME, name) for name in (
+        "inst_pycode", "inst_last_instr", "vable_token")), *(
+        of_code[name] for name in (
+            "inst__vmprof_unique_id", "inst_co_firstlineno", _TABLES[kinds[0]])),
+        kinds[0]]
+    string = _string(memory, of_code[_TABLES[kinds[0]]])
+    _compare(memory, found, roots)
+    return found + string
+
+
+def _type(memory: Memory) -> int:
+    """Of frames: there is one, a subclass of PyFrame."""
+    frame = sys._getframe()
+    for _ in range(3):
+        gc.collect()
+    # old objects stay where they are
+    return memory.word(id(frame)) & TYPE
+
+
+def _string(memory: Memory, at: int) -> list[int]:
+    """Where the characters of a table of lines, and their number, are."""
+    code = compile("\n".join("a%d" % i for i in range(200)), "made", "exec")
+    table = getattr(code, "co_linetable", None) or code.co_lnotab
+    for _ in range(3):
+        gc.collect()
+    address = memory.word(id(code) + at)
+    words = memory.words(address, 3)
+    start = bytes(b"".join(word.to_bytes(8, "little") for word in memory.words(
+        address, len(table) // 8 + 6))).find(table)
+    lengths = [i for i in (1, 2) if words[i] == len(table)]
+    if start < 0 or len(lengths) != 1:
+        raise NotCertain("how a table of lines is stored")
+    return [start, 8 * lengths[0]]
+
+
+def _compare(memory: Memory, found: list[int], roots: int) -> None:
+    """Frames that run, as Python sees them."""
+    type_, code, instruction, token, _, first_line, *_ = found
+
+    def deep(left: int) -> None:
+        if left:
+            deep(left - 1)
+            return
+        running: list[FrameType] = []
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            running.append(frame)
+            frame = frame.f_back
+        for _ in range(3):
+            gc.collect()
+        # old objects stay where they are
+        start, end = memory.word(roots - 8), memory.word(roots)
+        if not 0 < end - start < 1 << 21:
+            raise NotCertain("where the stack of roots begins")
+        places = {word: place for place, word in reversed(list(enumerate(
+            memory.words(start, (end - start) // 8))))}
+        order = [places.get(id(frame), -1) for frame in reversed(running)]
+        if -1 in order or sorted(order) != order:
+            raise NotCertain("frames are no roots, or in another order")
+        for frame in running[1:]:
+            address = id(frame)
+            if (memory.word(address) & TYPE != type_
+                    or memory.word(address + code) != id(frame.f_code)
+                    or memory.word(address + instruction) != frame.f_lasti
+                    or memory.word(address + token) != 0
+                    or memory.word(id(frame.f_code) + first_line)
+                    != frame.f_code.co_firstlineno):
+                raise NotCertain("frames have something else in these fields")
+
+    deep(_DEPTH)

@@ -1,0 +1,178 @@
+#include "frame_lines.h"
+
+#define MOST            512     /* functions, which vmprof's stacks have at most; and */
+#define MOST_FRAMES     8192    /*   frames among the roots, which are so many */
+#define MOST_ROOTS      ((size_t)1 << 18)       /*   words */
+
+static const uintptr_t *const *roots_end;
+static int fields[FRAME_FIELDS];
+
+/* Those among the roots, from the innermost one on; each once, where it comes several times
+   in a row */
+static uintptr_t frames[MOST_FRAMES];
+static size_t count;
+/* From the outermost on: those before this one were gone through, and these found */
+static size_t next;
+static uintptr_t taken[MOST];
+static size_t taken_count;
+
+void frame_lines_prepare(uintptr_t roots, const int its_fields[FRAME_FIELDS])
+{
+    int i;
+
+    roots_end = (const uintptr_t *const *)roots;
+    for (i = 0; i < FRAME_FIELDS; i++)
+        fields[i] = its_fields[i];
+}
+
+int frame_lines_are_known(void)
+{
+    return roots_end != NULL && fields[FRAME_TYPE] != 0;
+}
+
+void frame_lines_forget(void)
+{
+    count = 0;
+}
+
+static int64_t word_of(uintptr_t object, int field)
+{
+    return *(const int64_t *)(object + (uintptr_t)fields[field]);
+}
+
+static int is_of(uintptr_t frame, int64_t code_number)
+{
+    uintptr_t code = (uintptr_t)word_of(frame, FRAME_CODE);
+
+    /* one that is being made has none yet */
+    return code != 0 && word_of(code, CODE_NUMBER) == code_number;
+}
+
+static void find_frames(void)
+{
+    const uintptr_t *end = *roots_end, *start = roots_end[-1], *at;
+    intptr_t skip = 0;
+
+    count = 0;
+    if (start > end || (size_t)(end - start) > MOST_ROOTS)
+        return;
+    for (at = end - 1; at >= start && count < MOST_FRAMES; at--, skip >>= 1) {
+        if ((skip & 1) != 0)
+            continue;
+        if ((*at & 1) != 0)     /* as in jit_work.c */
+            skip = (intptr_t)*at < 0 ? -(intptr_t)*at : (intptr_t)*at;
+        else if (*at != 0 && *(const uint32_t *)*at == (uint32_t)fields[FRAME_TYPE] &&
+                 (count == 0 || frames[count - 1] != *at))
+            frames[count++] = *at;
+    }
+    if (count == MOST_FRAMES)
+        count = 0;              /* the outermost ones are not there */
+}
+
+uint64_t frame_lines_find(uint64_t key)
+{
+    size_t i;
+
+    find_frames();
+    for (i = 0; i < count; i++)
+        if (word_of(frames[i], FRAME_TOKEN) == 0)
+            key = (key ^ (uint64_t)word_of(frames[i], FRAME_INSTRUCTION)) *
+                  0x9e3779b97f4a7c15u;
+    key ^= key >> 32;
+    return key == 0 ? 1 : key;
+}
+
+/* ____________________________________________________________ */
+/* tables of lines */
+
+/* Pairs of bytes: so many bytes of instructions on, so many lines on */
+static int64_t line_of_pairs(const unsigned char *table, int64_t size, int64_t line,
+                             int64_t instruction)
+{
+    int64_t i, at = 0;
+
+    for (i = 0; i + 1 < size; i += 2) {
+        at += table[i];
+        if (at > instruction)
+            break;
+        line += (signed char)table[i + 1];
+    }
+    return line;
+}
+
+/* Of each instruction: its line from the first one on, plus 1, 7 bits a byte, or 0; then 0,
+   or three bytes: columns, plus 1, and lines */
+static int64_t line_of_each(const unsigned char *table, int64_t size, int64_t first,
+                            int64_t instruction)
+{
+    int64_t at = 0, i, delta = 0;
+    int shift;
+
+    for (i = 0; i <= instruction / 2; i++) {
+        delta = 0;
+        for (shift = 0; at < size && table[at] & 0x80 && shift < 28; shift += 7)
+            delta |= (int64_t)(table[at++] & 0x7f) << shift;
+        if (at >= size)
+            return 0;
+        delta |= (int64_t)table[at++] << shift;
+        if (delta == 0)
+            continue;
+        if (at >= size)
+            return 0;
+        at += table[at] == 0 ? 1 : 3;
+    }
+    return delta == 0 ? 0 : first + delta - 1;
+}
+
+static uint32_t line_of(uintptr_t frame)
+{
+    int64_t instruction = word_of(frame, FRAME_INSTRUCTION), first, line, size;
+    uintptr_t code = (uintptr_t)word_of(frame, FRAME_CODE), table;
+    const unsigned char *bytes;
+
+    /* compiled code runs it; or it has not begun */
+    if (word_of(frame, FRAME_TOKEN) != 0 || instruction < 0)
+        return 0;
+    first = word_of(code, CODE_FIRST_LINE);
+    table = (uintptr_t)word_of(code, CODE_TABLE);
+    if (table == 0)
+        return 0;
+    bytes = (const unsigned char *)(table + (uintptr_t)fields[STRING_START]);
+    size = word_of(table, STRING_LENGTH);
+    line = fields[CODE_TABLE_KIND] == 0
+        ? line_of_pairs(bytes, size, first, instruction)
+        : line_of_each(bytes, size, first, instruction);
+    return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
+}
+
+void frame_lines_from_outermost(void)
+{
+    next = count;
+    taken_count = 0;
+}
+
+static int is_taken(uintptr_t frame)
+{
+    size_t i;
+
+    for (i = taken_count; i > 0; i--)
+        if (taken[i - 1] == frame)
+            return 1;
+    return 0;
+}
+
+uint32_t frame_lines_next(int64_t code)
+{
+    size_t i;
+
+    for (i = next; i > 0; i--) {
+        uintptr_t frame = frames[i - 1];
+        if (!is_of(frame, code) || is_taken(frame))
+            continue;
+        next = i - 1;
+        if (taken_count < MOST)
+            taken[taken_count++] = frame;
+        return line_of(frame);
+    }
+    return 0;
+}

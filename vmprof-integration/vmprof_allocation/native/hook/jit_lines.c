@@ -1,0 +1,521 @@
+#define _GNU_SOURCE
+#include "jit_lines.h"
+
+#include <string.h>
+
+#include "frame_lines.h"
+#include "jit_log.h"
+#include "table.h"
+
+/* What runs, at a place of a trace: the innermost function, and what it is inlined in */
+struct state {
+    uint32_t outer;             /* 0: there is none */
+    uint32_t line;              /* 0: not known */
+    int64_t function;           /* 0: the one that the trace begins in */
+};
+
+/* A place in machine code that calls something, or allocates */
+struct place {
+    uint32_t start, end;        /* offsets of the operation */
+    uint32_t state;
+};
+
+struct trace {
+    uintptr_t start, end;
+    size_t places, count;       /* the first one */
+};
+
+/* Of the trace that is read: what may run other code, or allocate; guards; and, of the
+   optimized stage, where functions begin and end, and lines */
+struct event {
+    uint32_t kind;              /* the operation, or one of these; of a guard, both */
+    uint32_t state;             /* once it is known */
+    int64_t value;              /* of a guard, which; the function, or the line */
+    int is_copied;              /* a guard: JIT_COPIED */
+    uint32_t start, size;       /* of its machine code; 0: not told */
+};
+#define GUARD           0x10000u
+#define ANY_GUARD       (GUARD | 0xffffu)
+#define NEW             0x20000u        /* it allocates; which way, is not told */
+#define CALL            0x30000u        /* of some kind */
+#define ENTER           0x40000u
+#define LEAVE           0x50000u
+#define LINE            0x60000u
+
+#define MOST            ((size_t)1 << 22)       /* states, places: 64 and 48 MiB */
+#define MOST_GUARDS     ((size_t)1 << 20)
+
+#define TABLE(type) struct { type *at; size_t count, room; }
+static TABLE(struct state) states;      /* the first one stands for nothing */
+static TABLE(struct place) places;
+static TABLE(struct trace) traces;      /* by where they are; none overlap */
+static TABLE(struct event) optimized, assembled;
+static struct { uint64_t descr; uint32_t state; } *guards;     /* open addressing */
+static size_t guards_room, guards_count;
+
+static int is_on;
+static struct {
+    int is_optimized;           /* which stage */
+    int is_there;               /* its optimized stage is */
+    int is_lost;                /* there was no room */
+    uint32_t first;             /* where it begins */
+    uintptr_t start, end;
+    /* what is told next: of which event; and where what the next call needs begins, or 0 */
+    enum { OF_NONE, OF_LAST, OF_NEXT } offset_is;
+    uint32_t start_before;
+} now;
+
+#define ADD(table) (table_has_room((void **)&(table).at, &(table).room, (table).count, \
+                                   sizeof *(table).at, MOST) \
+                    ? &(table).at[(table).count++] : NULL)
+#define GIVE_BACK(table) do { \
+        table_give_back((table).at, (table).room, sizeof *(table).at); \
+        memset(&(table), 0, sizeof (table)); \
+    } while (0)
+
+static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
+{
+    struct state *state = ADD(states);
+
+    if (state == NULL) {
+        now.is_lost = 1;
+        return 0;
+    }
+    state->outer = outer;
+    state->function = function;
+    state->line = line;
+    return (uint32_t)(states.count - 1);
+}
+
+/* ____________________________________________________________ */
+/* guards: where bridges begin */
+
+static size_t slot_of(uint64_t descr)
+{
+    size_t i = descr * 0x9e3779b97f4a7c15u >> 20 & (guards_room - 1);
+
+    while (guards[i].descr != 0 && guards[i].descr != descr)
+        i = (i + 1) & (guards_room - 1);
+    return i;
+}
+
+static void forget_guards(void)
+{
+    table_give_back(guards, guards_room, sizeof *guards);
+    guards = NULL;
+    guards_room = guards_count = 0;
+}
+
+static int grow_guards(void)
+{
+    void *before = guards, *table = NULL;
+    size_t before_room = guards_room, room = 0, i;
+
+    while (room < 2 * before_room || room == 0)
+        if (!table_has_room(&table, &room, room, sizeof *guards, MOST_GUARDS)) {
+            table_give_back(table, room, sizeof *guards);
+            return 0;
+        }
+    guards = table;
+    guards_room = room;
+    for (i = 0; i < before_room; i++) {
+        uint64_t entry[2];
+        memcpy(entry, (char *)before + i * sizeof *guards, sizeof entry);
+        if (entry[0] != 0)
+            memcpy(&guards[slot_of(entry[0])], entry, sizeof entry);
+    }
+    table_give_back(before, before_room, sizeof *guards);
+    return 1;
+}
+
+static void put_guard(uint64_t descr, uint32_t state)
+{
+    size_t i;
+
+    if (descr == 0)
+        return;
+    if (2 * (guards_count + 1) > guards_room && !grow_guards())
+        return;                 /* bridges from there have no lines */
+    i = slot_of(descr);
+    guards_count += guards[i].descr == 0;
+    guards[i].descr = descr;
+    guards[i].state = state;
+}
+
+static uint32_t state_of_guard(uint64_t descr)
+{
+    return guards_room == 0 ? 0 : guards[slot_of(descr)].state;
+}
+
+/* ____________________________________________________________ */
+/* a trace */
+
+static void put_trace(uint64_t guard)
+{
+    memset(&now, 0, sizeof now);
+    if (guard != 0)
+        now.first = state_of_guard(guard);
+    /* The interpreter has such a guard, too, at the beginning of a function.  If it is one
+       of a trace that is not known, there may be more functions than one: jit_lines_at()
+       sees that. */
+    if (now.first == 0)
+        now.first = new_state(0, 0, 0);
+}
+
+static void begin_optimized(void)
+{
+    now.is_optimized = now.is_there = 1;
+    optimized.count = assembled.count = 0;
+}
+
+static void begin_assembled(void)
+{
+    now.is_optimized = 0;
+    now.start_before = 0;
+    assembled.count = 0;
+}
+
+static void put_code(uintptr_t start, uintptr_t end)
+{
+    now.start = start;
+    now.end = end;
+}
+
+static void put_event(uint32_t kind, int64_t value, int is_copied)
+{
+    struct event *event = now.is_optimized ? ADD(optimized) : ADD(assembled);
+
+    if (event == NULL) {
+        now.is_lost = 1;
+        return;
+    }
+    memset(event, 0, sizeof *event);
+    event->kind = kind;
+    event->value = value;
+    event->is_copied = is_copied;
+}
+
+static void put_operation(enum jit_operation kind, uint32_t number, uint64_t descr,
+                          int64_t value)
+{
+    now.offset_is = OF_NONE;
+    switch (kind) {
+    case JIT_GUARD:
+        put_event(GUARD | number, (int64_t)descr, value == JIT_COPIED);
+        break;
+    case JIT_ANY_GUARD:
+        put_event(ANY_GUARD, (int64_t)descr, value == JIT_COPIED);
+        break;
+    case JIT_NEW:
+        put_event(NEW, 0, 0);
+        break;
+    case JIT_MALLOC:
+        put_event(NEW, 0, 0);
+        now.offset_is = OF_LAST;
+        break;
+    case JIT_MALLOC_FRAME:
+        now.offset_is = OF_NEXT;
+        break;
+    case JIT_CALL:
+        put_event(number, 0, 0);
+        now.offset_is = OF_LAST;
+        break;
+    case JIT_COPY:
+        put_event(CALL, 0, 0);
+        break;
+    case JIT_CHECK_MEMORY:
+        if (assembled.count > 0)
+            assembled.at[assembled.count - 1].kind = NEW;
+        break;
+    case JIT_ENTER:
+        if (now.is_optimized)
+            put_event(ENTER, value, 0);
+        break;
+    case JIT_LEAVE:
+        if (now.is_optimized)
+            put_event(LEAVE, 0, 0);
+        break;
+    case JIT_OTHER:
+        break;
+    }
+}
+
+static void put_offset(uint32_t start, uint32_t size)
+{
+    struct event *last = &assembled.at[assembled.count - 1];
+
+    if (now.is_optimized || now.offset_is == OF_NONE)
+        return;
+    if (now.offset_is == OF_NEXT)
+        now.start_before = start;
+    else if (assembled.count > 0) {
+        last->start = now.start_before != 0 ? now.start_before : start;
+        last->size = start + size - last->start;
+        now.start_before = 0;
+    }
+}
+
+static void put_line(int64_t line)
+{
+    if (now.is_optimized)
+        put_event(LINE, line, 0);
+}
+
+/* ____________________________________________________________ */
+/* what runs, in the optimized stage */
+
+static int is_guard(const struct event *event)
+{
+    return (event->kind & ~0xffffu) == GUARD;
+}
+
+static void follow_states(void)
+{
+    uint32_t state = now.first, of_guard = state;
+    size_t i;
+
+    for (i = 0; i < optimized.count; i++) {
+        struct event *event = &optimized.at[i];
+        struct state is = states.at[state];
+        if (event->kind == ENTER && state != 0)
+            state = new_state(state, event->value, 0);
+        else if (event->kind == LEAVE)
+            state = is.outer;
+        else if (event->kind == LINE && state != 0 && is.line != (uint32_t)event->value)
+            state = new_state(is.outer, is.function, (uint32_t)event->value);
+        else if (is_guard(event)) {
+            if (!event->is_copied)
+                of_guard = state;
+            put_guard((uint64_t)event->value, of_guard);
+        }
+        event->state = state;
+    }
+}
+
+/* ____________________________________________________________ */
+/* the two stages side by side */
+
+/* Only what is in both stages */
+static void leave_out_states(void)
+{
+    size_t i, left = 0;
+
+    for (i = 0; i < optimized.count; i++)
+        if (optimized.at[i].kind < ENTER)
+            optimized.at[left++] = optimized.at[i];
+    optimized.count = left;
+}
+
+static size_t next_guard(const struct event *events, size_t count, size_t from)
+{
+    while (from < count && !is_guard(&events[from]))
+        from++;
+    return from;
+}
+
+static int are_alike(const struct event *one, const struct event *other)
+{
+    return one->kind == other->kind || (one->kind == CALL && other->kind < GUARD);
+}
+
+/* Of what is between two guards, is the n-th of the optimized ones the n-th of the
+   assembled ones? */
+static int fits(const struct event *one, size_t count, const struct event *other,
+                size_t other_count)
+{
+    size_t i;
+
+    if (count != other_count)
+        return 0;
+    for (i = 0; i < count; i++)
+        if (!are_alike(&one[i], &other[i]))
+            return 0;
+    return 1;
+}
+
+static void put_place(const struct event *event, uint32_t state)
+{
+    struct place *place;
+
+    if (event->size == 0 || state == 0)
+        return;
+    place = ADD(places);
+    if (place == NULL) {
+        now.is_lost = 1;
+        return;
+    }
+    place->start = event->start;
+    place->end = event->start + event->size;
+    place->state = state;
+}
+
+/* Returns 0 if the guards are not the same. */
+static int put_places(void)
+{
+    const struct event *one = optimized.at, *other = assembled.at;
+    size_t i = 0, j = 0, k;
+
+    for (;;) {
+        size_t to = next_guard(one, optimized.count, i);
+        size_t other_to = next_guard(other, assembled.count, j);
+        if (fits(one + i, to - i, other + j, other_to - j))
+            for (k = 0; k < to - i; k++)
+                put_place(&other[j + k], one[i + k].state);
+        if (to == optimized.count || other_to == assembled.count)
+            return to == optimized.count && other_to == assembled.count;
+        if (one[to].kind != other[other_to].kind && one[to].kind != ANY_GUARD)
+            return 0;
+        i = to + 1;
+        j = other_to + 1;
+    }
+}
+
+/* The first trace that ends behind 'address' */
+static size_t find(uintptr_t address)
+{
+    size_t low = 0, high = traces.count, middle;
+
+    while (low < high) {
+        middle = low + (high - low) / 2;
+        if (traces.at[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* What was there before is gone. */
+static void add_trace(size_t first_place)
+{
+    size_t at = find(now.start), gone = at;
+    struct trace *trace;
+
+    while (gone < traces.count && traces.at[gone].start < now.end)
+        gone++;
+    if (gone == at) {
+        if (ADD(traces) == NULL)
+            return;
+        memmove(&traces.at[at + 1], &traces.at[at],
+                (traces.count - 1 - at) * sizeof *traces.at);
+    } else {
+        memmove(&traces.at[at + 1], &traces.at[gone],
+                (traces.count - gone) * sizeof *traces.at);
+        traces.count -= gone - at - 1;
+    }
+    trace = &traces.at[at];
+    trace->start = now.start;
+    trace->end = now.end;
+    trace->places = first_place;
+    trace->count = places.count - first_place;
+}
+
+static void end_stage(void)
+{
+    size_t first_place = places.count;
+
+    if (now.is_optimized || now.start >= now.end)
+        return;
+    if (now.is_there && !now.is_lost) {
+        follow_states();
+        leave_out_states();
+    }
+    /* without its other stage, it is known that there is other code now */
+    if (!now.is_there || now.is_lost || !put_places() || now.is_lost)
+        places.count = first_place;
+    add_trace(first_place);
+    now.start = now.end = 0;
+    now.is_there = 0;
+}
+
+/* ____________________________________________________________ */
+
+int jit_lines_begin(void)
+{
+    static const struct jit_log_reader reader = {
+        put_trace, begin_optimized, begin_assembled, put_code, put_operation, put_offset,
+        put_line, end_stage
+    };
+    int fd;
+
+    jit_lines_end();
+    if (ADD(states) == NULL)
+        return -ENOMEM;
+    fd = jit_log_open(&reader);
+    is_on = fd >= 0;
+    return fd;
+}
+
+int jit_lines_are_on(void)
+{
+    return is_on;
+}
+
+void jit_lines_read(void)
+{
+    if (is_on)
+        jit_log_read();
+}
+
+void jit_lines_forked(void)
+{
+    jit_log_forked();
+}
+
+void jit_lines_end(void)
+{
+    is_on = 0;
+    frame_lines_forget();
+    jit_log_close();
+    GIVE_BACK(states);
+    GIVE_BACK(places);
+    GIVE_BACK(traces);
+    GIVE_BACK(optimized);
+    GIVE_BACK(assembled);
+    forget_guards();
+    memset(&now, 0, sizeof now);
+}
+
+static const struct trace *trace_at(uintptr_t address)
+{
+    const struct trace *trace;
+
+    if (now.start <= address && address < now.end)
+        end_stage();            /* it runs: so all of it was told */
+    trace = &traces.at[find(address)];
+    return trace < traces.at + traces.count && trace->start <= address ? trace : NULL;
+}
+
+/* A return address is behind the call, and not behind the operation. */
+static uint32_t state_at(const struct trace *trace, uint32_t offset)
+{
+    size_t low = trace->places, high = low + trace->count, middle;
+
+    while (low < high) {
+        middle = low + (high - low) / 2;
+        if (places.at[middle].end < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < trace->places + trace->count && places.at[low].start < offset
+           ? places.at[low].state : 0;
+}
+
+void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines)
+{
+    const struct trace *trace = is_on ? trace_at(address) : NULL;
+    uint32_t first, at;
+    int i;
+
+    memset(lines, 0, (size_t)count * sizeof *lines);
+    first = trace == NULL ? 0 : state_at(trace, (uint32_t)(address - trace->start));
+    /* the functions have to be the same ones */
+    for (i = count - 1, at = first; i >= 0 && at != 0; i--, at = states.at[at].outer)
+        if (states.at[at].function != 0 && states.at[at].function != functions[i])
+            return;
+    if (i >= 0 || at != 0)
+        return;
+    for (i = count - 1, at = first; i >= 0; i--, at = states.at[at].outer)
+        lines[i] = states.at[at].line;
+}

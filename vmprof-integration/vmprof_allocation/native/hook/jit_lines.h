@@ -1,0 +1,35 @@
+#pragma once
+/* Which line of its source each function is at, at a place of the JIT's code.
+ *
+ * PyPy's table of that code (codemap.h) has functions only.  But PyPy's log (jit_log.h) tells
+ * of each trace, when it is compiled, the lines between its operations; and where these are in
+ * the machine code, though that is told of other operations, into which these were rewritten:
+ *
+ *      optimized                       assembled
+ *      line 7
+ *      enter f; line 2                                 how it is told
+ *      new_with_vtable                 malloc          of the n-th between two guards, if
+ *      leave f; line 8                                 there are as many in both, and in the
+ *      call_r                          call_r          same order
+ *      guard_no_exception              guard           the n-th guard is the n-th
+ *
+ * A bridge begins where its guard is.  What does not fit has no line.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+/* Begin; returns the descriptor on which _jitlog is to be enabled, or -errno. */
+int jit_lines_begin(void);
+int jit_lines_are_on(void);
+/* Between two samples, with the GIL: read what was written. */
+void jit_lines_read(void);
+void jit_lines_forked(void);
+void jit_lines_end(void);
+
+/* Fill in the lines of these functions, which run at 'address', from the outermost one on; a
+   line that is not known is 0. */
+void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines);
+#pragma GCC visibility pop

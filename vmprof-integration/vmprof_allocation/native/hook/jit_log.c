@@ -1,0 +1,432 @@
+#define _GNU_SOURCE
+#include "jit_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VERSION         4
+#define OPERATIONS      1024    /* kinds of them */
+#define VALUES          16      /* of a merge point, at most */
+#define LINE_NUMBER     2       /* what a value of a merge point means */
+#define PAGE            ((int64_t)4096)
+
+enum {
+    INPUT_ARGUMENTS = 0x11, OPERATION_NAMES, OPERATION, OPERATION_WITH_DESCR, CODE, OFFSET,
+    RECORDED, OPTIMIZED, ASSEMBLED, PATCH, TRACE, COUNTER, VALUES_OF_LINES, HEADER, LINE,
+    PREFIX, ABORTED, SOURCE, REDIRECT, CALLBACK
+};
+
+static const struct jit_log_reader *reader;
+static int fd = -1;                     /* the log, to read from; ... */
+static int written = -1;                /* ... PyPy's, which closes it */
+static int nothing = -1;                /* a file that keeps nothing */
+static int64_t was_read;                /* up to this offset */
+static int is_wrong;
+static uint8_t kinds[OPERATIONS];
+static int is_told;                     /* the stage that is read */
+static uint32_t offset_before;          /* offsets have 16 bits in the log */
+static struct {
+    uint8_t meaning, type;
+} values[VALUES];
+static int value_count;
+
+/* What is read: 'is_short' if it ends within a record */
+static struct {
+    const unsigned char *at, *end;
+    int is_short;
+} in;
+
+static const unsigned char *take(size_t size)
+{
+    static const unsigned char zeros[8];
+    const unsigned char *at = in.at;
+
+    if ((size_t)(in.end - at) < size) {
+        in.is_short = 1;
+        in.at = in.end;
+        return size <= sizeof zeros ? zeros : NULL;
+    }
+    in.at += size;
+    return at;
+}
+
+static uint64_t number(size_t bytes)
+{
+    uint64_t value = 0;
+
+    memcpy(&value, take(bytes), bytes);
+    return value;
+}
+
+static const char *text(size_t *size)
+{
+    *size = number(4);
+    return (const char *)take(*size);
+}
+
+static void skip_text(void)
+{
+    size_t size;
+
+    (void)text(&size);
+}
+
+/* ____________________________________________________________ */
+/* operations */
+
+static int begins(const char *s, size_t size, const char *with)
+{
+    return size >= strlen(with) && memcmp(s, with, strlen(with)) == 0;
+}
+
+static int is(const char *s, size_t size, const char *name)
+{
+    return size == strlen(name) && begins(s, size, name);
+}
+
+static enum jit_operation kind_of(const char *s, size_t size)
+{
+    if (is(s, size, "guard_always_fails"))
+        return JIT_ANY_GUARD;
+    if (begins(s, size, "guard_"))
+        return JIT_GUARD;
+    if (is(s, size, "call_malloc_nursery_varsize_frame"))
+        return JIT_MALLOC_FRAME;
+    if (begins(s, size, "call_malloc_") || is(s, size, "nursery_ptr_increment"))
+        return JIT_MALLOC;
+    if (begins(s, size, "cond_call_gc_wb"))
+        return JIT_OTHER;
+    if (begins(s, size, "call_") || begins(s, size, "cond_call"))
+        return JIT_CALL;
+    if (is(s, size, "new") || begins(s, size, "new_") || is(s, size, "newstr") ||
+        is(s, size, "newunicode"))
+        return JIT_NEW;
+    if (is(s, size, "copystrcontent") || is(s, size, "copyunicodecontent"))
+        return JIT_COPY;
+    if (is(s, size, "check_memory_error"))
+        return JIT_CHECK_MEMORY;
+    if (is(s, size, "enter_portal_frame"))
+        return JIT_ENTER;
+    return is(s, size, "leave_portal_frame") ? JIT_LEAVE : JIT_OTHER;
+}
+
+static void read_names(void)
+{
+    uint64_t count = number(2), i;
+
+    for (i = 0; i < count; i++) {
+        uint64_t which = number(2);
+        size_t size;
+        const char *name = text(&size);
+        if (!in.is_short && which < OPERATIONS)
+            kinds[which] = (uint8_t)kind_of(name, size);
+    }
+}
+
+/* "result,driver,function" */
+static int64_t entered(const char *s, size_t size)
+{
+    const char *end = s + size, *at = s;
+    int64_t value = 0;
+    int commas = 0;
+
+    while (at < end && commas < 2)
+        commas += *at++ == ',';
+    for (; at < end && *at >= '0' && *at <= '9'; at++)
+        value = value * 10 + (*at - '0');
+    return value;
+}
+
+/* Its descr is among the arguments: <ResumeGuardCopiedDescr object at ...> */
+static int is_copied(const char *s, size_t size)
+{
+    return memmem(s, size, "<ResumeGuardCopied", strlen("<ResumeGuardCopied")) != NULL;
+}
+
+static int64_t value_of(enum jit_operation kind, const char *s, size_t size)
+{
+    return kind == JIT_ENTER ? entered(s, size) :
+           (kind == JIT_GUARD || kind == JIT_ANY_GUARD) && is_copied(s, size) ? JIT_COPIED : 0;
+}
+
+static void read_operation(int has_descr)
+{
+    uint32_t which = (uint32_t)number(2);
+    size_t size;
+    const char *arguments = text(&size);
+    uint64_t descr = has_descr ? number(8) : 0;
+    enum jit_operation kind = which < OPERATIONS ? kinds[which] : JIT_OTHER;
+
+    skip_text();                /* what a guard has */
+    if (!in.is_short && is_told)
+        reader->operation(kind, which, descr, value_of(kind, arguments, size));
+}
+
+/* ____________________________________________________________ */
+/* records */
+
+static void read_trace(void)
+{
+    size_t size;
+    const char *type;
+    uint64_t guard;
+    int is_bridge;
+
+    (void)number(8);
+    type = text(&size);
+    is_bridge = !in.is_short && is(type, size, "bridge");
+    guard = number(8);
+    skip_text();
+    if (!in.is_short)
+        reader->trace(is_bridge ? guard : 0);
+}
+
+static void read_offset(void)
+{
+    uint32_t offset = (uint32_t)number(2);
+    size_t size;
+
+    (void)text(&size);
+    if (in.is_short || !is_told)
+        return;
+    offset |= offset_before & ~0xffffu;
+    if (offset < offset_before)
+        offset += 0x10000;
+    offset_before = offset;
+    reader->offset(offset, (uint32_t)size);
+}
+
+static void read_values(void)
+{
+    uint64_t count = number(2), i;
+
+    value_count = 0;
+    for (i = 0; i < count; i++) {
+        uint8_t meaning = (uint8_t)number(1), type = (uint8_t)number(1);
+        if (i < VALUES && !in.is_short) {
+            values[i].meaning = meaning;
+            values[i].type = type;
+            value_count = (int)i + 1;
+        }
+    }
+    if (count > VALUES)
+        is_wrong = 1;
+}
+
+static void read_line(void)
+{
+    int64_t line = 0;
+    int i;
+
+    for (i = 0; i < value_count; i++) {
+        uint64_t how = number(1);       /* 0xef: the prefix alone */
+        if (values[i].type == 's') {
+            if (how != 0xef)
+                skip_text();
+        } else if (values[i].meaning == LINE_NUMBER)
+            line = (int64_t)number(8);
+        else
+            (void)number(8);
+    }
+    if (!in.is_short && is_told)
+        reader->line(line);
+}
+
+static void read_stage(int mark)
+{
+    (void)number(8);
+    if (in.is_short)
+        return;
+    is_told = mark != RECORDED;
+    offset_before = 0;
+    value_count = 0;
+    if (mark == OPTIMIZED)
+        reader->optimized();
+    else if (mark == ASSEMBLED)
+        reader->assembled();
+}
+
+static void read_code(void)
+{
+    uintptr_t start = number(8), end = number(8);
+
+    if (!in.is_short && is_told)
+        reader->code(start, end);
+}
+
+static void read_header(void)
+{
+    uint64_t version = number(2), is_32_bit = number(1);
+
+    skip_text();
+    if (!in.is_short && (version != VERSION || is_32_bit))
+        is_wrong = 1;
+}
+
+/* That the stage is over: what is none of its records */
+static void end_stage(void)
+{
+    if (is_told)
+        reader->end();
+    is_told = 0;
+}
+
+static void read_record(void)
+{
+    int mark = (int)number(1);
+
+    switch (mark) {
+    case OPERATION: case OPERATION_WITH_DESCR:
+        read_operation(mark == OPERATION_WITH_DESCR);
+        return;
+    case OFFSET:
+        read_offset();
+        return;
+    case LINE:
+        read_line();
+        return;
+    case VALUES_OF_LINES:
+        read_values();
+        return;
+    case PREFIX:
+        (void)number(1);
+        skip_text();
+        return;
+    case INPUT_ARGUMENTS:
+        skip_text();
+        return;
+    case CODE:
+        read_code();
+        return;
+    }
+    end_stage();
+    switch (mark) {
+    case HEADER:
+        read_header();
+        break;
+    case OPERATION_NAMES:
+        read_names();
+        break;
+    case TRACE:
+        read_trace();
+        break;
+    case RECORDED: case OPTIMIZED: case ASSEMBLED:
+        read_stage(mark);
+        break;
+    case PATCH: case CALLBACK:
+        (void)take(16);
+        break;
+    case COUNTER:
+        (void)take(17);
+        break;
+    case REDIRECT:
+        (void)take(24);
+        break;
+    case ABORTED:
+        (void)take(8);
+        break;
+    default:
+        is_wrong = 1;
+    }
+}
+
+/* ____________________________________________________________ */
+/* the file */
+
+/* Out of the way of the program's own descriptors, if there is room.  Closes 'low'. */
+static int move_up(int low)
+{
+    int high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 512);
+
+    if (high < 0)
+        return low;
+    close(low);
+    return high;
+}
+
+int jit_log_open(const struct jit_log_reader *to)
+{
+    reader = to;
+    was_read = 0;
+    is_wrong = is_told = 0;
+    memset(kinds, 0, sizeof kinds);
+    fd = move_up(memfd_create("jitlog", MFD_CLOEXEC));
+    if (fd >= 0)
+        nothing = move_up(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    if (nothing >= 0)
+        written = move_up(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    if (written < 0) {
+        int error = errno;
+        jit_log_close();
+        return -error;
+    }
+    return written;
+}
+
+/* Nothing more is told: PyPy may go on. */
+static void discard(void)
+{
+    is_wrong = 1;
+    if (written >= 0)
+        (void)dup3(nothing, written, O_CLOEXEC);
+    written = -1;
+}
+
+/* Whoever may have closed it: no other file of the program is read. */
+static int64_t size_of_log(void)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : 0;
+}
+
+void jit_log_read(void)
+{
+    int saved_errno = errno;
+    int64_t first = was_read & -PAGE, size;
+    const unsigned char *map, *record;
+
+    if (fd < 0 || is_wrong || (size = size_of_log()) <= was_read)
+        return;
+    map = mmap(NULL, (size_t)(size - first), PROT_READ, MAP_SHARED, fd, first);
+    if (map == MAP_FAILED)
+        is_wrong = 1;
+    else {
+        in.at = map + (was_read - first);
+        in.end = map + (size - first);
+        in.is_short = 0;
+        for (record = in.at; record < in.end && !is_wrong; record = in.at) {
+            read_record();
+            if (in.is_short)
+                break;          /* the rest comes later */
+        }
+        was_read = first + (record - map);
+        munmap((void *)map, (size_t)(size - first));
+        (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                        was_read & -PAGE);
+    }
+    if (is_wrong)
+        discard();
+    errno = saved_errno;
+}
+
+void jit_log_forked(void)
+{
+    if (fd < 0)
+        return;
+    discard();
+    jit_log_close();
+}
+
+void jit_log_close(void)
+{
+    if (fd >= 0)
+        close(fd);
+    if (nothing >= 0)
+        close(nothing);
+    fd = nothing = written = -1;
+}

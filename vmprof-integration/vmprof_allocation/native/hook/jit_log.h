@@ -1,0 +1,61 @@
+#pragma once
+/* PyPy's log of what the JIT compiles (rpython/rlib/rjitlog/rjitlog.py), version 4.
+ *
+ * PyPy's module _jitlog writes it into a file in memory.  It is read, and given back to
+ * the system, as it grows: a program that compiles writes some 10 MB a second.
+ *
+ * Of each trace it has three stages: as it was recorded, which is passed over; optimized,
+ * with the places in the program (merge points) between the operations; and assembled,
+ * with offsets in the machine code instead.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+enum jit_operation {
+    JIT_OTHER,
+    JIT_GUARD,
+    JIT_ANY_GUARD,              /* it becomes a guard of some kind, when assembled */
+    JIT_CALL,                   /* it may run other code */
+    JIT_NEW,                    /* it allocates, when optimized */
+    JIT_COPY,                   /* it becomes a call, when assembled */
+    JIT_MALLOC,                 /* it allocates, when assembled */
+    JIT_MALLOC_FRAME,           /* likewise, what the next call needs */
+    JIT_CHECK_MEMORY,           /* the call before it has allocated */
+    JIT_ENTER, JIT_LEAVE        /* a function that is inlined begins, and ends */
+};
+
+#define JIT_COPIED      1
+
+/* What is told, in the order of the log */
+struct jit_log_reader {
+    /* A trace; 'guard': the one at which it begins, or 0: it is no bridge */
+    void (*trace)(uint64_t guard);
+    void (*optimized)(void);
+    void (*assembled)(void);
+    void (*code)(uintptr_t start, uintptr_t end);
+    /* 'number' is that of the operation; 'descr' tells which guard it is; 'value' is the
+       function that is entered, or JIT_COPIED of a guard behind which the program goes on
+       where it would behind the guard before. */
+    void (*operation)(enum jit_operation kind, uint32_t number, uint64_t descr,
+                      int64_t value);
+    /* Where the machine code of the operation before is, in that of the trace */
+    void (*offset)(uint32_t start, uint32_t size);
+    void (*line)(int64_t line);
+    /* The trace is told: something else comes. */
+    void (*end)(void);
+};
+
+/* Make the file; returns its descriptor, or -errno. */
+int jit_log_open(const struct jit_log_reader *reader);
+/* Read what is there, with the GIL, as PyPy writes.  Where it is not as described above,
+   nothing more is told. */
+void jit_log_read(void);
+/* In a forked child, which has the same file: what it compiles is not told. */
+void jit_log_forked(void);
+/* PyPy does not write any more. */
+void jit_log_close(void);
+
+#pragma GCC visibility pop
