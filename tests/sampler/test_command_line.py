@@ -42,12 +42,12 @@ def test_help_shows_the_flags(pypy: PyPy) -> None:
 
 def test_quiet(stock_pypy: PyPy) -> None:
     """Of what it says without, nothing is an error."""
-    flags = "--allocation-sampling", "1k", "--lines", "-o", "out.vmprof"
+    flags = "--allocation-sampling", "1k", "-o", "out.vmprof"
     script = str(stock_pypy.script(APP))
-    said = stock_pypy.command("-m", "vmprof", *flags, script)
-    assert [line.split(":")[1] for line in said.err.splitlines()] == [" --lines"]
-    quiet = stock_pypy.command("-m", "vmprof", *flags, "--quiet", script)
-    assert (quiet.code, quiet.out, quiet.err) == (0, said.out, "")
+    # that this build is not known yet, nor can be kept
+    quiet = stock_pypy.command("-m", "vmprof", *flags, "--quiet", script,
+                               XDG_CACHE_HOME="/dev/null")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "__main__ []\n", "")
     assert len(stock_pypy.profile().samples) > 0
     assert "need --allocation-sampling" in one_line(stock_pypy.command(
         "-m", "vmprof", "--quiet", script))
@@ -104,7 +104,7 @@ def test_other_flags_keep_working(pypy: PyPy, flags: list[str]) -> None:
         assert max(profile.samples.memory) > 1000
     if flags == ["--jitlog"]:
         assert (pypy.folder / "out.vmprof.jit").exists()
-    assert bool(run.err) == (flags == ["--lines"])
+    assert run.err == ""
 
 
 def test_config_file_of_vmprof(pypy: PyPy) -> None:

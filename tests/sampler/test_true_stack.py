@@ -17,7 +17,7 @@ MANY = 40
 def harness() -> pathlib.Path:
     return build("true_stack_harness", *("hook/%s.c" % name for name in (
         "true_stack", "codemap", "inlined", "python_call", "jit_call", "jit_stub",
-        "guarded_read")))
+        "guarded_read", "jit_lines", "jit_log", "frame_lines")))
 
 
 def frames(harness: pathlib.Path, *lines: str) -> list[str]:

@@ -54,8 +54,9 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     too, where the engine can: process 123 writes ``app.123.vmprof`` beside
     ``app.vmprof``, if it has a sample; sampling that such a child begins takes its
     place.  `native`: with the functions of C code inside of the innermost Python
-    one.  `lines`: with the lines at which compiled functions were, as far as they are
-    compiled meanwhile; that takes time whenever PyPy compiles.  Entered again, it begins the file anew.
+    one.  `lines`: with the line at which each function was, where that is known, of
+    compiled code only if it is compiled meanwhile; takes time whenever PyPy compiles.
+    Entered again, it begins the file anew.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.

@@ -110,7 +110,7 @@ from vmprof_convert.profile.model import (
     Row,
 )
 from vmprof_convert.profile.probability import probability
-from vmprof_convert.readers.pypy_stacks import COMPILER
+from vmprof_convert.readers.pypy_stacks import COMPILER, LOG
 
 #: a caller is shown as the only one if so much of what came is from there
 _SAME = 0.9
@@ -118,7 +118,7 @@ _SAME = 0.9
 _KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
 #: innermost functions that stand for the interpreter: what they keep is kept once, or,
 #: of the JIT, as long as it compiles
-_NOT_THE_PROGRAMS = IMPORT, UNCAUGHT, COMPILER
+_NOT_THE_PROGRAMS = IMPORT, UNCAUGHT, COMPILER, LOG
 #: an object that was not freed, as a number of a major collection
 _NEVER = 2**62
 

@@ -356,7 +356,8 @@ class Contents:
             if depths[parent] == MAX_DEPTH:
                 raise Damaged("a stack of more than %d frames" % MAX_DEPTH)
             nodes.append(pypy_stacks.child(self.stacks, nodes[parent], *frames[frame]))
-            depths.append(depths[parent] + 1)
+            # vmprof, which cuts stacks, writes no lines
+            depths.append(depths[parent] + (frames[frame][0] != pypy_stacks.LINE))
 
     def stack(self, node: int, part: Part) -> int:
         """The index in `stacks`; -1: it got lost.  Raises Damaged."""

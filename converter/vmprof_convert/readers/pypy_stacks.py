@@ -8,9 +8,15 @@ from vmprof_convert.profile.stacks import Frame, Stacks
 
 INTERPRETED, JIT, MACHINE_CODE, NATIVE, LINE = 1, 3, 6, 7, 8
 #: innermost in the stack of what the JIT allocates while it traces a loop, optimizes
-#: it and writes machine code; its caller is the function that runs then
-JIT_ITSELF = MACHINE_CODE, 1
-COMPILER, COMPILING = Function("[JIT compiler]", 0, "", LABEL), Frame(1, "native", 0)
+#: it and writes machine code, or a log of that (for lines); its caller is the function
+#: that runs then
+COMPILER = Function("[JIT compiler]", 0, "", LABEL)
+LOG = Function("[JIT compiler: its log, for --lines]", 0, "", LABEL)
+#: by the pair that stands for it
+_OF_THE_JIT = {(MACHINE_CODE, 1): Frame(1, "native", 0),
+               (MACHINE_CODE, 2): Frame(2, "native", 0)}
+#: by frame
+LABELS = dict(zip(_OF_THE_JIT.values(), (COMPILER, LOG)))
 
 _KINDS = {INTERPRETED: "interpreted", JIT: "jit", NATIVE: "native"}
 
@@ -24,11 +30,12 @@ def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
     entered the machine code, if it entered it there: then this frame's own
     entry (kind 1) is the next one outwards, and the two are one.  If other
     machine code called it, then there is none, and the next piece follows.
-    The line that a frame was at (kind 8) stands before the frame, and so comes behind it.
+    The line that a frame was at (kind 8) stands before the frame, so that it comes
+    behind it.
     """
     name = _KINDS.get(kind)
-    if (kind, address) == JIT_ITSELF:
-        return stacks.child(node, *COMPILING)
+    if (kind, address) in _OF_THE_JIT:
+        return stacks.child(node, *_OF_THE_JIT[kind, address])
     if kind == LINE and node:
         outer, frame = stacks.last(node)
         return stacks.child(outer, frame.address, frame.kind, address)

@@ -431,8 +431,8 @@ def functions(contents: Contents, names: dict[int, str]) -> dict[int, Function]:
     """Of the frames that there are."""
     found: dict[int, Function] = {}
     for frame in contents.stacks.frames:
-        if frame == pypy_stacks.COMPILING:
-            found[frame.address] = pypy_stacks.COMPILER
+        if frame in pypy_stacks.LABELS:
+            found[frame.address] = pypy_stacks.LABELS[frame]
         elif frame.address not in found:
             found[frame.address] = _function(frame, names.get(frame.address))
     return found

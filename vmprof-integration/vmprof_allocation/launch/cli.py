@@ -204,8 +204,8 @@ def _check(args: Any) -> Settings:
             "--native and --no-native are opposites; leave one of them out")
     if args.lines and args.jitlog:
         raise AllocationSamplingError(
-            "--lines reads the log that --jitlog writes, and there is one: leave one of "
-            "them out")
+            "--lines reads the log that --jitlog writes, and there is only one: leave "
+            "one of them out")
     return make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),

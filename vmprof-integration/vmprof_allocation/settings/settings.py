@@ -37,8 +37,8 @@ class Settings:
     """What the user asks for."""
 
     __slots__ = ("follow", "gaps", "held", "in_memory", "interval", "lifetimes",
-                 "limit", "lines", "max_bytes", "max_files", "memory", "native", "period",
-                 "rotate", "seed")
+                 "limit", "lines", "max_bytes", "max_files", "memory", "native",
+                 "period", "rotate", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
@@ -72,7 +72,7 @@ class Settings:
         self.max_files = self.max_bytes = 0
         #: native frames, inside of the innermost Python frame
         self.native = native
-        #: the executed lines of compiled functions
+        #: the line at which each function is, where it is known
         self.lines = lines
 
     def text(self, *names: str) -> str:
@@ -111,6 +111,6 @@ def _flag(text: str) -> bool:
 #: by Settings.__slots__
 _PARSERS: dict[str, Callable[[str], object]] = {
     "follow": _flag, "gaps": str, "held": _flag, "in_memory": _flag, "interval": int,
-    "lifetimes": _flag, "limit": Limit.parse, "lines": _flag, "max_bytes": int, "max_files": int,
-    "memory": _flag, "native": _flag,
+    "lifetimes": _flag, "limit": Limit.parse, "lines": _flag, "max_bytes": int,
+    "max_files": int, "memory": _flag, "native": _flag,
     "period": lambda text: float(text) if text else None, "rotate": float, "seed": int}

@@ -145,10 +145,30 @@ static uint32_t line_of(uintptr_t frame)
     return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
+/* The function before, which called: its code, 0 if there is none; and its frame, or 0 */
+static struct {
+    int64_t code;
+    uintptr_t frame;
+    int is_compiled;
+} caller;
+
+static void put_caller(int64_t code, uintptr_t frame, int is_compiled)
+{
+    caller.code = code;
+    caller.frame = frame;
+    caller.is_compiled = is_compiled;
+}
+
 void frame_lines_from_outermost(void)
 {
     next = count;
     taken_count = 0;
+    put_caller(0, 0, 0);
+}
+
+void frame_lines_compiled(int64_t code)
+{
+    put_caller(code, 0, 1);
 }
 
 static int is_taken(uintptr_t frame)
@@ -161,18 +181,36 @@ static int is_taken(uintptr_t frame)
     return 0;
 }
 
-uint32_t frame_lines_next(int64_t code)
+static int is_called_by_caller(uintptr_t frame)
+{
+    uintptr_t back = (uintptr_t)word_of(frame, FRAME_CALLER);
+    uint32_t type = back == 0 ? 0 : *(const uint32_t *)back;
+
+    if (back != 0 && type == (uint32_t)fields[REFERENCE_TYPE]) {
+        back = (uintptr_t)word_of(back, REFERENCE_FORCED);
+        if (back == 0)
+            return caller.is_compiled;  /* and has no frame yet */
+        type = *(const uint32_t *)back;
+    }
+    if (back == 0 || type != (uint32_t)fields[FRAME_TYPE])
+        return caller.code == 0;
+    return caller.frame != 0 ? back == caller.frame : is_of(back, caller.code);
+}
+
+uint32_t frame_lines_interpreted(int64_t code)
 {
     size_t i;
 
     for (i = next; i > 0; i--) {
         uintptr_t frame = frames[i - 1];
-        if (!is_of(frame, code) || is_taken(frame))
+        if (!is_of(frame, code) || is_taken(frame) || !is_called_by_caller(frame))
             continue;
         next = i - 1;
         if (taken_count < MOST)
             taken[taken_count++] = frame;
+        put_caller(code, frame, 0);
         return line_of(frame);
     }
+    put_caller(code, 0, 0);
     return 0;
 }

@@ -58,7 +58,7 @@ struct hook_place {
     uintptr_t jit_phases;       /* a pointer to a list of what the JIT does (0) */
     uintptr_t roots;            /* a pointer to the end of what functions of RPython's
                                    that run refer to (0) */
-    int frame_fields[10];       /* how frames say at which line they are: frame_lines.h
+    int frame_fields[13];       /* how frames say at which line they are: frame_lines.h
                                    (the first one is 0) */
     const char *types;          /* what probe/names.py wrote, ... (NULL) */
     size_t types_size;

@@ -242,13 +242,12 @@ static void put_operation(enum jit_operation kind, uint32_t number, uint64_t des
 
 static void put_offset(uint32_t start, uint32_t size)
 {
-    struct event *last = &assembled.at[assembled.count - 1];
-
     if (now.is_optimized || now.offset_is == OF_NONE)
         return;
     if (now.offset_is == OF_NEXT)
         now.start_before = start;
     else if (assembled.count > 0) {
+        struct event *last = &assembled.at[assembled.count - 1];
         last->start = now.start_before != 0 ? now.start_before : start;
         last->size = start + size - last->start;
         now.start_before = 0;

@@ -31,36 +31,42 @@ void jit_work_prepare(uintptr_t its_phases, uintptr_t roots)
     roots_end = (const uintptr_t *const *)roots;
 }
 
-/* Of the functions that run, is the innermost one of which that can be told the JIT's?
-   How deep the stack of roots is, is not known. */
-static int is_innermost(void)
+/* Whose is the innermost function that runs, of those of which that can be told?  How deep
+   the stack of roots is, is not known. */
+static enum types_whose innermost(void)
 {
     uintptr_t roots[ROOTS];
     intptr_t skip = 0;
     uint64_t header;
+    enum types_whose whose;
     int i;
 
     if (!guarded_read((uintptr_t)(*roots_end - ROOTS), roots, sizeof roots))
-        return 0;
+        return TYPES_ANYBODYS;
     for (i = ROOTS - 1; i >= 0; i--) {
         if ((skip & 1) == 0 && (roots[i] & 1) == 0 && roots[i] != 0) {
             if (!guarded_read(roots[i], &header, sizeof header))
-                return 0;
-            switch (types_whose(header)) {
-            case TYPES_JITS:
-                return 1;
-            case TYPES_PYTHONS:
-                return 0;
-            case TYPES_ANYBODYS:
-                break;
-            }
+                return TYPES_ANYBODYS;
+            whose = types_whose(header);
+            if (whose != TYPES_ANYBODYS)
+                return whose;
         } else if ((skip & 1) == 0 && (roots[i] & 1) != 0)
             /* an odd number has a bit for each of the words behind that are none; the GC
                makes it negative when it has seen it */
             skip = (intptr_t)roots[i] < 0 ? -(intptr_t)roots[i] : (intptr_t)roots[i];
         skip >>= 1;
     }
-    return 0;
+    return TYPES_ANYBODYS;
+}
+
+static int is_jits(enum types_whose whose)
+{
+    return whose == TYPES_JITS || whose == TYPES_LOGS;
+}
+
+int jit_work_is_log(void)
+{
+    return roots_end != NULL && innermost() == TYPES_LOGS;
 }
 
 int jit_work_is_on(size_t size)
@@ -70,5 +76,5 @@ int jit_work_is_on(size_t size)
     if (list == NULL || list->length <= 0)
         return 0;
     return list->items->item[list->length - 1] == COMPILES ||
-           (roots_end != NULL && size < LARGEST && is_innermost());
+           (roots_end != NULL && size < LARGEST && is_jits(innermost()));
 }

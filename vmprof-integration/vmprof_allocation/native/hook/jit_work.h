@@ -17,3 +17,5 @@ void jit_work_prepare(uintptr_t phases, uintptr_t roots);
 /* Does the JIT allocate these bytes for itself?  With the GIL, where the GC could begin to
    collect. */
 int jit_work_is_on(size_t size);
+/* Then: does it write its log (jit_log.h)? */
+int jit_work_is_log(void);

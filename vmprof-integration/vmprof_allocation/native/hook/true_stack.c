@@ -36,7 +36,7 @@ static void add(int64_t kind, int64_t value)
     add_at(kind, value, 0);
 }
 
-/* Of interpreted functions, they are found from the outermost on. */
+/* Of interpreted functions, from the outermost on */
 static void find_lines(void)
 {
     size_t i;
@@ -44,7 +44,9 @@ static void find_lines(void)
     frame_lines_from_outermost();
     for (i = size; i > 0; i -= 2)
         if (stack[i - 2] == INTERPRETED)
-            lines[i / 2 - 1] = frame_lines_next(stack[i - 1]);
+            lines[i / 2 - 1] = frame_lines_interpreted(stack[i - 1]);
+        else if (stack[i - 2] == INLINED)
+            frame_lines_compiled(stack[i - 1]);
 }
 
 /* A line stands before its function. */

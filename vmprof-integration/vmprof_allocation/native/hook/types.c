@@ -116,6 +116,7 @@ static enum types_whose whose(const char *gcs)
         { "GcStruct rpython.jit.", TYPES_JITS },
         { "GcStruct pypy.", TYPES_PYTHONS },
         { "GcStruct JITFRAME ", TYPES_PYTHONS },        /* of compiled code */
+        { "GcStruct rpython.rlib.rjitlog.", TYPES_LOGS },
     };
     size_t i;
 

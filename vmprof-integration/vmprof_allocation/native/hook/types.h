@@ -61,7 +61,7 @@ int64_t types_function(uintptr_t object);
 
 /* Whose an object with this first word is by its type: the JIT's own, one of the
    interpreter's or of Python's, or anything, such as an array. */
-enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS };
+enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS, TYPES_LOGS };
 enum types_whose types_whose(uint64_t header);
 
 /* The GC has marked what is alive, and is about to free the rest. */

@@ -23,7 +23,8 @@
 
 /* vmprof's, of frames in a record */
 #define NODE_PIECE      6       /* ... of the JIT's code; PROFILE.rst: */
-#define PIECE_JIT       1       /* instead of where it begins: the JIT itself */
+#define PIECE_JIT       1       /* instead of where it begins: the JIT itself, ... */
+#define PIECE_JIT_LOG   2       /*   or its log */
 #define NODE_NATIVE     7
 
 static uintptr_t pypy_base;
@@ -74,7 +75,7 @@ static uint64_t find_native(uint64_t key)
 /* Of the stack now being walked */
 static int has_key;                     /* otherwise vmprof takes none, or it is too
                                            deep */
-static int is_jit;                      /* the JIT allocates */
+static int jit;                         /* the JIT allocates: PIECE_JIT, ...; or 0 */
 
 static void find_stack(void)
 {
@@ -82,9 +83,9 @@ static void find_stack(void)
     size_t count = 0, i;
     int is_true = has_key && codemap_is_known();
 
-    if (is_jit) {
+    if (jit != 0) {
         words[count++] = NODE_PIECE;
-        words[count++] = PIECE_JIT;
+        words[count++] = jit;
     }
     for (i = 0; i < native_count; i++) {
         words[count++] = NODE_NATIVE;
@@ -135,7 +136,7 @@ static uint64_t stack_key(void)
         return 0;
     ignores = vmprof_enter_signal() != 0;
     (void)vmprof_exit_signal();
-    return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), (uint64_t)is_jit);
+    return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), (uint64_t)jit);
 }
 
 static __thread __attribute__((tls_model("initial-exec"))) int is_ignored;
@@ -160,7 +161,8 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 
     if (is_ignored)
         return sample->interval;
-    is_jit = jit_work_is_on((size_t)sample->size);
+    jit = !jit_work_is_on((size_t)sample->size) ? 0 :
+          jit_lines_are_on() && jit_work_is_log() ? PIECE_JIT_LOG : PIECE_JIT;
     stack = stack_key();
     has_key = stack != 0;
     if (has_key && jit_lines_are_on())

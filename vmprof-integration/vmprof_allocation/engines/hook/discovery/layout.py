@@ -83,9 +83,9 @@ class Layout:
     #: roots, to which RPython's functions that run add what they refer to
     jit_phases: int = 0
     roots: int = 0
-    #: where frames say at which line they are: see native/hook/frame_lines.h; empty: it
-    #: is not known
-    frames: list[int] = []
+    #: how frames say at which line they are (native/hook/frame_lines.h); empty: it is
+    #: not known
+    frames: list[int]
     #: that the heap looks to us as to the GC (probe/references.py): the number, in the
     #: GC's list, of the type through which it has what each thread has of its own
     references: int = 0
@@ -99,6 +99,7 @@ class Layout:
     types_file: str = ""
 
     def __init__(self, **fields: Any):
+        self.frames = []
         self.__dict__.update(fields)
         assert all(hasattr(self, name) for name in Layout.__annotations__)
 

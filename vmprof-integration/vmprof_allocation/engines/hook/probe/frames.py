@@ -16,6 +16,7 @@ from vmprof_allocation.engines.hook.probe.memory import (
 
 _FRAME = "GcStruct pypy.interpreter.pyframe.PyFrame"
 _CODE = "GcStruct pypy.interpreter.pycode.PyCode"
+_REFERENCE = "GcStruct JitVirtualRef"
 #: the tables of lines that native/hook/frame_lines.c can read
 _TABLES = ("inst_co_lnotab", "inst_co_linetable")
 #: functions that call each other, and run
@@ -31,9 +32,10 @@ def find(memory: Memory, types: Types, roots: int) -> list[int]:
     if len(kinds) != 1:
         raise NotCertain("code has %d tables of lines" % len(kinds))
     found = [_type(memory), *(fields.field(_FRAME, name) for name in (
-        "inst_pycode", "inst_last_instr", "vable_token")), *(
+        "inst_pycode", "inst_last_instr", "vable_token", "inst_f_backref")), *(
         of_code[name] for name in (
             "inst__vmprof_unique_id", "inst_co_firstlineno", _TABLES[kinds[0]])),
+        types.numbers[fields.row(_REFERENCE)], fields.field(_REFERENCE, "forced"),
         kinds[0]]
     string = _string(memory, of_code[_TABLES[kinds[0]]])
     _compare(memory, found, roots)
@@ -67,7 +69,7 @@ def _string(memory: Memory, at: int) -> list[int]:
 
 def _compare(memory: Memory, found: list[int], roots: int) -> None:
     """Frames that run, as Python sees them."""
-    type_, code, instruction, token, _, first_line, *_ = found
+    type_, code, instruction, token, back, _, first_line, *_ = found
 
     def deep(left: int) -> None:
         if left:
@@ -89,12 +91,13 @@ def _compare(memory: Memory, found: list[int], roots: int) -> None:
         order = [places.get(id(frame), -1) for frame in reversed(running)]
         if -1 in order or sorted(order) != order:
             raise NotCertain("frames are no roots, or in another order")
-        for frame in running[1:]:
+        for frame, caller in zip(running[1:], running[2:]):
             address = id(frame)
             if (memory.word(address) & TYPE != type_
                     or memory.word(address + code) != id(frame.f_code)
                     or memory.word(address + instruction) != frame.f_lasti
                     or memory.word(address + token) != 0
+                    or memory.word(address + back) != id(caller)
                     or memory.word(id(frame.f_code) + first_line)
                     != frame.f_code.co_firstlineno):
                 raise NotCertain("frames have something else in these fields")

@@ -1,0 +1,276 @@
+"""--lines: each function of a stack is at the line at which Python has it."""
+from __future__ import annotations
+
+import collections
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import PyPy
+from vmprof_convert import readers
+from vmprof_convert.profile.model import Profile
+
+#: Each `make(N)` allocates N * 8 characters: the size says which one it was.  (What the
+#: JIT could leave out until it is needed would be allocated at another line.)
+PROGRAM = """
+    import sys
+    from given import *
+    ring = [None] * 64
+    def keep(x, i):
+        ring[i % 64] = x
+        return x
+    def straight(i):
+        keep(make(100), i)
+        keep(make(113), i)
+        if i % 3:
+            keep(make(126), i)
+        else:
+            keep(make(139), i)
+    def inner(i): return keep(make(152), i)
+    def outer(i):
+        x = inner(i)
+        y = make(165); keep(y, i)
+        return len(x) + len(y)
+    def numbers(n):
+        for k in range(n):
+            yield keep(make(178), k)
+        keep(make(191), n)
+    def uses(i):
+        for x in numbers(3):
+            keep(make(204), i)
+    def catches(i):
+        try:
+            keep(make(217), i)
+            if i % 2:
+                raise ValueError(make(230))
+            keep(make(243), i)
+        except ValueError as e:
+            keep(
+                make(256), i)
+        finally:
+            keep(make(269), i)
+    def comprehension(i):
+        return [keep(make(282), k)
+                for k in range(2)]
+    def recurses(n):
+        if n:
+            keep(make(295), n)
+            recurses(n - 1)
+            keep(make(308), n)
+    class Thing:
+        def __init__(self, i):
+            self.x = make(321)
+        @property
+        def part(self):
+            return keep(make(334), 1)
+    def things(i):
+        thing = Thing(i)
+        thing.part
+    exec(compile("def made(i):\\n"
+                 "    keep(make(347), i)\\n\\n\\n"
+                 "    keep(make(360), i)\\n", "made.py", "exec"), globals())
+    async def waits(i):
+        keep(make(373), i)
+        await waited(i)
+        keep(make(386), i)
+    async def waited(i):
+        keep(make(399), i)
+    def coroutine(i):
+        try:
+            waits(i).send(None)
+        except StopIteration:
+            pass
+    def decorated(function):
+        def wrapper(*args):
+            keep(make(412), 1)
+            return function(*args)
+        return wrapper
+    @decorated
+    def plain(i):
+        keep(make(425), i)
+    def far(i):
+        keep(make(438), i)
+    FAR
+        keep(make(451), i)
+    def all_of_it(i):
+        straight(i); outer(i)
+        uses(i)
+        catches(i)
+        comprehension(i)
+        recurses(4)
+        things(i)
+        made(i)
+        coroutine(i)
+        plain(i)
+        far(i)
+    for i in range(int(sys.argv[1])):
+        all_of_it(i)
+        keep(make(464), i)
+""".replace("FAR", "\n" * 300)
+SIZES = range(100, 465, 13)
+#: header, hash and length, and a zero at the end, in words
+BYTES = {(n + 4) * 8: n for n in SIZES}
+#: what is given: to be asked where it was called, and to be sampled
+ASKED = """
+    import atexit, collections, json, sys
+    seen = collections.defaultdict(set)
+    def make(n):
+        frame, lines = sys._getframe(1), []
+        while frame is not None:
+            if frame.f_code.co_filename.endswith(("traced.py", "made.py")):
+                lines.append((frame.f_code.co_name, frame.f_lineno))
+            frame = frame.f_back
+        seen[n].add(tuple(reversed(lines)))
+        return b"x" * (n * 8)
+    def tell():
+        print(json.dumps({n: sorted(stacks) for n, stacks in seen.items()}))
+    atexit.register(tell)
+"""
+SAMPLED = "one = b'x'\n"
+
+#: a function, and a line
+Place = tuple[str, int]
+
+
+@pytest.fixture
+def program(stock_pypy: PyPy) -> PyPy:
+    stock_pypy.script(re.sub(r"make\((\d+)\)", r"(one * (\1 * 8))", PROGRAM),
+                      "traced.py")
+    stock_pypy.script(SAMPLED, "given.py")
+    return stock_pypy
+
+
+def truth(pypy: PyPy, folder: Path) -> dict[int, set[tuple[Place, ...]]]:
+    """For each number, the functions that called, outermost first, as Python says."""
+    for name, text in (("traced", PROGRAM), ("given", ASKED),
+                       ("app", "import traced")):
+        (folder / (name + ".py")).write_text(textwrap.dedent(text))
+    run = pypy.command("--jit", "off", str(folder / "app.py"), "20")
+    return {int(n): {tuple((name, line) for name, line in stack) for stack in stacks}
+            for n, stacks in json.loads(run.out).items()}
+
+
+def places(profile: Profile) -> Iterator[tuple[int, tuple[Place, ...]]]:
+    """Of each sampled make(), its number, and what is in its stack."""
+    for number, size, type_ in zip(profile.samples.stack, profile.samples.size,
+                                   profile.samples.type):
+        if (size not in BYTES or number < 0
+                or not profile.types[type_].layout.startswith("GcStruct rpy_string")):
+            continue
+        stack = [(profile.function(frame.address), frame.line)
+                 for frame in profile.stacks[number]]
+        if stack[-1][0].file.endswith(("traced.py", "made.py")):
+            yield BYTES[size], tuple(
+                (function.name, line) for function, line in stack
+                if function.file.endswith(("traced.py", "made.py")))
+
+
+def agrees(stack: tuple[Place, ...], true: tuple[Place, ...]) -> bool:
+    """A line that is not known is 0; and stacks of compiled code may lack functions."""
+    rest = iter(true)
+    return all(any(name == other and line in (0, at) for other, at in rest)
+               for name, line in stack)
+
+
+@pytest.mark.parametrize("jit,rounds", [
+    ("off", 300), ("threshold=100000,function_threshold=100000", 300), ("", 6000),
+    ("threshold=30,function_threshold=30,trace_eagerness=10", 3000),
+    ("inlining=0", 3000)])
+def test_each_function_is_at_its_line(program: PyPy, tmp_path_factory:
+                                      pytest.TempPathFactory, jit: str,
+                                      rounds: int) -> None:
+    true = truth(program, tmp_path_factory.mktemp("asked"))
+    assert set(true) == set(SIZES)
+    run = program.sample("import traced", "4k", "--lines", arguments=(str(rounds),),
+                         jit=jit)
+    known, allocates = collections.Counter[bool](), collections.Counter[bool]()
+    numbers = set()
+    for number, stack in places(run.profile()):
+        assert any(agrees(stack, one) for one in true[number]), (number, stack)
+        known.update(line > 0 for _, line in stack)
+        if stack[-1][0] in {one[-1][0] for one in true[number]}:
+            allocates[stack[-1][1] > 0] += 1
+        numbers.add(number)
+    assert numbers == set(SIZES)
+    assert known[True] > 0.95 * known.total()
+    # (of generators, PyPy's stacks lack some)
+    assert allocates.total() > 0.8 * sum(1 for _ in places(run.profile()))
+    assert allocates[True] > 0.95 * allocates.total()
+    if jit == "off":
+        assert known[False] == 0
+
+
+def test_without_the_flag_there_are_none(program: PyPy) -> None:
+    run = program.sample("import traced", "4k", arguments=("300",))
+    assert {line for _, stack in places(run.profile()) for _, line in stack} == {0}
+
+
+def test_the_report_shows_them(program: PyPy) -> None:
+    run = program.sample("import traced", "4k", "--lines", arguments=("3000",))
+    told = program.command("-m", "vmprof_allocation", "report", "--by", "line",
+                           str(run.path)).out
+    line = 1 + PROGRAM[:PROGRAM.index("make(178)")].count("\n")
+    assert re.search(r"numbers +traced\.py:%d$" % line, told, re.MULTILINE), told
+
+
+def test_in_forked_children_too(program: PyPy) -> None:
+    """What one compiles does not come into its parent's log."""
+    program.sample("""
+        import os, sys
+        sys.argv[1:] = ["2000"]
+        child = os.fork()
+        import traced
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+    """, "4k", "--lines")
+    paths = list(program.folder.glob("out*.vmprof"))
+    assert len(paths) == 2
+    for path in paths:
+        lines = {(number, stack[-1]) for number, stack in places(readers.read(path))
+                 if stack[-1][1] > 0}
+        assert len({number for number, _ in lines}) > 0.9 * len(SIZES)
+
+
+def test_the_program_is_as_it_was(stock_pypy: PyPy) -> None:
+    """Its descriptors, and the log, which takes next to no memory meanwhile."""
+    run = stock_pypy.run("""
+        import os, re
+        import vmprof_allocation
+        def descriptors():
+            return {name: os.readlink("/proc/self/fd/" + name)
+                    for name in os.listdir("/proc/self/fd")
+                    if os.path.exists("/proc/self/fd/" + name)}
+        def log_blocks():
+            found = [os.stat("/proc/self/fd/" + name) for name, path in
+                     descriptors().items() if "memfd:jitlog" in path]
+            return max(one.st_size for one in found), max(
+                one.st_blocks for one in found) * 512
+        def compiled(number):
+            space = {}
+            exec("def f(n):\\n for i in range(n):\\n  found = str(i + %d)" % number,
+                 space)
+            space["f"](3000)
+        before = descriptors()
+        for _ in range(3):
+            with vmprof_allocation.sample("app.vmprof", "16k", lines=True):
+                for i in range(40):
+                    compiled(i)
+                size, takes = log_blocks()
+                assert size > 500000, size
+                assert takes < 300000, takes
+        assert descriptors() == before, (before, descriptors())
+        compiled(1)
+    """)
+    assert (run.code, run.err) == (0, "")
+
+
+def test_one_log_for_two(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "128k", "--lines", "--jitlog", "-o",
+        "out.vmprof", str(stock_pypy.script("pass")))
+    assert run.code == 2 and "leave one of them out" in run.err
+    assert not (stock_pypy.folder / "out.vmprof").exists()

@@ -1,0 +1,248 @@
+"""jit_lines.c and jit_log.c: the lines that PyPy's log of compiled code tells, with
+logs that are made here."""
+from __future__ import annotations
+
+import pathlib
+import random
+import struct
+import subprocess
+from collections.abc import Iterable
+from typing import Union
+
+import pytest
+
+from native_build import build
+
+#: operations, by their numbers in the log
+OPERATIONS = ("label", "guard_true", "guard_value", "guard_always_fails", "call_r",
+              "call_assembler_r", "new_with_vtable", "new_array", "copystrcontent",
+              "call_malloc_nursery", "nursery_ptr_increment", "check_memory_error",
+              "call_malloc_nursery_varsize_frame", "enter_portal_frame",
+              "leave_portal_frame", "cond_call_gc_wb", "call_n", "finish")
+#: where the code of traces is; bytes of each operation
+CODE, BYTES = 0x100000, 16
+
+#: an operation of a stage: its name, or with something more; or a line
+Step = Union[str, tuple[str, int], int]
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<I", len(value)) + value.encode()
+
+
+class Log:
+    def __init__(self, version: int = 4) -> None:
+        self.data = bytearray(b"\x1e" + struct.pack("<HB", version, 0) + text("x86_64")
+                              + b"\x12" + struct.pack("<H", len(OPERATIONS)))
+        for number, name in enumerate(OPERATIONS):
+            self.data += struct.pack("<H", number) + text(name)
+        self._id = 0
+
+    def trace(self, optimized: Iterable[Step], assembled: Iterable[Step], *,
+              guard: int = 0, code: int = CODE, size: int = 1 << 16) -> int:
+        """Returns where its code begins."""
+        self._id += 1
+        id_ = struct.pack("<Q", self._id)
+        self.data += b"\x1b" + id_ + text("bridge" if guard else "loop") + struct.pack(
+            "<Q", guard) + text("pypyjit")
+        for mark, steps in ((b"\x17", optimized), (b"\x18", optimized),
+                            (b"\x19", assembled)):
+            self.data += mark + id_ + b"\x11" + text("p0,i1")
+            if mark == b"\x19":
+                self.data += b"\x15" + struct.pack("<QQ", code, code + size)
+            self._stage(steps, mark == b"\x19")
+        self.data += b"\x1c" + struct.pack("<QBQ", 1, 0x6c, 7)
+        return code
+
+    def _stage(self, steps: Iterable[Step], has_code: bool) -> None:
+        are_told, offset = False, BYTES         # there is something in front of all
+        for step in steps:
+            if isinstance(step, int):
+                if not are_told:
+                    self.data += b"\x1d\x03\x00\x01s\x02i\x08s"
+                    are_told = True
+                # a name that is told whole, the line, and a prefix and what follows
+                self.data += b"\x20\x02" + text("fun")
+                self.data += (b"\x1f\xff" + text("app.py") + b"\x00"
+                              + struct.pack("<Q", step) + b"\x00" + text("ction"))
+                continue
+            name, value = (step, 0) if isinstance(step, str) else step
+            is_copied, name = name.startswith("copied "), name.removeprefix("copied ")
+            number = struct.pack("<H", OPERATIONS.index(name))
+            if name.startswith("guard_"):
+                self.data += b"\x14" + number + text(
+                    "?,i1,<ResumeGuard%sDescr object at 0x1>" % (
+                        "Copied" if is_copied else "")) + struct.pack(
+                            "<Q", value) + text("p0,i1")
+            else:
+                self.data += b"\x13" + number + text("?,14,%d" % value) + text("")
+            if has_code:
+                self.data += b"\x16" + struct.pack("<H", offset & 0xffff) + text(
+                    "x" * BYTES)
+                offset += BYTES
+
+
+@pytest.fixture(scope="session")
+def harness() -> pathlib.Path:
+    return build("lines_harness", "hook/jit_lines.c", "hook/jit_log.c",
+                 "hook/frame_lines.c")
+
+
+class Told:
+    def __init__(self, harness: pathlib.Path, path: pathlib.Path) -> None:
+        self._harness, self._path = harness, path
+
+    def __call__(self, log: Log | bytearray, *commands: str,
+                 pieces: int = 0) -> list[str]:
+        """What these commands print, if that is the log, which comes in such pieces."""
+        data = log.data if isinstance(log, Log) else log
+        self._path.write_bytes(data)
+        size = pieces or len(data)
+        lines = ["log %d %d" % (at, min(at + size, len(data)))
+                 for at in range(0, len(data), size)]
+        done = subprocess.run(
+            [self._harness, self._path], input="\n".join([*lines, *commands]) + "\n",
+            text=True, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+
+@pytest.fixture
+def told(harness: pathlib.Path, tmp_path: pathlib.Path) -> Told:
+    return Told(harness, tmp_path / "log")
+
+
+def at(operation: int, *functions: int, code: int = CODE) -> str:
+    """Behind the call that is operation number so many of a trace."""
+    return "at %d %s" % (code + BYTES * (operation + 1) + 9,
+                         " ".join(map(str, functions)))
+
+
+INLINED: list[Step] = [
+    7, "new_with_vtable", ("enter_portal_frame", 20), 2, 3, "new_with_vtable", "call_r",
+    ("guard_true", 50), 4, "new_array", "leave_portal_frame", 8, "call_r"]
+ASSEMBLED: list[Step] = [
+    "call_malloc_nursery", ("enter_portal_frame", 20), "nursery_ptr_increment",
+    "call_r", ("guard_true", 50), "call_r", "check_memory_error", "leave_portal_frame",
+    "call_r"]
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 7])
+def test_lines_of_functions_that_are_inlined(told: Told, pieces: int) -> None:
+    log = Log()
+    log.trace(INLINED, ASSEMBLED)
+    assert told(log, at(0, 10), at(2, 10, 20), at(3, 10, 20), at(5, 10, 20), at(8, 10),
+                pieces=pieces) == ["7", "7 3", "7 3", "7 4", "8"]
+
+
+def test_what_is_no_call(told: Told) -> None:
+    """And what is no code of a trace that was told."""
+    log = Log()
+    log.trace(INLINED, ASSEMBLED)
+    assert told(log, at(1, 10, 20), at(4, 10, 20), at(99, 10), "at 5 10",
+                "at %d 10" % CODE) == ["- -", "- -", "-", "-", "-"]
+
+
+def test_other_functions(told: Told) -> None:
+    """Their lines would be wrong: another one, one more, and one less."""
+    log = Log()
+    log.trace(INLINED, ASSEMBLED)
+    assert told(log, at(3, 10, 21), at(3, 10, 20, 20), at(3, 20), at(8, 10, 20)) == [
+        "- -", "- - -", "-", "- -"]
+
+
+def test_bridges(told: Told) -> None:
+    """One begins where its guard was; where that goes on elsewhere, there; and one that
+    the interpreter has in a function of its own."""
+    log = Log()
+    log.trace([*INLINED[:8], 5, ("copied guard_true", 51), *INLINED[8:]],
+              [*ASSEMBLED[:5], ("copied guard_true", 51), *ASSEMBLED[5:]])
+    log.trace(["call_r", 9, "call_r"], ["call_r", "call_r"], guard=50, code=1 << 21)
+    log.trace(["call_r"], ["call_r"], guard=51, code=1 << 22)
+    log.trace([30, "call_r"], ["call_r"], guard=77, code=1 << 23)
+    assert told(log, at(0, 10, 20, code=1 << 21), at(1, 10, 20, code=1 << 21),
+                at(0, 10, 20, code=1 << 22), at(0, 40, code=1 << 23),
+                at(0, 10, 40, code=1 << 23)) == ["7 3", "7 9", "7 3", "30", "- -"]
+
+
+def test_what_the_assembler_adds_and_renames(told: Told) -> None:
+    log = Log()
+    log.trace([7, "call_assembler_r", 8, "guard_always_fails", 9, "copystrcontent",
+               "call_r"],
+              ["call_malloc_nursery_varsize_frame", "label", "call_assembler_r",
+               "guard_value", "cond_call_gc_wb", "call_n", "call_r"])
+    assert told(log, at(0, 10), at(2, 10), at(5, 10), at(6, 10)) == ["7", "7", "9", "9"]
+
+
+def test_what_does_not_fit_has_no_line(told: Told) -> None:
+    """Between two guards; and nothing behind guards that differ."""
+    log = Log()
+    log.trace([7, "new_array", ("guard_true", 50), 8, "call_r"],
+              ["call_malloc_nursery", "call_malloc_nursery", ("guard_true", 50),
+               "call_r"])
+    log.trace([7, "call_r", ("guard_true", 51), 8, "call_r"],
+              ["call_r", ("guard_value", 51), "call_r"], code=1 << 21)
+    assert told(log, at(0, 10), at(1, 10), at(3, 10), at(0, 10, code=1 << 21),
+                at(2, 10, code=1 << 21)) == ["-", "-", "8", "-", "-"]
+
+
+def test_other_code_in_the_same_place(told: Told) -> None:
+    """Also where its log has no lines, and where it is larger, or smaller."""
+    log = Log()
+    log.trace([7, "call_r"], ["call_r"], size=2 * BYTES)
+    log.trace([8, "call_r"], ["call_r"], code=CODE + 64, size=2 * BYTES)
+    first = log.data[:]
+    log.trace([], ["call_r"], size=2 * BYTES)
+    both = log.data[:]
+    log.trace([9, "call_r"], ["call_r"], size=128)
+    asked = at(0, 10), at(0, 10, code=CODE + 64)
+    assert told(first, *asked) == ["7", "8"]
+    assert told(both, *asked) == ["-", "8"]
+    assert told(log, *asked) == ["9", "-"]
+
+
+def test_large_code(told: Told) -> None:
+    """Offsets have 16 bits."""
+    log = Log()
+    count = 3 << 12
+    log.trace([7, *["call_r"] * count, 8, "call_r"], ["call_r"] * (count + 1),
+              size=1 << 20)
+    assert told(log, at(0, 10), at(count - 1, 10), at(count, 10)) == ["7", "7", "8"]
+
+
+def test_the_log_stays_small(told: Told) -> None:
+    log = Log()
+    for i in range(300):
+        log.trace(INLINED * 20, ASSEMBLED * 20, code=CODE + (i << 17))
+    assert len(log.data) > 1 << 20
+    size, = told(log, "size", pieces=1 << 16)
+    assert int(size) <= 16
+
+
+def test_it_ends_and_begins_again(told: Told) -> None:
+    log = Log()
+    log.trace(INLINED, ASSEMBLED)
+    assert told(log, "end", "begin", at(0, 10), "log 0 %d" % len(log.data),
+                at(0, 10)) == ["-", "7"]
+
+
+def test_another_version(told: Told) -> None:
+    log = Log(version=5)
+    log.trace(INLINED, ASSEMBLED)
+    assert told(log, at(0, 10)) == ["-"]
+
+
+def test_what_is_damaged(told: Told) -> None:
+    """Whatever stands there, nothing is read that isn't there."""
+    log = Log()
+    log.trace(INLINED, ASSEMBLED)
+    log.trace(["call_r"], ["call_r"], guard=50, code=1 << 21)
+    head = len(Log().data)
+    chance = random.Random(3)
+    for seed in range(60):
+        data = log.data[:]
+        for _ in range(chance.choice((1, 1, 3))):
+            data[chance.randrange(head * (seed % 2), len(data))] = chance.choice(
+                (0, 0xff, chance.randrange(256)))
+        told(data, at(0, 10), at(3, 10, 20), at(0, 10, 20, code=1 << 21),
+             pieces=chance.choice((0, 0, 100)))

@@ -1,0 +1,88 @@
+/* jit_lines.c and jit_log.c, fed with a log: commands from stdin.
+ *
+ *      log FROM TO             these bytes of the file that is named come into the log
+ *      at ADDRESS FUNCTION...  prints the lines of these functions, or - for none
+ *      size                    prints how many blocks the log takes
+ *      end, begin              all is forgotten, and begins again
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "jit_lines.h"
+
+#define MOST    32
+
+#define CHECK(condition) \
+    do { if (!(condition)) { fprintf(stderr, "not so: %s\n", #condition); exit(3); } } while (0)
+
+static int descriptor;
+
+static void put_log(const char *path, char *line)
+{
+    long from = strtol(line, &line, 10), to = strtol(line, NULL, 10);
+    char *bytes = malloc((size_t)(to - from) + 1);
+    FILE *file = fopen(path, "rb");
+
+    CHECK(file != NULL && fseek(file, from, SEEK_SET) == 0);
+    CHECK(fread(bytes, 1, (size_t)(to - from), file) == (size_t)(to - from));
+    fclose(file);
+    CHECK(write(descriptor, bytes, (size_t)(to - from)) == to - from);
+    free(bytes);
+    jit_lines_read();
+}
+
+static void print_lines(char *line)
+{
+    int64_t functions[MOST];
+    uint32_t lines[MOST];
+    uintptr_t address = strtoul(line, &line, 10);
+    int count = 0, i;
+    char *end;
+
+    for (;; line = end) {
+        functions[count] = strtol(line, &end, 10);
+        if (end == line)
+            break;
+        count++;
+    }
+    jit_lines_at(address, functions, count, lines);
+    for (i = 0; i < count; i++)
+        if (lines[i] != 0)
+            printf("%s%u", i > 0 ? " " : "", lines[i]);
+        else
+            printf("%s-", i > 0 ? " " : "");
+    printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+    static char line[1 << 16];
+    struct stat status;
+
+    CHECK(argc == 2);
+    descriptor = jit_lines_begin();
+    CHECK(descriptor >= 0);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (strncmp(line, "log ", 4) == 0)
+            put_log(argv[1], line + 4);
+        else if (strncmp(line, "at ", 3) == 0)
+            print_lines(line + 3);
+        else if (strcmp(line, "size\n") == 0) {
+            CHECK(fstat(descriptor, &status) == 0);
+            printf("%ld\n", (long)status.st_blocks);
+        } else if (strcmp(line, "end\n") == 0) {
+            jit_lines_end();
+            close(descriptor);
+        } else if (strcmp(line, "begin\n") == 0) {
+            descriptor = jit_lines_begin();
+            CHECK(descriptor >= 0);
+        } else
+            CHECK(0);
+    }
+    jit_lines_end();
+    close(descriptor);
+    return 0;
+}
