@@ -29,8 +29,14 @@ from vmprof_convert import readers
 from vmprof_convert.analysis import summary
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import DIED, PENDING, Samples
-from vmprof_convert.profile.stacks import Frame
+from vmprof_convert.profile.stacks import Frame, Stacks
 from vmprof_convert.readers import container, records
+from vmprof_convert.readers.pypy_stacks import (
+    INTERPRETED,
+    JIT,
+    MACHINE_CODE,
+    decode,
+)
 
 
 @pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025])
@@ -533,3 +539,15 @@ def test_time_samples_stay_in_their_order() -> None:
         log.flush()
     assert list(readers.read_bytes(log.data()).samples.time) == list(
         range(1000, 14000, 1000))
+
+
+def test_lines_of_frames() -> None:
+    """A line stands before its frame; a compiled one and the interpreted one that entered
+    it are one, with the line of the first."""
+    stacks = Stacks()
+    words = [8, 7, INTERPRETED, 40, JIT, 30, 8, 6, JIT, 20, MACHINE_CODE, 1 << 20,
+             8, 5, JIT, 10, 8, 4, INTERPRETED, 10, 8, 3, INTERPRETED, 50, 8, 2]
+    number = stacks.number(decode(stacks, words), False)
+    assert stacks[number] == (
+        Frame(50, "interpreted", 3), Frame(10, "jit", 5), Frame(20, "jit", 6),
+        Frame(30, "jit", 0), Frame(40, "interpreted", 7))

@@ -136,7 +136,8 @@ def test_lines_where_none_are_known(path: Path, plain: Path) -> None:
     for file in path, plain:
         assert "lines: " not in "".join(lines(file))
         found = lines(file, "--by", "line")
-        assert ("lines: which ones were executed is not recorded in this profile; "
+        assert ("lines: which ones were executed is not recorded in this profile "
+                "(--lines, when it runs); "
                 "these are where the functions begin") in found
         assert all(re.search(r"app.py:\d$", row) for row in rows(found))
 

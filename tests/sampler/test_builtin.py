@@ -265,15 +265,15 @@ def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
 
 def test_who_holds_what_is_for_the_hook_engine(
         vmprof: Vmprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose.find(held=True).name == "hook"
+    assert choose.find(hook=True).name == "hook"
     session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
     session._engine, session._pid = chosen(), os.getpid()
     with pytest.raises(AllocationSamplingError, match="start with --held"):
         session.held()
     asked: list[bool] = []
 
-    def choosing(*, held: bool) -> BuiltinEngine:
-        asked.append(held)
+    def choosing(*, hook: bool) -> BuiltinEngine:
+        asked.append(hook)
         return chosen()
 
     monkeypatch.setattr("vmprof_allocation.session.session.choose", choosing)

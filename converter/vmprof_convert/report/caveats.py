@@ -297,8 +297,8 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
                             % format_bytes(summary.hidden.bytes().value)))
     if LINE in choice.by and not summary.has_lines and summary.samples:
         found.append(Remark(
-            "lines: which ones were executed is not recorded in this profile; these "
-            "are where the functions begin", True))
+            "lines: which ones were executed is not recorded in this profile (--lines, "
+            "when it runs); these are where the functions begin", True))
     if choice.survived:
         found.append(Remark(
             "freed after, alive after: so many major collections an object had "

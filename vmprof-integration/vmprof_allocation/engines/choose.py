@@ -10,30 +10,30 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def choose(knowledge: str = "", *, held: bool = False) -> Engine:
+def choose(knowledge: str = "", *, hook: bool = False) -> Engine:
     """The engine for this process, ready to start.  `knowledge`: see
-    Engine.prepare(); `held`: see find().
+    Engine.prepare(); `hook`: see find().
 
     Raises AllocationSamplingError where there is none.
     """
-    engine = find(held=held)
+    engine = find(hook=hook)
     engine.prepare(knowledge)
     return engine
 
 
-def find(*, held: bool = False) -> Engine:
+def find(*, hook: bool = False) -> Engine:
     """The one for this process, whatever it does: the builtin one if it is there, and
-    unless it is to say who holds what (`held`), which only the hook engine can."""
+    unless it is to do what only the hook engine can (`hook`: Settings.needs_hook)."""
     engine: Engine
-    vmprof = None if held else sampling_vmprof()
+    vmprof = None if hook else sampling_vmprof()
     # a handler that starts, too, would find half a module
     with Uninterrupted():
         if vmprof is not None:
             from vmprof_allocation.engines.builtin import engine as builtin
             engine = builtin.engine(vmprof)
         else:
-            from vmprof_allocation.engines.hook import engine as hook
-            engine = hook.engine()
+            from vmprof_allocation.engines.hook import engine as of_hook
+            engine = of_hook.engine()
     return engine
 
 

@@ -21,7 +21,7 @@ def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
         tell(SEARCHING)
 
     lookup.searching = searching
-    engine = choose(held=settings.held)
+    engine = choose(hook=settings.needs_hook)
     for cached in searched:
         if cached is None or cache.load(cached) is None:
             tell("what was found can't be kept in %s, and will be looked for "

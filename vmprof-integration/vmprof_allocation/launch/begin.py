@@ -58,7 +58,7 @@ def follow(run: str) -> None:
     resident.is_of_command_line = True
     try:
         processes, settings, knowledge = unpack(run)
-        engine = choose(knowledge, held=settings.held)
+        engine = choose(knowledge, hook=settings.needs_hook)
         path = make_own(processes)
         if path is not None:
             session = Session(settings, path, processes)
@@ -74,7 +74,7 @@ def _run(fields: list[str]) -> None:
     _, held, jitlog, text, knowledge, output = fields
     settings = Settings.parse(text)
     session = Session(settings, output)
-    session.start(choose(knowledge, held=settings.held))
+    session.start(choose(knowledge, hook=settings.needs_hook))
     if int(held) >= 0:
         os.close(int(held))
     _start_jitlog(int(jitlog))

@@ -133,7 +133,7 @@ class Session:
         with Undivided():
             end_inherited()
             if engine is None:
-                engine = choose(held=self.settings.held)
+                engine = choose(hook=self.settings.needs_hook)
             file = ProfileFile(self.output)
         file.wait_for_reader()
         has_begun = False
@@ -253,7 +253,7 @@ class Session:
         """Another one that goes on where suspend() left it, or in a forked child of
         that process, where go_on() is then to be called."""
         session = cls(Settings.parse(settings), output)
-        engine = find(held=session.settings.held)
+        engine = find(hook=session.settings.needs_hook)
         engine.restore(engine_state)
         session._engine = engine
         session._file = ProfileFile.restore(*file)

@@ -91,6 +91,11 @@ class Settings:
             setattr(settings, name, _PARSERS[name](value))
         return settings
 
+    @property
+    def needs_hook(self) -> bool:
+        """Only the hook engine can do this."""
+        return self.held or self.lines
+
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""
         settings = Settings.parse(self.text())

@@ -1,5 +1,5 @@
 #pragma once
-/* PyPy's log of what the JIT compiles (rpython/rlib/rjitlog/rjitlog.py), version 4.
+/* PyPy's log of what the JIT compiles (rpython/rlib/rjitlog), version 4.
  *
  * PyPy's module _jitlog writes it into a file in memory.  It is read, and given back to
  * the system, as it grows: a program that compiles writes some 10 MB a second.

@@ -180,7 +180,7 @@ def _start(output: str, knowledge: str, text: str, run: str, parent: str) -> lis
         session = _as_child(settings, Processes(output, run, int(parent)), knowledge)
     else:
         session = Session(settings, output)
-        session.start(choose(knowledge, held=settings.held))
+        session.start(choose(knowledge, hook=settings.needs_hook))
     return [session.path, session.run]
 
 
@@ -192,7 +192,7 @@ def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Sessi
             "can't write a profile beside %r" % processes.first)
     session = Session(settings, path, processes)
     try:
-        session.start(choose(knowledge, held=settings.held))
+        session.start(choose(knowledge, hook=settings.needs_hook))
     except BaseException:
         os.unlink(path)
         raise
