@@ -58,7 +58,7 @@ def test_the_table(tmp_path: Path) -> None:
         "29.3 KiB 200 29.3 ±0.002 KiB shop._seen (dict) and shop.price -> variable "
         "cache (dict), together",
         "3.91 ±0.002 KiB held in other ways: by smaller holders, or by several",
-        "4.88 ±0.002 KiB held by the interpreter alone",
+        "8.79 KiB 4.88 ±0.002 KiB held by the interpreter alone",
         "100 % PyPy's own: compiled code",
         "5.86 ±0.002 KiB waits for its finalizer, or is held by what does",
         "1000 ±2 B no path: held by C code, or garbage not collected yet"]

@@ -542,8 +542,8 @@ def test_time_samples_stay_in_their_order() -> None:
 
 
 def test_lines_of_frames() -> None:
-    """A line stands before its frame; a compiled one and the interpreted one that entered
-    it are one, with the line of the first."""
+    """A line stands before its frame; a compiled one and the interpreted one that
+    entered it are one, with the line of the first."""
     stacks = Stacks()
     words = [8, 7, INTERPRETED, 40, JIT, 30, 8, 6, JIT, 20, MACHINE_CODE, 1 << 20,
              8, 5, JIT, 10, 8, 4, INTERPRETED, 10, 8, 3, INTERPRETED, 50, 8, 2]

@@ -28,6 +28,8 @@ from vmprof_convert.text.escape import printable, shortened
 
 #: of a holder with less, nothing is said of what it consists of
 _FEW_SAMPLES = 10
+#: how native/held/paths.c begins what it says of the interpreter
+_INTERPRETERS = "PyPy's own"
 #: of a path so many characters are shown
 MAX_PATH = 400
 
@@ -68,9 +70,9 @@ class Rest(NamedTuple):
     estimate: Estimate
     #: the largest first
     parts: list[Part]
-    #: of what the interpreter holds, what it has that for, and of the estimated bytes
-    #: its share: the largest first
-    paths: list[tuple[str, float]]
+    #: of what the interpreter holds: what it has that for, and its bytes, which are
+    #: exact: the largest first
+    paths: list[tuple[str, int]]
 
 
 class Found(NamedTuple):
@@ -125,7 +127,6 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     sums: dict[int, Sums] = {holder.set: Sums() for holder in held.holders}
     single = [holder.set for holder in held.holders if holder.path]
     rest = {how: Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
-    own: dict[int, float] = {}
     for one in objects(profile, held):
         alone = one.set if one.how == ALONE else one.set & CLASSES
         bits = [bit for bit in single if alone & bit]
@@ -136,9 +137,11 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
         if not bits:
             # smaller groups are not told
             rest[one.how if one.how in rest else OTHERWISE].add(one)
-            if one.how == INTERPRETER and one.path >= 0:
-                own[one.path] = own.get(one.path, 0.0) + one.weight
     interval = max(held.intervals, default=1)
+    # what nothing of the program's leads to was reached through these
+    own = sorted(((step.label, step.bytes) for step in held.steps
+                  if step.before < 0 and step.label.startswith(_INTERPRETERS)),
+                 key=lambda pair: -pair[1])
     named = Parts(profile, group_storage)
 
     def if_enough(of: Sums) -> list[Part]:
@@ -151,11 +154,9 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
             for holder in held.holders if holder.bytes]
     return Found(held, sorted(rows, key=lambda row: -row.bytes),
                  [Rest(how, of.all.bytes(interval), if_enough(of),
-                       [(held.path(path), weight / of.all.value_bytes)
-                        for path, weight in sorted(
-                            own.items(), key=lambda pair: -pair[1])]
-                       if how == INTERPRETER else [])
-                  for how, of in rest.items() if of.all.samples])
+                       own if how == INTERPRETER else [])
+                  for how, of in rest.items()
+                  if of.all.samples or (how == INTERPRETER and own)])
 
 
 class Share(NamedTuple):

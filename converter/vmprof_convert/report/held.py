@@ -102,18 +102,24 @@ def of(profile: Profile, last: Found, limit: int, *,
                      _estimate(row.estimate), _name(row)))
         rows += [(*since.empty, *part) for part in _parts(row.parts, origins)]
     for rest in last.rest:
-        rows.append((*since.empty, "", "", _estimate(rest.estimate), _REST[rest.how]))
+        exact = sum(bytes_ for _, bytes_ in rest.paths)
+        if not rest.estimate.value and exact < _LEAST * held.bytes:
+            continue
+        rows.append((format_bytes(exact) if rest.paths else "", *since.empty, "",
+                     _estimate(rest.estimate), _REST[rest.how]))
         if rest.how != INTERPRETER:     # that is nobody's doing
             rows += [(*since.empty, *part) for part in _parts(rest.parts, origins)]
         rows += [(*since.empty, "", "", "", "      %.0f %% %s" % (
-            100 * share, shortened(path)))
-            for path, share in rest.paths if share >= _SHARE]
+            100 * bytes_ / exact, shortened(path)))
+            for path, bytes_ in rest.paths if bytes_ >= _SHARE * exact]
     left_out = len(shown) - limit
     table = Table("", [
         Column("held by it alone", FIGURE), *since.columns, Column("objects", FIGURE),
         Column("from samples", FIGURE, 1), Column("holder", NAME)], rows,
         "... and %d more" % left_out if left_out > 0 else "")
-    notes = ["what a holder keeps within another one counts for both; what is behind "
+    notes = ["what a holder keeps would go with it, but for what PyPy itself refers "
+             "to as well, as compiled code does; what it keeps within another one "
+             "counts for both; what is behind "
              "an arrow is no expression of Python's, and where a class has a property, "
              "a __getitem__ or the like, an expression may give something else; "
              "samples are of what was allocated since the sampling began",
