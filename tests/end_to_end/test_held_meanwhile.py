@@ -11,6 +11,7 @@ import pytest
 
 from conftest import PyPy
 from vmprof_convert import readers
+from vmprof_convert.profile.model import PRIVATE
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: waitpid()'s: children that send no signal at their end, too
@@ -284,3 +285,23 @@ def test_signals_as_the_process_ends(stock_pypy: PyPy) -> None:
     print(children())
     """, "64k")
     assert run.out == "None\n"
+
+
+def test_what_is_private_is_not_told_meanwhile(stock_pypy: PyPy) -> None:
+    """Next to nothing is, while that process has the same pages."""
+    run = stock_pypy.sample(IN_A_THREAD.replace("500000", "50000") + """
+    import time
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        more = [str(i) for i in range(1000)]
+        time.sleep(0.02)
+    """ + GO_ON + """
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        more = [str(i) for i in range(1000)]
+        time.sleep(0.02)
+    """, "64k")
+    told = [one for one in run.profile().figures if one.kind == PRIVATE]
+    assert len(told) > 1
+    values = sorted(one.value for one in told)
+    assert values[0] > 20_000_000, values

@@ -10,6 +10,7 @@
 
 #include "../held/held.h"
 #include "bare_fork.h"
+#include "figures.h"
 #include "objects.h"
 #include "recorder.h"
 
@@ -80,6 +81,7 @@ static void reap_child(void)
     if (asked.child > 0 && asked.parent == getpid())
         asked.end = reap(asked.child, asked.result);
     asked.child = 0;
+    figures_pages_are_shared(0);
 }
 
 /* In the child: the program need not wait for a copy of its sampled objects. */
@@ -117,6 +119,7 @@ static void ask(uint64_t list)
     }
     asked.objects = (struct hook_object *)((char *)asked.result + size);
     asked.result->problem = HELD_NOT_FINISHED;
+    figures_pages_are_shared(1);
     asked.child = bare_fork();
     if (asked.child == 0) {
         answer(list);
@@ -126,6 +129,7 @@ static void ask(uint64_t list)
     if (asked.child < 0) {
         asked.error = -asked.child;
         asked.child = 0;
+        figures_pages_are_shared(0);
     }
 }
 
@@ -160,6 +164,7 @@ void held_by_process_ends(int ends)
 void held_by_forked(void)
 {
     pthread_mutex_init(&reaping, NULL);
+    figures_pages_are_shared(0);
 }
 
 /* Rows as PROFILE.rst has them */

@@ -157,14 +157,24 @@ static int is_quick(int64_t lasted)
     return takes <= PRIVATE_AT_END && takes <= lasted / PRIVATE_END_SHARE;
 }
 
+/* An odd number: they are; and another one each time */
+static unsigned shared;
+
+void figures_pages_are_shared(int are)
+{
+    if ((__atomic_load_n(&shared, __ATOMIC_RELAXED) & 1) != (unsigned)(are != 0))
+        __atomic_add_fetch(&shared, 1, __ATOMIC_SEQ_CST);
+}
+
 /* Returns -1, too, if it is not the time.  The kernel takes long: nobody is to wait for
    this but at the end, so it is the flusher's alone, and then of who ended that, without
    a lock. */
 static int64_t read_private_if_due(int how)
 {
     int64_t begin = monotonic(), used, now, pause;
+    unsigned before = __atomic_load_n(&shared, __ATOMIC_SEQ_CST);
 
-    if (how == FIGURES_AT_ONCE || !is_ours(&rollup) ||
+    if (how == FIGURES_AT_ONCE || !is_ours(&rollup) || (before & 1) != 0 ||
         !(how == FIGURES_LAST ? is_quick(begin - opened) : begin >= private_due))
         return -1;
     /* other programs may have had the processor meanwhile */
@@ -173,7 +183,7 @@ static int64_t read_private_if_due(int how)
     private_took = clock_in_ns(CLOCK_THREAD_CPUTIME_ID) - used;
     pause = private_took * PRIVATE_SHARE;
     private_due = begin + (pause > PRIVATE_PAUSE ? pause : PRIVATE_PAUSE);
-    return now;
+    return __atomic_load_n(&shared, __ATOMIC_SEQ_CST) == before ? now : -1;
 }
 
 void figures_heap_by(int (*read)(struct figures_heap *heap))

@@ -60,6 +60,10 @@ void figures_open(void);
 /* Also in a forked child; harmless if it was done before */
 void figures_close(void);
 
+/* A forked process of ours has this one's pages, too, or has them no more: meanwhile, next to
+   nothing is private, which tells nothing of the program, and is not told. */
+void figures_pages_are_shared(int are);
+
 /* How they are read: now and then, by one thread; at once, by any, also if they hardly
    changed, and without what is slow; or for the last time, when that thread has ended,
    and with what is slow if that takes no more than an instant. */
