@@ -14,7 +14,7 @@ static void failed(const char *what, const char *file, int line)
     exit(3);
 }
 
-static size_t from_hex(const char *hex, unsigned char *bytes, size_t room)
+__attribute__((unused)) static size_t from_hex(const char *hex, unsigned char *bytes, size_t room)
 {
     size_t i, size = strlen(hex) / 2;
 

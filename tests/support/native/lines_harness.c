@@ -11,12 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "jit_lines.h"
 
 #define MOST    32
-
-#define CHECK(condition) \
-    do { if (!(condition)) { fprintf(stderr, "not so: %s\n", #condition); exit(3); } } while (0)
 
 static int descriptor;
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Path = Union[str, os.PathLike[str]]
 
 #: of an engine without the capability
+_NO_LINES = ("lines can't be known with this interpreter: leave --lines, or "
+             "lines=True, out")
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
 _NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
@@ -152,14 +154,12 @@ class Session:
 
     def _start(self, engine: Engine, file: ProfileFile) -> None:
         engine.prepare()        # a handler may have started another meanwhile
-        if (self.settings.held and self._processes is None
-                and "held" not in engine.capabilities()):
-            raise AllocationSamplingError(_NOT_KNOWN)
-        if (self.settings.lines and self._processes is None
-                and "lines" not in engine.capabilities()):
-            raise AllocationSamplingError(
-                "lines can't be known with this interpreter: leave --lines, or "
-                "lines=True, out")
+        if self._processes is None:
+            for wanted, name, why in (
+                    (self.settings.held, "held", _NOT_KNOWN),
+                    (self.settings.lines, "lines", _NO_LINES)):
+                if wanted and name not in engine.capabilities():
+                    raise AllocationSamplingError(why)
         file.open()
         self._pid = os.getpid()
         self.output = file.path

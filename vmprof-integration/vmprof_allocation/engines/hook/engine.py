@@ -208,8 +208,6 @@ class HookEngine(Engine):
                 raise
 
     def _log_lines(self) -> None:
-        if not _has_jitlog():       # a child's parent had it
-            return
         import _jitlog
         log = int(self._lib.hook_lines())
         self._check(-min(log, 0), "making room for PyPy's log of compiled code")

@@ -1,5 +1,7 @@
 #include "frame_lines.h"
 
+#include "roots.h"
+
 #define MOST            512     /* functions, which vmprof's stacks have at most; and */
 #define MOST_FRAMES     8192    /*   frames among the roots, which are so many */
 #define MOST_ROOTS      ((size_t)1 << 18)       /*   words */
@@ -50,21 +52,16 @@ static int is_of(uintptr_t frame, int64_t code_number)
 
 static void find_frames(void)
 {
-    const uintptr_t *end = *roots_end, *start = roots_end[-1], *at;
-    intptr_t skip = 0;
+    struct roots roots = { roots_end[-1], *roots_end, 0 };
+    uintptr_t root;
 
     count = 0;
-    if (start > end || (size_t)(end - start) > MOST_ROOTS)
+    if (roots.start > roots.at || (size_t)(roots.at - roots.start) > MOST_ROOTS)
         return;
-    for (at = end - 1; at >= start && count < MOST_FRAMES; at--, skip >>= 1) {
-        if ((skip & 1) != 0)
-            continue;
-        if ((*at & 1) != 0)     /* as in jit_work.c */
-            skip = (intptr_t)*at < 0 ? -(intptr_t)*at : (intptr_t)*at;
-        else if (*at != 0 && *(const uint32_t *)*at == (uint32_t)fields[FRAME_TYPE] &&
-                 (count == 0 || frames[count - 1] != *at))
-            frames[count++] = *at;
-    }
+    while (count < MOST_FRAMES && (root = roots_next(&roots)) != 0)
+        if (*(const uint32_t *)root == (uint32_t)fields[FRAME_TYPE] &&
+            (count == 0 || frames[count - 1] != root))
+            frames[count++] = root;
     if (count == MOST_FRAMES)
         count = 0;              /* the outermost ones are not there */
 }

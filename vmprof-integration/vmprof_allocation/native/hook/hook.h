@@ -116,7 +116,7 @@ int hook_native_is_possible(void);
    is not like that. */
 int hook_native(void);
 
-/* Between hook_enabled() and hook_hook(): stacks hold the lines of compiled functions, until
+/* Between hook_enabled() and hook_hook(): stacks hold the lines of functions, until
    hook_close().  Returns the descriptor on which _jitlog is to be enabled, and which that
    closes; or -errno. */
 int hook_lines(void);

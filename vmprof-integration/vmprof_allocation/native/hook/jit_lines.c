@@ -165,7 +165,7 @@ static void put_trace(uint64_t guard)
 static void begin_optimized(void)
 {
     now.is_optimized = now.is_there = 1;
-    optimized.count = assembled.count = 0;
+    optimized.count = 0;
 }
 
 static void begin_assembled(void)

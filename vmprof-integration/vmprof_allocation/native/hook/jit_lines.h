@@ -32,4 +32,5 @@ void jit_lines_end(void);
 /* Fill in the lines of these functions, which run at 'address', from the outermost one on; a
    line that is not known is 0. */
 void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines);
+
 #pragma GCC visibility pop

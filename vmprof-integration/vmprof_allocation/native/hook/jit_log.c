@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "own_file.h"
+
 #define VERSION         4
 #define OPERATIONS      1024    /* kinds of them */
 #define VALUES          16      /* of a merge point, at most */
@@ -21,9 +23,9 @@ enum {
 };
 
 static const struct jit_log_reader *reader;
-static int fd = -1;                     /* the log, to read from; ... */
-static int written = -1;                /* ... PyPy's, which closes it */
-static int nothing = -1;                /* a file that keeps nothing */
+static struct own_file log_file = { -1, 0, 0 };         /* to read from; ... */
+static struct own_file written = { -1, 0, 0 };          /* ... PyPy's, which closes it */
+static struct own_file nothing = { -1, 0, 0 };          /* it keeps nothing */
 static int64_t was_read;                /* up to this offset */
 static int is_wrong;
 static uint8_t kinds[OPERATIONS];
@@ -337,51 +339,37 @@ static void read_record(void)
 /* ____________________________________________________________ */
 /* the file */
 
-/* Out of the way of the program's own descriptors, if there is room.  Closes 'low'. */
-static int move_up(int low)
-{
-    int high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 512);
-
-    if (high < 0)
-        return low;
-    close(low);
-    return high;
-}
-
 int jit_log_open(const struct jit_log_reader *to)
 {
     reader = to;
     was_read = 0;
     is_wrong = is_told = 0;
     memset(kinds, 0, sizeof kinds);
-    fd = move_up(memfd_create("jitlog", MFD_CLOEXEC));
-    if (fd >= 0)
-        nothing = move_up(open("/dev/null", O_WRONLY | O_CLOEXEC));
-    if (nothing >= 0)
-        written = move_up(fcntl(fd, F_DUPFD_CLOEXEC, 3));
-    if (written < 0) {
+    if (own_file_take(&log_file, memfd_create("jitlog", MFD_CLOEXEC)) < 0 ||
+        own_file_take(&nothing, open("/dev/null", O_WRONLY | O_CLOEXEC)) < 0 ||
+        own_file_take(&written, fcntl(log_file.fd, F_DUPFD_CLOEXEC, 3)) < 0) {
         int error = errno;
         jit_log_close();
         return -error;
     }
-    return written;
+    return written.fd;
 }
 
 /* Nothing more is told: PyPy may go on. */
 static void discard(void)
 {
     is_wrong = 1;
-    if (written >= 0)
-        (void)dup3(nothing, written, O_CLOEXEC);
-    written = -1;
+    if (own_file_is_there(&written) && own_file_is_there(&nothing))
+        (void)dup3(nothing.fd, written.fd, O_CLOEXEC);
+    written.fd = -1;
 }
 
-/* Whoever may have closed it: no other file of the program is read. */
 static int64_t size_of_log(void)
 {
     struct stat status;
 
-    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : 0;
+    return own_file_is_there(&log_file) && fstat(log_file.fd, &status) == 0
+        ? status.st_size : 0;
 }
 
 void jit_log_read(void)
@@ -390,9 +378,9 @@ void jit_log_read(void)
     int64_t first = was_read & -PAGE, size;
     const unsigned char *map, *record;
 
-    if (fd < 0 || is_wrong || (size = size_of_log()) <= was_read)
+    if (is_wrong || (size = size_of_log()) <= was_read)
         return;
-    map = mmap(NULL, (size_t)(size - first), PROT_READ, MAP_SHARED, fd, first);
+    map = mmap(NULL, (size_t)(size - first), PROT_READ, MAP_SHARED, log_file.fd, first);
     if (map == MAP_FAILED)
         is_wrong = 1;
     else {
@@ -406,7 +394,7 @@ void jit_log_read(void)
         }
         was_read = first + (record - map);
         munmap((void *)map, (size_t)(size - first));
-        (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+        (void)fallocate(log_file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                         was_read & -PAGE);
     }
     if (is_wrong)
@@ -416,7 +404,7 @@ void jit_log_read(void)
 
 void jit_log_forked(void)
 {
-    if (fd < 0)
+    if (log_file.fd < 0)
         return;
     discard();
     jit_log_close();
@@ -424,9 +412,7 @@ void jit_log_forked(void)
 
 void jit_log_close(void)
 {
-    if (fd >= 0)
-        close(fd);
-    if (nothing >= 0)
-        close(nothing);
-    fd = nothing = written = -1;
+    own_file_close(&log_file);
+    own_file_close(&nothing);
+    written.fd = -1;
 }

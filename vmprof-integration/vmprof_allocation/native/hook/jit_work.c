@@ -1,6 +1,7 @@
 #include "jit_work.h"
 
 #include "guarded_read.h"
+#include "roots.h"
 #include "types.h"
 
 /* Items of the list: rpython/rlib/jit.py's Counters */
@@ -35,26 +36,19 @@ void jit_work_prepare(uintptr_t its_phases, uintptr_t roots)
    the stack of roots is, is not known. */
 static enum types_whose innermost(void)
 {
-    uintptr_t roots[ROOTS];
-    intptr_t skip = 0;
+    uintptr_t words[ROOTS], root;
+    struct roots roots = { words, words + ROOTS, 0 };
     uint64_t header;
     enum types_whose whose;
-    int i;
 
-    if (!guarded_read((uintptr_t)(*roots_end - ROOTS), roots, sizeof roots))
+    if (!guarded_read((uintptr_t)(*roots_end - ROOTS), words, sizeof words))
         return TYPES_ANYBODYS;
-    for (i = ROOTS - 1; i >= 0; i--) {
-        if ((skip & 1) == 0 && (roots[i] & 1) == 0 && roots[i] != 0) {
-            if (!guarded_read(roots[i], &header, sizeof header))
-                return TYPES_ANYBODYS;
-            whose = types_whose(header);
-            if (whose != TYPES_ANYBODYS)
-                return whose;
-        } else if ((skip & 1) == 0 && (roots[i] & 1) != 0)
-            /* an odd number has a bit for each of the words behind that are none; the GC
-               makes it negative when it has seen it */
-            skip = (intptr_t)roots[i] < 0 ? -(intptr_t)roots[i] : (intptr_t)roots[i];
-        skip >>= 1;
+    while ((root = roots_next(&roots)) != 0) {
+        if (!guarded_read(root, &header, sizeof header))
+            return TYPES_ANYBODYS;
+        whose = types_whose(header);
+        if (whose != TYPES_ANYBODYS)
+            return whose;
     }
     return TYPES_ANYBODYS;
 }

@@ -13,6 +13,7 @@
 
 #include "code_names.h"
 #include "grace_period.h"
+#include "own_file.h"
 #include "recorder.h"
 #include "vmprof_file.h"
 
@@ -54,18 +55,6 @@ static enum { NOT_PROBING, PROBING, TAKING } is_probing;
 /* ____________________________________________________________ */
 /* the decoy */
 
-/* Out of the way of the program's own descriptors: a program gets the numbers
-   that it would get without us. */
-static int move_up(int fd)
-{
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, 512);
-
-    if (high < 0)
-        high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    close(fd);
-    return high;
-}
-
 static int open_decoy(void)
 {
     struct stat st;
@@ -73,7 +62,7 @@ static int open_decoy(void)
 
     if (fd < 0)         /* forbidden: then nobody can read it */
         fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (fd < 0 || (fd = move_up(fd)) < 0)
+    if (fd < 0 || (fd = own_file_move_up(fd)) < 0)
         return -1;
     if (fstat(fd, &st) < 0) {
         close(fd);

@@ -1,15 +1,15 @@
 #define _GNU_SOURCE
 #include "figures.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "own_file.h"
 
 /* Smaller changes are not told: a part of the memory, and processor time in
    nanoseconds */
@@ -27,13 +27,7 @@
 #define PRIVATE_END_SHARE   50
 #define PRIVATE_PER_MIB     40000
 
-struct file {
-    int fd;
-    dev_t device;
-    ino_t inode;
-};
-
-static struct file statm = { -1, 0, 0 }, rollup = { -1, 0, 0 };
+static struct own_file statm = { -1, 0, 0 }, rollup = { -1, 0, 0 };
 /* what was told last */
 static int64_t resident, processor, private;
 static int first_may_have_ended;
@@ -73,24 +67,6 @@ static int hardly_differs(int64_t now, int64_t before)
     return llabs(now - before) <= before / RESIDENT_PART;
 }
 
-static void open_file(struct file *file, const char *path)
-{
-    struct stat st;
-    int low = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (low < 0)
-        return;
-    /* out of the way of the program's own descriptors */
-    file->fd = fcntl(low, F_DUPFD_CLOEXEC, 512);
-    if (file->fd < 0)
-        file->fd = fcntl(low, F_DUPFD_CLOEXEC, 3);
-    close(low);
-    if (file->fd >= 0 && fstat(file->fd, &st) == 0) {
-        file->device = st.st_dev;
-        file->inode = st.st_ino;
-    }
-}
-
 void figures_open(void)
 {
     resident = processor = private = private_took = 0;
@@ -98,30 +74,14 @@ void figures_open(void)
     memset(&most, 0, sizeof most);      /* also of a parent, whose thread had it */
     opened = monotonic();
     private_due = opened + PRIVATE_PAUSE;
-    open_file(&statm, "/proc/self/statm");
-    open_file(&rollup, "/proc/self/smaps_rollup");
-}
-
-/* the program may have closed it, and opened one of its own */
-static int is_ours(const struct file *file)
-{
-    struct stat st;
-
-    return file->fd >= 0 && fstat(file->fd, &st) == 0 &&
-           st.st_dev == file->device && st.st_ino == file->inode;
-}
-
-static void close_file(struct file *file)
-{
-    if (is_ours(file))
-        close(file->fd);
-    file->fd = -1;
+    (void)own_file_take(&statm, open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+    (void)own_file_take(&rollup, open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC));
 }
 
 void figures_close(void)
 {
-    close_file(&statm);
-    close_file(&rollup);
+    own_file_close(&statm);
+    own_file_close(&rollup);
     pthread_mutex_init(&reading, NULL);     /* a thread of the parent's had it */
 }
 
@@ -174,7 +134,7 @@ static int64_t read_private_if_due(int how)
     int64_t begin = monotonic(), used, now, pause;
     unsigned before = __atomic_load_n(&shared, __ATOMIC_SEQ_CST);
 
-    if (how == FIGURES_AT_ONCE || !is_ours(&rollup) || (before & 1) != 0 ||
+    if (how == FIGURES_AT_ONCE || !own_file_is_there(&rollup) || (before & 1) != 0 ||
         !(how == FIGURES_LAST ? is_quick(begin - opened) : begin >= private_due))
         return -1;
     /* other programs may have had the processor meanwhile */
@@ -292,7 +252,7 @@ static int64_t nanoseconds(struct timeval t)
 static int read_kernels(struct figure *figures, int always)
 {
     char text[128], *second;
-    ssize_t length = is_ours(&statm) ? pread(statm.fd, text, sizeof text - 1, 0) : -1;
+    ssize_t length = own_file_is_there(&statm) ? pread(statm.fd, text, sizeof text - 1, 0) : -1;
     int64_t now, time, used;
     struct rusage usage;
 
