@@ -30,6 +30,7 @@ from experiments import (
     fresh,
     held,
     lifetimes,
+    lines,
     profilers,
     service,
     toolchain,
@@ -37,8 +38,8 @@ from experiments import (
 )
 
 EXPERIMENTS = {module.NAME: module for module in (
-    depth, fresh, toolchain, costs, profilers, lifetimes, builtin, held, formats,
-    service, accuracy, coverage, verdicts, equal_runs)}
+    depth, fresh, toolchain, costs, profilers, lifetimes, lines, builtin, held,
+    formats, service, accuracy, coverage, verdicts, equal_runs)}
 
 #: of these, those that take half an hour each, and run if they are named
 LONG = (service.NAME, equal_runs.NAME)

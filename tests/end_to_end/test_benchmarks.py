@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
 EXPERIMENTS = ("depth", "fresh", "toolchain", "costs", "profilers", "lifetimes",
-               "builtin", "held", "formats", "accuracy", "coverage", "verdicts")
+               "lines", "builtin", "held", "formats", "accuracy", "coverage",
+               "verdicts")
 #: those that take longest, also to see whether they work
 LONG = ("service", "equal_runs")
 #: pyroscope sends what it finds to a server, and there is none

@@ -135,6 +135,24 @@ def test_lines_of_functions_that_are_inlined(told: Told, pieces: int) -> None:
                 pieces=pieces) == ["7", "7 3", "7 3", "7 4", "8"]
 
 
+def test_what_a_function_returns_is_allocated_when_it_is_left(told: Told) -> None:
+    log = Log()
+    guarded = ("guard_true", 50)
+    log.trace([7, guarded, "call_r", ("enter_portal_frame", 20), 2,
+               "leave_portal_frame", "leave_portal_frame", "new_with_vtable", "finish"],
+              [guarded, "call_r", "call_malloc_nursery", "finish"])
+    bridge = log.trace([8, ("enter_portal_frame", 20), "leave_portal_frame",
+                        "leave_portal_frame", "call_r", 9, "call_n"],
+                       ["call_r", "call_n"], guard=50, code=CODE + (1 << 20))
+    assert told(
+        log, returning(1), returning(2), at(2, 10), at(2), returning(0, bridge),
+        returning(1, bridge)) == ["0 0", "0 7", "-", "", "0 8", "0 0"]
+
+
+def returning(operation: int, code: int = CODE) -> str:
+    return "returning " + at(operation, code=code).split()[1]
+
+
 def test_what_is_no_call(told: Told) -> None:
     """And what is no code of a trace that was told."""
     log = Log()

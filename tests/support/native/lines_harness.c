@@ -2,6 +2,7 @@
  *
  *      log FROM TO             these bytes of the file that is named come into the log
  *      at ADDRESS FUNCTION...  prints the lines of these functions, or - for none
+ *      returning ADDRESS       prints the function that is left there, and its line
  *      size                    prints how many blocks the log takes
  *      end, begin              all is forgotten, and begins again
  */
@@ -55,6 +56,13 @@ static void print_lines(char *line)
     printf("\n");
 }
 
+static void print_returning(const char *address)
+{
+    struct jit_return is = jit_lines_returning(strtoul(address, NULL, 10));
+
+    printf("%ld %u\n", (long)is.function, is.line);
+}
+
 int main(int argc, char **argv)
 {
     static char line[1 << 16];
@@ -68,6 +76,8 @@ int main(int argc, char **argv)
             put_log(argv[1], line + 4);
         else if (strncmp(line, "at ", 3) == 0)
             print_lines(line + 3);
+        else if (strncmp(line, "returning ", 10) == 0)
+            print_returning(line + 10);
         else if (strcmp(line, "size\n") == 0) {
             CHECK(fstat(descriptor, &status) == 0);
             printf("%ld\n", (long)status.st_blocks);

@@ -10,7 +10,8 @@
 /* What runs, at a place of a trace: the innermost function, and what it is inlined in */
 struct state {
     uint32_t outer;             /* 0: there is none */
-    uint32_t line;              /* 0: not known */
+    uint32_t line : 31;         /* 0: not known */
+    uint32_t is_left : 1;       /* the outermost function, which returns */
     int64_t function;           /* 0: the one that the trace begins in */
 };
 
@@ -83,7 +84,8 @@ static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
     }
     state->outer = outer;
     state->function = function;
-    state->line = line;
+    state->line = line & INT32_MAX;
+    state->is_left = 0;
     return (uint32_t)(states.count - 1);
 }
 
@@ -268,6 +270,18 @@ static int is_guard(const struct event *event)
     return (event->kind & ~0xffffu) == GUARD;
 }
 
+/* What runs when the innermost function is left */
+static uint32_t leave(uint32_t state)
+{
+    struct state is = states.at[state];
+
+    if (is.outer != 0 || is.is_left || is.line == 0)
+        return is.outer;
+    state = new_state(0, is.function, is.line);
+    states.at[state].is_left = state != 0;
+    return state;
+}
+
 static void follow_states(void)
 {
     uint32_t state = now.first, of_guard = state;
@@ -276,10 +290,12 @@ static void follow_states(void)
     for (i = 0; i < optimized.count; i++) {
         struct event *event = &optimized.at[i];
         struct state is = states.at[state];
-        if (event->kind == ENTER && state != 0)
+        if (is.is_left && (event->kind == ENTER || event->kind == LINE))
+            state = 0;          /* all was left, and still something runs */
+        else if (event->kind == ENTER && state != 0)
             state = new_state(state, event->value, 0);
         else if (event->kind == LEAVE)
-            state = is.outer;
+            state = leave(state);
         else if (event->kind == LINE && state != 0 && is.line != (uint32_t)event->value)
             state = new_state(is.outer, is.function, (uint32_t)event->value);
         else if (is_guard(event)) {
@@ -501,14 +517,21 @@ static uint32_t state_at(const struct trace *trace, uint32_t offset)
            ? places.at[low].state : 0;
 }
 
-void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines)
+static uint32_t state_of(uintptr_t address)
 {
     const struct trace *trace = is_on ? trace_at(address) : NULL;
-    uint32_t first, at;
+
+    return trace == NULL ? 0 : state_at(trace, (uint32_t)(address - trace->start));
+}
+
+void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines)
+{
+    uint32_t first = state_of(address), at;
     int i;
 
     memset(lines, 0, (size_t)count * sizeof *lines);
-    first = trace == NULL ? 0 : state_at(trace, (uint32_t)(address - trace->start));
+    if (first != 0 && states.at[first].is_left)
+        return;
     /* the functions have to be the same ones */
     for (i = count - 1, at = first; i >= 0 && at != 0; i--, at = states.at[at].outer)
         if (states.at[at].function != 0 && states.at[at].function != functions[i])
@@ -517,4 +540,16 @@ void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32
         return;
     for (i = count - 1, at = first; i >= 0; i--, at = states.at[at].outer)
         lines[i] = states.at[at].line;
+}
+
+struct jit_return jit_lines_returning(uintptr_t address)
+{
+    uint32_t state = state_of(address);
+    struct jit_return found = { 0, 0 };
+
+    if (state != 0 && states.at[state].is_left) {
+        found.function = states.at[state].function;
+        found.line = states.at[state].line;
+    }
+    return found;
 }

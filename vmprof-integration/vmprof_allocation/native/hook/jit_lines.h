@@ -33,4 +33,13 @@ void jit_lines_end(void);
    line that is not known is 0. */
 void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines);
 
+/* What a function returns may be allocated last, when the table has left it.  If the outermost
+   one is left at 'address': its number, 0 if it is the one that the trace begins in; and the
+   line of its return, or 0. */
+struct jit_return {
+    int64_t function;
+    uint32_t line;
+};
+struct jit_return jit_lines_returning(uintptr_t address);
+
 #pragma GCC visibility pop

@@ -17,10 +17,14 @@
 #define PIECE           6
 #define LINE            8
 
-/* The stack that is being made; and the line of each pair, or 0 */
+/* The stack that is being made; and the line of each pair, 0, or where it is to be found */
 static int64_t *stack;
 static uint32_t lines[TRUE_STACK_CUT / 2];
 static size_t size;
+#define IN_FRAME        UINT32_MAX
+/* That of the function which comes next, if compiled code runs it that is in the stack already:
+   its frame is not up to date */
+static struct jit_return returning;
 
 static void add_at(int64_t kind, int64_t value, uint32_t line)
 {
@@ -31,9 +35,13 @@ static void add_at(int64_t kind, int64_t value, uint32_t line)
     stack[size++] = value;
 }
 
-static void add(int64_t kind, int64_t value)
+static void add_interpreted(int64_t function)
 {
-    add_at(kind, value, 0);
+    int is_known = returning.line != 0 &&
+                   (returning.function == 0 || returning.function == function);
+
+    add_at(INTERPRETED, function, is_known ? returning.line : IN_FRAME);
+    returning.line = 0;
 }
 
 /* Of interpreted functions, from the outermost on */
@@ -42,11 +50,18 @@ static void find_lines(void)
     size_t i;
 
     frame_lines_from_outermost();
-    for (i = size; i > 0; i -= 2)
-        if (stack[i - 2] == INTERPRETED)
-            lines[i / 2 - 1] = frame_lines_interpreted(stack[i - 1]);
-        else if (stack[i - 2] == INLINED)
+    for (i = size; i > 0; i -= 2) {
+        uint32_t *line = &lines[i / 2 - 1];
+        int is_compiled = stack[i - 2] == INLINED;
+        if (stack[i - 2] == INTERPRETED) {
+            uint32_t in_frame = frame_lines_interpreted(stack[i - 1]);
+            is_compiled = *line != IN_FRAME;
+            if (!is_compiled)
+                *line = in_frame;
+        }
+        if (is_compiled)
             frame_lines_compiled(stack[i - 1]);
+    }
 }
 
 /* A line stands before its function. */
@@ -157,12 +172,15 @@ static int64_t add_place(struct place *place, int64_t inner)
     if (place->called != 0) {
         int is_lost = place->is_helped || inner == 0;
         if (is_lost)
-            add(INTERPRETED, place->called);
+            add_interpreted(place->called);
         if ((is_lost || inner == place->called) && place->is_inside)
             count--;
     }
-    add(PIECE, (int64_t)place->piece);
+    add_at(PIECE, (int64_t)place->piece, 0);
     jit_lines_at(place->address, functions, place->count, of);
+    returning.line = 0;
+    if (place->count == 0)
+        returning = jit_lines_returning(place->address);
     while (count-- > 0)
         if (functions[count] != 0)
             add_at(INLINED, functions[count], of[count]);
@@ -178,11 +196,12 @@ size_t true_stack(const struct stack_node *innermost,
 
     stack = words;
     size = 0;
+    returning.line = 0;
     jit_lines_read();
     for (node = innermost; node != NULL; node = node->next) {
         uintptr_t address, stub;
         if (node->kind != NODE_JITTED) {
-            add(INTERPRETED, node->value);
+            add_interpreted(node->value);
             inner = -1;
             continue;
         }

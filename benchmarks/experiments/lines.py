@@ -1,0 +1,142 @@
+"""Lines: what --lines costs while the JIT compiles a program, and afterwards; and of
+how many functions in the stacks the line is known."""
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+import measuring
+from experiments import Context, Json, short
+from experiments.costs import PROGRAMS
+from measuring import ROOT, estimate, progress, table
+from vmprof_convert import readers
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.readers.pypy_stacks import LABELS
+
+NAME = "lines"
+QUICK_PROGRAMS = ("gcbench", "pyperformance:json_dumps")
+INTERVAL = "128k"
+WITH_LINES = INTERVAL + ",lines"
+PLAIN, AGAIN = "plain", "plain,again"
+CONFIGURATIONS = (PLAIN, AGAIN, INTERVAL, WITH_LINES)
+#: `SECONDS`: of the rounds that are timed, in a process that runs warm already
+PAIRS, SECONDS = 5, 0.4
+FIRST, LAST = "first", "last"
+
+
+def run(context: Context) -> Json:
+    names, pairs, seconds = (
+        (QUICK_PROGRAMS, 1, 0.02) if context.quick else (PROGRAMS, PAIRS, SECONDS))
+    rng = random.Random(1)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        profile = Path(folder) / "out.vmprof"
+
+        def worker(program: str, rounds: int, configuration: str) -> Json:
+            found: Json = json.loads(measuring.run([
+                context.pypy, ROOT / "benchmarks" / "lines_worker.py", program,
+                "%g" % seconds, "%d" % rounds, configuration, profile]).out)
+            return found
+
+        rounds = {name: worker(name, 0, PLAIN)["rounds"] for name in names}
+        for pair in range(pairs):
+            progress("%s: pair %d of %d" % (NAME, pair + 1, pairs))
+            for name in names:
+                for configuration in rng.sample(CONFIGURATIONS, len(CONFIGURATIONS)):
+                    row = {"program": name, "pair": pair, "with": configuration,
+                           **worker(name, rounds[name], configuration)}
+                    if configuration == WITH_LINES:
+                        row["known"] = known(readers.read(profile))
+                    rows.append(row)
+    return {"runs": rows}
+
+
+def known(profile: Profile) -> Json:
+    """Of all samples but those of the JIT's own memory: in how many the innermost
+    Python function has a line, and of all functions in their stacks, how many do."""
+    tree = profile.stacks.tree()
+    # of each node: functions up to there, those with a line, whether the last has one
+    functions, lines, last = [0], [0], [0]
+    for parent, frame in zip(tree.parents[1:], tree.frames[1:]):
+        is_python = frame.kind in ("interpreted", "jit")
+        functions.append(functions[parent] + is_python)
+        lines.append(lines[parent] + (is_python and frame.line > 0))
+        last.append((frame.line > 0) if is_python else last[parent])
+    found = {"samples": 0, "innermost": 0, "functions": 0, "lines": 0}
+    for size, stack in zip(profile.samples.size, profile.samples.stack):
+        node = tree.nodes[stack] if size and stack >= 0 else 0
+        if functions[node] and tree.frames[node] not in LABELS:
+            found["samples"] += 1
+            found["innermost"] += last[node]
+            found["functions"] += functions[node]
+            found["lines"] += lines[node]
+    return found
+
+
+def ratios(rows: list[Json], program: str, which: str, configuration: str,
+           beside: str) -> list[float]:
+    """Processor time of the rounds, `which` is FIRST or LAST, in one configuration /
+    in another of the same turn."""
+    took = {(row["pair"], row["with"]): row[which]["cpu"] for row in rows
+            if row["program"] == program}
+    return [took[pair, configuration] / took[pair, beside]
+            for pair, name in took if name == configuration]
+
+
+def _names(rows: list[Json]) -> list[str]:
+    return list(dict.fromkeys(row["program"] for row in rows))
+
+
+def _percent(rows: list[Json], part: str, whole: str) -> str:
+    return "%.1f" % (100 * sum(row["known"][part] for row in rows)
+                     / max(1, sum(row["known"][whole] for row in rows)))
+
+
+def report(results: Json) -> str:
+    rows = results["runs"]
+    columns = [(which, *pair) for which in (FIRST, LAST) for pair in (
+        (AGAIN, PLAIN), (WITH_LINES, PLAIN), (WITH_LINES, INTERVAL))]
+    lines = [["program", *("%s: %s" % (which, {
+        (AGAIN, PLAIN): "plain / plain", (WITH_LINES, PLAIN): "lines / plain",
+        (WITH_LINES, INTERVAL): "lines / without"}[configuration, beside])
+        for which, configuration, beside in columns),
+        "functions with a line, %", "innermost ones, %", "samples"]]
+    medians: dict[tuple[str, str, str], list[float]] = {key: [] for key in columns}
+    for name in _names(rows):
+        line = [short(name)]
+        for which, configuration, beside in columns:
+            found = estimate(ratios(rows, name, which, configuration, beside))
+            medians[which, configuration, beside].append(found.median)
+            line.append(found.format())
+        mine = [row for row in rows if row["program"] == name and "known" in row]
+        lines.append([*line, _percent(mine, "lines", "functions"),
+                      _percent(mine, "innermost", "samples"),
+                      "%d" % statistics.median(
+                          row["known"]["samples"] for row in mine)])
+    lines.append(["geometric mean", *("%.3f" % statistics.geometric_mean(medians[key])
+                                      for key in columns), "", "", ""])
+    return ("%s\n\nprocessor time of as many rounds, %s with and without --lines: "
+            "the first ones of a\nprocess, while the JIT compiles, and the last ones, "
+            "of four times as many" % (table(lines), INTERVAL))
+
+
+def plot(results: Json, path: Path) -> None:
+    rows = results["runs"]
+    names = _names(rows)
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for which, style in ((FIRST, "o"), (LAST, "s")):
+        axes.plot(range(len(names)), [
+            statistics.median(ratios(rows, name, which, WITH_LINES, INTERVAL))
+            for name in names], style, label="the %s rounds" % which)
+    axes.axhline(1, color="0.6", linewidth=0.8, zorder=0)
+    axes.set_xticks(range(len(names)), map(short, names), rotation=60, ha="right")
+    axes.set_ylabel("processor time, with lines / without")
+    axes.grid(axis="y", color="0.92")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
