@@ -8,8 +8,8 @@ were.  Each patch becomes a commit on the current branch, with what it says of
 itself as the message and with the new files that belong to it.
 
 PyPy's rvmprof/src/shared is to be equal to vmprof-python's src.  A checkout of
-vmprof-python gets what the series changes and adds there, as one commit, with
-vmprof-python.txt as the message.
+vmprof-python gets what the series changes and adds there: a commit of each patch
+that does, with the same message.
 
 The patches are made of what is in patches/ and of RPython's: see complete.py.
 The RPython half of the new files is rpython/added, and the C that is shared
@@ -33,11 +33,13 @@ import complete  # noqa: E402
 import tree  # noqa: E402
 from python2 import Problem  # noqa: E402
 
-#: the folders whose new files come with a patch
+#: how the names of the new files begin that come with a patch; of a file that is named
+#: twice, the first one holds
 NEW = {
-    "02-incminimark-sample-point.patch": ("rpython/memory", "rpython/jit"),
-    "06-rvmprof-recorder.patch": ("rpython/rlib", "pypy/module"),
-    "09-documentation.patch": ("pypy/doc",),
+    "04-rvmprof-signals.patch": ("rpython/rlib/rvmprof/test/test_signals.py",),
+    "02-incminimark-sample-point.patch": ("rpython/memory/", "rpython/jit/"),
+    "06-rvmprof-recorder.patch": ("rpython/rlib/", "pypy/module/"),
+    "09-documentation.patch": ("pypy/doc/",),
 }
 #: what PyPy 2.7 has no use for
 PYTHON_3 = ("10-delegating-generators.patch",)
@@ -61,8 +63,8 @@ def new_files_of(patch: tree.Patch) -> dict[str, Path]:
     if patch.name == tree.SAMPLES:      # a later patch has others of these names
         return {str(place): path for path, place in tree.below(tree.FIRST)}
     return {place: path for place, path in new_files().items()
-            if place.startswith(tuple(folder + "/" for folder in
-                                      NEW.get(patch.name, ())))}
+            if patch.name == next((name for name, beginnings in NEW.items()
+                                   if place.startswith(beginnings)), None)}
 
 
 def message(patch: tree.Patch) -> str:
@@ -128,22 +130,26 @@ def shared_part(patch: tree.Patch) -> tree.Patch:
         if "\n+++ b/" + SHARED in part))
 
 
-def shared_new_files() -> dict[str, Path]:
-    """The new ones among them, by their places in vmprof-python."""
+def shared_of(files: dict[str, Path]) -> dict[str, Path]:
+    """Those among them, by their places in vmprof-python."""
     return {SOURCE + place[len(SHARED):]: path
-            for place, path in new_files().items() if place.startswith(SHARED)}
+            for place, path in files.items() if place.startswith(SHARED)}
 
 
 def vmprofs(checkout: Path) -> list[Commit]:
-    files = {place: path.read_bytes()
-             for place, path in shared_new_files().items()}
+    commits = []
     with tempfile.TemporaryDirectory() as work:
         for patch in OURS[1].series():
             part = shared_part(patch)
+            files = {place: path.read_bytes()
+                     for place, path in shared_of(new_files_of(patch)).items()}
             if part.text:
                 files |= try_out(part, checkout, Path(work), (SHARED, SOURCE))
-        files |= try_out(READER, checkout, Path(work))
-    return [Commit((HERE / "vmprof-python.txt").read_text(), files)]
+            if patch.name == tree.SAMPLES:
+                files |= try_out(READER, checkout, Path(work))
+            if files:
+                commits.append(Commit(message(patch), files))
+    return commits
 
 
 def apply(checkout: Path) -> int:
@@ -155,7 +161,7 @@ def apply(checkout: Path) -> int:
                       "or remove them" % checkout)
     git(checkout, "var", "GIT_COMMITTER_IDENT")
     is_vmprofs = (checkout / "vmprof" / "__main__.py").exists()
-    added = shared_new_files() if is_vmprofs else new_files()
+    added = shared_of(new_files()) if is_vmprofs else new_files()
     for place in added:
         if (checkout / place).exists():
             raise Problem("%s has a file %s already: is the series applied?"
