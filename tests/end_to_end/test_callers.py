@@ -155,3 +155,26 @@ def test_what_comes_behind_a_generators_end_is_not_its_resumers(
             found[profile.function(profile.stacks[stack][-1].address).name] += 1
     assert sum(found.values()) > 5000
     assert found["execute"] > 0.98 * sum(found.values()), found
+
+
+def test_long_bridges_begin_where_they_do(stock_pypy: PyPy) -> None:
+    """The code of one that calls json's functions has five to six thousand bytes."""
+    profile = stock_pypy.sample("""
+        import json
+        flat = {"name": 0, "yes": True, "other": "value", "more": "foo"}
+        deep = {"name": 0, "flat": flat, "other": "value", "more": flat,
+                "last": flat, "k": "foo"}
+        cases = [({}, range(2000)), (flat, range(1000)), (deep, range(1000)),
+                 ([deep] * 1000, range(1))]
+        def dump_all(cases):
+            for thing, count in cases:
+                for _ in count:
+                    json.dumps(thing)
+        for i in range(40):
+            dump_all(cases)
+    """, "256k").profile()
+    found = Counter(
+        [profile.function(frame.address).name for frame in profile.stacks[stack]]
+        .count("dumps") for stack in profile.samples.stack if stack >= 0)
+    assert found[1] > 1000
+    assert not [times for times in found if times > 1], found

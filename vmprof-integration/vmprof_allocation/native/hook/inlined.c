@@ -7,7 +7,7 @@
 
 #define PIECES          1024    /* that are remembered */
 #define MOST_RAISING    16      /* calls of a piece that raise; more are not looked at */
-#define LARGE           4096    /* bytes of a piece; of one whose trace was too long, measured:
+#define LARGE           12288   /* bytes of a piece; of one whose trace was too long, measured:
                                    15,000 to 23,000 */
 #define CHUNK           4096    /* bytes of code that are read at once */
 
