@@ -25,7 +25,7 @@ WITH_LINES = INTERVAL + ",lines"
 PLAIN, AGAIN = "plain", "plain,again"
 CONFIGURATIONS = (PLAIN, AGAIN, INTERVAL, WITH_LINES)
 #: `SECONDS`: of the rounds that are timed, in a process that runs warm already
-PAIRS, SECONDS = 5, 0.4
+PAIRS, SECONDS = 2, 0.15
 FIRST, LAST = "first", "last"
 
 
