@@ -27,7 +27,12 @@ def run(name: str, folder: Path) -> tuple[Profile, list[str]]:
     done = subprocess.run([built("samples"), name, path], text=True,
                           capture_output=True, timeout=120,
                           env={"PYPY_GC_NURSERY": "1M"})
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    # vmprof's own, of a time sample between enable() and the first function
+    assert set(done.stderr.splitlines()) <= ({
+        "WARNING: get_stack_trace, frame is NULL",
+        "WARNING: canceled buffer, no stack trace was written"}
+        if name == "both" else set())
     return readers.read(path), done.stdout.splitlines()
 
 
