@@ -101,7 +101,9 @@ def test_each_row_of_the_table_of_programs_is_that_of_the_results() -> None:
 
 def test_results_are_of_one_commit() -> None:
     commits = {(path.stem, re.search(r"commit (\S+);", path.read_text().partition(
-        "\n")[0])) for path in RESULTS.glob("*.txt")}
+        "\n")[0])) for path in RESULTS.glob("*.txt")
+        # which came later: benchmarks/README.rst
+        if path.stem != "lines"}
     assert len(commits) > 10
     assert len({match and match.group(1) for _, match in commits}) == 1
 
