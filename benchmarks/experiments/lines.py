@@ -27,6 +27,9 @@ CONFIGURATIONS = (PLAIN, AGAIN, INTERVAL, WITH_LINES)
 #: `SECONDS`: of the rounds that are timed, in a process that runs warm already
 PAIRS, SECONDS = 2, 0.15
 FIRST, LAST = "first", "last"
+#: what is divided by what
+COMPARED = (("plain / plain", AGAIN, PLAIN), ("lines / plain", WITH_LINES, PLAIN),
+            ("lines / without", WITH_LINES, INTERVAL))
 
 
 def run(context: Context) -> Json:
@@ -99,27 +102,24 @@ def _percent(rows: list[Json], part: str, whole: str) -> str:
 
 def report(results: Json) -> str:
     rows = results["runs"]
-    columns = [(which, *pair) for which in (FIRST, LAST) for pair in (
-        (AGAIN, PLAIN), (WITH_LINES, PLAIN), (WITH_LINES, INTERVAL))]
-    lines = [["program", *("%s: %s" % (which, {
-        (AGAIN, PLAIN): "plain / plain", (WITH_LINES, PLAIN): "lines / plain",
-        (WITH_LINES, INTERVAL): "lines / without"}[configuration, beside])
-        for which, configuration, beside in columns),
-        "functions with a line, %", "innermost ones, %", "samples"]]
-    medians: dict[tuple[str, str, str], list[float]] = {key: [] for key in columns}
+    columns = {"%s: %s" % (which, title): (which, configuration, beside)
+               for which in (FIRST, LAST) for title, configuration, beside in COMPARED}
+    lines = [["program", *columns, "functions with a line, %", "innermost ones, %",
+              "samples"]]
+    medians: dict[str, list[float]] = {title: [] for title in columns}
     for name in _names(rows):
         line = [short(name)]
-        for which, configuration, beside in columns:
-            found = estimate(ratios(rows, name, which, configuration, beside))
-            medians[which, configuration, beside].append(found.median)
+        for title, column in columns.items():
+            found = estimate(ratios(rows, name, *column))
+            medians[title].append(found.median)
             line.append(found.format())
         mine = [row for row in rows if row["program"] == name and "known" in row]
         lines.append([*line, _percent(mine, "lines", "functions"),
                       _percent(mine, "innermost", "samples"),
                       "%d" % statistics.median(
                           row["known"]["samples"] for row in mine)])
-    lines.append(["geometric mean", *("%.3f" % statistics.geometric_mean(medians[key])
-                                      for key in columns), "", "", ""])
+    lines.append(["geometric mean", *("%.3f" % statistics.geometric_mean(found)
+                                      for found in medians.values()), "", "", ""])
     return ("%s\n\nprocessor time of as many rounds, %s with and without --lines: "
             "the first ones of a\nprocess, while the JIT compiles, and the last ones, "
             "of four times as many" % (table(lines), INTERVAL))

@@ -177,10 +177,11 @@ static int64_t add_place(struct place *place, int64_t inner)
             count--;
     }
     add_at(PIECE, (int64_t)place->piece, 0);
-    jit_lines_at(place->address, functions, place->count, of);
     returning.line = 0;
     if (place->count == 0)
         returning = jit_lines_returning(place->address);
+    else
+        jit_lines_at(place->address, functions, place->count, of);
     while (count-- > 0)
         if (functions[count] != 0)
             add_at(INLINED, functions[count], of[count]);
