@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import fnmatch
 import shutil
 import subprocess
 import sys
@@ -33,16 +34,19 @@ import complete  # noqa: E402
 import tree  # noqa: E402
 from python2 import Problem  # noqa: E402
 
-#: how the names of the new files begin that come with a patch; of a file that is named
-#: twice, the first one holds
+#: patterns of the names of the new files that come with a patch; of a file that two
+#: match, the first one holds
 NEW = {
-    "04-rvmprof-signals.patch": ("rpython/rlib/rvmprof/test/test_signals.py",),
-    "02-incminimark-sample-point.patch": ("rpython/memory/", "rpython/jit/"),
-    "06-rvmprof-recorder.patch": ("rpython/rlib/", "pypy/module/"),
-    "09-documentation.patch": ("pypy/doc/",),
+    "rpython/rlib/rvmprof/test/test_signals.py": "04-rvmprof-signals.patch",
+    "rpython/memory/*%s*" % tree.OUTCOMES: "06-gc-outcomes.patch",
+    "rpython/memory/*": "02-incminimark-sample-point.patch",
+    "rpython/jit/*": "02-incminimark-sample-point.patch",
+    "rpython/rlib/*": "07-rvmprof-recorder.patch",
+    "pypy/module/*": "07-rvmprof-recorder.patch",
+    "pypy/doc/*": "10-documentation.patch",
 }
 #: what PyPy 2.7 has no use for
-PYTHON_3 = ("10-delegating-generators.patch",)
+PYTHON_3 = ("11-delegating-generators.patch",)
 #: of rvmprof, what PyPy shares with vmprof-python, which has it in src
 SHARED = "rpython/rlib/rvmprof/src/shared/"
 SOURCE = "src/"
@@ -63,8 +67,8 @@ def new_files_of(patch: tree.Patch) -> dict[str, Path]:
     if patch.name == tree.SAMPLES:      # a later patch has others of these names
         return {str(place): path for path, place in tree.below(tree.FIRST)}
     return {place: path for place, path in new_files().items()
-            if patch.name == next((name for name, beginnings in NEW.items()
-                                   if place.startswith(beginnings)), None)}
+            if patch.name == next((name for pattern, name in NEW.items()
+                                   if fnmatch.fnmatchcase(place, pattern)), None)}
 
 
 def message(patch: tree.Patch) -> str:

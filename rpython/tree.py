@@ -54,6 +54,9 @@ SAMPLES = "05-rvmprof-samples.patch"
 FIRST = HERE / "samples"
 RVMPROF_FOLDER = Path("rpython/rlib/rvmprof")
 
+#: In the names of the GC's new files that come with the next one.
+OUTCOMES = "outcomes"
+
 #: The file in a tree that tells what it was made from.
 STAMP = ".made-from"
 
@@ -113,7 +116,8 @@ class Ours:
     def files(self) -> Iterator[tuple[Path, Path]]:
         """The added files: where they are, and where they belong in a tree."""
         for path, place in below(self.added):
-            if self.samples is None or RVMPROF_FOLDER not in place.parents:
+            if self.samples is None or not (
+                    RVMPROF_FOLDER in place.parents or OUTCOMES in place.name):
                 yield path, place
         if self.samples is not None:
             yield from below(self.samples)

@@ -23,16 +23,16 @@ RVMPROF, VMPROF = "rpython/rlib/rvmprof/", "pypy/module/_vmprof/"
 DIFFERENT = {
     ("03-rvmprof-memory.patch", RVMPROF + "rvmprof.py"),
     # main knows its heap while it sweeps, too
-    ("02-incminimark-sample-point.patch", "rpython/memory/gc/incminimark.py"),
+    ("06-gc-outcomes.patch", "rpython/memory/gc/incminimark.py"),
     ("04-rvmprof-signals.patch", RVMPROF + "src/shared/vmprof_unix.c"),
     ("05-rvmprof-samples.patch", RVMPROF + "cintf.py"),
     ("05-rvmprof-samples.patch", RVMPROF + "dummy.py"),
-    ("06-rvmprof-recorder.patch", RVMPROF + "cintf.py"),
-    ("06-rvmprof-recorder.patch", RVMPROF + "dummy.py"),
+    ("07-rvmprof-recorder.patch", RVMPROF + "cintf.py"),
+    ("07-rvmprof-recorder.patch", RVMPROF + "dummy.py"),
     # of PyPy alone
     ("05-rvmprof-samples.patch", VMPROF + "interp_vmprof.py"),
-    ("06-rvmprof-recorder.patch", VMPROF + "interp_vmprof.py"),
-    ("06-rvmprof-recorder.patch", VMPROF + "moduledef.py"),
+    ("07-rvmprof-recorder.patch", VMPROF + "interp_vmprof.py"),
+    ("07-rvmprof-recorder.patch", VMPROF + "moduledef.py"),
 }
 
 
@@ -88,7 +88,7 @@ def test_each_new_file_comes_with_one_patch() -> None:
     assert sorted(found) == sorted(apply.new_files())
     # what the first submission has of its own, the next one replaces
     assert {str(place) for _, place in tree.below(tree.FIRST)} < set(found)
-    assert set(apply.NEW) <= {patch.name for patch in apply.OURS[1].series()}
+    assert set(apply.NEW.values()) <= {patch.name for patch in apply.OURS[1].series()}
 
 
 # added Python ----------------------------------------------------------------
@@ -164,12 +164,12 @@ class Checkout:
         patches, added = folder / "patches", folder / "added"
         for path in patches, added / "pypy/doc":
             path.mkdir(parents=True)
-        (patches / "series").write_text("01-gc.patch\n09-documentation.patch\n")
+        (patches / "series").write_text("01-gc.patch\n10-documentation.patch\n")
         self.write("gc.py", "a\nnew\nb\n")
         (patches / "01-gc.patch").write_text("gc: one\n\nWhy.\n\n" + self.diff())
         self.commit("first")
         self.write("gc.py", "a\nnew\nb\nlast\n")
-        (patches / "09-documentation.patch").write_text(
+        (patches / "10-documentation.patch").write_text(
             "doc: two\n\nWhy.\n\n" + self.diff())
         (added / "pypy/doc/page.rst").write_text("A page.\n")
         self.git("reset", "--quiet", "--hard", "HEAD~")
@@ -223,7 +223,7 @@ def test_what_is_for_python_3_alone(checkout: Checkout, monkeypatch: pytest.Monk
     library.mkdir(parents=True)
     (library / "os.py").touch()
     checkout.commit("library")
-    monkeypatch.setattr(apply, "PYTHON_3", ("09-documentation.patch",))
+    monkeypatch.setattr(apply, "PYTHON_3", ("10-documentation.patch",))
     assert apply.apply(checkout.path) == count
 
 
@@ -321,7 +321,7 @@ def test_vmprof_gets_what_it_shares_with_pypy(
     early.parent.mkdir(parents=True)
     early.write_text("int early;\n")
     last = apply.OURS[1].series()[1]
-    monkeypatch.setattr(apply, "NEW", {last.name: ("rpython/",)})
+    monkeypatch.setattr(apply, "NEW", {"rpython/*": last.name})
     assert apply.apply(checkout.path) == 2
     assert [checkout.git("show", "--format=%s", "--name-only", commit)
             for commit in ("HEAD~", "HEAD")] == [

@@ -519,8 +519,9 @@ def test_archive_is_tried_after_the_mirrors(
 
 def test_facts_have_the_same_numbers_in_the_gc_and_in_c() -> None:
     added = ROOT / "rpython/added/rpython"
-    python = re.findall(r"^FACTS?_(\w+) = (\d+)$", (
-        added / "memory/gc/sampled_objects.py").read_text(), re.MULTILINE)
+    python = re.findall(r"^FACTS?_(\w+) = (\d+)$", "".join(
+        (added / "memory/gc" / name).read_text()
+        for name in ("sampled_objects.py", "sampled_outcomes.py")), re.MULTILINE)
     enum = re.search(r"enum \{([^}]*)\}", (
         added / "rlib/rvmprof/src/allocation/rvmprof_allocation.h").read_text())
     assert enum

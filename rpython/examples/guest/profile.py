@@ -30,7 +30,7 @@ def check_libunwind():
 
 @rgc.no_collect
 def class_of(address):
-    """Called by the GC, for an object of any type."""
+    """Called in the middle of a collection, for an object of any type."""
     w_object = rgc.try_cast_gcref_to_instance(
         W_Object, llmemory.cast_adr_to_ptr(address, llmemory.GCREF))
     if w_object is None:
@@ -74,7 +74,7 @@ class Profile(object):
                 fd, options.period, memory=int(options.memory),
                 native=int(options.native), real_time=0,
                 allocations=options.allocations(self.run),
-                class_of=llhelper(rgc.ALLOCATION_CLASS, class_of))
+                class_of=llhelper(rvmprof.CLASS_OF, class_of))
         except rvmprof.VMProfError as e:
             raise UsageError("can't start the profile: %s" % e.msg)
         self.fd = fd

@@ -29,11 +29,13 @@ import sys
 
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S
-from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
-    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_FREED, FACT_ADDRESS,
-    FACT_SHRUNK)
-from rpython.memory.gc.test.sampling_support import (OUTCOMES, DIED, PROMOTED,
-    PINNED, NOT_KNOWN, make_piece, memory_pressure)
+from rpython.memory.gc.sampled_objects import (FACT_STARTED, FACT_OBJECT,
+    FACT_FOUND)
+from rpython.memory.gc.sampled_outcomes import (FACTS_BEGIN, FACTS_END,
+    FACT_ENDED, FACT_MARKED, FACT_FREED, FACT_SHRUNK)
+from rpython.memory.gc.test.outcomes_support import (OUTCOMES, DIED, PROMOTED,
+    PINNED, NOT_KNOWN)
+from rpython.memory.gc.test.sampling_support import make_piece, memory_pressure
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
@@ -105,7 +107,7 @@ class Run(object):
         self.immortal = set()           # old from the beginning
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
         self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
-        self.class_of = llhelper(rgc.ALLOCATION_CLASS, self.on_class)
+        self.types_found = {}           # what FACT_OBJECT answers -> (key, which, type)
 
     # ________________________________________
     # what the GC calls
@@ -120,14 +122,18 @@ class Run(object):
         # allocations return in the order in which they were reserved
         return self.allocations + 1
 
-    def on_class(self, address):
-        # of some types only
-        type = self.type_index(self.gc.get_type_id(address))
-        return type + 1000 if type % 2 else 0
-
-    def on_fact(self, what, key, which, type, size, class_):
+    def on_fact(self, what, key, which, value, size, address):
+        if what == FACT_OBJECT:
+            assert value == (-1 if address == llmemory.NULL else
+                             self.type_index(self.gc.get_type_id(address)))
+            # it is given back with the outcome
+            self.types_found[len(self.types_found) + 1] = key, which, value
+            return len(self.types_found)
         if what in OUTCOMES:
             outcome = OUTCOMES[what]
+            found = self.types_found[value]
+            assert found[:2] == (key, which)
+            type = found[2]
             if outcome == PINNED:
                 # as the profiler does it: later, but for one of several
                 if size == 0:
@@ -135,7 +141,6 @@ class Run(object):
                 outcome = NOT_KNOWN
             # beside what is true of all parts of the piece
             parts = range(len(self.types[key]))
-            assert class_ == (type + 1000 if type > 0 and type % 2 else 0)
             shrunk_to, self.shrunk_to = self.shrunk_to, []
             self.facts.append(['young', key, which, outcome, type, size,
                                self.types[key],
@@ -151,8 +156,8 @@ class Run(object):
                                [part for number, part in self.held
                                 if number == key]])
         else:
-            assert what in (FACTS_BEGIN, FACTS_END, FACT_STARTED, FACT_ENDED,
-                            FACT_MARKED, FACT_ADDRESS)
+            assert what in (FACT_STARTED, FACT_FOUND, FACTS_BEGIN, FACTS_END,
+                            FACT_ENDED, FACT_MARKED)
         return 1
 
     def truth(self, obj):
@@ -258,7 +263,7 @@ class Run(object):
     def op_start(self, interval, seed, fixed, follows):
         self.follows = follows
         self.totals = self.gc.start_allocation_sampling(
-            interval, seed, fixed, self.sampled, self.fact, self.class_of)
+            interval, seed, fixed, self.sampled, self.fact)
         assert self.totals
         self.total_before = len(self.events)
         self.events.append(['start', interval, seed, fixed, follows])

@@ -5,7 +5,7 @@ Runs on Python 2.7.  Each GC begins to sample when it was set up, about every
 of the GC must hold all the same.
 """
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
-from rpython.memory.gc.sampled_objects import (FACT_DIED, FACT_PROMOTED,
+from rpython.memory.gc.sampled_outcomes import (FACT_DIED, FACT_PROMOTED,
     FACT_NOT_KNOWN, FACT_FREED)
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
@@ -36,7 +36,7 @@ def sampled(size, address):
     return 1
 
 
-def fact(what, key, which, type, size, class_):
+def fact(what, key, which, note, size, address):
     if which == 0 and FACT_DIED <= what <= FACT_NOT_KNOWN:
         remembered.waiting -= 1
     if what == FACT_PROMOTED:
@@ -58,8 +58,7 @@ def setup(self):
     original_setup(self)
     self.start_allocation_sampling(
         100, 1, False, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-        llhelper(rgc.ALLOCATION_FACT, fact),
-        lltype.nullptr(rgc.ALLOCATION_CLASS.TO))
+        llhelper(rgc.ALLOCATION_FACT, fact))
 
 
 IncrementalMiniMarkGC.setup = setup

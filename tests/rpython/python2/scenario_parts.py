@@ -18,7 +18,7 @@ def class_of(address):
 
 
 def enable_part(fd, period=0.0):
-    rvmprof.enable(fd, period, class_of=llhelper(rgc.ALLOCATION_CLASS, class_of),
+    rvmprof.enable(fd, period, class_of=llhelper(rvmprof.CLASS_OF, class_of),
                    allocations=SETTINGS + ";gaps=fixed;run=abc")
     rvmprof.name_class(1, "Node")
 

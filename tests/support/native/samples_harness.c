@@ -92,9 +92,9 @@ int main(int argc, char **argv)
     is_stopped = argc > 3 && strcmp(argv[3], "stopped") == 0;
     printf("%ld\n", (long)lseek(fd, 0, SEEK_CUR));
     for (i = 1; i <= 40; i++)
-        (void)vmprof_allocation_fact(5, i, 0, 3, 16, 0);
+        (void)vmprof_allocation_fact(1, i, 0, 3, 16, NULL);
     for (i = 0; i < 1000; i++)
-        (void)vmprof_allocation_fact(5, 40, i, 3, 16, 0);
+        (void)vmprof_allocation_fact(1, 40, i, 3, 16, NULL);
     printf("%ld\n", (long)lseek(fd, 0, SEEK_CUR));
     if (is_stopped && vmprof_allocation_sampled(16, NULL) != 0)
         return 3;

@@ -107,8 +107,7 @@ static void promote(struct object object, int64_t which, int64_t size)
                    type_names_number(object.type, object.its_class), size,
                    object.live_size);
     CHECK(tracked_promoted(object.key, which, object.type, object.its_class, size,
-                            object.live_size));
-    tracked_address(8 * object.key + which);
+                           object.live_size, 8 * object.key + which));
     if (any(50) == 0) {
         tracked_lost();
         recorder_lost(object.key, (int)which);

@@ -1,4 +1,4 @@
-"""Allocation sampling: what the sampled objects are, and what becomes of them.
+"""Allocation sampling: what the sampled objects are.
 
 A sample is taken when its bytes are reserved, before there is an object.  So
 it *waits* for the next minor collection, at the beginning of which all headers
@@ -26,40 +26,20 @@ which nothing is known.  An array that was shrunk was allocated with the size
 that was reserved for it, and lives on with the size that it has then: see
 shrink().
 
-At the end of the minor collection, each of the *young* objects is dead, old, or
-pinned.  The pinned ones wait for the next minor collection.  The old ones are
-*tracked* (old objects don't move), until a major collection has marked what is
-alive, and before it sweeps: those without a mark
-are dead.  At that moment this is true of all old objects, those included that
-the minor collection just before has made old.  Nothing is kept alive by this,
-and an address is forgotten before somebody else can get it.
-
-All of it is told to fact(what, key, which, type, size, class), a function that
+What is found is told to fact(what, key, which, type, size, address), a function that
 was given to the GC.  It must not call back into the GC.
 
-  FACTS_BEGIN     between this and FACTS_END, all that was found out at one
-                  moment.  If it returns 0, nobody listens any more.
-  FACTS_END
-  FACT_STARTED    a minor collection begins (not between the two above); 'key' is 1
-                  while a major collection is marking
-  FACT_ENDED      it knows which objects survive: these were all it found out
-  FACT_MARKED     the marking of a major collection has ended
+  FACT_STARTED    a minor collection begins.  If it returns 0, nobody listens any more.
+  FACT_OBJECT     an object that holds a sampled byte.  'key' is what sampled() has
+                  returned, 'which' counts the sampled objects of this key, 'type' is an
+                  index into what rgc.get_typeids_z() describes, or -1, 'size' the
+                  object's in bytes, or 0: all of the sample's.  'address' is where it is
+                  before the collection moves it: all of it can be read, but fields may be
+                  NULL, of objects that were just born.  NULL: it is not known what
+                  it is
+  FACT_FOUND      these were all
 
-  FACT_DIED       of the young objects, in the order of their keys.  'key' is
-  FACT_PROMOTED   what sampled() has returned, 'which' counts the sampled objects
-  FACT_PINNED     of this key, 'type' is an index into what
-  FACT_NOT_KNOWN  rgc.get_typeids_z() describes, or -1, 'size' the object's in
-                  bytes, or 0: all of the sample's.  'class' is what
-                  class_of() has said of it, at the beginning of the minor
-                  collection; or 0.  For FACT_PROMOTED and FACT_PINNED, it
-                  returns 1 to hear of this object again.
-  FACT_SHRUNK     before FACT_PROMOTED: 'key', 'which', and as 'size' what the
-                  object takes now, in bytes, less than when it was allocated: an
-                  array that was shrunk, or an object without a field
-  FACT_ADDRESS    'key' and 'which', of an object that was just promoted; 'type' is
-                  where it is now, and stays
-  FACT_FREED      'key' and 'which', of an object that was promoted
-  FACT_LOST       likewise: it will not be heard of again, for lack of memory
+A FACT_OBJECT of which nothing is known may come alone, for lack of memory.
 """
 from rpython.memory.gc.sampling import Sampler
 from rpython.rlib import rgc
@@ -72,23 +52,12 @@ from rpython.rtyper.lltypesystem.lloperation import llop
 from rpython.rtyper.lltypesystem.llmemory import raw_malloc_usage
 
 # In C: rvmprof_allocation.h
-FACTS_BEGIN = 0
-FACTS_END = 1
-FACT_STARTED = 2
-FACT_ENDED = 3
-FACT_MARKED = 4
-FACT_DIED = 5
-FACT_PROMOTED = 6
-FACT_PINNED = 7
-FACT_NOT_KNOWN = 8
-FACT_FREED = 9
-FACT_LOST = 10
-FACT_ADDRESS = 11
-FACT_SHRUNK = 12
+FACT_STARTED = 0
+FACT_OBJECT = 1
+FACT_FOUND = 2
 
-# So many samples wait, and so many objects are tracked, at most
+# So many samples wait, at most
 MAX_WAITING = 1 << 18
-MAX_TRACKED = 1 << 20
 
 WORD = LONG_BIT // 8
 NO_TYPE = rffi.cast(llgroup.HALFWORD, 0)
@@ -161,14 +130,6 @@ Waiting = make_table('allocation_waiting',
     ('address', llmemory.Address), ('key', lltype.Signed),
     ('size', lltype.Signed), ('offset', lltype.Signed),
     ('interval', lltype.Signed))
-Young = make_table('allocation_young',
-    ('object', llmemory.Address),      # NULL: it is not known what it is
-    ('key', lltype.Signed), ('which', lltype.Signed), ('type', lltype.Signed),
-    ('size', lltype.Signed),           # to be told
-    ('size_at_birth', lltype.Signed), ('class_', lltype.Signed))
-Tracked = make_table('allocation_tracked',
-    ('object', llmemory.Address), ('key', lltype.Signed),
-    ('which', lltype.Signed))
 
 
 class SampledObjects(object):
@@ -178,26 +139,16 @@ class SampledObjects(object):
     @not_rpython
     def __init__(self):
         self.fact = lltype.nullptr(rgc.ALLOCATION_FACT.TO)
-        self.class_of = lltype.nullptr(rgc.ALLOCATION_CLASS.TO)
         self.behind = Sampler()
         self.waiting = Waiting(MAX_WAITING)
-        self.young = Young(MAX_WAITING)
-        self.tracked = Tracked(MAX_TRACKED)
 
-    def start(self, seed, fixed, fact, class_of):
+    def start(self, gc, seed, fixed, fact):
         self.fact = fact
-        self.class_of = class_of
         # not the sample point's own: the samples are the same without this
         self.behind.start(1, intmask(seed + 1), fixed)
 
-    def memory(self):
-        return (self.waiting.memory() + self.young.memory() +
-                self.tracked.memory())
-
     def clear(self):
         self.waiting.clear()
-        self.young.clear()
-        self.tracked.clear()
 
     # ---------- while the program runs
 
@@ -205,7 +156,7 @@ class SampledObjects(object):
         """A sample was taken; no object is there yet, or it is a large one."""
         record = self.waiting.append()
         if not record:
-            self.tell_not_known(key)
+            self.tell_not_known(gc, key)
             return
         record.address = address
         record.key = key
@@ -214,14 +165,6 @@ class SampledObjects(object):
         record.interval = interval
         if gc.is_in_nursery(address):
             llarena.arena_reset(address, size, 2)
-
-    def tell_not_known(self, key):
-        if self.tell_of(FACTS_BEGIN):
-            self.fact(FACT_NOT_KNOWN, key, 0, -1, 0, 0)
-            self.tell_of(FACTS_END)
-
-    def tell_of(self, moment):
-        return self.fact(moment, 0, 0, 0, 0, 0)
 
     def shrink(self, gc, obj, totalsize):
         """The young array 'obj', which still has its length, is going to take
@@ -238,12 +181,14 @@ class SampledObjects(object):
 
     # ---------- at the beginning of a minor collection
 
-    def find(self, gc):
-        self.fact(FACT_STARTED, int(gc.is_marking()), 0, 0, 0, 0)
-        i = 0
-        while i < self.waiting.length:
-            self.find_in(gc, self.waiting.records[i])
-            i += 1
+    def collection_starts(self, gc):
+        """All headers in the nursery are valid, and nothing has moved."""
+        if self.tell_of(FACT_STARTED):
+            i = 0
+            while i < self.waiting.length:
+                self.find_in(gc, self.waiting.records[i])
+                i += 1
+            self.tell_of(FACT_FOUND)
         self.waiting.length = 0
 
     def find_in(self, gc, piece):
@@ -278,27 +223,13 @@ class SampledObjects(object):
                 self.behind.pass_object(size)
 
     def add(self, gc, piece, position, which, size):
-        """Add the young object at this position, or, if that is negative, one
-        of which nothing is known."""
-        record = self.young.append()
-        if not record:
-            # nothing is said of objects behind a holder of which it was
-            if which == 0:
-                self.tell_not_known(piece.key)
-            return
-        record.key = piece.key
-        record.which = which
-        record.size = size
-        record.size_at_birth = size if size != 0 else piece.size
-        record.object = llmemory.NULL
-        record.type = -1
-        record.class_ = 0
+        """The young object at this position, or, if that is negative, one of
+        which nothing is known."""
+        obj = llmemory.NULL
         if position >= 0:
             size_gc_header = gc.gcheaderbuilder.size_gc_header
-            record.object = piece.address + position + size_gc_header
-            record.type = gc.get_member_index(gc.get_type_id(record.object))
-            if self.class_of:
-                record.class_ = self.class_of(record.object)
+            obj = piece.address + position + size_gc_header
+        self.found(gc, piece, which, size, obj)
 
     def is_whole(self, gc, piece):
         """Is the piece filled by objects, but for what was never made?"""
@@ -345,74 +276,20 @@ class SampledObjects(object):
     def header(self, gc, address):
         return llmemory.cast_adr_to_ptr(address, lltype.Ptr(gc.HDR)).tid
 
-    # ---------- at its end, and later
+    # ---------- what is told
 
-    def tell(self, gc):
-        """It is known which objects survive."""
-        if not self.tell_of(FACTS_BEGIN):
-            self.clear()
-            return
-        young = self.young
-        kept = 0
-        i = 0
-        while i < young.length:
-            if self.tell_young(gc, young.records[i]):
-                if kept != i:
-                    young.copy(young.records[i], young.records[kept])
-                kept += 1
-            i += 1
-        young.length = kept
-        self.tell_of(FACT_ENDED)
-        self.tell_of(FACTS_END)
+    def found(self, gc, piece, which, size, obj):
+        self.tell_object(gc, piece.key, which, size, obj)
 
-    def tell_young(self, gc, young):
-        """Returns True if it is pinned, and to be told of again."""
-        what = FACT_NOT_KNOWN
-        survivor = llmemory.NULL
-        if young.object != llmemory.NULL:
-            survivor = gc.get_survivor(young.object)
-            if survivor == llmemory.NULL:
-                what = FACT_DIED
-            elif gc.is_in_nursery(survivor):
-                what = FACT_PINNED
-            else:
-                what = FACT_PROMOTED
-                size = self.old_size(gc, survivor)
-                if size < young.size_at_birth:
-                    self.fact(FACT_SHRUNK, young.key, young.which, -1, size, 0)
-        if not self.fact(what, young.key, young.which, young.type, young.size,
-                         young.class_):
-            return False
-        if what != FACT_PROMOTED:
-            return what == FACT_PINNED
-        record = self.tracked.append()
-        if not record:
-            self.fact(FACT_LOST, young.key, young.which, -1, 0, 0)
-            return False
-        record.object = survivor
-        record.key = young.key
-        record.which = young.which
-        self.fact(FACT_ADDRESS, young.key, young.which,
-                  llmemory.cast_adr_to_int(survivor), 0, 0)
-        return False
+    def tell_not_known(self, gc, key):
+        self.tell_object(gc, key, 0, 0, llmemory.NULL)
 
-    def marking_ended(self, gc):
-        """All marks are final, nothing is swept yet."""
-        if not self.tell_of(FACTS_BEGIN):
-            self.clear()
-            return
-        self.tell_of(FACT_MARKED)
-        tracked = self.tracked
-        kept = 0
-        i = 0
-        while i < tracked.length:
-            record = tracked.records[i]
-            if gc.is_marked(record.object):
-                if kept != i:
-                    tracked.copy(record, tracked.records[kept])
-                kept += 1
-            else:
-                self.fact(FACT_FREED, record.key, record.which, -1, 0, 0)
-            i += 1
-        tracked.length = kept
-        self.tell_of(FACTS_END)
+    def tell_of(self, moment):
+        return self.fact(moment, 0, 0, 0, 0, llmemory.NULL)
+
+    def tell_object(self, gc, key, which, size, obj):
+        """'obj' may be NULL."""
+        type = -1
+        if obj != llmemory.NULL:
+            type = gc.get_member_index(gc.get_type_id(obj))
+        return self.fact(FACT_OBJECT, key, which, type, size, obj)

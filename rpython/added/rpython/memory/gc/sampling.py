@@ -53,8 +53,8 @@ bytes since it was placed, and places it again afterwards.
 Objects of which the size is over 'nonlarge_max', or that have an old-style
 finalizer, don't go through the nursery; external_malloc() reports them.
 
-The GC knows nothing about profilers.  It calls three functions that were given
-to it, of the types that are defined in rlib/rgc.py.  None may call back
+The GC knows nothing about profilers.  It calls two functions that were given
+to it, of the types that are defined in rlib/rgc.py.  Neither may call back
 into the GC: it is in the middle of its work.
 
   sampled(size, address)      'size' bytes were reserved at 'address', GC
@@ -62,13 +62,12 @@ into the GC: it is in the middle of its work.
                               object is not there yet: don't look.  Returns a
                               key > 0 to hear of this object again, 0 not to,
                               or a negative number to end the sampling.  May
-                              store another interval into the totals, which
-                              holds from the end of this object on.
-  fact(what, key, which, type, size, class)
+                              store another interval into the totals, as
+                              change() takes it but for 0, which holds from the
+                              end of this object on.
+  fact(what, key, which, type, size, address)
                               what the GC has found out about an object of
-                              this key, and when: see sampled_objects.py.
-  class_of(object)            a number for its class, of those that the program
-                              interprets, or 0; may be NULL.
+                              this key: see sampled_objects.py.
 """
 import sys
 from rpython.rlib import rgc
@@ -168,17 +167,16 @@ class SamplePoint(Sampler):
 
     # ---------- called by the program
 
-    def begin(self, gc, interval, seed, fixed, sampled, fact, class_of):
+    def begin(self, gc, interval, seed, fixed, sampled, fact):
         """Begin to sample.  Returns the totals, which are kept up to date."""
         if interval <= 0 or interval > MAX_INTERVAL:
             return lltype.nullptr(rgc.ALLOCATION_TOTALS.TO)
         self.stop(gc)
         self.sampled = sampled
-        self.objects.start(seed, fixed, fact, class_of)
         self.totals.interval = interval
         self.totals.allocated = 0
         self.totals.collections = 0
-        self.totals.memory = 0
+        self.objects.start(gc, seed, fixed, fact)
         self.start(interval, seed, fixed)
         self.place(gc)
         return self.totals
@@ -200,7 +198,6 @@ class SamplePoint(Sampler):
         if self.interval != 0:
             self.lift(gc, gc.nursery_free)
             self.interval = 0
-            gc.count_heap(self.totals)
         self.objects.clear()
 
     # ---------- called by the GC
@@ -215,7 +212,6 @@ class SamplePoint(Sampler):
         room = llarena.getfakearenaaddress(gc.nursery_top) - gc.nursery_free
         if self.gap < room:
             gc.nursery_top = gc.nursery_free + self.gap
-        gc.count_heap(self.totals)
 
     def lift(self, gc, free):
         """The GC is about to work.  'free' is where the last object ends
@@ -256,20 +252,14 @@ class SamplePoint(Sampler):
                 self.objects.clear()
                 return
             if self.totals.interval != self.interval:
+                ll_assert(0 < self.totals.interval <= MAX_INTERVAL,
+                          "sampled() stored an interval that can't be")
                 self.set_interval(self.totals.interval)
         self.place(gc)
     allocated._dont_inline_ = True
 
     def collection_starts(self, gc):
         """All headers in the nursery are valid, and nothing has moved."""
-        gc.count_heap(self.totals)
-        self.objects.find(gc)
-        self.totals.memory = max(self.totals.memory, self.objects.memory())
-    collection_starts._dont_inline_ = True
-
-    def collection_ends(self, gc):
-        """All young objects that survive this minor collection are known, and
-        the others are still there."""
         self.totals.collections += 1
-        self.objects.tell(gc)
-    collection_ends._dont_inline_ = True
+        self.objects.collection_starts(gc)
+    collection_starts._dont_inline_ = True

@@ -3,7 +3,7 @@
 They are of sampling.py in a GC that is not translated: the arithmetic of
 Sampler alone (arithmetic); what lowering nursery_top would break in
 incminimark if the GC forgot about it somewhere (nursery, callbacks, large);
-and what is reported about the sampled objects (reports).  Most of them use
+and what is found out about the sampled objects (objects, pieces).  Most of them use
 fixed gaps, because then it is known beforehand which objects are sampled, from
 the sizes alone: see fixed_samples().
 
@@ -12,10 +12,8 @@ its messages go, which binaries link it) is not the GC's, and is not tested
 here.
 """
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
-from rpython.memory.gc.sampled_objects import (FACTS_BEGIN, FACTS_END,
-    FACT_STARTED, FACT_ENDED, FACT_MARKED, FACT_DIED, FACT_PROMOTED,
-    FACT_PINNED, FACT_NOT_KNOWN, FACT_FREED, FACT_LOST, FACT_ADDRESS,
-    FACT_SHRUNK, NO_TYPE)
+from rpython.memory.gc.sampled_objects import (FACT_STARTED, FACT_OBJECT,
+    FACT_FOUND, NO_TYPE)
 from rpython.memory.gc.test.test_direct import BaseDirectGCTest, S, VAR, WORD
 from rpython.memory.gctypelayout import WEAKREF, zero_gc_pointers_inside
 from rpython.rlib import rgc
@@ -26,12 +24,6 @@ from rpython.rtyper.lltypesystem import llarena, llmemory, lltype
 # A correct implementation fails a random check with a probability of 1e-8, if
 # the seed is changed: this is the two-sided quantile of a normal distribution.
 SIGMAS = 5.73
-
-
-# what became of a young object
-DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
-OUTCOMES = {FACT_DIED: DIED, FACT_PROMOTED: PROMOTED, FACT_PINNED: PINNED,
-            FACT_NOT_KNOWN: NOT_KNOWN}
 
 
 def fixed_samples(sizes, interval):
@@ -121,20 +113,11 @@ class BaseSamplingTest(BaseDirectGCTest):
         self.gc.max_number_of_pinned_objects = 20
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
         self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
-        self.class_of = lltype.nullptr(rgc.ALLOCATION_CLASS.TO)
         self.sizes = []          # of all the objects that were allocated
         self.samples = []        # (number, size, address, interval)
-        self.fates = []          # (key, type, outcome)
-        self.objects = []        # (key, which, size), beside 'fates'
-        self.classes = []        # likewise
-        self.freed = []          # (key, which)
-        self.lost = []           # (key, which)
-        self.addresses = []      # (key, which, address)
-        self.shrunk = []         # (key, which, size)
-        self.telling = None         # FACT_ENDED or FACT_MARKED, in between
-        self.listens = 1         # what FACTS_BEGIN answers
-        self.follows = 1         # what the others answer,
-        self.asks_again = 0      # and FACT_PINNED, which is not noted if it is 1
+        self.found = []          # (key, which, type, size)
+        self.is_finding = False
+        self.listens = 1         # what FACT_STARTED answers
         self.first = 0           # number of the first one since the start
         self.totals = None
         self.count_collections()
@@ -162,46 +145,39 @@ class BaseSamplingTest(BaseDirectGCTest):
     def answer(self, number):
         return number + 1
 
-    def on_fact(self, what, key, which, type, size, class_):
-        if what == FACTS_BEGIN:
-            assert self.telling is None
-            if self.listens:
-                self.telling = []
-            return self.listens
+    def on_fact(self, what, key, which, type, size, address):
         if what == FACT_STARTED:
-            assert self.telling is None
-            self.was_marking = key
+            assert not self.is_finding
+            self.is_finding = self.listens
+            return self.listens
+        if what == FACT_OBJECT:
+            self.found.append((key, which, type, size))
+            # (what is not an object's is there for nobody)
+            if address != llmemory.NULL:
+                assert type == self.gc.get_member_index(
+                    self.gc.get_type_id(address))
+            else:
+                assert type == -1
+            return self.note(type, address)
+        if what == FACT_FOUND:
+            assert self.is_finding
+            self.is_finding = False
             return 0
-        assert self.telling is not None
-        if what == FACT_PINNED and self.asks_again:
-            return 1
-        if what == FACTS_END:
-            self.telling = None
-        elif what in OUTCOMES:
-            self.fates.append((key, type, OUTCOMES[what]))
-            self.objects.append((key, which, size))
-            self.classes.append(class_)
-        elif what == FACT_FREED:
-            assert FACT_MARKED in self.telling
-            self.freed.append((key, which))
-        elif what == FACT_LOST:
-            self.lost.append((key, which))
-        elif what == FACT_ADDRESS:
-            assert self.fates[-1][0] == key
-            assert self.fates[-1][2] == PROMOTED
-            self.addresses.append((key, which, type))
-        elif what == FACT_SHRUNK:
-            self.shrunk.append((key, which, size))
-        else:
-            assert what in (FACT_ENDED, FACT_MARKED) and self.telling == []
-            self.telling.append(what)
-        return self.follows and what != FACT_PINNED
+        return self.on_outcome(what, key, which, type, size, address)
+
+    def note(self, type, address):
+        """What FACT_OBJECT answers"""
+        return 0
+
+    def on_outcome(self, *fact):
+        """Nobody here asks what becomes of an object."""
+        return 1
 
     # ---------- what the program does
 
     def start(self, interval, seed=0, fixed=True):
         self.totals = self.gc.start_allocation_sampling(
-            interval, seed, fixed, self.sampled, self.fact, self.class_of)
+            interval, seed, fixed, self.sampled, self.fact)
         assert self.totals
         self.first = len(self.sizes)
         del self.samples[:]

@@ -182,7 +182,7 @@ class TestCallbacks(BaseSamplingTest):
         gc = self.gc
         for interval in [0, -1, -sys.maxint - 1, MAX_INTERVAL + 1, sys.maxint]:
             assert not gc.start_allocation_sampling(
-                interval, 0, True, self.sampled, self.fact, self.class_of)
+                interval, 0, True, self.sampled, self.fact)
             assert gc.sample_point.interval == 0
             assert self.real_top_words() == 32
         for i in range(10):
@@ -197,13 +197,12 @@ class TestCallbacks(BaseSamplingTest):
         for interval in [0, -1, -sys.maxint - 1, MAX_INTERVAL + 1, sys.maxint]:
             assert not self.gc.start_allocation_sampling(
                 interval, 0, False, llhelper(rgc.ALLOCATION_SAMPLED, never),
-                llhelper(rgc.ALLOCATION_FACT, never),
-                llhelper(rgc.ALLOCATION_CLASS, never))
+                llhelper(rgc.ALLOCATION_FACT, never))
             assert self.totals.interval == 10 * WORD
         for i in range(10):
             self.alloc()
         # from before the collection
-        assert len(self.fates) == 3
+        assert len(self.found) == 3
         self.check(10 * WORD)
 
     def test_13_bad_changes_are_refused(self):
@@ -254,4 +253,4 @@ class TestCallbacks(BaseSamplingTest):
             # alloc() checks the size too
             assert self.numbers() == [0, 1, 2, 3]
             self.gc.collect(0)
-            assert sorted(fate[0] for fate in self.fates) == [1, 2, 3, 4]
+            assert [key for key, _, _, _ in self.found] == [1, 2, 3, 4]

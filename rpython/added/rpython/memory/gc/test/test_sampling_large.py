@@ -89,7 +89,7 @@ class TestLargeObjects(BaseSamplingTest):
         self.alloc()
         self.check(5 * WORD)
 
-    def test_large_objects_young_dead_and_alive(self):
+    def test_large_objects_are_found_dead_or_alive(self):
         self.start(1)
         for i in range(10):
             p = self.alloc(VAR, 20 + i)
@@ -97,28 +97,11 @@ class TestLargeObjects(BaseSamplingTest):
                 self.keep(p)
         self.gc.collect(0)
         type = self.type_index(VAR)
-        assert sorted(self.fates) == [
-            (i + 1, type, int(i % 3 == 0)) for i in range(10)]
+        assert self.found == [(i + 1, 0, type, 0) for i in range(10)]
         # only once
         self.gc.collect(0)
         self.gc.collect(2)
-        assert len(self.fates) == 10
-
-    def test_large_object_alive_from_another(self):
-        self.start(1)
-        array = self.keep(self.alloc(VAR, 50))
-        p = self.alloc()
-        self.writearray(array, 7, p)
-        self.gc.collect(0)
-        p = self.alloc()
-        self.writearray(array, 43, p)
-        self.writearray(array, 7, lltype.nullptr(S))
-        self.alloc()
-        self.gc.collect(0)
-        assert sorted(self.fates) == [(1, self.type_index(VAR), 1),
-                                      (2, self.type_index(S), 1),
-                                      (3, self.type_index(S), 1),
-                                      (4, self.type_index(S), 0)]
+        assert len(self.found) == 10
 
     def test_same_addresses_and_collections(self):
         def run(start=None):

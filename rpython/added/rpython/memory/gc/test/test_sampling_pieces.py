@@ -3,30 +3,27 @@ allocated in one piece, and what is said of each.
 """
 import math
 
-from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DIED,
-    PROMOTED, PINNED, NOT_KNOWN, SIGMAS, BaseSamplingTest, adr, fixed_samples,
-    total_size)
+from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, SIGMAS,
+    BaseSamplingTest, adr, fixed_samples, total_size)
 from rpython.memory.gc.test.test_direct import S, VAR, WORD
 
 
 class TestPieces(BaseSamplingTest):
 
     def told(self):
-        """After a collection: (type, outcome, size) of each object, in order"""
+        """After a collection: (type, size) of each object, in order"""
         self.gc.collect(0)
-        assert [which for _, which, _ in self.objects] == range(
-            len(self.objects))
-        assert len(set(key for key, _, _ in self.objects)) <= 1
-        result = [(type, outcome, size)
-                  for (_, type, outcome), (_, _, size)
-                  in zip(self.fates, self.objects)]
-        del self.fates[:], self.objects[:]
+        assert [which for _, which, _, _ in self.found] == range(
+            len(self.found))
+        assert len(set(key for key, _, _, _ in self.found)) <= 1
+        result = [(type, size) for _, _, type, size in self.found]
+        del self.found[:]
         return result
 
     def test_one_object(self):
         self.start(1)
         self.piece(S)
-        assert self.told() == [(self.type_index(S), DIED, 0)]
+        assert self.told() == [(self.type_index(S), 0)]
 
     def test_holders_and_objects_behind_them(self):
         # every byte of the piece is the first one that is sampled, once
@@ -40,7 +37,7 @@ class TestPieces(BaseSamplingTest):
             self.start(interval)
             self.piece(*kinds)
             assert self.told() == [
-                (self.type_index(types[i]), DIED, sizes[i])
+                (self.type_index(types[i]), sizes[i])
                 for i in fixed_samples(sizes, interval)]
 
     def test_fixed_gaps_go_on_through_pieces(self):
@@ -53,7 +50,7 @@ class TestPieces(BaseSamplingTest):
             for i in range(20):
                 self.piece(*kinds)
             self.gc.collect(0)
-            found = [(key - 1, size) for key, _, size in self.objects]
+            found = [(key - 1, size) for key, _, _, size in self.found]
             expected = [(i // len(kinds), sizes[i % len(kinds)])
                         for i in fixed_samples(sizes * 20, interval)]
             assert found == expected
@@ -82,7 +79,7 @@ class TestPieces(BaseSamplingTest):
             self.piece(*kinds)
         self.gc.collect(0)
         found = {}
-        for (_, type, _), (_, _, size) in zip(self.fates, self.objects):
+        for _, _, type, size in self.found:
             found[type, size] = found.get((type, size), 0) + 1
         for TYPE, size, number in [(SMALL, sizes[0], 2), (S, sizes[1], 2),
                                    (CHARS, sizes[2], 1)]:
@@ -104,8 +101,7 @@ class TestPieces(BaseSamplingTest):
             self.start(interval)
             self.piece(SMALL, S, S, SMALL, made=2)
             assert self.told() == [
-                (self.type_index(types[i]), NOT_KNOWN if i == 2 else DIED,
-                 sizes[i]) for i in fixed_samples(sizes, interval)]
+                (self.type_index(types[i]), sizes[i]) for i in fixed_samples(sizes, interval)]
 
     def test_old_headers_are_not_believed(self):
         # what the program has left in this memory, before it was reserved
@@ -126,7 +122,7 @@ class TestPieces(BaseSamplingTest):
     def test_a_piece_in_which_nothing_was_made(self):
         self.start(1)
         self.piece(S, SMALL, made=0)
-        assert self.told() == [(-1, NOT_KNOWN, 0)]
+        assert self.told() == [(-1, 0)]
 
     def test_a_piece_that_does_not_fit(self):
         # as if the last object were longer than what is left
@@ -137,7 +133,7 @@ class TestPieces(BaseSamplingTest):
         def size_at(gc, piece, position):
             return original(gc, piece, position) + (WORD if position else 0)
         objects.size_at = size_at
-        assert self.told() == [(-1, NOT_KNOWN, 0)]
+        assert self.told() == [(-1, 0)]
 
     def test_each_object_has_its_own_fate(self):
         self.start(1)
@@ -148,9 +144,9 @@ class TestPieces(BaseSamplingTest):
         assert self.gc.pin(adr(objects[5]))
         small, s, var = map(self.type_index, [SMALL, S, VAR])
         assert self.told() == [
-            (small, DIED, 2 * WORD), (s, PROMOTED, 4 * WORD),
-            (small, PROMOTED, 2 * WORD), (s, DIED, 4 * WORD),
-            (var, DIED, 5 * WORD), (small, PINNED, 2 * WORD)]
+            (small, 2 * WORD), (s, 4 * WORD),
+            (small, 2 * WORD), (s, 4 * WORD),
+            (var, 5 * WORD), (small, 2 * WORD)]
 
     def test_list_and_its_storage(self):
         self.start(1)
@@ -158,16 +154,16 @@ class TestPieces(BaseSamplingTest):
         storage[2] = node
         self.keep(storage)
         assert self.told() == [
-            (self.type_index(S), PROMOTED, 4 * WORD),
-            (self.type_index(VAR), PROMOTED, 6 * WORD)]
+            (self.type_index(S), 4 * WORD),
+            (self.type_index(VAR), 6 * WORD)]
 
     def test_empty_arrays(self):
         self.start(1)
         self.piece((VAR, 0), S, (VAR, 0))
         assert self.told() == [
-            (self.type_index(VAR), DIED, 2 * WORD),
-            (self.type_index(S), DIED, 4 * WORD),
-            (self.type_index(VAR), DIED, 2 * WORD)]
+            (self.type_index(VAR), 2 * WORD),
+            (self.type_index(S), 4 * WORD),
+            (self.type_index(VAR), 2 * WORD)]
 
     def test_shadows_in_a_piece(self):
         self.start(1)
@@ -175,7 +171,7 @@ class TestPieces(BaseSamplingTest):
         self.gc.id(first)
         self.gc.identityhash(self.keep(second))
         s = self.type_index(S)
-        assert self.told() == [(s, DIED, 4 * WORD), (s, PROMOTED, 4 * WORD)]
+        assert self.told() == [(s, 4 * WORD), (s, 4 * WORD)]
 
     def test_shrunk_in_a_piece(self):
         # what was taken off belongs to the array, as it was reserved for it
@@ -186,9 +182,9 @@ class TestPieces(BaseSamplingTest):
             assert self.gc.shrink_array(adr(objects[1]), length)
             self.keep(objects[1])
             assert self.told() == [
-                (self.type_index(SMALL), DIED, 2 * WORD),
-                (self.type_index(CHARS), PROMOTED, 6 * WORD),
-                (self.type_index(S), DIED, 4 * WORD)]
+                (self.type_index(SMALL), 2 * WORD),
+                (self.type_index(CHARS), 6 * WORD),
+                (self.type_index(S), 4 * WORD)]
             assert len(self.stackroots[0]) == length
 
     def test_shrunk_twice(self):
@@ -196,15 +192,15 @@ class TestPieces(BaseSamplingTest):
         array = self.keep(self.alloc(CHARS, 40))
         assert self.gc.shrink_array(adr(array), 20)
         assert self.gc.shrink_array(adr(array), 3)
-        assert self.told() == [(self.type_index(CHARS), PROMOTED, 0)]
+        assert self.told() == [(self.type_index(CHARS), 0)]
 
     def test_shrunk_before_the_start(self):
         array = self.keep(self.alloc(CHARS, 40))
         assert self.gc.shrink_array(adr(array), 20)
         self.start(1)
         self.piece(S, SMALL)
-        assert self.told() == [(self.type_index(S), DIED, 4 * WORD),
-                               (self.type_index(SMALL), DIED, 2 * WORD)]
+        assert self.told() == [(self.type_index(S), 4 * WORD),
+                               (self.type_index(SMALL), 2 * WORD)]
 
     def test_a_piece_for_which_objects_were_collected(self):
         self.start(1)
@@ -213,8 +209,8 @@ class TestPieces(BaseSamplingTest):
             self.piece(S, SMALL)
         self.keep(self.piece(S, SMALL)[1])
         assert self.collections == 1
-        assert self.told() == [(self.type_index(S), DIED, 4 * WORD),
-                               (self.type_index(SMALL), PROMOTED, 2 * WORD)]
+        assert self.told() == [(self.type_index(S), 4 * WORD),
+                               (self.type_index(SMALL), 2 * WORD)]
 
     def test_a_piece_behind_a_pinned_object(self):
         p = self.pin_behind(S)
@@ -222,7 +218,7 @@ class TestPieces(BaseSamplingTest):
         self.answer = lambda n: n + 1
         self.piece(S, SMALL)            # where there is more room
         s, small = self.type_index(S), self.type_index(SMALL)
-        assert self.told() == [(s, DIED, 4 * WORD), (small, DIED, 2 * WORD)]
+        assert self.told() == [(s, 4 * WORD), (small, 2 * WORD)]
         assert p.x == 42
 
     def test_a_large_piece(self):
@@ -230,7 +226,7 @@ class TestPieces(BaseSamplingTest):
         self.start(1)
         self.piece(*[SMALL] * 16)
         assert self.told() == [
-            (self.type_index(SMALL), DIED, 2 * WORD)] * 16
+            (self.type_index(SMALL), 2 * WORD)] * 16
 
     def test_the_interval_of_the_piece(self):
         # the one at which its byte was chosen, not the one that holds later

@@ -56,30 +56,27 @@ def entry_point(argv):
     if counters.reports < count or counters.wrong_reports != 0:
         print 5
         return 0
-    if not 0 < counters.survivors < counters.reports:
-        print 6
-        return 0
     #
     for interval in [64, 1000, 4096, 100000]:
         for fixed in [True, False]:
             totals = start(interval, 42, fixed)
             if loop(count) != expected:
-                print 7
+                print 6
                 return 0
             samples = counters.samples
             # a point that moves on by itself ends the sampling here
             rgc.set_allocation_interval(0)
             due = totals.allocated // interval
             if samples > due + due // 8 + 40 or samples == 0:
-                print 8, interval, samples, due
+                print 7, interval, samples, due
                 return 0
             if interval >= 4096 and fixed and not due - 1 <= samples <= due:
-                print 9, interval, samples, due
+                print 8, interval, samples, due
                 return 0
     #
     samples = counters.samples
     if loop(count) != expected or counters.samples != samples:
-        print 10
+        print 9
         return 0
     print "ok"
     return 0

@@ -46,6 +46,7 @@ struct allocation_totals {
     intptr_t interval;
     intptr_t allocated;
     intptr_t collections;
+    intptr_t marking;
     intptr_t memory;
     intptr_t heap;
     intptr_t obtained;
@@ -68,6 +69,7 @@ static int is_swept;            /* what the last major collection has found dead
 static int64_t heap_at_begin;   /* old bytes, when what was young then had met its
                                    first minor collection; -1 until then */
 static intptr_t shrunk_to;      /* bytes, of the object of the next fact; 0: it was not */
+static intptr_t (*class_of)(void *object);
 
 static void get_totals(struct profile_totals *totals)
 {
@@ -202,11 +204,32 @@ static int begin_facts(void)
     return 1;
 }
 
-/* Returns 1 if the GC is to tell more of it. */
-static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t type,
-                 intptr_t size, intptr_t its_class)
+static int collection_started(void)
 {
-    intptr_t live_size = shrunk_to;
+    if (!is_open || gc_totals == NULL)
+        return 0;
+    collection_start = recorder_now();
+    if (!gc_totals->marking)
+        marking_began = -1;
+    else if (marking_began < 0)
+        marking_began = collection_start;
+    figures_heap_seen();
+    return 1;
+}
+
+/* An object's type and class, in one word: young() takes them apart. */
+static intptr_t type_and_class(intptr_t type, void *object)
+{
+    intptr_t its_class = class_of != NULL && object != NULL ? class_of(object) : 0;
+
+    return (its_class << 32) | (uint32_t)type;
+}
+
+/* Returns 1 if the GC is to tell more of it. */
+static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t note,
+                 intptr_t size, void *address)
+{
+    intptr_t live_size = shrunk_to, type = (int32_t)note, its_class = note >> 32;
 
     shrunk_to = 0;
     /* 'size' 0: it is the whole sample.  (The JIT pins nothing in a piece.) */
@@ -219,30 +242,29 @@ static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t type,
             tracked_not_known(key, size);
         return 0;
     }
-    if (tracked_promoted(key, which, type, its_class, size, live_size))
+    if (tracked_promoted(key, which, type, its_class, size, live_size,
+                         (intptr_t)address))
         return 1;
     recorder_lost(key, (int)which);
     return 0;
 }
 
 intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
-                                intptr_t type, intptr_t size,
-                                intptr_t its_class)
+                                intptr_t value, intptr_t size,
+                                void *address)
 {
     switch (what) {
+    case GC_STARTED:
+        return collection_started();
+    case GC_OBJECT:
+        return type_and_class(value, address);
+    case GC_FOUND:
+        break;
     case GC_BEGIN:
         return is_open && gc_totals != NULL && begin_facts();
     case GC_END:
         tracked_end();
         recorder_end_facts();
-        break;
-    case GC_STARTED:
-        collection_start = recorder_now();
-        if (key == 0)
-            marking_began = -1;
-        else if (marking_began < 0)
-            marking_began = collection_start;
-        figures_heap_seen();
         break;
     case GC_ENDED:
         tracked_young_ended();
@@ -259,9 +281,6 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         tracked_freed(key, which);
         recorder_freed(key, (int)which);
         break;
-    case GC_ADDRESS:
-        tracked_address(type);
-        break;
     case GC_SHRUNK:
         shrunk_to = size;
         break;
@@ -270,9 +289,14 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         recorder_lost(key, (int)which);
         break;
     default:
-        return young(what, key, which, type, size, its_class);
+        return young(what, key, which, value, size, address);
     }
     return 0;
+}
+
+void vmprof_allocation_classes(intptr_t (*new_class_of)(void *object))
+{
+    class_of = new_class_of;
 }
 
 void vmprof_allocation_class_name(intptr_t number, char *name, intptr_t size)

@@ -32,8 +32,10 @@ RPY_EXTERN int vmprof_allocation_start(char *settings, char *own, int lifetimes,
    present one goes on; or a negative errno, which has ended the present one
    before. */
 RPY_EXTERN int vmprof_allocation_rotate(int fd, char *own);
-/* The name of a class to which vmprof_allocation_fact() gets this number.  It
-   may come later than the facts, or, in a process that is killed, never. */
+/* What numbers the classes of sampled objects: cintf.CLASS_OF.  NULL: they have none */
+RPY_EXTERN void vmprof_allocation_classes(intptr_t (*class_of)(void *object));
+/* The name of a class that has this number.  It may come later than its first
+   object, or, in a process that is killed, never. */
 RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
                                              intptr_t size);
 /* The program names this moment. */
@@ -65,14 +67,16 @@ RPY_EXTERN int vmprof_allocation_ignore(int ignored);
 
 /* For the GC */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
-/* 'what': as in sampled_objects.py */
+/* 'what': as in sampled_objects.py and sampled_outcomes.py */
 enum {
-    GC_BEGIN, GC_END, GC_STARTED, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED,
-    GC_PINNED, GC_NOT_KNOWN, GC_FREED, GC_LOST, GC_ADDRESS, GC_SHRUNK
+    GC_STARTED, GC_OBJECT, GC_FOUND,
+    GC_BEGIN, GC_END, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED, GC_PINNED,
+    GC_NOT_KNOWN, GC_FREED, GC_LOST, GC_SHRUNK
 };
+/* 'value' is a type, or what was returned of the same object for GC_OBJECT. */
 RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
-                                           intptr_t which, intptr_t type,
-                                           intptr_t size, intptr_t its_class);
+                                           intptr_t which, intptr_t value,
+                                           intptr_t size, void *address);
 
 /* in vmprof_common.c and vmprof_unix.c */
 PY_STACK_FRAME_T *get_vmprof_stack(void);

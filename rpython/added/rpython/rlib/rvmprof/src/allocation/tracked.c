@@ -121,7 +121,7 @@ int tracked_pinned(int64_t key)
 }
 
 int tracked_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class,
-                      int64_t size, int64_t live_size)
+                     int64_t size, int64_t live_size, int64_t address)
 {
     const struct waiting *sample;
     struct tracked *object;
@@ -142,15 +142,10 @@ int tracked_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class
     object->live_size = live_size != 0 ? live_size : object->size;
     object->type = (int32_t)type;
     object->its_class = (int32_t)its_class;
-    object->address = 0;
+    object->address = address;
     object->is_forgotten = 0;
     add_alive(object, 1.0);
     return 1;
-}
-
-void tracked_address(int64_t address)
-{
-    tracked[tracked_count - 1].address = address;
 }
 
 void tracked_lost(void)

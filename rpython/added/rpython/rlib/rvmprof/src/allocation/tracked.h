@@ -18,15 +18,13 @@ void tracked_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval)
 
 /* What the GC tells, in its order, between recorder_begin_facts() and its end. */
 
-/* 'size' and 'live_size' as recorder_young() has them.  Returns 0 if there is no memory: it
-   is not tracked. */
+/* 'size' and 'live_size' as recorder_young() has them; 'address': where it is now, and
+   stays.  Returns 0 if there is no memory: it is not tracked. */
 int tracked_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class,
-                      int64_t size, int64_t live_size);
+                     int64_t size, int64_t live_size, int64_t address);
 /* The sample of this key stays in the nursery: the GC tells of it again after the next
    minor collection.  Returns 0 if nothing is known of the sample. */
 int tracked_pinned(int64_t key);
-/* Where the one is that was just promoted */
-void tracked_address(int64_t address);
 /* The GC has no memory for that one. */
 void tracked_lost(void);
 /* Nobody knows what became of this one; 'size' as recorder_young() has it. */

@@ -39,10 +39,8 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame, void **result
 #define MARKER_ALLOCATED    '\x0d'
 
 /* in sampled_objects.py */
-#define FACTS_BEGIN         0
-#define FACTS_END           1
-#define FACT_DIED           5
-#define FACT_NOT_KNOWN      8
+#define FACT_OBJECT         1
+#define FACT_FOUND          2
 
 /* words of a record before its stack, and of the longest stack that a buffer holds;
    even, as frames are pairs, and vmprof goes on while one word is free */
@@ -153,21 +151,19 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
 }
 
 intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
-                                intptr_t type, intptr_t size, intptr_t its_class)
+                                intptr_t type, intptr_t size, void *address)
 {
     (void)which;
-    (void)its_class;
-    if (what == FACTS_BEGIN)
-        return vmp_profile_fileno() >= 0;
+    (void)address;
     if (vmp_profile_fileno() < 0)
-        return 0;
+        return 0;               /* a forked child has no profile */
     is_stopped = vmprof_enter_signal() != 0;
-    if (what == FACTS_END && !is_stopped)
-        flush();                /* time samples come behind what was before them */
-    if (what >= FACT_DIED && what <= FACT_NOT_KNOWN) {
+    if (what == FACT_OBJECT) {
         intptr_t words[] = { key, type, size };
         (void)add(MARKER_OBJECT, words, 3);     /* else its type is not known */
     }
+    if (what == FACT_FOUND && !is_stopped)
+        flush();                /* time samples come behind what was before them */
     vmprof_exit_signal();
-    return 0;                   /* what becomes of it later is not told */
+    return 1;
 }

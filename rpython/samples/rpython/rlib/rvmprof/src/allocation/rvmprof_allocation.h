@@ -19,6 +19,6 @@ RPY_EXTERN void vmprof_allocation_close(intptr_t allocated);
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
 RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
                                            intptr_t which, intptr_t type,
-                                           intptr_t size, intptr_t its_class);
+                                           intptr_t size, void *address);
 
 #endif

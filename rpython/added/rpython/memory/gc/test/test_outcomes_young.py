@@ -1,10 +1,12 @@
-"""Allocation sampling: what is reported about the sampled objects."""
+"""Allocation sampling: what becomes of young objects that are sampled."""
 import sys
 
 from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
     STATE_SWEEPING)
+from rpython.memory.gc.test.outcomes_support import (OUTCOMES, DIED, PROMOTED,
+    PINNED, NOT_KNOWN, BaseOutcomesTest)
 from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
-    FINALIZED, OUTCOMES, DIED, PROMOTED, PINNED, NOT_KNOWN, BaseSamplingTest, adr)
+    FINALIZED, adr)
 from rpython.memory.gc.test.test_direct import S, VAR, WORD
 from rpython.memory.gctypelayout import WEAKREF
 from rpython.rlib import rgc
@@ -12,7 +14,7 @@ from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import llmemory, lltype
 
 
-class TestReports(BaseSamplingTest):
+class TestReports(BaseOutcomesTest):
     """What sampled() answers, and what fact() is told of young objects"""
 
     def one_fate(self):
@@ -224,6 +226,37 @@ class TestReports(BaseSamplingTest):
         self.gc.collect(2)
         assert len(self.fates) == 1
 
+    def test_large_objects_young_dead_and_alive(self):
+        self.start(1)
+        for i in range(10):
+            p = self.alloc(VAR, 20 + i)
+            if i % 3 == 0:
+                self.keep(p)
+        self.gc.collect(0)
+        type = self.type_index(VAR)
+        assert sorted(self.fates) == [
+            (i + 1, type, int(i % 3 == 0)) for i in range(10)]
+        # only once
+        self.gc.collect(0)
+        self.gc.collect(2)
+        assert len(self.fates) == 10
+
+    def test_large_object_alive_from_another(self):
+        self.start(1)
+        array = self.keep(self.alloc(VAR, 50))
+        p = self.alloc()
+        self.writearray(array, 7, p)
+        self.gc.collect(0)
+        p = self.alloc()
+        self.writearray(array, 43, p)
+        self.writearray(array, 7, lltype.nullptr(S))
+        self.alloc()
+        self.gc.collect(0)
+        assert sorted(self.fates) == [(1, self.type_index(VAR), 1),
+                                      (2, self.type_index(S), 1),
+                                      (3, self.type_index(S), 1),
+                                      (4, self.type_index(S), 0)]
+
     def test_reported_by_a_collection_that_an_allocation_causes(self):
         self.start(1)
         for i in range(8):
@@ -237,12 +270,12 @@ class TestReports(BaseSamplingTest):
         # marking and sweeping know other kinds of dead objects than these
         held = []                # of the roots, their numbers
         states = set()
-        def on_fact(what, key, which, type, size, class_):
+        def on_fact(what, key, which, note, size, address):
             if what in OUTCOMES:
                 states.add(self.gc.gc_state)
-                assert type == self.type_index(VAR)
+                assert note == self.type_index(VAR)
                 assert OUTCOMES[what] == int(key - 1 in held)
-            return self.on_fact(what, key, which, type, size, class_)
+            return self.on_fact(what, key, which, note, size, address)
         self.fact = llhelper(rgc.ALLOCATION_FACT, on_fact)
         self.start(1)
         for i in range(100):
@@ -267,7 +300,7 @@ class TestReports(BaseSamplingTest):
             p = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S))
             asked.append(p.x)
             return p.x
-        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.class_of = class_of
         return asked
 
     def test_class(self):
@@ -301,7 +334,7 @@ class TestReports(BaseSamplingTest):
         def class_of(address):
             asked.append(self.gc.get_type_id(address))
             return 7
-        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.class_of = class_of
         self.start(1)
         self.alloc(VAR, 100)
         self.gc.collect(0)
@@ -316,7 +349,7 @@ class TestReports(BaseSamplingTest):
             self.write(self.stackroots[0], 'next', p)
             self.writearray(self.stackroots[1], p.x % 25, p)
             return p.x + 1
-        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.class_of = class_of
         self.keep(self.alloc())
         self.keep(self.alloc(VAR, 25))
         self.gc.collect(2)
@@ -560,13 +593,13 @@ class TestReports(BaseSamplingTest):
         def sampled(size, address):
             others.append(size)
             return 5
-        def fact(what, key, which, type, size, class_):
+        def fact(what, key, which, note, size, address):
             if what in OUTCOMES:
                 others.append((key, OUTCOMES[what]))
             return 1
         assert self.gc.start_allocation_sampling(
             4 * WORD, 0, True, llhelper(rgc.ALLOCATION_SAMPLED, sampled),
-            llhelper(rgc.ALLOCATION_FACT, fact), self.class_of)
+            llhelper(rgc.ALLOCATION_FACT, fact))
         self.alloc()
         self.gc.collect(0)
         assert self.numbers() == [0]

@@ -2,16 +2,16 @@
 from rpython.memory.gc.incminimark import (STATE_FINALIZING, STATE_MARKING,
     STATE_SCANNING, STATE_SWEEPING)
 from rpython.memory.gc.sampled_objects import FACT_STARTED
-from rpython.memory.gc.test.sampling_support import BaseSamplingTest
+from rpython.memory.gc.test.outcomes_support import BaseOutcomesTest
 from rpython.memory.gc.test.test_direct import S, VAR, WORD
 from rpython.rlib import rgc
 from rpython.rtyper.annlowlevel import llhelper
 
 
-class TestHeap(BaseSamplingTest):
+class TestHeap(BaseOutcomesTest):
 
     def start(self, interval=10 ** 6):
-        BaseSamplingTest.start(self, interval)
+        BaseOutcomesTest.start(self, interval)
 
     def counted(self):
         return self.gc.get_total_memory_used() + self.gc.nursery_size

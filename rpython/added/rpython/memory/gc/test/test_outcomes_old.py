@@ -1,17 +1,18 @@
 """Allocation sampling: when the sampled objects die that have become old."""
 from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
     STATE_SWEEPING)
-from rpython.memory.gc.sampled_objects import MAX_TRACKED
+from rpython.memory.gc.sampled_outcomes import MAX_TRACKED
+from rpython.memory.gc.test.outcomes_support import (DIED, PROMOTED, PINNED,
+    BaseOutcomesTest)
 from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
-    FINALIZED, DIED, PROMOTED, PINNED, BaseSamplingTest, adr)
+    FINALIZED, adr)
 from rpython.memory.gc.test.test_direct import S, VAR, WORD
-from rpython.rlib import rgc
 from rpython.rlib.rawrefcount import REFCNT_FROM_PYPY
 from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import lltype, llmemory
 
 
-class TestLifetimes(BaseSamplingTest):
+class TestLifetimes(BaseOutcomesTest):
 
     def outcomes(self):
         return [outcome for _, _, outcome in self.fates]
@@ -54,12 +55,9 @@ class TestLifetimes(BaseSamplingTest):
         self.keep(self.alloc(VAR, 30))
         self.gc.collect(0)
         assert self.addresses == [
-            (key, 0, llmemory.cast_adr_to_int(adr(self.stackroots[i])))
+            (key, 0, adr(self.stackroots[i]))
             for i, key in enumerate([1, 3])]
-        # told once, and never of what nobody wants to hear of
-        self.follows = 0
-        self.keep(self.alloc())
-        self.gc.collect(0)
+        # told once
         self.gc.collect(2)
         assert len(self.addresses) == 2
 
@@ -109,13 +107,13 @@ class TestLifetimes(BaseSamplingTest):
     def test_whether_it_marks(self):
         self.start(1)
         self.gc.collect(0)
-        assert self.was_marking == 0
+        assert self.totals.marking == 0
         self.step_to(STATE_MARKING)
         self.gc.collect(0)
-        assert self.was_marking == 1
+        assert self.totals.marking == 1
         self.step_to(STATE_SWEEPING)
         self.gc.collect(0)
-        assert self.was_marking == 0
+        assert self.totals.marking == 0
 
     def test_promoted_by_the_collection_before_marking_ends(self):
         # from a dead object: it is swept in the same major collection
@@ -372,7 +370,7 @@ class TestLifetimes(BaseSamplingTest):
         def class_of(address):
             class_ = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S)).prev
             return class_.x if class_ else 0
-        self.class_of = llhelper(rgc.ALLOCATION_CLASS, class_of)
+        self.class_of = class_of
         self.gc.TEST_VISIT_SINGLE_STEP = True
         self.start(1)
         for i in range(150):
@@ -432,7 +430,7 @@ class TestLifetimes(BaseSamplingTest):
         self.start(1)
         self.keep(self.alloc())
         self.gc.collect(0)
-        self.listens = 0
+        self.hears = 0
         fates = len(self.fates)
         self.stackroots.pop()
         self.alloc()
