@@ -466,6 +466,16 @@ def test_what_an_errno_means(number: int, words: str) -> None:
     assert words in refusal(7, number)
 
 
+def test_a_pypy_without_cpyext(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPython has none of its functions, either."""
+    monkeypatch.setattr(target, "_check_here", lambda: None)
+    monkeypatch.setattr(Target, "_find_libpypy", lambda self: None)
+    monkeypatch.setattr(Target, "_find_allocate", lambda self: (0, 0))
+    monkeypatch.setattr(Target, "_check_malloc", lambda self: None)
+    with pytest.raises(AllocationSamplingError, match="it has no PyPyGILState_Ensure"):
+        Target(os.getppid())
+
+
 def test_a_server_under_load(stock_pypy: PyPy) -> None:
     """gunicorn, with a thread for each request: every one is answered."""
     with running(stock_pypy, """

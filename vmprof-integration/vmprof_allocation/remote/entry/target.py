@@ -206,7 +206,16 @@ class Target:
 
 
 def _here(name: str) -> int:
-    return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
+    """Where a function of libpypy's or libc's is in this process.  Raises
+    AllocationSamplingError if there is none of that name."""
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except AttributeError:
+        raise AllocationSamplingError(
+            "this PyPy can't attach to a program: it has no %s (was it translated "
+            "without the module cpyext?); start the program with vmprof"
+            % name) from None
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def refusal(pid: int, number: int | None) -> str:
