@@ -128,7 +128,8 @@ pictures: .build/pictures .build/system-go
 
 bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
 		.build/pypy27 .build/rpython/pristine
-	.venv/bin/python benchmarks/study.py
+	.venv/bin/python benchmarks/study.py \
+		$(if $(findstring 27,$(SAMPLED)),--output .build/study27 toolchain)
 
 hard: $(ENVIRONMENTS) .build/system-hard $(COLLECTOR)
 	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)

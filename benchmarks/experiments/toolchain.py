@@ -1,5 +1,6 @@
-"""A translation: RPython's own toolchain, without our patches, on a stock PyPy 2.7,
-from the Python of a program to its C.  Whole processes, from the command line."""
+"""A PyPy 2.7, a stock one or one that was translated with the patch: a translation, by
+RPython's own toolchain without our patches, from the Python of a program to its C; and
+gcbench.  Whole processes, from the command line."""
 from __future__ import annotations
 
 import shutil
@@ -12,10 +13,12 @@ from experiments import Context, Json
 from measuring import BUILD, ROOT
 
 NAME = "toolchain"
-TARGET = "targetgcbench"
+TARGET, GCBENCH = "targetgcbench", "gcbench"
+SCRIPT = ROOT / "benchmarks" / "programs" / "gcbench.py"
+#: of gcbench: three seconds
+ROUNDS = 200
 RATES = ("32k", "128k", "512k", "1M", "4M", "auto")
-PYTHON2 = BUILD / "py2" / "python2"
-#: the same with our package
+#: with our package: make .build/pypy27
 PYPY27 = ROOT / ".venv-pypy27" / "bin" / "pypy"
 TREE = BUILD / "rpython" / "pristine"
 #: of eight processes, of some 20 s each
@@ -23,7 +26,7 @@ PAIRS = 5
 
 
 def run(context: Context) -> Json:
-    for path in PYTHON2, PYPY27, TREE:
+    for path in PYPY27, TREE:
         if not path.exists():
             raise measuring.Failed("there is no %s: run `make bench`, which "
                                    "gets it" % path)
@@ -38,18 +41,20 @@ def run(context: Context) -> Json:
         # a few seconds, where it is only to be seen that it works
         steps = ["--annotate"] if context.quick else ["--source"]
 
-        def start(_: str, rate: str | None) -> measuring.Process:
-            command: list[str | Path] = [PYTHON2]
-            if rate is not None:
-                command = [PYPY27, "-m", "vmprof", "--allocation-sampling", rate,
-                           "-o", profile]
+        def start(program: str, rate: str | None) -> measuring.Process:
+            flags: list[str | Path] = [] if rate is None else [
+                "-m", "vmprof", "--allocation-sampling", rate, "-o", profile]
+            if program == GCBENCH:
+                return measuring.run([PYPY27, *flags, SCRIPT,
+                                      "1" if context.quick else "%d" % ROUNDS], folder)
             return measuring.run(
-                [*command, "-m", "rpython", "--batch", "-O2", *steps, target], folder,
-                {"PYTHONPATH": str(tree), "PYPY_USESSION_DIR": name})
+                [PYPY27, *flags, "-m", "rpython", "--batch", "-O2", *steps, target],
+                folder, {"PYTHONPATH": str(tree), "PYPY_USESSION_DIR": name})
 
         return {"python2": " ".join(measuring.run(
-                    [PYTHON2, "-c", "import sys; print(sys.version)"]).out.split()),
-                "runs": turns.take([TARGET], rates, 1 if context.quick else PAIRS,
+                    [PYPY27, "-c", "import sys; print(sys.version)"]).out.split()),
+                "runs": turns.take([TARGET, GCBENCH], rates,
+                                   1 if context.quick else PAIRS,
                                    start, profile, "program", NAME)}
 
 
@@ -59,4 +64,4 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    turns.plot(results["runs"], "program", [TARGET], RATES, path)
+    turns.plot(results["runs"], "program", [TARGET, GCBENCH], RATES, path)
