@@ -1,19 +1,18 @@
 /* jit_lines.c and jit_log.c, fed with a log: commands from stdin.
  *
- *      log FROM TO             these bytes of the file that is named come into the log
+ *      log FROM TO             these bytes of the file that is named are written at once
  *      at ADDRESS FUNCTION...  prints the lines of these functions, or - for none
  *      returning ADDRESS       prints the function that is left there, and its line
- *      size                    prints how many blocks the log takes
+ *      known                   prints whether the log is as it should be
  *      end, begin              all is forgotten, and begins again
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "check.h"
 #include "jit_lines.h"
+#include "jit_log.h"
 
 #define MOST    32
 
@@ -28,9 +27,9 @@ static void put_log(const char *path, char *line)
     CHECK(file != NULL && fseek(file, from, SEEK_SET) == 0);
     CHECK(fread(bytes, 1, (size_t)(to - from), file) == (size_t)(to - from));
     fclose(file);
-    CHECK(write(descriptor, bytes, (size_t)(to - from)) == to - from);
+    CHECK(jit_log_is(descriptor) && !jit_log_is(descriptor - 1));
+    jit_log_write(bytes, (size_t)(to - from));
     free(bytes);
-    jit_lines_read();
 }
 
 static void print_lines(char *line)
@@ -66,7 +65,6 @@ static void print_returning(const char *address)
 int main(int argc, char **argv)
 {
     static char line[1 << 16];
-    struct stat status;
 
     CHECK(argc == 2);
     descriptor = jit_lines_begin();
@@ -78,19 +76,16 @@ int main(int argc, char **argv)
             print_lines(line + 3);
         else if (strncmp(line, "returning ", 10) == 0)
             print_returning(line + 10);
-        else if (strcmp(line, "size\n") == 0) {
-            CHECK(fstat(descriptor, &status) == 0);
-            printf("%ld\n", (long)status.st_blocks);
-        } else if (strcmp(line, "end\n") == 0) {
+        else if (strcmp(line, "known\n") == 0)
+            printf("%d\n", jit_log_is_as_known());
+        else if (strcmp(line, "end\n") == 0)
             jit_lines_end();
-            close(descriptor);
-        } else if (strcmp(line, "begin\n") == 0) {
+        else if (strcmp(line, "begin\n") == 0) {
             descriptor = jit_lines_begin();
             CHECK(descriptor >= 0);
         } else
             CHECK(0);
     }
     jit_lines_end();
-    close(descriptor);
     return 0;
 }

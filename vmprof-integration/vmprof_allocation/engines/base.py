@@ -219,6 +219,10 @@ class Engine:
         """In a forked child: it is sampled, as its parent was; stop() ends it."""
         return False
 
+    def leave_child(self) -> None:
+        """In a forked child that is not sampled: what would still take time there ends.
+        Imports nothing."""
+
     def child_path(self) -> str:
         """There, the profile; empty: there is none, as there is no sample."""
         return ""

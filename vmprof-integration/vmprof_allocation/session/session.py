@@ -265,7 +265,11 @@ class Session:
     def go_on(self, parent: int | None = None) -> None:
         """In a forked child: if its engine goes on, so does this.  `parent`: a pid;
         None: of the one in which this was last called, or began."""
-        if self._engine is not None and self._engine.is_sampled_child():
+        if self._engine is None:
+            return
+        if not self._engine.is_sampled_child():
+            self._engine.leave_child()
+        else:
             parent, self._pid = parent or self._pid, os.getpid()
             self._file = None       # the engine has one of its own
             self._part = 1

@@ -22,22 +22,28 @@ if TYPE_CHECKING:
 _FUNCTIONS = {"hook_finish": "void (*)(void)", "hook_end": "void (*)(int)",
               "hook_end_error": "int (*)(void)", "hook_ignore": "int (*)(int)",
               "hook_ended": "const char *(*)(void)",
+              "hook_is_sampled_child": "int (*)(void)",
               "hook_named": "void (*)(int64_t, const char *)"}
 
 
 class HookEnding(Ending):
     """See :class:`vmprof_allocation.engines.ending.Ending`."""
 
-    __slots__ = ("_end", "_ended", "_error", "_finish", "_ignore", "_inherited",
-                 "_named", "_string")
+    __slots__ = ("_end", "_end_log", "_ended", "_error", "_finish", "_ignore",
+                 "_inherited", "_is_sampled", "_named", "_string")
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         # the library's own functions would keep all of cffi's description of it
         (self._finish, self._end, self._error, self._ignore, self._ended,
-         self._named) = (
+         self._is_sampled, self._named) = (
             ffi.cast(kind, ffi.addressof(lib, name))
             for name, kind in _FUNCTIONS.items())
         self._string = ffi.string
+        #: with lines: ends PyPy's log of what it compiles
+        self._end_log = None
+        if lib.hook_has_lines():
+            import _jitlog
+            self._end_log = _jitlog.disable
         #: the kernel's numbers of threads that are those of a parent
         self._inherited: set[int] = set()
 
@@ -56,6 +62,8 @@ class HookEnding(Ending):
         return bool(error >= 0)
 
     def forked(self) -> None:
+        if self._end_log is not None and not self._is_sampled():
+            self._end_log()     # it would take time, for nothing
         self._inherited = {thread for thread, _ in thread_names.of_threads()}
 
     def end_child(self) -> None:

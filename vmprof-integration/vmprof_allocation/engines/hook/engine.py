@@ -88,6 +88,8 @@ class HookEngine(Engine):
         self.follow_errno = 0
         #: False while what start() did has to be taken back
         self._is_on = False
+        #: with lines: ends PyPy's log of what it compiles
+        self._end_log: Callable[[], None] | None = None
 
     def capabilities(self) -> tuple[str, ...]:
         known: tuple[str, ...] = ("labels", "limits", "marks", "names",
@@ -210,8 +212,18 @@ class HookEngine(Engine):
     def _log_lines(self) -> None:
         import _jitlog
         log = int(self._lib.hook_lines())
-        self._check(-min(log, 0), "making room for PyPy's log of compiled code")
+        self._check(-min(log, 0), "making room for lines")
+        self._end_log = _jitlog.disable
         _jitlog.enable(log)
+        if not self._lib.hook_lines_are_as_known():
+            raise AllocationSamplingError(
+                "lines can't be known with this PyPy: it writes another log of what it "
+                "compiles than is understood here; leave --lines, or lines=True, out")
+
+    def _log_no_lines(self) -> None:
+        end, self._end_log = self._end_log, None
+        if end is not None:
+            end()
 
     def _follow(self, settings: Settings, processes: Processes) -> None:
         """Where that can't be, children are counted, as without."""
@@ -253,6 +265,9 @@ class HookEngine(Engine):
         # in a forked child, it was its parent's
         self._lock.pid = self._pid
         self._is_on = True
+        if self._lib.hook_has_lines():
+            import _jitlog
+            self._end_log = _jitlog.disable
 
     def is_sampled_child(self) -> bool:
         if not self._pid or not self._lib.hook_is_sampled_child():
@@ -260,6 +275,9 @@ class HookEngine(Engine):
         self._pid = os.getpid()
         self._lock = Lock()
         return True
+
+    def leave_child(self) -> None:
+        self._log_no_lines()
 
     def child_path(self) -> str:
         if self._lib.hook_is_sampled_child() != WITH_PROFILE:
@@ -309,9 +327,7 @@ class HookEngine(Engine):
         import _vmprof
         self._is_on = False
         error = self._unhook()
-        if self._lib.hook_has_lines():
-            import _jitlog
-            _jitlog.disable()
+        self._log_no_lines()
         # now what this allocates is nobody's
         if not was_forked:
             for thread, name in thread_names.of_threads():

@@ -3,7 +3,7 @@
 #include <sys/time.h>
 
 #include "hook.h"
-#include "jit_lines.h"
+#include "jit_log.h"
 #include "recorder.h"
 #include "run.h"
 #include "sampled_child.h"
@@ -52,13 +52,14 @@ static void after_fork_in_child(void)
 
     is_locked = 0;              /* recorder_forget() unlocks it */
     run_forked();
-    jit_lines_forked();
     if (recorder_forget()) {
         vmprof_output_forget();
         signals_forget();
     }
-    if (!is_sampled || child_begin() != 0)
+    if (!is_sampled || child_begin() != 0) {
+        jit_log_end();          /* that PyPy writes none, Python has to say */
         start_stop_forked();
+    }
 }
 
 int hook_watch_forks(void)

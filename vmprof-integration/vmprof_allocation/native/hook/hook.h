@@ -117,10 +117,12 @@ int hook_native_is_possible(void);
 int hook_native(void);
 
 /* Between hook_enabled() and hook_hook(): stacks hold the lines of functions, until
-   hook_close().  Returns the descriptor on which _jitlog is to be enabled, and which that
-   closes; or -errno. */
+   hook_close().  Returns the descriptor on which _jitlog is to be enabled, which is no
+   file; or -errno. */
 int hook_lines(void);
 int hook_has_lines(void);
+/* Then: what it writes is understood. */
+int hook_lines_are_as_known(void);
 
 /* Take no more samples than so many a second, or than a share of the time in
    millionths: the interval follows.  0 and 0, or hook_set_interval(): no

@@ -451,14 +451,12 @@ int jit_lines_begin(void)
         put_trace, begin_optimized, begin_assembled, put_code, put_operation, put_offset,
         put_line, end_stage
     };
-    int fd;
 
     jit_lines_end();
     if (ADD(states) == NULL)
         return -ENOMEM;
-    fd = jit_log_open(&reader);
-    is_on = fd >= 0;
-    return fd;
+    is_on = 1;
+    return jit_log_begin(&reader);
 }
 
 int jit_lines_are_on(void)
@@ -466,22 +464,11 @@ int jit_lines_are_on(void)
     return is_on;
 }
 
-void jit_lines_read(void)
-{
-    if (is_on)
-        jit_log_read();
-}
-
-void jit_lines_forked(void)
-{
-    jit_log_forked();
-}
-
 void jit_lines_end(void)
 {
     is_on = 0;
     frame_lines_forget();
-    jit_log_close();
+    jit_log_end();
     GIVE_BACK(states);
     GIVE_BACK(places);
     GIVE_BACK(traces);

@@ -24,9 +24,6 @@
 /* Begin; returns the descriptor on which _jitlog is to be enabled, or -errno. */
 int jit_lines_begin(void);
 int jit_lines_are_on(void);
-/* Between two samples, with the GIL: read what was written. */
-void jit_lines_read(void);
-void jit_lines_forked(void);
 void jit_lines_end(void);
 
 /* Fill in the lines of these functions, which run at 'address', from the outermost one on; a

@@ -1,20 +1,14 @@
 #define _GNU_SOURCE
 #include "jit_log.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "own_file.h"
 
 #define VERSION         4
 #define OPERATIONS      1024    /* kinds of them */
 #define VALUES          16      /* of a merge point, at most */
 #define LINE_NUMBER     2       /* what a value of a merge point means */
-#define PAGE            ((int64_t)4096)
+#define NO_FILE         INT_MAX /* no process has so many */
 
 enum {
     INPUT_ARGUMENTS = 0x11, OPERATION_NAMES, OPERATION, OPERATION_WITH_DESCR, CODE, OFFSET,
@@ -22,11 +16,8 @@ enum {
     PREFIX, ABORTED, SOURCE, REDIRECT, CALLBACK
 };
 
-static const struct jit_log_reader *reader;
-static struct own_file log_file = { -1, 0, 0 };         /* to read from; ... */
-static struct own_file written = { -1, 0, 0 };          /* ... PyPy's, which closes it */
-static struct own_file nothing = { -1, 0, 0 };          /* it keeps nothing */
-static int64_t was_read;                /* up to this offset */
+static const struct jit_log_reader *reader;     /* NULL: nothing is read */
+static int has_begun;                   /* with a head of this version */
 static int is_wrong;
 static uint8_t kinds[OPERATIONS];
 static int is_told;                     /* the stage that is read */
@@ -36,7 +27,7 @@ static struct {
 } values[VALUES];
 static int value_count;
 
-/* What is read: 'is_short' if it ends within a record */
+/* What is written at once, and read: 'is_short' if it ends within a record */
 static struct {
     const unsigned char *at, *end;
     int is_short;
@@ -265,6 +256,7 @@ static void read_header(void)
     uint64_t version = number(2), is_32_bit = number(1);
 
     skip_text();
+    has_begun = 1;
     if (!in.is_short && (version != VERSION || is_32_bit))
         is_wrong = 1;
 }
@@ -337,82 +329,39 @@ static void read_record(void)
 }
 
 /* ____________________________________________________________ */
-/* the file */
 
-int jit_log_open(const struct jit_log_reader *to)
+int jit_log_begin(const struct jit_log_reader *to)
 {
     reader = to;
-    was_read = 0;
-    is_wrong = is_told = 0;
+    has_begun = is_wrong = is_told = 0;
     memset(kinds, 0, sizeof kinds);
-    if (own_file_take(&log_file, memfd_create("jitlog", MFD_CLOEXEC)) < 0 ||
-        own_file_take(&nothing, open("/dev/null", O_WRONLY | O_CLOEXEC)) < 0 ||
-        own_file_take(&written, fcntl(log_file.fd, F_DUPFD_CLOEXEC, 3)) < 0) {
-        int error = errno;
-        jit_log_close();
-        return -error;
-    }
-    return written.fd;
+    return NO_FILE;
 }
 
-/* Nothing more is told: PyPy may go on. */
-static void discard(void)
+int jit_log_is_as_known(void)
 {
-    is_wrong = 1;
-    if (own_file_is_there(&written) && own_file_is_there(&nothing))
-        (void)dup3(nothing.fd, written.fd, O_CLOEXEC);
-    written.fd = -1;
+    return has_begun && !is_wrong;
 }
 
-static int64_t size_of_log(void)
+int jit_log_is(int fd)
 {
-    struct stat status;
-
-    return own_file_is_there(&log_file) && fstat(log_file.fd, &status) == 0
-        ? status.st_size : 0;
+    return fd == NO_FILE;
 }
 
-void jit_log_read(void)
+void jit_log_write(const void *data, size_t size)
 {
-    int saved_errno = errno;
-    int64_t first = was_read & -PAGE, size;
-    const unsigned char *map, *record;
-
-    if (is_wrong || (size = size_of_log()) <= was_read)
+    if (reader == NULL)
         return;
-    map = mmap(NULL, (size_t)(size - first), PROT_READ, MAP_SHARED, log_file.fd, first);
-    if (map == MAP_FAILED)
-        is_wrong = 1;
-    else {
-        in.at = map + (was_read - first);
-        in.end = map + (size - first);
-        in.is_short = 0;
-        for (record = in.at; record < in.end && !is_wrong; record = in.at) {
-            read_record();
-            if (in.is_short)
-                break;          /* the rest comes later */
-        }
-        was_read = first + (record - map);
-        munmap((void *)map, (size_t)(size - first));
-        (void)fallocate(log_file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                        was_read & -PAGE);
+    in.at = data;
+    in.end = in.at + size;
+    in.is_short = 0;
+    while (in.at < in.end && !is_wrong) {
+        read_record();
+        is_wrong |= in.is_short;
     }
-    if (is_wrong)
-        discard();
-    errno = saved_errno;
 }
 
-void jit_log_forked(void)
+void jit_log_end(void)
 {
-    if (log_file.fd < 0)
-        return;
-    discard();
-    jit_log_close();
-}
-
-void jit_log_close(void)
-{
-    own_file_close(&log_file);
-    own_file_close(&nothing);
-    written.fd = -1;
+    reader = NULL;
 }

@@ -1,8 +1,9 @@
 #pragma once
 /* PyPy's log of what the JIT compiles (rpython/rlib/rjitlog), version 4.
  *
- * PyPy's module _jitlog writes it into a file in memory.  It is read, and given back to
- * the system, as it grows: a program that compiles writes some 10 MB a second.
+ * PyPy's module _jitlog writes it into a file that there is not, some 10 MB a second while a
+ * program compiles: libpypy's write() leads here (prepare.c), so that each record is read when
+ * it is written, with the GIL, and nothing is kept.  A forked child goes on by itself.
  *
  * Of each trace it has three stages: as it was recorded, which is passed over; optimized,
  * with the places in the program (merge points) between the operations; and assembled,
@@ -48,14 +49,15 @@ struct jit_log_reader {
     void (*end)(void);
 };
 
-/* Make the file; returns its descriptor, or -errno. */
-int jit_log_open(const struct jit_log_reader *reader);
-/* Read what is there, with the GIL, as PyPy writes.  Where it is not as described above,
-   nothing more is told. */
-void jit_log_read(void);
-/* In a forked child, which has the same file: what it compiles is not told. */
-void jit_log_forked(void);
-/* PyPy does not write any more. */
-void jit_log_close(void);
+/* Returns the descriptor on which _jitlog is to be enabled: no file has that number. */
+int jit_log_begin(const struct jit_log_reader *reader);
+/* Of what was written since, in this process: it is of the version that is described above.
+   Where it is not, nothing more is told. */
+int jit_log_is_as_known(void);
+/* What libpypy writes to that descriptor: whole records */
+int jit_log_is(int fd);
+void jit_log_write(const void *data, size_t size);
+/* Nothing more is told, whatever PyPy writes. */
+void jit_log_end(void);
 
 #pragma GCC visibility pop

@@ -12,7 +12,7 @@
 #include "heap.h"
 #include "held_by.h"
 #include "hook.h"
-#include "jit_lines.h"
+#include "jit_log.h"
 #include "jit_work.h"
 #include "nursery.h"
 #include "objects.h"
@@ -77,12 +77,20 @@ static int prepare_trampolines(void)
     return trampoline_writable(0);
 }
 
+static ssize_t on_write(int fd, const void *data, size_t size)
+{
+    if (!jit_log_is(fd))
+        return vmprof_output_write(fd, data, size);
+    jit_log_write(data, size);
+    return (ssize_t)size;
+}
+
 static void prepare_diverts(void)
 {
     typedef char same_number[
         sizeof place.slot / sizeof *place.slot == DIVERTS ? 1 : -1];
     static const uintptr_t ours[DIVERTS] = {
-        [DIVERT_WRITE] = (uintptr_t)vmprof_output_write,
+        [DIVERT_WRITE] = (uintptr_t)on_write,
         [DIVERT_MMAP] = (uintptr_t)vmprof_output_mmap,
         [DIVERT_MMAP64] = (uintptr_t)vmprof_output_mmap,
         [DIVERT_MUNMAP] = (uintptr_t)vmprof_output_munmap,
@@ -112,7 +120,6 @@ static void after_collection(void)
 {
     heap_seen();
     objects_after_collection();
-    jit_lines_read();           /* so that the log stays short */
 }
 
 static void prepare_nursery(void)

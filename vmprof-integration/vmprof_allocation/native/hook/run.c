@@ -19,6 +19,7 @@
 #include "hook.h"
 #include "labels.h"
 #include "jit_lines.h"
+#include "jit_log.h"
 #include "native_names.h"
 #include "native_stack.h"
 #include "objects.h"
@@ -216,6 +217,11 @@ int hook_lines(void)
 int hook_has_lines(void)
 {
     return jit_lines_are_on();
+}
+
+int hook_lines_are_as_known(void)
+{
+    return jit_log_is_as_known();
 }
 
 void hook_limit(int64_t per_second, int64_t share)

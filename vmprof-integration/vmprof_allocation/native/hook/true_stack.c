@@ -198,7 +198,6 @@ size_t true_stack(const struct stack_node *innermost,
     stack = words;
     size = 0;
     returning.line = 0;
-    jit_lines_read();
     for (node = innermost; node != NULL; node = node->next) {
         uintptr_t address, stub;
         if (node->kind != NODE_JITTED) {
