@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
             args.allocation_sampling = _FOR_LEAKS if args.leaks else DEFAULT
         settings = make_settings(args.allocation_sampling,
                                  lifetimes=not args.no_lifetimes, follow=False,
-                                 held=args.held)
+                                 held=args.held, lines=args.lines)
         if args.output is not None:
             args.output = os.path.abspath(check_output(args.output))
             check_file(args.output)

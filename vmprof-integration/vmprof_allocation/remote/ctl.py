@@ -120,7 +120,7 @@ def _status(process: Process, args: argparse.Namespace) -> None:
 def _start(process: Process, args: argparse.Namespace) -> None:
     settings = make_settings(args.allocation_sampling,
                              lifetimes=not args.no_lifetimes,
-                             follow=not args.no_follow)
+                             follow=not args.no_follow, lines=args.lines)
     output = os.path.abspath(check_output(
         "vmprof-%d.vmprof" % args.pid if args.output is None else args.output))
     is_first = process.pid == args.pid

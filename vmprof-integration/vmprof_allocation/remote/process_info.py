@@ -34,6 +34,11 @@ def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
         help="as of python -m vmprof (default: %s)" % DEFAULT)
     parser.add_argument("--no-lifetimes", action="store_true",
                         help="do not find out what becomes of the sampled objects")
+    parser.add_argument(
+        "--lines", action="store_true",
+        help="with the line at which each function is (--by line), as far as it is "
+             "known: what PyPy has compiled before has none; takes time whenever it "
+             "compiles")
 
 
 def check_seconds(name: str, seconds: float) -> None:

@@ -75,7 +75,8 @@ def _show(process: Process, args: argparse.Namespace) -> int:
     for number in signal.SIGTERM, signal.SIGHUP:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     settings = make_settings(args.allocation_sampling,
-                             lifetimes=not args.no_lifetimes, follow=False)
+                             lifetimes=not args.no_lifetimes, follow=False,
+                             lines=args.lines)
     with work_folder.own(process.uid, process.gid) as folder:
         is_screen = sys.stdout.isatty()
         request = wanted(process, settings, _window(folder, 1), folder)

@@ -379,6 +379,8 @@ class HookEngine(Engine):
             ("facts", ",".join(self._facts(settings))),
             ("run", run),
         ]
+        if settings.lines:
+            common.append(("lines", 1))
         if settings.native:
             from vmprof_allocation.engines.hook import native_frames
             assert self._place is not None
