@@ -108,6 +108,46 @@ def test_start_and_stop_often(pypy: PyPy, begun: Way) -> None:
 
 
 @WAYS
+def test_lines_from_then_on(stock_pypy: PyPy, begun: Way) -> None:
+    """What is compiled meanwhile has them, each time anew; and nothing has any when they
+    are not asked for."""
+    pypy = stock_pypy
+    with begun(pypy, """
+        import sys, threading, time
+        def late(number):
+            space = {}
+            exec("def late(n):\\n"
+                 "    kept = []\\n"
+                 "    for i in range(n):\\n"
+                 "        kept = [str(i + %d) * 100]\\n" % number, space)
+            space["late"](5000)
+        def work():
+            number = 0
+            while True:
+                late(number)
+                number += 1
+                time.sleep(0.001)
+        threading.Thread(target=work, daemon=True).start()
+        print("ready")
+        sys.stdin.readline()
+        print("ended")
+    """) as program:
+        for number, flags in enumerate((["--lines"], [], ["--lines"])):
+            name = "%d.vmprof" % number
+            done(pypy, program, "start", "--allocation-sampling", "16k", "-o", name,
+                 *flags)
+            time.sleep(1)
+            done(pypy, program, "stop")
+            found = profile(pypy, name)
+            lines = {frame.line for number in set(found.samples.stack)
+                     for frame in found.stacks[number] if frame.kind == "jit"
+                     and found.function(frame.address).name == "late"}
+            assert ("lines" in found.settings) == bool(flags)
+            assert lines == {0} if not flags else lines <= {0, 3, 4} and 4 in lines
+        assert program.end() == "ended\n"
+
+
+@WAYS
 def test_a_snapshot_ends_the_profile_and_begins_the_next(
         stock_pypy: PyPy, begun: Way) -> None:
     pypy = stock_pypy

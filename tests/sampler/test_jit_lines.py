@@ -94,8 +94,8 @@ class Told:
 
     def __call__(self, log: Log | bytearray, *commands: str,
                  cuts: Iterable[int] = ()) -> list[str]:
-        """What these commands print, if that is the log, which is written in pieces that
-        end there."""
+        """What these commands print, if that is the log, which is written in pieces
+        that end there."""
         data = log.data if isinstance(log, Log) else log
         self._path.write_bytes(data)
         ends = [0, *sorted(cuts), len(data)]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE, Judged, state
 from vmprof_convert.meaning.origins import NOWHERE, Origins
-from vmprof_convert.meaning.visible_stacks import CUT, Program
+from vmprof_convert.meaning.visible_stacks import CUT, Program, has_lines
 from vmprof_convert.profile.model import LABEL, UNKNOWN, UNTOLD, Function, Profile
 from vmprof_convert.profile.names import names, process_name
 from vmprof_convert.profile.probability import probability
@@ -27,8 +27,8 @@ _MAX_PATH = 1000
 _MIN_PERIOD, _MAX_PERIOD = 1e-6, 60.0
 
 #: what a format may have no place for
-THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS, LABELS = (
-    "threads", "processes", "types", "fates", "ticks", "objects", "labels")
+THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS, LINES, LABELS = (
+    "threads", "processes", "types", "fates", "ticks", "objects", "lines", "labels")
 #: instead of a type: time samples are of none
 NONE = -2
 
@@ -189,6 +189,10 @@ class Places:
                 self._program.function(frame), self._origins)
         return found
 
+    def line(self, frame: Frame) -> int:
+        """See Program."""
+        return self._program.line(frame)
+
 
 def tick_seconds(profile: Profile) -> float:
     """Between two time samples; 0.0: not known."""
@@ -239,6 +243,8 @@ def left_out(profile: Profile, *lacking: str,
         words.append("numbers of objects")
     if FATES in lacking and profile.has_lifetimes:
         words.append("what became of objects (--fate chooses)")
+    if LINES in lacking and has_lines(profile):
+        words.append("executed lines (a function has that of its definition)")
     if LABELS in lacking and profile.label_keys:
         words.append("labels (--label chooses)")
     marks = len(profile.marks)

@@ -14,7 +14,6 @@ from vmprof_convert.analysis.summary import (
     Subject,
     Tally,
     figures_of,
-    has_lines,
     sort,
 )
 from vmprof_convert.errors import ProfileError
@@ -22,6 +21,7 @@ from vmprof_convert.meaning.estimator import Sum
 from vmprof_convert.meaning.origins import PROGRAM, Origins
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.meaning.user_code import OwnStacks
+from vmprof_convert.meaning.visible_stacks import has_lines
 from vmprof_convert.profile.model import LABEL, Function, Profile
 from vmprof_convert.text.escape import shortened, similar
 

@@ -231,7 +231,8 @@ class Parts:
         merged: dict[tuple[Shown, Function, int], float] = {}
         for (stack, type_), value in sums.parts.items():
             frame = self._program.stack(stack)[-1]
-            key = self._types.shown(type_), self._program.function(frame), frame.line
+            key = (self._types.shown(type_), self._program.function(frame),
+                   self._program.line(frame))
             merged[key] = merged.get(key, 0.0) + value
         return sorted((Part(value / sums.all.value_bytes, *key)
                        for key, value in merged.items()), key=lambda part: -part.share)

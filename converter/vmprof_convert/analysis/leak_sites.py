@@ -34,7 +34,7 @@ _SEVERAL = Shown("[several types]", NOT_KNOWN)
 
 
 class Place(NamedTuple):
-    """A function, and the executed line, or where that is not known its own."""
+    """A function; and Program.line(), or that of its definition."""
 
     function: Function
     line: int
@@ -71,7 +71,7 @@ class Places:
 
 def _place(program: Program, frame: Frame) -> Place:
     function = program.function(frame)
-    return Place(function, frame.line or function.line)
+    return Place(function, program.line(frame) or function.line)
 
 
 class Tally:

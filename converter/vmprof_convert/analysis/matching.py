@@ -99,7 +99,7 @@ class Matching:
         key = self._key(function, origins)
         line = self._line(key, function.line, is_after)
         executed = subject.line
-        if executed and function.line and line:
+        if executed > 0 and function.line and line:
             executed += line - function.line
         return subject._replace(
             function=Function(function.name, line, key[1], function.kind),

@@ -34,7 +34,7 @@ from vmprof_convert.profile.model import (
     Profile,
 )
 from vmprof_convert.profile.probability import probability
-from vmprof_convert.profile.stacks import Frame, Stacks
+from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.text.escape import shortened
 
 #: what rows can be of
@@ -151,8 +151,7 @@ class Subject(NamedTuple):
     """What a row is of."""
 
     function: Function | None
-    #: the executed one, or where that is not known the function's; 0: the row
-    #: is of no line
+    #: Program.line(), or that of the definition; 0: the row is of no line
     line: int
     type: Shown | None = None
     #: a file, with its folders, or a module; or, of what has none, a label
@@ -552,7 +551,7 @@ class Places:
             return Subject(function, 0)
         if LINE in self._by:
             self.has_lines |= frame.line > 0
-            return Subject(function, frame.line or function.line)
+            return Subject(function, self._program.line(frame) or function.line)
         if FILE in self._by:
             return Subject(None, 0, file=function.file or _no_file(function))
         if MODULE in self._by:
@@ -587,13 +586,6 @@ def _module(path: str) -> str:
     if len(parts) > 1 and parts[-1] == "__init__":
         del parts[-1]
     return ".".join(parts)
-
-
-def has_lines(profile: Profile) -> bool:
-    """Whether it is recorded which lines were executed."""
-    if isinstance(profile.stacks, Stacks):
-        return any(frame.line > 0 for frame in profile.stacks.frames)
-    return any(frame.line > 0 for stack in profile.stacks for frame in stack)
 
 
 def sort(rows: list[Row], by: str) -> None:

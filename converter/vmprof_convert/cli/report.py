@@ -299,8 +299,8 @@ def _largest(view: View) -> _Largest | None:
 def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
         asked: Selection) -> tuple[Selection, tuple[str, ...]]:
     """What rows are of: if nothing is asked for, of the program's own code."""
-    from vmprof_convert.analysis.summary import has_lines
     from vmprof_convert.meaning.user_code import has_own_code
+    from vmprof_convert.meaning.visible_stacks import has_lines
 
     if not (options.by or options.tree or options.focus) and has_own_code(
             profile, origins):

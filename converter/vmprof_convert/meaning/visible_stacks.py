@@ -7,7 +7,7 @@ from __future__ import annotations
 import array
 from itertools import islice
 
-from vmprof_convert.profile.model import LABEL, Function, Profile
+from vmprof_convert.profile.model import LABEL, PYTHON, Function, Profile
 from vmprof_convert.profile.stacks import Frame, Stacks, Tree
 
 #: files that stand between PyPy's start-up code and the program; the first one
@@ -36,6 +36,8 @@ COMPILED = Function("[compiled code, function not known]", 0, "", LABEL)
 EMPTY = Function("[no frames]", 0, "", LABEL)
 #: stands for stacks that got lost
 LOST = Function("[stack lost]", 0, "", LABEL)
+#: of a function that was at some line
+UNKNOWN_LINE = -1
 #: the root of stacks whose outermost frames are missing, where stacks are shown
 CUT = "[callers cut off]"
 #: stand for what is none of the program's code, where only that is shown
@@ -54,6 +56,13 @@ LABEL_FRAMES = {label: Frame(i, LABEL, 0) for i, label in enumerate(_LABELS)}
 _RUNS, _STARTS, _STRING = -1, -2, -3
 
 
+def has_lines(profile: Profile) -> bool:
+    """Whether it is recorded which lines were executed."""
+    if isinstance(profile.stacks, Stacks):
+        return any(frame.line > 0 for frame in profile.stacks.frames)
+    return any(frame.line > 0 for stack in profile.stacks for frame in stack)
+
+
 class Program:
     """The stacks of a profile as the user sees them."""
 
@@ -61,6 +70,8 @@ class Program:
         self._profile = profile
         #: address: whether its function is of those that ran the program
         self._known: dict[int, bool] = {}
+        #: None: not asked for yet
+        self._has_lines: bool | None = None
         self._was_entered = any(function.file == _ENTERED
                                 for function in profile.functions.values())
 
@@ -124,6 +135,16 @@ class Program:
         if frame.kind == LABEL:
             return _LABELS[frame.address]
         return self._profile.function(frame.address)
+
+    def line(self, frame: Frame) -> int:
+        """The one that was executed, or UNKNOWN_LINE; 0: lines were not asked for, or
+        it is of none."""
+        if frame.line > 0 or self.function(frame).kind != PYTHON:
+            return frame.line
+        if self._has_lines is None:
+            self._has_lines = (has_lines(self._profile)
+                               or "lines" in self._profile.settings)
+        return UNKNOWN_LINE if self._has_lines else 0
 
     def functions(self, number: int) -> list[Function]:
         """Those of stack()."""

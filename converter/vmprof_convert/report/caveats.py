@@ -19,7 +19,7 @@ from vmprof_convert.meaning.lifetimes import (
     STILL_ALIVE,
     WAS_LOST,
 )
-from vmprof_convert.meaning.visible_stacks import LOST
+from vmprof_convert.meaning.visible_stacks import LOST, UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import (
@@ -295,10 +295,8 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
     if summary.hidden.sum().samples:
         found.append(Remark("hidden: %s of what only the interpreter knows"
                             % format_bytes(summary.hidden.bytes().value)))
-    if LINE in choice.by and not summary.has_lines and summary.samples:
-        found.append(Remark(
-            "lines: which ones were executed is not recorded in this profile (--lines, "
-            "when it runs); these are where the functions begin", True))
+    if LINE in choice.by and summary.samples:
+        found += _lines(profile, summary)
     if choice.survived:
         found.append(Remark(
             "freed after, alive after: so many major collections an object had "
@@ -315,6 +313,20 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
         found.append(Remark("time samples: %d; --of time adds them up, and --view "
                             "shows them" % summary.time_samples, True))
     return found
+
+
+def _lines(profile: Profile, summary: Summary) -> list[Remark]:
+    """What is to be known about executed ones."""
+    if not summary.has_lines and "lines" not in profile.settings:
+        return [Remark(
+            "lines: which ones were executed is not recorded in this profile (--lines, "
+            "when it runs); these are where the functions begin", True)]
+    share = sum(row.own.sum().value_bytes for row in summary.rows
+                if row.subject.line == UNKNOWN_LINE) / max(summary.bytes.value, 1.0)
+    return [Remark(
+        "lines: of %.3g %% of the bytes, the line is not known, and (def) is where "
+        "their function begins; code that PyPy had compiled before the sampling began "
+        "has none" % (100 * share), share > _LEAST)] if share > _NOTHING else []
 
 
 def _lacks_callers(profile: Profile) -> bool:

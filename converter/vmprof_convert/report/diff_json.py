@@ -9,6 +9,7 @@ from vmprof_convert.analysis import diff
 from vmprof_convert.analysis.diff import Change, Difference, verdict
 from vmprof_convert.analysis.summary import Figures, Subject, Summary
 from vmprof_convert.analysis.thresholds import Verdict
+from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 
@@ -75,7 +76,7 @@ def _subject(subject: Subject | None) -> _Json:
         result["function"] = {"name": function.name, "file": function.file or None,
                               "line": function.line or None, "kind": function.kind}
     if subject.line:
-        result["line"] = subject.line
+        result["line"] = None if subject.line == UNKNOWN_LINE else subject.line
     if subject.type is not None:
         result["type"] = {"name": subject.type.name, "kind": subject.type.kind}
     if subject.file:

@@ -228,7 +228,7 @@ def _answer(found: Found, limit: int | None) -> _Json:
                 "function": {"name": part.function.name,
                              "file": part.function.file or None,
                              "line": part.function.line or None},
-                "line": part.line or None} for part in row.parts]}
+                "line": part.line if part.line > 0 else None} for part in row.parts]}
             for row in found.rows[:limit]],
         "paths": [{"path": held.path(number), "type": step.type, "bytes": step.bytes}
                   for number, step in enumerate(held.steps)],

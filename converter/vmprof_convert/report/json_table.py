@@ -12,6 +12,7 @@ from vmprof_convert.analysis.selection import Selection
 from vmprof_convert.analysis.summary import PARTS, Figures, Row, Subject
 from vmprof_convert.meaning import lifetimes
 from vmprof_convert.meaning.estimator import Estimate, Mean
+from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 from vmprof_convert.report.tables import AmountsView, View
@@ -156,7 +157,7 @@ def _subject(subject: Subject, by: tuple[str, ...] = ()) -> _Json:
             "name": function.name, "file": function.file or None,
             "line": function.line or None, "kind": function.kind}
     if line:
-        result["line"] = line
+        result["line"] = None if line == UNKNOWN_LINE else line
     if type_ is not None:
         result["type"] = {"name": type_.name, "kind": type_.kind}
     if file:

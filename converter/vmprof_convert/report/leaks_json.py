@@ -103,4 +103,4 @@ def _place(place: Place) -> _Json:
     function = place.function
     return {"function": {"name": function.name, "file": function.file or None,
                          "line": function.line or None, "kind": function.kind},
-            "line": place.line or None}
+            "line": place.line if place.line > 0 else None}

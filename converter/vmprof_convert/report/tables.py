@@ -39,6 +39,7 @@ from vmprof_convert.analysis.summary import (
 from vmprof_convert.meaning.estimator import Estimate, Mean
 from vmprof_convert.meaning.lifetimes import DIED_YOUNG, FREED_LATER, STILL_ALIVE
 from vmprof_convert.meaning.origins import Origins
+from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import HEAP, RESIDENT, Function, Profile
 from vmprof_convert.profile.names import process_name
 from vmprof_convert.report import caveats
@@ -55,6 +56,8 @@ from vmprof_convert.text.units import (
 #: of which the end does
 FIGURE, NAME, PLACE = "figure", "name", "place"
 
+#: behind a place: that line is where the function begins
+_NOT_EXECUTED = " (def)"
 #: of a path so many characters are kept
 _MAX_PATH = 1000
 #: above tables of it
@@ -443,9 +446,11 @@ def _then(choice: Choice) -> str:
 
 
 def place_of(function: Function, line: int, origins: Origins) -> str:
-    """app.py:12; `line` 0: that of its definition."""
+    """app.py:12; `line` 0: that of its definition; UNKNOWN_LINE: that, and that it is
+    no more."""
     if not function.file:
         return ""
     path = shortened(origins.path(function.file), _MAX_PATH)
-    line = line or function.line
-    return "%s:%d" % (path, line) if line else path
+    shown = line if line > 0 else function.line
+    return (("%s:%d" % (path, shown) if shown else path)
+            + _NOT_EXECUTED * (line == UNKNOWN_LINE))

@@ -45,7 +45,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     return by_stack.left_out(
         profile, by_stack.THREADS, by_stack.PROCESSES, by_stack.TYPES,
         by_stack.OBJECTS, by_stack.FATES, by_stack.TICKS,
-        by_stack.LABELS)
+        by_stack.LINES, by_stack.LABELS)
 
 
 def _write(root: _Node, out: BinaryIO) -> None:

@@ -28,7 +28,7 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
             "time" if weight == TIME else "allocation", weight))
     lines.write(out)
     lacking = {by_stack.THREADS, by_stack.PROCESSES, by_stack.FATES,
-               by_stack.LABELS}
+               by_stack.LINES, by_stack.LABELS}
     if weight != TIME:
         lacking.add(by_stack.TICKS)
     return by_stack.left_out(profile, *lacking)
@@ -44,7 +44,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO,
     lines.write(out)
     return by_stack.left_out(
         after, by_stack.THREADS, by_stack.PROCESSES, by_stack.FATES,
-        by_stack.TICKS, by_stack.LABELS)
+        by_stack.TICKS, by_stack.LINES, by_stack.LABELS)
 
 
 def write_held(tree: Tree, out: BinaryIO) -> list[str]:

@@ -110,12 +110,12 @@ class _Dictionary:
         return self._strings.number(text.encode("utf-8"))
 
     def location(self, place: Place, line: int) -> int:
-        """`line`: the executed one, 0: not known."""
+        """`line`: 0, or less: not known."""
         function = self._functions.number(
             _set(1, self.string(place.text or "?")) + _set(3, self.string(place.file))
             + _set(4, place.line))
         return self._locations.number(bytes_field(
-            3, _set(1, function) + _set(2, line or place.line)))
+            3, _set(1, function) + _set(2, max(line, 0))))
 
     def stack(self, locations: Iterable[int]) -> int:
         """The innermost first."""
@@ -149,8 +149,9 @@ class _Locations(dict[Frame, int]):
         self._places = places
 
     def __missing__(self, frame: Frame) -> int:
+        place = self._places.place(frame)
         found = self[frame] = self._dictionary.location(
-            self._places.place(frame), frame.line)
+            place, self._places.line(frame) or place.line)
         return found
 
 
@@ -186,7 +187,8 @@ class _Request:
     def add_places(self, places: Sequence[Place], *numbers: float) -> None:
         """Outermost first; a number for each sample type."""
         self._add(self._dictionary.stack(
-            self._dictionary.location(place, 0) for place in reversed(places)), (),
+            self._dictionary.location(place, place.line)
+            for place in reversed(places)), (),
             numbers)
 
     def _add(self, stack: int, attributes: tuple[int, ...], numbers: Iterable[float]

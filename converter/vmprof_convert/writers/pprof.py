@@ -113,12 +113,12 @@ class _File:
     def add_places(self, places: Sequence[Place], *numbers: float) -> None:
         """Outermost first; a number for each sample type."""
         self._samples.append((bytes_field(1, b"".join(
-            self.location(place, 0) for place in reversed(places))), b""))
+            self.location(place, place.line) for place in reversed(places))), b""))
         for column, number in zip(self._columns, numbers):
             column.append(number)
 
     def location(self, place: Place, line: int) -> bytes:
-        """Its number; `line`: the executed one, 0: not known."""
+        """Its number; `line`: 0, or less: not known."""
         key = place, line
         found = self._locations.get(key)
         if found is None:
@@ -127,7 +127,7 @@ class _File:
             self._tables += bytes_field(
                 _LOCATION, number_field(1, number) + number_field(2, 1) + bytes_field(
                     4, number_field(1, self._function(place))
-                    + number_field(2, line or place.line)))
+                    + number_field(2, max(line, 0))))
         return found
 
     def _function(self, place: Place) -> int:
@@ -197,6 +197,7 @@ class _Locations(dict[Frame, bytes]):
         self._places = places
 
     def __missing__(self, frame: Frame) -> bytes:
+        place = self._places.place(frame)
         found = self[frame] = self._file.location(
-            self._places.place(frame), frame.line)
+            place, self._places.line(frame) or place.line)
         return found

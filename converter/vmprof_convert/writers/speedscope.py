@@ -45,7 +45,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
                                         for stack, value in sums.items()})
         for kind in _KINDS if any(map(kind.of, sums.values()))], out)
     return by_stack.left_out(profile, by_stack.THREADS, by_stack.PROCESSES,
-                                 by_stack.LABELS)
+                                 by_stack.LINES, by_stack.LABELS)
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
@@ -67,7 +67,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
         raise ProfileError("there is no difference to write")
     _write(after, frames, shown, out)
     return by_stack.left_out(after, by_stack.THREADS, by_stack.PROCESSES,
-                                 by_stack.LABELS)
+                                 by_stack.LINES, by_stack.LABELS)
 
 
 def write_held(tree: Tree, out: BinaryIO) -> list[str]:

@@ -65,7 +65,8 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     _write_time(out, _END, profile.end_time or profile.start_time)
     lines = by_stack.left_out(
         profile, by_stack.PROCESSES, by_stack.TYPES, by_stack.OBJECTS,
-        by_stack.FATES, by_stack.LABELS, *[by_stack.TICKS] * bool(total))
+        by_stack.FATES, by_stack.LINES, by_stack.LABELS,
+        *[by_stack.TICKS] * bool(total))
     if not total:
         return lines
     return ["; ".join(["a sample of this file stands for %s" % format_bytes(unit),

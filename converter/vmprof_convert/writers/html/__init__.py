@@ -51,7 +51,7 @@ def write(profile: Profile, out: BinaryIO,
     _write(table.make(profile, progress), out)
     return by_stack.left_out(
         profile, by_stack.THREADS, by_stack.PROCESSES, by_stack.TICKS,
-        by_stack.LABELS, has_times=True)
+        by_stack.LINES, by_stack.LABELS, has_times=True)
 
 
 def write_diff(difference: Difference, names: Names,
@@ -61,7 +61,7 @@ def write_diff(difference: Difference, names: Names,
     _write(table.make_diff(difference, names), out)
     return by_stack.left_out(
         difference.sides.after[-1], by_stack.THREADS, by_stack.PROCESSES,
-        by_stack.TICKS, by_stack.LABELS)
+        by_stack.TICKS, by_stack.LINES, by_stack.LABELS)
 
 
 def _write(data: dict[str, Any], out: BinaryIO) -> None:

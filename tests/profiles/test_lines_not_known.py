@@ -1,0 +1,98 @@
+"""Executed lines, and functions whose line is not known: nobody takes the line of the
+definition for the other."""
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+import otlp_request
+import protobuf_messages
+from made_profiles import Log, jit
+from report_runs import as_json, lines
+from vmprof_convert import cli
+
+
+def profile(known: bool = True, asked: bool = True) -> bytes:
+    """Of `work`, which begins at line 4, three of four samples are at line 29, if that
+    is `known`."""
+    log = Log()
+    log.settings(**{"lines": 1} if asked else {})
+    main, work = log.function("main", 1), log.function("work", 4)
+    for number in range(40):
+        log.allocation([main, (8, 31), jit(work), (8, 29)] if known and number % 4
+                       else [main, jit(work)], size=24, time=number)
+    return log.data()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(profile())
+    return path
+
+
+def places(path: Path, *options: str) -> list[str]:
+    """The end of each row of the first table."""
+    return [line.split("  ")[-1].strip() for line in lines(path, *options)
+            if "app.py" in line]
+
+
+def remark(path: Path, *options: str) -> list[str]:
+    return [line for line in lines(path, *options) if line.startswith("lines: ")]
+
+
+def test_a_report(path: Path) -> None:
+    assert places(path, "--by", "line") == [
+        "app.py:29", "app.py:4 (def)", "app.py:31", "app.py:1 (def)"]
+    assert remark(path, "--by", "line") == [
+        "lines: of 25 % of the bytes, the line is not known, and (def) is where their "
+        "function begins; code that PyPy had compiled before the sampling began has "
+        "none"]
+    # by functions, there is no other line
+    assert places(path, "--by", "function") == ["app.py:4", "app.py:1"]
+    assert not remark(path, "--by", "function")
+
+
+def test_where_none_is_known(path: Path) -> None:
+    """All was compiled before; or lines were not asked for."""
+    path.write_bytes(profile(known=False))
+    assert places(path, "--by", "line") == ["app.py:4 (def)", "app.py:1 (def)"]
+    assert "of 100 % of the bytes" in remark(path, "--by", "line")[0]
+    path.write_bytes(profile(known=False, asked=False))
+    assert places(path, "--by", "line") == ["app.py:4", "app.py:1"]
+    assert "is not recorded in this profile" in remark(path, "--by", "line")[0]
+
+
+def test_as_json(path: Path) -> None:
+    found = as_json(path, "--by", "line")
+    assert [(row["function"]["line"], row["line"]) for row in found["rows"]] == [
+        (4, 29), (4, None), (1, 31), (1, None)]
+
+
+def test_pprof_and_opentelemetry(path: Path, tmp_path: Path) -> None:
+    """There, 0 is a line that is not known."""
+    out = tmp_path / "app.pb.gz"
+    assert cli.main([str(path), "-o", str(out)]) == 0
+    found = protobuf_messages.read("Pprof", gzip.decompress(out.read_bytes()))
+    assert sorted(location["line"][0]["line"] for location in found["location"]) == [
+        0, 0, 29, 31]
+    assert {function["start_line"] for function in found["function"]} == {1, 4}
+    out = tmp_path / "app.otlp.pb"
+    assert cli.main([str(path), "-o", str(out)]) == 0
+    for of_type in otlp_request.read(out.read_bytes()).types.values():
+        assert {tuple(line for _, _, line in sample.stack)
+                for sample in of_type.samples} == {(31, 29), (0, 0)}
+
+
+@pytest.mark.parametrize("name", ["a.folded", "a.speedscope.json", "a.heapprofile",
+                                  "a.html"])
+def test_formats_without_lines_say_so(path: Path, tmp_path: Path, name: str,
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    said = "executed lines (a function has that of its definition)"
+    assert cli.main([str(path), "-o", str(tmp_path / name)]) == 0
+    assert said in capsys.readouterr().err
+    path.write_bytes(profile(known=False))
+    assert cli.main([str(path), "-o", str(tmp_path / name)]) == 0
+    assert said not in capsys.readouterr().err
