@@ -263,7 +263,7 @@ def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
     chosen().start(7, Settings(1000, 1))
 
 
-def test_who_holds_what_is_for_the_hook_engine(
+def test_who_holds_what_and_lines_are_for_the_hook_engine(
         vmprof: Vmprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose.find(hook=True).name == "hook"
     session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
@@ -277,10 +277,13 @@ def test_who_holds_what_is_for_the_hook_engine(
         return chosen()
 
     monkeypatch.setattr("vmprof_allocation.session.session.choose", choosing)
-    session = Session(Settings(1000, 1, held=True), str(tmp_path / "held.vmprof"))
-    with pytest.raises(AllocationSamplingError, match="can't be known"):
-        session.start()
-    assert asked == [True]
+    for wanted in Settings(1000, 1, held=True), Settings(1000, 1, lines=True):
+        session = Session(wanted, str(tmp_path / "refused.vmprof"))
+        with pytest.raises(AllocationSamplingError, match="can't be known"):
+            session.start()
+        with pytest.raises(AllocationSamplingError, match="can't be known"):
+            session.start(chosen())
+    assert asked == [True, True] and not [*tmp_path.iterdir()]
 
 
 def test_second_start_is_refused(vmprof: Vmprof) -> None:

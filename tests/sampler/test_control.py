@@ -109,8 +109,8 @@ def test_start_and_stop_often(pypy: PyPy, begun: Way) -> None:
 
 @WAYS
 def test_lines_from_then_on(stock_pypy: PyPy, begun: Way) -> None:
-    """What is compiled meanwhile has them, each time anew; and nothing has any when they
-    are not asked for."""
+    """What is compiled meanwhile has them, each time anew; and nothing has any when
+    they are not asked for."""
     pypy = stock_pypy
     with begun(pypy, """
         import sys, threading, time

@@ -21,6 +21,11 @@ from vmprof_allocation.settings.settings import Settings
 
 _HIGH = 1000
 
+#: of vmprof's own flag
+_LINES = ("; on PyPy: of allocation samples, the line at which each function is (--by "
+          "line). Time samples have none: a signal takes them anywhere, when the heap "
+          "with the frames may not be read. It takes time whenever PyPy compiles")
+
 
 #: what is no error is not said
 _is_quiet = False
@@ -112,6 +117,9 @@ def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
     """
     parser = build()
     add_flags(parser)
+    for action in parser._actions:
+        if action.dest == "lines":
+            action.help = (action.help or "") + _LINES
     if sampling:
         for action in parser._actions:
             if action.dest == "output":

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     Path = Union[str, os.PathLike[str]]
 
 #: of an engine without the capability
-_NO_LINES = ("lines can't be known with this interpreter: leave --lines, or "
-             "lines=True, out")
+_NO_LINES = ("lines can't be known with this interpreter, nor with any engine but the "
+             "hook engine: leave --lines, or lines=True, out")
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
 _NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
