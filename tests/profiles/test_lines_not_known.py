@@ -96,3 +96,20 @@ def test_formats_without_lines_say_so(path: Path, tmp_path: Path, name: str,
     path.write_bytes(profile(known=False))
     assert cli.main([str(path), "-o", str(tmp_path / name)]) == 0
     assert said not in capsys.readouterr().err
+
+
+def test_time_samples_have_none(tmp_path: Path) -> None:
+    log = Log()
+    log.settings(lines=1, period="0.001")
+    main, work = log.function("main", 1), log.function("work", 4)
+    for number in range(40):
+        log.allocation([main, (8, 31), work, (8, 29)], size=24, time=number)
+        log.tick([main, work], time=number)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(log.data())
+    assert places(path) == ["app.py:29", "app.py:31"]
+    assert places(path, "--of", "time") == ["app.py:4", "app.py:1"]
+    assert places(path, "--of", "time", "--by", "line") == [
+        "app.py:4 (def)", "app.py:1 (def)"]
+    assert remark(path, "--of", "time", "--by", "line") == [
+        "lines: time samples have none; these are where the functions begin"]

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from vmprof_convert.analysis.by_stack import tick_seconds
 from vmprof_convert.analysis.process_memory import Growth
-from vmprof_convert.analysis.summary import TOTAL, TYPE, Choice, Places, Subject
+from vmprof_convert.analysis.summary import (
+    LINE,
+    TOTAL,
+    TYPE,
+    Choice,
+    Places,
+    Subject,
+)
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import LABEL, Function, Profile
@@ -71,6 +78,8 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
         notes.append(
             "many kernels give a sample once in 4 ms at most, whatever was asked for: "
             "then this time is too short, and only its shares are right")
+    if LINE in choice.by:
+        notes.append("lines: time samples have none; these are where the functions begin")
     if not profile.settings:
         notes.append("allocations: none were sampled; --allocation-sampling does")
     return Amounts(TIME, SECONDS if period else SAMPLES, count * (period or 1.0), rows,

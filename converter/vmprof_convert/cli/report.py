@@ -306,8 +306,8 @@ def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
             profile, origins):
         asked = asked._replace(mine=True)
     return asked, options.by or (
-        ("line",) if has_lines(profile) and asked.mine and not options.tree
-        else ("function",))
+        ("line",) if has_lines(profile) and asked.mine
+        and not options.tree and options.of != TIME else ("function",))
 
 
 def _time(view: View, tally: Tally) -> AmountsView:
