@@ -8,6 +8,7 @@ import pytest
 
 from vmprof_allocation.engines.hook import held
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.memory import cgroup
 
 MIB = 2**20
 #: of a heap of 1 GiB, what the process that looks takes at most
@@ -16,7 +17,7 @@ HEAP, NEED = 2**30, 646
 
 def files(monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
     """By their names, with - for /; what is not there is empty."""
-    monkeypatch.setattr(held, "_read", lambda path: texts.get(
+    monkeypatch.setattr(cgroup, "read", lambda path: texts.get(
         path.strip("/").replace("/", "_").replace(".", "_"), ""))
 
 

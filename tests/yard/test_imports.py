@@ -54,8 +54,8 @@ CONTROL = REMOTE + ".control"
 STARTS = tuple(PUSHER + "." + name for name in (
     "folder", "start", "target", "credentials"))
 #: the rooms of the sampler, each above those before it
-SAMPLER_ROOMS = ("errors", "critical", "settings", "engines", "session", "remote",
-                 "launch", "tracemalloc")
+SAMPLER_ROOMS = ("errors", "memory", "critical", "settings", "engines", "session",
+                 "remote", "launch", "tracemalloc")
 
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER, PUSHER)),
@@ -115,8 +115,8 @@ RULES = {
             SAMPLER + ".tracemalloc",
             # a test has ended when it is judged
             SAMPLER + ".pytest_plugin",
-            # of windows of another process
-            REMOTE + ".top",
+            # of another process
+            REMOTE + ".top", REMOTE + ".ctl",
             # the command line: whether it is there, before the program runs
             SAMPLER + ".__main__", SAMPLER + ".launch.cli")),
 }

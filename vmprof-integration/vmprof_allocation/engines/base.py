@@ -104,6 +104,11 @@ class Engine:
         """
         return ""
 
+    def gc_state(self) -> str:
+        """For memory.facts.read() in another process that runs this interpreter.  After
+        prepare().  Empty: it is not known when this GC sweeps."""
+        return ""
+
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
         """Empty the file `fd`, enable vmprof, and begin to sample.  After

@@ -6,8 +6,8 @@ import argparse
 from vmprof_allocation.engines.searching import choose_aloud
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.remote.control.client import Process
-from vmprof_allocation.remote.process_info import check_seconds
-from vmprof_allocation.settings.parsing import seconds
+from vmprof_allocation.remote.process_info import DEFAULT, check_seconds
+from vmprof_allocation.settings.parsing import make_settings, seconds
 from vmprof_allocation.settings.settings import Settings
 
 
@@ -58,3 +58,13 @@ def wanted(process: Process, settings: Settings, output: str, folder: str = "",
     knowledge = (choose_aloud(say, settings).knowledge(folder)
                  if process.runs_this() else "")
     return [output, knowledge, settings.text(), run, str(parent)]
+
+
+def gc_state(process: Process) -> str:
+    """What follows MEMORY; empty: it is not known here."""
+    if not process.runs_this():
+        return ""
+    try:
+        return choose_aloud(say, make_settings(DEFAULT)).gc_state()
+    except AllocationSamplingError:
+        return ""           # it can't be sampled; that can be asked nevertheless

@@ -9,7 +9,7 @@ from typing import Any
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote import work_folder
-from vmprof_allocation.remote.asking import add_target, target, wanted
+from vmprof_allocation.remote.asking import add_target, gc_state, target, wanted
 from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.client import Process
 from vmprof_allocation.remote.process_info import (
@@ -54,6 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     rate.add_argument("interval", metavar="BYTES", help="for example 128k")
     commands.add_parser(
         "held", help="look at who holds what is alive; report --held shows it")
+    memory = commands.add_parser(
+        "memory", help="where its memory is: Python objects, C code, free lists; "
+                       "sampled or not")
+    memory.add_argument("--json", action="store_true", help="for programs")
     snapshot = commands.add_parser(
         "snapshot", help="the profile ends whole, and goes on in another file")
     snapshot.add_argument(
@@ -86,7 +90,7 @@ def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
         # it may have been made meanwhile, and be followed, or not
         if args.command == "start" and status:
             print("process %d is sampled already, into %s" % (pid, status[0]))
-        elif args.command in ("start", "status") or status:
+        elif args.command in ("start", "status", "memory") or status:
             _DO[args.command](child, args)
     except AllocationSamplingError as e:
         sys.stdout.flush()
@@ -159,7 +163,24 @@ def _held(process: Process, args: argparse.Namespace) -> None:
         process.pid, path))
 
 
+def _memory(process: Process, args: argparse.Namespace) -> None:
+    try:
+        from vmprof_convert.cli.report import terminal
+        from vmprof_convert.report import terminal_table, where_memory
+    except ImportError as e:
+        raise AllocationSamplingError(
+            "the table is made by vmprof-convert (%s); install it into this "
+            "environment" % e) from None
+    facts = {name: int(value) for name, _, value in (
+        fact.partition("=") for fact in process.ask(meeting.MEMORY, gc_state(process)))}
+    if args.json:
+        print(json.dumps(where_memory.json(facts, process.pid)))
+    else:
+        terminal_table.write(where_memory.sheet(facts, process.pid), sys.stdout,
+                             terminal())
+
+
 #: commands that can be given to many processes
-_OF_CHILDREN = "status", "start", "stop", "rate"
+_OF_CHILDREN = "status", "start", "stop", "rate", "memory"
 _DO = {"status": _status, "start": _start, "stop": _stop, "rate": _rate,
-       "snapshot": _snapshot, "held": _held}
+       "snapshot": _snapshot, "held": _held, "memory": _memory}

@@ -126,6 +126,16 @@ class HookEngine(Engine):
             return hand_over.leave(self._place, folder)
         return self._place.layout.text()
 
+    def gc_state(self) -> str:
+        from vmprof_allocation.memory import facts
+        assert self._place is not None
+        layout = self._place.layout
+        if layout.heap_is_counted_on:
+            return facts.COUNTED_ON
+        if layout.gc_state < 0:
+            return ""
+        return facts.gc_state(self._place.path, layout.gc + layout.gc_state)
+
     def prepare(self, knowledge: str = "") -> None:
         found = None
         if self._place is None:

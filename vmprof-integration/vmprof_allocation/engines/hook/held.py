@@ -9,6 +9,7 @@ from time import monotonic
 
 from vmprof_allocation.engines.hook.safepoint import sink
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
+from vmprof_allocation.memory import cgroup
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -144,50 +145,19 @@ def refuse_if_filtered() -> None:
 
 def _filters(pid: int) -> int | None:
     """None: it is not known, as with Linux before 5.9, or of another container."""
-    for line in _read("/proc/%d/status" % pid).splitlines():
+    for line in cgroup.read("/proc/%d/status" % pid).splitlines():
         if line.startswith("Seccomp_filters:"):
             return int(line.split()[1])
     return None
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
 def _of_system() -> int | None:
-    for line in _read("/proc/meminfo").splitlines():
+    for line in cgroup.read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
 
 
-def _of_files(group: str) -> int:
-    """Bytes that a cgroup counts, and gives back when they are needed: of files."""
-    return sum(int(value) for name, _, value in (
-        line.partition(" ") for line in _read(group + "/memory.stat").splitlines())
-        if name in ("active_file", "inactive_file") and value.isdigit())
-
-
 def _of_cgroup() -> int | None:
-    """The least of what this process's cgroup, and those around it, may still take."""
-    free: list[int] = []
-    for line in _read("/proc/self/cgroup").splitlines():
-        number, kinds, path = line.split(":", 2)
-        if number != "0" and "memory" not in kinds.split(","):
-            continue
-        base, most, used = (
-            ("/sys/fs/cgroup", "memory.max", "memory.current") if number == "0" else
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
-        while True:
-            limit, now = (_read(base + path + "/" + name).strip()
-                          for name in (most, used))
-            if limit.isdigit() and now.isdigit():
-                free.append(int(limit) - int(now) + _of_files(base + path))
-            if path in ("/", ""):
-                break
-            path = path.rpartition("/")[0]
-    return min(free, default=None)
+    limit = cgroup.tightest()
+    return None if limit is None else limit.left()

@@ -13,8 +13,8 @@ BETWEEN = "\0"
 #: first of an answer
 DONE, REFUSED = "done", "refused"
 #: what can be asked for
-STATUS, START, STOP, RATE, SNAPSHOT, HELD = (
-    "status", "start", "stop", "rate", "snapshot", "held")
+STATUS, START, STOP, RATE, SNAPSHOT, HELD, MEMORY = (
+    "status", "start", "stop", "rate", "snapshot", "held", "memory")
 #: as START, but it ends with the connection, or if nothing is asked for so many seconds
 HOLD = "hold"
 

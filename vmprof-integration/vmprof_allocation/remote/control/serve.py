@@ -14,6 +14,7 @@ from vmprof_allocation.remote.control.meeting import (
     HELD,
     HOLD,
     MAX_MESSAGE,
+    MEMORY,
     RATE,
     REFUSED,
     SNAPSHOT,
@@ -124,7 +125,7 @@ def _converse(peer: Any) -> None:
 def _answer_to(words: list[str], held: Session | None) -> list[str] | None:
     """`held`: what ends with the connection.  None: the process ends."""
     on = current()
-    if words[0] != STATUS and on is not None and on is _held is not held:
+    if words[0] not in (STATUS, MEMORY) and on is not None and on is _held is not held:
         return [REFUSED, "another command (attach or top) samples it; end that first"]
     answer = _done(words) if held in (None, on) else [REFUSED]
     # or meanwhile
@@ -226,6 +227,11 @@ def _look() -> list[str]:
     return [_needed().held()]
 
 
+def _memory(state: str) -> list[str]:
+    from vmprof_allocation.memory import facts
+    return ["%s=%d" % fact for fact in facts.read(state).items()]
+
+
 _DO: dict[str, Callable[..., list[str]]] = {
     STATUS: _status, START: _start, HOLD: _start, STOP: _stop, RATE: _rate,
-    SNAPSHOT: _snapshot, HELD: _look}
+    SNAPSHOT: _snapshot, HELD: _look, MEMORY: _memory}

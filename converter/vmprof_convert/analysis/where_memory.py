@@ -1,0 +1,223 @@
+"""Where the memory of a process is: rows that add up to what is resident of it.
+
+What the rows are made of, Linux, malloc and the garbage collector count (the facts of
+vmprof_allocation.memory.facts): nothing is sampled, nothing estimated.  The GC has all
+that it has of malloc: its arenas, its nursery, and a block for each large object.  So
+that is taken off malloc's count once, and nothing counts twice.  What they count is
+*asked for*; it is resident when it was written to.  For what was not, and for what is
+swapped out, there are rows with a negative number.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from vmprof_convert.text.units import format_bytes, format_number
+
+#: of resident memory: what is less makes no difference to what is said
+_LITTLE = 0.01
+#: malloc's own, in each of its heaps, and what of a heap is not in its count
+_OF_HEAP = 2**18
+
+_FILES = (("pypy", "PyPy itself: its code and data"),
+          ("libraries", "other libraries: their code and data"),
+          ("files", "other files that are mapped"),
+          ("shared", "memory that processes can share (mmap, /dev/shm)"),
+          ("stacks", "stacks of threads"),
+          ("code", "machine code (the JIT's)"))
+_ANONYMOUS = "arenas", "blocks", "anonymous"
+OBJECTS, ROOM, HEAP, NURSERY, C, FREE, MAPPED, C_OR_FREE = (
+    "objects", "gc_room", "gc_arenas", "nursery", "c", "malloc_free", "mapped",
+    "c_or_free")
+UNTOUCHED, SWAPPED, REST = "untouched", "swapped", "not_explained"
+
+
+_OTHER = "C code's (malloc), and what malloc keeps free"
+
+
+class Row(NamedTuple):
+    key: str
+    what: str
+    #: of resident memory; negative: rows above have so many that are not resident
+    bytes: int
+    #: of these, what other processes have, too; None: that is not known of this row
+    shared: int | None = None
+
+
+class Where(NamedTuple):
+    """Numbers are bytes."""
+
+    #: in sum, `resident`; the last one is what is not explained
+    rows: list[Row]
+    resident: int
+    #: of it, what no other process has
+    private: int
+    #: besides
+    swapped: int
+    #: of what malloc has, the GC's heap included: what other processes have, too
+    malloc_shared: int
+    #: what holds the most, and what to do about it
+    sentence: str
+    notes: list[str]
+
+
+def of(facts: Mapping[str, int]) -> Where:
+    """Raises KeyError if these are no such facts."""
+    kinds = [*(key for key, _ in _FILES), *_ANONYMOUS]
+    resident, private, swapped = (sum(facts["%s.%s" % (kind, name)] for kind in kinds)
+                                  for name in ("resident", "private", "swapped"))
+    heap = _Malloc(facts)
+    rows = heap.rows + [
+        Row(key, what, facts[key + ".resident"],
+            facts[key + ".resident"] - facts[key + ".private"])
+        for key, what in _FILES if facts[key + ".resident"]]
+    rows = [row for row in rows if row.bytes > 0]
+    rows.sort(key=lambda row: -row.bytes)
+    rows += [row for row in heap.negative if row.bytes]
+    rest = resident - sum(row.bytes for row in rows)
+    rows.append(Row(REST, "not explained" if heap.is_known
+                    else "not explained: not known", rest))
+    shared = sum(facts[kind + ".resident"] - facts[kind + ".private"]
+                 for kind in _ANONYMOUS)
+    return Where(rows, resident, private, swapped, shared,
+                 _sentence(rows, resident, heap, facts),
+                 heap.notes + _notes(facts, shared, resident))
+
+
+class _Malloc:
+    """What is anonymous: it is malloc's, or somebody has mapped it."""
+
+    def __init__(self, facts: Mapping[str, int]) -> None:
+        gc_arenas, large, nursery = (facts["gc." + name] for name in (
+            "arenas", "large", "nursery"))
+        of_gc = gc_arenas + large + nursery
+        blocks = facts.get("gc.blocks")
+        #: of what is in use, swapped out
+        self.swapped = sum(facts[kind + ".swapped"] for kind in _ANONYMOUS)
+        #: of what is in use, not written to, at least; and so many more, perhaps, while
+        #: as many more are free
+        self.untouched = self.perhaps = 0
+        #: large objects, and what the GC can have that was not written to
+        self.large = large
+        self.rows = [Row(NURSERY, "nursery (young objects)", nursery)]
+        #: what is not explained is known
+        self.is_known = True
+        self.notes: list[str] = []
+        if blocks is None:
+            self.rows.append(Row(HEAP, "the GC's objects, and free room in its arenas",
+                                 gc_arenas + large))
+            self.notes.append(
+                "how much of the GC's arenas is free is not known: " + (
+                    "it sweeps just now, and counts anew meanwhile; ask again"
+                    if facts.get("gc.sweeps") else
+                    "it may be sweeping, and counts anew meanwhile"))
+        else:
+            self.rows += [
+                Row(OBJECTS, "Python objects, with those that the GC has not freed yet",
+                    blocks + large),
+                Row(ROOM, "free room in the GC's arenas", gc_arenas - blocks)]
+        # what was written to
+        self._count(facts, of_gc, *(facts[kind + ".resident"] + facts[kind + ".swapped"]
+                                    for kind in _ANONYMOUS))
+        self.negative = [
+            Row(UNTOUCHED, "of these, asked for and never written to", -self.untouched),
+            Row(SWAPPED, "of these, swapped out", -self.swapped)]
+
+    def _count(self, facts: Mapping[str, int], of_gc: int, in_arenas: int,
+               in_blocks: int, in_others: int) -> None:
+        used, free, arenas, mapped = (facts.get("malloc." + name, -1) for name in (
+            "used", "free", "arenas", "mapped"))
+        if used < 0 or used + mapped < of_gc:
+            present = in_arenas + in_blocks + in_others
+            # what the GC has and never wrote to is not known either
+            self.rows.append(Row(C_OR_FREE, _OTHER + ": at least",
+                                 max(present - of_gc, 0)))
+            self.is_known = False
+            self.notes.append(
+                "what C code has, what malloc keeps free, and what is mapped without "
+                "malloc, is not known one by one: this malloc does not say what it has "
+                "(glibc's does, from 2.33 on)")
+            self.untouched = max(of_gc - present, 0)
+            return
+        if (facts["arenas.size"] + facts["heaps"] * _OF_HEAP < arenas
+                or facts["blocks.size"] + _OF_HEAP < mapped):
+            # as where the main arena can't grow: it goes on elsewhere, without a mark
+            present = in_arenas + in_blocks + in_others
+            of_malloc = min(present, used + mapped + free)
+            self.rows.append(Row(C_OR_FREE, _OTHER, max(of_malloc - of_gc, 0)))
+            self.notes.append(
+                "what C code has, and what malloc keeps free, is not known one by one: "
+                "not all that malloc has is found among the mappings")
+            self.untouched = max(of_gc - of_malloc, 0)
+            return
+        kept = min(max(in_arenas - used, 0), free)
+        self.untouched = max(mapped - in_blocks, 0) + max(used - in_arenas, 0)
+        self.perhaps = min(free, in_arenas) - kept
+        self.rows += [
+            Row(C, "asked for by C code (malloc), PyPy's own included",
+                used + mapped - of_gc),
+            Row(FREE, "free in malloc's lists", kept),
+            Row(MAPPED, "mapped by C code itself (mmap), without malloc", in_others)]
+
+
+def _sentence(rows: list[Row], resident: int, heap: _Malloc,
+              facts: Mapping[str, int]) -> str:
+    absent = heap.untouched + heap.swapped
+    #: of each row, what may not be resident
+    may_miss = {OBJECTS: min(absent, heap.large + heap.swapped), HEAP: absent,
+                NURSERY: absent, C: absent + heap.perhaps, C_OR_FREE: absent,
+                ROOM: absent, MAPPED: heap.swapped}
+    least = {row.key: row.bytes - may_miss.get(row.key, 0) for row in rows
+             if row.bytes > 0}
+    if not least or resident <= 0:
+        return ""
+    key = max(least, key=lambda one: least[one])
+    size, share = format_bytes(least[key]), "%.0f %%" % (100 * least[key] / resident)
+    if may_miss.get(key, 0) > _LITTLE * resident:
+        size, share = "at least " + size, "at least " + share
+    heaps = facts["heaps"]
+    return {
+        OBJECTS: "Python objects hold %s of it: --leaks says which, and --held who "
+                 "holds them" % share,
+        ROOM: "the GC keeps %s (%s) of free room between objects that are alive: it "
+              "goes to new objects of the same sizes, and to the system where all of "
+              "an arena is free" % (size, share),
+        HEAP: "the GC's heap holds %s of it: --leaks says what of that grows" % share,
+        NURSERY: "the nursery is %s of it: PYPY_GC_NURSERY sets its size" % share,
+        C: "C code holds %s of it (malloc): the GC does not know this memory, and no "
+           "report about objects shows it" % share,
+        FREE: "malloc keeps %s (%s) that nobody uses, in %s: %smalloc_trim(0) gives it "
+              "back" % (size, share, format_number(heaps, "heap"),
+                        "MALLOC_ARENA_MAX=2 in the environment makes them fewer, and "
+                        if heaps > 2 else ""),
+        C_OR_FREE: "C code, with what malloc keeps free, has %s of it: the GC does not "
+                   "know this memory" % share,
+        "shared": "%s of it is memory that processes can share: nobody's object, but "
+                  "a mapping (mmap, /dev/shm)" % share,
+        "stacks": "stacks of %s hold %s of it" % (
+            format_number(facts["threads"], "thread"), share),
+        "code": "machine code is %s of it" % share,
+        "pypy": "PyPy itself is %s of it, more than anything that the program has"
+                % share,
+        "libraries": "libraries are %s of it, more than anything that the program has"
+                     % share,
+        "files": "files that are mapped are %s of it" % share,
+        MAPPED: "%s of it is memory that C code has mapped itself, without malloc: no "
+                "object, and not in malloc's count" % share,
+        REST: "%s of it is not explained" % share}[key]
+
+
+def _notes(facts: Mapping[str, int], shared: int, resident: int) -> list[str]:
+    notes = []
+    if shared > _LITTLE * resident:
+        notes.append("of what malloc has, objects included, %s are other processes', "
+                     "too (after a fork, until somebody writes to them)"
+                     % format_bytes(shared))
+    if facts["huge"]:
+        notes.append("besides, %s of huge pages that were reserved (hugetlbfs)"
+                     % format_bytes(facts["huge"]))
+    if "cgroup.limit" in facts:
+        notes.append("its cgroup may take %s, and has %s, of which it can give %s of "
+                     "files back" % tuple(format_bytes(facts["cgroup." + name])
+                                          for name in ("limit", "used", "files")))
+    return notes

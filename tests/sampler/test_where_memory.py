@@ -1,0 +1,262 @@
+"""ctl PID memory: programs that have known amounts of memory, for known reasons."""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conftest import PyPy
+from controlled import WAITS, WAYS, Way, done, prepared
+from native_build import compiled
+from running import Running, running
+
+MIB = 2**20
+#: of a row, what answering itself changes, and what is not about the program
+NOISE = 5 * MIB
+#: does what it is told
+OBEYS = """
+    import ctypes, gc, mmap, os, sys, threading
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.malloc.argtypes = [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    def block(size):
+        address = libc.malloc(size)
+        ctypes.memset(address, 1, size)
+        return address
+    print("ready")
+    for line in iter(sys.stdin.readline, ""):
+        exec(line)
+        gc.collect()
+        gc.collect()
+        print("done")
+"""
+_C = r"""
+#include <string.h>
+#include <unistd.h>
+static char zeros[40 << 20];
+void fill_zeros(void) { memset(zeros, 1, sizeof zeros); }
+void touch(long size) { char array[size]; memset(array, 1, size);
+                        asm volatile("" :: "r"(array) : "memory"); }
+"""
+#: another malloc, as jemalloc has it: in a library of its own
+_MALLOC = r"""
+#include <stddef.h>
+void *__libc_malloc(size_t size);
+void *malloc(size_t size) { return __libc_malloc(size); }
+"""
+
+
+def ask(pypy: PyPy, program: Running) -> dict[str, int]:
+    """The rows; and what is resident."""
+    found = json.loads(done(pypy, program, "memory", "--json"))
+    rows = {row["row"]: row["bytes"] for row in found["rows"]}
+    assert sum(rows.values()) == found["resident"]
+    # of an instant before
+    assert abs(found["resident"] - program.status("VmRSS") * 1024) < NOISE
+    return {**rows, "resident": found["resident"]}
+
+
+class Obedient:
+    def __init__(self, pypy: PyPy, program: Running) -> None:
+        self.pypy = pypy
+        self.program = program
+        self.tell("pass")
+        # now what answers is loaded
+        ask(pypy, program)
+        self.tell("pass")
+
+    def tell(self, what: str) -> None:
+        assert self.program.ask(what) == "done"
+
+    def grows(self, *what: str) -> dict[str, int]:
+        """By what each row is more after this, in MiB."""
+        before = ask(self.pypy, self.program)
+        for line in what:
+            self.tell(line)
+        after = ask(self.pypy, self.program)
+        assert abs(after["not_explained"]) < MIB, after
+        return {row: (after.get(row, 0) - before.get(row, 0)) // MIB
+                for row in {*before, *after}}
+
+
+@contextmanager
+def obedient(pypy: PyPy) -> Iterator[Obedient]:
+    with prepared(pypy, OBEYS) as program:
+        yield Obedient(pypy, program)
+        program.end()
+
+
+def check(grown: dict[str, int], **expected: int) -> None:
+    """Each row grew by so many MiB, all others by nothing, and so did the whole."""
+    noise = NOISE // MIB
+    for row, value in grown.items():
+        if row != "resident":
+            assert abs(value - expected.get(row, 0)) <= noise, (row, grown)
+    assert abs(grown["resident"] - sum(expected.values())) <= 2 * noise, grown
+
+
+@pytest.mark.parametrize("what, row", [
+    ("kept = [[i] * 123 for i in range(200000)]", "objects"),
+    ("kept = [b'x' * 2**20 for i in range(200)]", "objects"),
+    ("kept = [block(2**20) for i in range(200)]", "c"),
+    ("kept = [block(1000) for i in range(208000)]", "c"),
+    ("kept = mmap.mmap(-1, 200 * 2**20); kept.write(b'x' * len(kept))", "shared"),
+    ("kept = mmap.mmap(-1, 200 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS);"
+     "kept.write(b'x' * len(kept))", "mapped"),
+], ids=["small objects", "large objects", "large blocks", "small blocks", "shared",
+        "mapped"])
+def test_200_mib(pypy: PyPy, what: str, row: str) -> None:
+    with obedient(pypy) as program:
+        # what is made on the way is garbage then, which would be among the objects
+        check(program.grows(what), **{row: 200})
+
+
+def test_a_file_that_is_mapped(pypy: PyPy) -> None:
+    (pypy.folder / "data").write_bytes(b"x" * (100 * MIB))
+    with obedient(pypy) as program:
+        check(program.grows("kept = mmap.mmap(os.open('data', os.O_RDONLY), 0, "
+                            "prot=mmap.PROT_READ)",
+                            "sum(kept[i] for i in range(0, len(kept), 4096))"),
+              files=100)
+
+
+def test_what_malloc_keeps_free(pypy: PyPy) -> None:
+    """Of 100,000 blocks each fiftieth is in use: it goes to the system when the program
+    says so, and to nobody before."""
+    with obedient(pypy) as program:
+        check(program.grows("kept = [block(1000) for i in range(100000)]"), c=96)
+        check(program.grows(
+            "for i, address in enumerate(kept): i % 50 and libc.free(address)"),
+            c=-94, malloc_free=94)
+        out = done(pypy, program.program, "memory")
+        assert re.search(r"malloc keeps 9\d\.\d MiB \(\d\d %\) that nobody uses", out)
+        check(program.grows("libc.malloc_trim(0)"), malloc_free=-87)
+
+
+def test_memory_that_is_asked_for_and_never_written_to(pypy: PyPy) -> None:
+    with obedient(pypy) as program:
+        check(program.grows("kept = libc.malloc(500 * 2**20)"), c=500, untouched=-500)
+        # and what else is mapped does not fill its place
+        check(program.grows(
+            "more = mmap.mmap(-1, 100 * 2**20, "
+            "flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); more.write(b'x' * len(more))"
+        ), mapped=100)
+
+
+def library(name: str, text: str) -> Path:
+    return compiled(name, "-shared", "-fPIC", "-O1", "-x", "c", "-", text=text)
+
+
+def test_stacks_and_zeros_of_a_library(pypy: PyPy) -> None:
+    """Blocks may be next to them: the kernel makes one mapping of both."""
+    path = library("where_memory.so", _C)
+    with obedient(pypy) as program:
+        check(program.grows("lib = ctypes.CDLL(%r)" % str(path), "lib.fill_zeros()"),
+              libraries=40)
+        check(program.grows(
+            "def deep(): lib.touch(4 * 2**20); ready.release(); event.wait()".replace(
+                "deep", "run"),
+            "event, ready = threading.Event(), threading.Semaphore(0)",
+            "threads = [threading.Thread(target=run, daemon=True) for i in range(10)]",
+            "for thread in threads: thread.start(); ready.acquire()",
+            # PyPy has 1.25 MiB for each of them, and hardly uses it
+        ), stacks=40, c=12, untouched=-12)
+        check(program.grows("kept = [block(2**20) for i in range(20)]"), c=20)
+
+
+def test_what_processes_share_after_a_fork(pypy: PyPy) -> None:
+    with prepared(pypy, """
+        import os, sys
+        kept = ["%990d" % i for i in range(200000)]
+        print("ready")
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        sys.stdin.readline()
+    """) as program:
+        out = done(pypy, program, "memory")
+        shared = re.search(r"of what malloc has, objects included, (\d+) MiB are other "
+                           "processes', too", out)
+        assert shared is not None and abs(int(shared[1]) - 205) < 15, out
+        program.end()
+
+
+@pytest.mark.parametrize("is_swept", [True, False])
+def test_while_the_gc_sweeps(stock_pypy: PyPy, is_swept: bool) -> None:
+    """It counts anew then: nobody knows how many objects there are."""
+    with prepared(stock_pypy, """
+        import gc, sys
+        kept = [[i] for i in range(100000)]
+        gc.collect()
+        print("ready")
+        sys.stdin.readline()
+        while gc.collect_step().newstate != 2:
+            pass
+        gc.collect() if %r else None
+        print("done")
+        sys.stdin.readline()
+    """ % is_swept) as program:
+        ask(stock_pypy, program)
+        assert program.ask() == "done"
+        # once: what answers allocates, and the GC goes on
+        out = done(stock_pypy, program, "memory")
+        assert ("Python objects, with those" in out, "it sweeps just now" in out,
+                "the GC's objects, and free room" in out) == (
+                    is_swept, not is_swept, not is_swept)
+        program.end()
+
+
+def test_another_malloc_is_not_known(pypy: PyPy) -> None:
+    pypy.environment["LD_PRELOAD"] = str(library("other_malloc.so", _MALLOC))
+    with prepared(pypy, OBEYS) as program:
+        del pypy.environment["LD_PRELOAD"]
+        assert program.ask("kept = block(100 * 2**20)") == "done"
+        rows = ask(pypy, program)
+        assert abs(rows["c_or_free"] - 100 * MIB) < 2 * NOISE
+        assert not {"c", "malloc_free", "mapped"} & rows.keys()
+        out = done(pypy, program, "memory")
+        assert "this malloc does not say what it has" in out
+        assert re.search("^ +0 B +0.0 +not explained: not known$", out, re.MULTILINE)
+        program.end()
+
+
+@WAYS
+def test_who_is_not_sampled_is_asked_too(pypy: PyPy, begun: Way) -> None:
+    with begun(pypy, WAITS) as program:
+        out = done(pypy, program, "memory")
+        assert out.startswith("process %d: " % program.pid)
+        assert " PyPy itself: its code and data\n" in out
+        assert re.search(r"^ +-?[\d.]+ \w+ +-?0\.\d +not explained$", out, re.MULTILINE)
+        assert program.end() == "ended\n"
+
+
+def test_who_is_sampled(pypy: PyPy) -> None:
+    with prepared(pypy, WAITS) as program:
+        done(pypy, program, "start", "-o", "out.vmprof")
+        before = ask(pypy, program)
+        assert before["objects"] > 0
+        done(pypy, program, "stop")
+        assert program.end() == "ended\n"
+
+
+def test_children_too(pypy: PyPy) -> None:
+    with running(pypy, """
+        import os, sys
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        print("ready")
+        sys.stdin.readline()
+    """) as program:
+        out = done(pypy, program, "--children", "memory")
+        assert len(re.findall("^process [0-9]+: ", out, re.MULTILINE)) == 2
+        program.end()

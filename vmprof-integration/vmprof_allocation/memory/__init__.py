@@ -1,0 +1,1 @@
+"""What Linux, malloc and the garbage collector say of this process's memory."""

@@ -1,0 +1,372 @@
+"""The mappings of this process, and of what kind each is.
+
+/proc/self/smaps says for each how many bytes of it are resident, how many of those no
+other process has, and how many are swapped out; what it is for is not there: that is
+told by its name, its permissions, its place, and by what stands in its first words.
+"""
+from __future__ import annotations
+
+import os
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: kinds: of files; memory that several processes can write to; stacks of threads; code
+#: that was made in memory; what malloc has of the system: its arenas (heaps that it
+#: divides), and blocks with a mapping each; and what else is anonymous
+PYPY, LIBRARIES, FILES, SHARED, STACKS, CODE, ARENAS, BLOCKS, ANONYMOUS = KINDS = (
+    "pypy", "libraries", "files", "shared", "stacks", "code", "arenas", "blocks",
+    "anonymous")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+#: so small that what is read stays in the nursery
+_PIECE = 2**15
+_WANTED = {b"Rss": "resident", b"Private_Clean": "private", b"Private_Dirty": "private",
+           b"Swap": "swapped", b"Private_Hugetlb": "huge", b"Shared_Hugetlb": "huge"}
+#: of a mapped file, where several processes share memory by it
+_SHARED = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")
+#: glibc's malloc: a heap of an arena that is not the main one lies at a multiple of
+#: this, and begins with a struct heap_info: the arena's address, which is behind one in
+#: its first heap; the heap before; the bytes in use, and those that may be written to
+_HEAP = 2**26
+_BEHIND_HEAP_INFO = (0x20, 0x30)
+#: of a thread's stack, where there is no limit for it (glibc)
+_STACK = 2**21
+#: pages below a stack that nobody may touch
+_MOST_GUARD = 2**16
+#: of an ELF file, so many bytes of its segments' descriptions are read
+_SEGMENTS = 56 * 64
+#: of mappings that do not begin with a block, so many pages are looked at for one
+_MOST_PAGES = 2**14
+#: glibc's malloc: what it has in the lowest bits of the size of a block with a mapping
+_HAS_MAPPING = 2
+
+
+class Mapping:
+    """Numbers are bytes."""
+
+    __slots__ = ("device", "end", "huge", "inode", "name", "offset", "permissions",
+                 "private", "resident", "start", "swapped")
+
+    def __init__(self, start: int, end: int, permissions: bytes, offset: int,
+                 device: str, inode: int, name: str) -> None:
+        self.start = start
+        self.end = end
+        self.permissions = permissions
+        self.offset = offset
+        #: as the kernel writes it, 08:01
+        self.device = device
+        self.inode = inode
+        #: of the file, or [stack]; empty: it is anonymous
+        self.name = name
+        self.resident = 0
+        #: of `resident`, what no other process has
+        self.private = 0
+        self.swapped = 0
+        #: of huge pages that are reserved for it (hugetlbfs): not in `resident`
+        self.huge = 0
+
+
+class Amount:
+    """Of some mappings, in bytes: as Mapping has them, and all their addresses."""
+
+    __slots__ = ("private", "resident", "size", "swapped")
+
+    def __init__(self) -> None:
+        self.resident = self.private = self.swapped = self.size = 0
+
+    def add(self, mapping: Mapping) -> None:
+        self.resident += mapping.resident
+        self.private += mapping.private
+        self.swapped += mapping.swapped
+        self.size += mapping.end - mapping.start
+
+
+def places() -> list[Mapping]:
+    """Without what is resident of each.  Raises OSError."""
+    return read("/proc/self/maps")
+
+
+def read(path: str = "/proc/self/smaps") -> list[Mapping]:
+    """Raises OSError.  The kernel looks at each page that is resident; threads that map
+    memory wait for it meanwhile, for a piece of that time."""
+    found: list[Mapping] = []
+    for line in _lines(path):
+        if line[:1].isupper():
+            name, _, value = line.partition(b":")
+            field = _WANTED.get(name)
+            if field is not None:
+                mapping = found[-1]
+                setattr(mapping, field, getattr(mapping, field)
+                        + int(value.split()[0]) * 1024)
+            continue
+        words = line.split(None, 5)
+        start, _, end = words[0].partition(b"-")
+        mapping = Mapping(
+            int(start, 16), int(end, 16), words[1], int(words[2], 16),
+            words[3].decode("ascii"), int(words[4]),
+            os.fsdecode(words[5]).strip() if len(words) > 5 else "")
+        # it is read in pieces: one that has grown meanwhile is told twice
+        while found and found[-1].end > mapping.start:
+            found.pop()
+        found.append(mapping)
+    return found
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        rest = b""
+        while piece := os.read(fd, _PIECE):
+            lines = (rest + piece).split(b"\n")
+            rest = lines.pop()
+            yield from lines
+    finally:
+        os.close(fd)
+
+
+def file_at(mappings: list[Mapping], address: int) -> Mapping | None:
+    """The first mapping of the file that has this address; None: no file has it."""
+    for mapping in mappings:
+        if mapping.start <= address < mapping.end and mapping.inode:
+            return next(m for m in mappings
+                        if (m.device, m.inode) == (mapping.device, mapping.inode))
+    return None
+
+
+class Kinds:
+    """What belongs to which kind."""
+
+    def __init__(self, mappings: list[Mapping], pypy: int) -> None:
+        """`pypy`: an address in PyPy's code."""
+        self.amounts = {kind: Amount() for kind in KINDS}
+        #: heaps of malloc's arenas, the main one's included
+        self.heaps = 0
+        library = file_at(mappings, pypy)
+        self._pypy = {os.path.realpath("/proc/self/exe"),
+                      library.name if library is not None else ""}
+        self._pages_left = _MOST_PAGES
+        self._stack_pointers = _stack_pointers()
+        self._stack_size = _stack_size()
+        self._memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._sort(mappings)
+        finally:
+            os.close(self._memory)
+
+    def _sort(self, mappings: list[Mapping]) -> None:
+        before: Mapping | None = None
+        #: kind of the last file, and where what was mapped for it ends
+        of_file, end_of_file = FILES, 0
+        for mapping in mappings:
+            if mapping.inode:
+                kind = self._kind_of_file(mapping)
+                if kind != of_file or mapping.offset == 0:
+                    end_of_file = 0
+                of_file = kind
+                if kind in (PYPY, LIBRARIES) and mapping.offset == 0:
+                    end_of_file = self._end_of_library(mapping.start)
+                self.amounts[kind].add(mapping)
+            elif mapping.start < end_of_file:
+                # its data that begin as zeros
+                self._anonymous(mapping, end_of_file, of_file)
+            elif before is not None and self._is_stack(mapping, before):
+                self._anonymous(mapping, mapping.start + self._stack_size, STACKS)
+            else:
+                self._anonymous(mapping, mapping.start, ANONYMOUS)
+            before = mapping
+
+    def _anonymous(self, mapping: Mapping, at: int, below: str) -> None:
+        """`below` this address, it is of that kind: what is next to a mapping of the
+        same permissions, the kernel makes one with it."""
+        parts: list[tuple[int, int, str]] = []
+        if at > mapping.start:
+            parts.append((mapping.start, min(at, mapping.end), below))
+        if at < mapping.end:
+            kind = self._kind_of_anonymous(mapping, at)
+            if kind == ANONYMOUS and mapping.resident + mapping.swapped:
+                parts += self._blocks(at, mapping.end)
+            else:
+                parts.append((at, mapping.end, kind))
+        left = mapping
+        for _, end, kind in parts[:-1]:
+            part, left = _divided(left, end)
+            self.amounts[kind].add(part)
+        self.amounts[parts[-1][2]].add(left)
+
+    def _kind_of_file(self, mapping: Mapping) -> str:
+        name = mapping.name
+        if name.startswith(_SHARED):
+            return SHARED
+        if name in self._pypy:
+            return PYPY
+        base = os.path.basename(name)
+        return LIBRARIES if base.endswith(".so") or ".so." in base else FILES
+
+    def _kind_of_anonymous(self, mapping: Mapping, address: int) -> str:
+        name = mapping.name
+        if name == "[heap]":
+            self.heaps += 1
+            return ARENAS
+        if name == "[stack]":
+            return STACKS
+        if name and not name.startswith("[anon"):
+            return LIBRARIES        # the kernel's, [vdso] and what belongs to it
+        if b"x" in mapping.permissions:
+            return CODE
+        if b"w" in mapping.permissions and self._is_of_arena(address):
+            self.heaps += 1
+            return ARENAS
+        return ANONYMOUS
+
+    def _is_stack(self, mapping: Mapping, before: Mapping) -> bool:
+        if mapping.name.startswith("[") and not mapping.name.startswith("[anon"):
+            return False
+        if b"x" in mapping.permissions or b"w" not in mapping.permissions:
+            return False
+        # glibc keeps those of threads that have ended for the next ones
+        return (any(mapping.start <= pointer < mapping.end
+                    for pointer in self._stack_pointers)
+                or (before.end == mapping.start and before.permissions == b"---p"
+                    and before.end - before.start <= _MOST_GUARD
+                    and not before.inode))
+
+    def _blocks(self, start: int, end: int) -> list[tuple[int, int, str]]:
+        """What of this is blocks of malloc's that have a mapping each, and what is
+        not.  Such a block begins at a page, with a word that is 0 and its size."""
+        parts: list[tuple[int, int, str]] = []
+        at = start
+        while at < end:
+            size = self._block(at, end)
+            kind = BLOCKS
+            if not size:
+                kind, size = ANONYMOUS, PAGE
+                self._pages_left -= 1
+                if self._pages_left < 0:
+                    size = end - at
+            if parts and parts[-1][2] == kind:
+                parts[-1] = parts[-1][0], at + size, kind
+            else:
+                parts.append((at, at + size, kind))
+            at += size
+        return parts
+
+    def _block(self, address: int, end: int) -> int:
+        """Bytes of the one that begins there; 0: none does."""
+        size = self._word(address + 8)
+        if size % PAGE == _HAS_MAPPING and self._word(address) == 0:
+            size -= _HAS_MAPPING
+            if 0 < size <= end - address:
+                return size
+        return 0
+
+    def _word(self, address: int) -> int:
+        """0: there is nothing."""
+        try:
+            return int.from_bytes(os.pread(self._memory, 8, address), "little")
+        except (OSError, OverflowError):
+            return 0
+
+    def _is_of_arena(self, address: int) -> bool:
+        base = address & ~(_HEAP - 1)
+        arena, before, size, writable = (self._word(base + 8 * i) for i in range(4))
+        return (0 < size <= writable <= _HEAP and size % PAGE == writable % PAGE == 0
+                and address < base + writable
+                and arena % _HEAP in _BEHIND_HEAP_INFO
+                and (arena - base in _BEHIND_HEAP_INFO if before == 0
+                     else before % _HEAP == 0))
+
+    def _end_of_library(self, start: int) -> int:
+        """The last address that its ELF header asks for, behind which a page begins; 0:
+        it has none."""
+        try:
+            head = os.pread(self._memory, 64, start)
+            if head[:6] != b"\x7fELF\x02\x01":
+                return 0
+            table = int.from_bytes(head[32:40], "little")
+            count = int.from_bytes(head[56:58], "little")
+            entries = os.pread(self._memory, min(56 * count, _SEGMENTS),
+                               start + table)
+        except (OSError, OverflowError):
+            return 0
+        first, end = None, 0
+        for at in range(0, len(entries) - 55, 56):
+            if int.from_bytes(entries[at:at + 4], "little") == 1:       # PT_LOAD
+                address = int.from_bytes(entries[at + 16:at + 24], "little")
+                first = address if first is None else first
+                end = max(end, address + int.from_bytes(
+                    entries[at + 40:at + 48], "little"))
+        if first is None:
+            return 0
+        end += start - (first & ~(PAGE - 1))
+        return (end + PAGE - 1) & ~(PAGE - 1)
+
+
+def _stack_pointers() -> list[int]:
+    """Of the threads that wait; of one that runs, nobody knows."""
+    found = []
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open("/proc/self/task/%s/syscall" % thread, "rb") as file:
+                words = file.read().split()
+            if len(words) >= 3:
+                found.append(int(words[-2], 16))
+        except (OSError, ValueError):
+            pass            # it has ended; or the kernel doesn't tell
+    return found
+
+
+def _stack_size() -> int:
+    """Of a thread that nobody said otherwise of."""
+    try:
+        with open("/proc/self/limits", "rb") as file:
+            for line in file:
+                if line.startswith(b"Max stack size"):
+                    return int(line.split()[3])
+    except (OSError, ValueError, IndexError):
+        pass                # there is no limit
+    return _STACK
+
+
+def _divided(mapping: Mapping, at: int) -> tuple[Mapping, Mapping]:
+    """Its two parts.  What is not known of each is as in the whole.  Raises OSError."""
+    parts = []
+    for start, end in ((mapping.start, at), (at, mapping.end)):
+        parts.append(Mapping(start, end, mapping.permissions, mapping.offset,
+                             mapping.device, mapping.inode, mapping.name))
+    first, second = parts
+    pages = [_pages(part.start, part.end) for part in parts]
+    for number, name in enumerate(("resident", "swapped")):
+        whole = getattr(mapping, name)
+        of_first = pages[0][number]
+        both = of_first + pages[1][number]
+        of_first = whole * of_first // both // PAGE * PAGE if both else 0
+        setattr(first, name, of_first)
+        setattr(second, name, whole - of_first)
+    if mapping.resident:
+        first.private = mapping.private * first.resident // mapping.resident
+        second.private = mapping.private - first.private
+    return first, second
+
+
+def _pages(start: int, end: int) -> tuple[int, int]:
+    """How many of these are resident, and swapped out.  Raises OSError."""
+    fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        resident, swapped, at, last = 0, 0, start // PAGE, end // PAGE
+        while at < last:
+            told = os.pread(fd, 8 * min(last - at, _PIECE // 8), 8 * at)
+            if not told:
+                break
+            # of the highest byte, the two highest bits
+            for byte in told[7::8]:
+                if byte & 0x80:
+                    resident += 1
+                elif byte & 0x40:
+                    swapped += 1
+            at += len(told) // 8
+        return resident, swapped
+    finally:
+        os.close(fd)
