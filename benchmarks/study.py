@@ -31,6 +31,7 @@ from experiments import (
     held,
     lifetimes,
     lines,
+    memory,
     profilers,
     service,
     toolchain,
@@ -39,7 +40,7 @@ from experiments import (
 
 EXPERIMENTS = {module.NAME: module for module in (
     depth, fresh, toolchain, costs, profilers, lifetimes, lines, builtin, held,
-    formats, service, accuracy, coverage, verdicts, equal_runs)}
+    memory, formats, service, accuracy, coverage, verdicts, equal_runs)}
 
 #: of these, those that take half an hour each, and run if they are named
 LONG = (service.NAME, equal_runs.NAME)

@@ -148,6 +148,14 @@ def test_memory_that_is_asked_for_and_never_written_to(pypy: PyPy) -> None:
         ), mapped=100)
 
 
+def test_a_block_of_which_the_program_advises_a_part(pypy: PyPy) -> None:
+    """As numpy does, of huge pages: the kernel makes several mappings of it."""
+    with obedient(pypy) as program:
+        check(program.grows(
+            "kept = block(100 * 2**20)",
+            "libc.madvise(ctypes.c_void_p(kept - 16 + 2**24), 2**24, 10)"), c=100)
+
+
 def library(name: str, text: str) -> Path:
     return compiled(name, "-shared", "-fPIC", "-O1", "-x", "c", "-", text=text)
 

@@ -16,6 +16,8 @@ from vmprof_convert.text.units import format_bytes, format_number
 
 #: of resident memory: what is less makes no difference to what is said
 _LITTLE = 0.01
+#: what of the program is worth a word beside PyPy itself
+_MUCH = 0.1
 #: malloc's own, in each of its heaps, and what of a heap is not in its count
 _OF_HEAP = 2**18
 
@@ -25,6 +27,8 @@ _FILES = (("pypy", "PyPy itself: its code and data"),
           ("shared", "memory that processes can share (mmap, /dev/shm)"),
           ("stacks", "stacks of threads"),
           ("code", "machine code (the JIT's)"))
+#: what a program can't help having
+_NOBODYS = "pypy", "libraries"
 _ANONYMOUS = "arenas", "blocks", "anonymous"
 OBJECTS, ROOM, HEAP, NURSERY, C, FREE, MAPPED, C_OR_FREE = (
     "objects", "gc_room", "gc_arenas", "nursery", "c", "malloc_free", "mapped",
@@ -171,10 +175,21 @@ def _sentence(rows: list[Row], resident: int, heap: _Malloc,
              if row.bytes > 0}
     if not least or resident <= 0:
         return ""
-    key = max(least, key=lambda one: least[one])
-    size, share = format_bytes(least[key]), "%.0f %%" % (100 * least[key] / resident)
-    if may_miss.get(key, 0) > _LITTLE * resident:
-        size, share = "at least " + size, "at least " + share
+    by_size = sorted(least, key=lambda one: -least[one])
+    texts = [_about(key, least[key], may_miss.get(key, 0) > _LITTLE * resident,
+                    resident, facts) for key in by_size[:2]]
+    if (by_size[0] in _NOBODYS and len(texts) > 1
+            and least[by_size[1]] > _MUCH * resident):
+        return "%s; besides, %s" % (texts[0], texts[1])
+    return texts[0]
+
+
+def _about(key: str, bytes_: int, is_least: bool, resident: int,
+           facts: Mapping[str, int]) -> str:
+    """What has so many bytes, and what to do about it."""
+    at_least = "at least " if is_least else ""
+    size = at_least + format_bytes(bytes_)
+    share = "%s%.0f %%" % (at_least, 100 * bytes_ / resident)
     heaps = facts["heaps"]
     return {
         OBJECTS: "Python objects hold %s of it: --leaks says which, and --held who "
@@ -197,10 +212,8 @@ def _sentence(rows: list[Row], resident: int, heap: _Malloc,
         "stacks": "stacks of %s hold %s of it" % (
             format_number(facts["threads"], "thread"), share),
         "code": "machine code is %s of it" % share,
-        "pypy": "PyPy itself is %s of it, more than anything that the program has"
-                % share,
-        "libraries": "libraries are %s of it, more than anything that the program has"
-                     % share,
+        "pypy": "PyPy itself is %s of it" % share,
+        "libraries": "libraries are %s of it" % share,
         "files": "files that are mapped are %s of it" % share,
         MAPPED: "%s of it is memory that C code has mapped itself, without malloc: no "
                 "object, and not in malloc's count" % share,

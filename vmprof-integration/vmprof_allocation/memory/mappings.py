@@ -148,6 +148,9 @@ class Kinds:
         self._pypy = {os.path.realpath("/proc/self/exe"),
                       library.name if library is not None else ""}
         self._pages_left = _MOST_PAGES
+        #: of the last block; and of the mappings around the present one that may be
+        #: one with it
+        self._block_end = self._run_end = 0
         self._stack_pointers = _stack_pointers()
         self._stack_size = _stack_size()
         self._memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -157,10 +160,11 @@ class Kinds:
             os.close(self._memory)
 
     def _sort(self, mappings: list[Mapping]) -> None:
+        ends = _ends_of_runs(mappings)
         before: Mapping | None = None
         #: kind of the last file, and where what was mapped for it ends
         of_file, end_of_file = FILES, 0
-        for mapping in mappings:
+        for mapping, self._run_end in zip(mappings, ends):
             if mapping.inode:
                 kind = self._kind_of_file(mapping)
                 if kind != of_file or mapping.offset == 0:
@@ -186,7 +190,8 @@ class Kinds:
             parts.append((mapping.start, min(at, mapping.end), below))
         if at < mapping.end:
             kind = self._kind_of_anonymous(mapping, at)
-            if kind == ANONYMOUS and mapping.resident + mapping.swapped:
+            if kind == ANONYMOUS and (mapping.resident + mapping.swapped
+                                      or at < self._block_end):
                 parts += self._blocks(at, mapping.end)
             else:
                 parts.append((at, mapping.end, kind))
@@ -239,7 +244,8 @@ class Kinds:
         parts: list[tuple[int, int, str]] = []
         at = start
         while at < end:
-            size = self._block(at, end)
+            size = (min(self._block_end, end) - at if at < self._block_end
+                    else self._block(at, end))
             kind = BLOCKS
             if not size:
                 kind, size = ANONYMOUS, PAGE
@@ -258,8 +264,10 @@ class Kinds:
         size = self._word(address + 8)
         if size % PAGE == _HAS_MAPPING and self._word(address) == 0:
             size -= _HAS_MAPPING
-            if 0 < size <= end - address:
-                return size
+            if 0 < size <= self._run_end - address:
+                # madvise() divides a mapping
+                self._block_end = address + size
+                return min(size, end - address)
         return 0
 
     def _word(self, address: int) -> int:
@@ -302,6 +310,20 @@ class Kinds:
             return 0
         end += start - (first & ~(PAGE - 1))
         return (end + PAGE - 1) & ~(PAGE - 1)
+
+
+def _ends_of_runs(mappings: list[Mapping]) -> list[int]:
+    """Of each mapping, where the last one ends of those behind it, without a gap, that
+    are as anonymous as it is."""
+    ends: list[int] = []
+    behind: Mapping | None = None
+    for mapping in reversed(mappings):
+        is_one = (behind is not None and mapping.end == behind.start
+                  and not mapping.name and not behind.name
+                  and mapping.permissions == behind.permissions)
+        ends.append(ends[-1] if is_one else mapping.end)
+        behind = mapping
+    return ends[::-1]
 
 
 def _stack_pointers() -> list[int]:
