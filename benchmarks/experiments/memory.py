@@ -57,10 +57,12 @@ def report(results: Json) -> str:
             *("%.1f" % (sum(amounts.get(key, 0) for key in keys) / 2**20)
               for keys in COLUMNS.values()),
             "%.2f %%" % (100 * unexplained(row)), row["sentence"].partition(":")[0]])
-    return ("%s\n\nMiB; mapped: without malloc; absent: of the columns before, what was "
-            "never written to, or is\nswapped out; huge: malloc asks for huge pages "
-            "(%s)\nworst: %.2f %% not explained" % (table(lines), " ".join(map("=".join, HUGE.items())),
-                           100 * max(abs(unexplained(row)) for row in rows)))
+    return (
+        "%s\n\nMiB; mapped: without malloc; absent: of the columns before, what was "
+        "never written to, or is\nswapped out; huge: malloc asks for huge pages (%s)\n"
+        "worst: %.2f %% not explained" % (
+            table(lines), " ".join(map("=".join, HUGE.items())),
+            100 * max(abs(unexplained(row)) for row in rows)))
 
 
 def plot(results: Json, path: Path) -> None:

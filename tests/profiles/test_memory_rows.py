@@ -19,7 +19,7 @@ def facts(**mebibytes: int) -> dict[str, int]:
     large as what malloc has in them, blocks as what is mapped for them."""
     found = {"%s.%s" % (kind, name): 0 for kind in KINDS
              for name in ("resident", "private", "swapped", "size")}
-    found.update({"heaps": 2, "huge": 0, "threads": 1, "pypy.resident": 50 * MIB,
+    found.update({"arenas": 2, "huge": 0, "threads": 1, "pypy.resident": 50 * MIB,
                   "pypy.private": 14 * MIB, "gc.sweeps": 0})
     for name in ("gc.blocks", "gc.arenas", "gc.large", "gc.nursery", "malloc.used",
                  "malloc.free", "malloc.arenas", "malloc.mapped"):
@@ -75,9 +75,9 @@ def test_free_lists_that_were_given_back_are_not_resident() -> None:
     found["arenas.resident"] = 380 * MIB
     found["arenas.private"] = 380 * MIB
     assert rows(found)["malloc_free"] == 300
-    assert "malloc keeps 300 MiB (55 %) that nobody uses, in 2 heaps: malloc_trim(0) " \
-        "gives it back" in sentence(found)
-    found["heaps"] = 9
+    assert "malloc keeps 300 MiB (55 %) that nobody uses, in 2 arenas: malloc_trim" \
+        "(0) gives it back" in sentence(found)
+    found["arenas"] = 9
     assert "MALLOC_ARENA_MAX=2" in sentence(found)
 
 

@@ -105,11 +105,13 @@ def check(grown: dict[str, int], **expected: int) -> None:
     ("kept = [b'x' * 2**20 for i in range(200)]", "objects"),
     ("kept = [block(2**20) for i in range(200)]", "c"),
     ("kept = [block(1000) for i in range(208000)]", "c"),
+    ("kept = []; thread = threading.Thread(target=lambda: kept.extend(block(40000) "
+     "for i in range(5240))); thread.start(); thread.join()", "c"),
     ("kept = mmap.mmap(-1, 200 * 2**20); kept.write(b'x' * len(kept))", "shared"),
     ("kept = mmap.mmap(-1, 200 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS);"
      "kept.write(b'x' * len(kept))", "mapped"),
-], ids=["small objects", "large objects", "large blocks", "small blocks", "shared",
-        "mapped"])
+], ids=["small objects", "large objects", "large blocks", "small blocks",
+        "of a thread", "shared", "mapped"])
 def test_200_mib(pypy: PyPy, what: str, row: str) -> None:
     with obedient(pypy) as program:
         # what is made on the way is garbage then, which would be among the objects

@@ -18,8 +18,8 @@ from vmprof_convert.text.units import format_bytes, format_number
 _LITTLE = 0.01
 #: what of the program is worth a word beside PyPy itself
 _MUCH = 0.1
-#: malloc's own, in each of its heaps, and what of a heap is not in its count
-_OF_HEAP = 2**18
+#: malloc's count is read before the mappings are: so many bytes may be gone meanwhile
+_MEANWHILE = 2**20
 
 _FILES = (("pypy", "PyPy itself: its code and data"),
           ("libraries", "other libraries: their code and data"),
@@ -143,8 +143,8 @@ class _Malloc:
                 "(glibc's does, from 2.33 on)")
             self.untouched = max(of_gc - present, 0)
             return
-        if (facts["arenas.size"] + facts["heaps"] * _OF_HEAP < arenas
-                or facts["blocks.size"] + _OF_HEAP < mapped):
+        if (facts["arenas.size"] + _MEANWHILE < arenas
+                or facts["blocks.size"] + _MEANWHILE < mapped):
             # as where the main arena can't grow: it goes on elsewhere, without a mark
             present = in_arenas + in_blocks + in_others
             of_malloc = min(present, used + mapped + free)
@@ -190,7 +190,6 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
     at_least = "at least " if is_least else ""
     size = at_least + format_bytes(bytes_)
     share = "%s%.0f %%" % (at_least, 100 * bytes_ / resident)
-    heaps = facts["heaps"]
     return {
         OBJECTS: "Python objects hold %s of it: --leaks says which, and --held who "
                  "holds them" % share,
@@ -202,9 +201,9 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
         C: "C code holds %s of it (malloc): the GC does not know this memory, and no "
            "report about objects shows it" % share,
         FREE: "malloc keeps %s (%s) that nobody uses, in %s: %smalloc_trim(0) gives it "
-              "back" % (size, share, format_number(heaps, "heap"),
+              "back" % (size, share, format_number(facts["arenas"], "arena"),
                         "MALLOC_ARENA_MAX=2 in the environment makes them fewer, and "
-                        if heaps > 2 else ""),
+                        if facts["arenas"] > 2 else ""),
         C_OR_FREE: "C code, with what malloc keeps free, has %s of it: the GC does not "
                    "know this memory" % share,
         "shared": "%s of it is memory that processes can share: nobody's object, but "

@@ -26,9 +26,10 @@ def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
         if abs(row.bytes) < _LEAST * found.resident and row.key != where_memory.REST:
             small += row.bytes
             continue
-        if row.key == where_memory.REST and small:
+        if small and (row.bytes < 0 or row.key == where_memory.REST):
             rows.append(_cells(small, None, "what is less than 0.1 % each",
                                found.resident))
+            small = 0
         rows.append(_cells(row.bytes, row.shared, row.what, found.resident))
     return Sheet([head], [Table("", _COLUMNS, rows)],
                  [line for line in (found.sentence, *found.notes) if line])

@@ -40,7 +40,7 @@ def read(state: str = "") -> dict[str, int]:
     ===================  ============================================================
     KIND.resident        and .private, .swapped, .size: of each kind of mapping
                          (mappings.Amount)
-    heaps, huge          how many heaps malloc has; bytes of huge pages that are
+    arenas, huge         how many arenas malloc has; bytes of huge pages that are
                          reserved (hugetlbfs), which no other figure has
     gc.blocks            objects in the GC's arenas, dead ones included that it has
                          not swept yet.  Not there while it sweeps: it counts anew
@@ -82,7 +82,7 @@ def read(state: str = "") -> dict[str, int]:
     for kind, amount in kinds.amounts.items():
         for name in amount.__slots__:
             found["%s.%s" % (kind, name)] = getattr(amount, name)
-    found["heaps"] = kinds.heaps
+    found["arenas"] = len(kinds.arenas)
     found["huge"] = sum(mapping.huge for mapping in maps)
     large, nursery = int(told.total_rawmalloced_memory), int(told.nursery_size)
     found["gc.large"], found["gc.nursery"] = large, nursery

@@ -142,8 +142,8 @@ class Kinds:
     def __init__(self, mappings: list[Mapping], pypy: int) -> None:
         """`pypy`: an address in PyPy's code."""
         self.amounts = {kind: Amount() for kind in KINDS}
-        #: heaps of malloc's arenas, the main one's included
-        self.heaps = 0
+        #: malloc's, by their addresses; 0: the main one
+        self.arenas: set[int] = set()
         library = file_at(mappings, pypy)
         self._pypy = {os.path.realpath("/proc/self/exe"),
                       library.name if library is not None else ""}
@@ -213,7 +213,7 @@ class Kinds:
     def _kind_of_anonymous(self, mapping: Mapping, address: int) -> str:
         name = mapping.name
         if name == "[heap]":
-            self.heaps += 1
+            self.arenas.add(0)
             return ARENAS
         if name == "[stack]":
             return STACKS
@@ -221,8 +221,9 @@ class Kinds:
             return LIBRARIES        # the kernel's, [vdso] and what belongs to it
         if b"x" in mapping.permissions:
             return CODE
-        if b"w" in mapping.permissions and self._is_of_arena(address):
-            self.heaps += 1
+        arena, end = self._heap_around(address)
+        if b"w" in mapping.permissions and address < end:
+            self.arenas.add(arena)
             return ARENAS
         return ANONYMOUS
 
@@ -231,12 +232,15 @@ class Kinds:
             return False
         if b"x" in mapping.permissions or b"w" not in mapping.permissions:
             return False
-        # glibc keeps those of threads that have ended for the next ones
-        return (any(mapping.start <= pointer < mapping.end
-                    for pointer in self._stack_pointers)
-                or (before.end == mapping.start and before.permissions == b"---p"
-                    and before.end - before.start <= _MOST_GUARD
-                    and not before.inode))
+        if any(mapping.start <= pointer < mapping.end
+               for pointer in self._stack_pointers):
+            return True
+        # glibc keeps those of threads that have ended for the next ones.  What is left
+        # of a heap looks like the pages below a stack
+        return (before.end == mapping.start and before.permissions == b"---p"
+                and before.end - before.start <= _MOST_GUARD and not before.inode
+                and self._heap_around(before.start)[1] != before.start
+                and self._heap_around(mapping.start)[1] <= mapping.start)
 
     def _blocks(self, start: int, end: int) -> list[tuple[int, int, str]]:
         """What of this is blocks of malloc's that have a mapping each, and what is
@@ -277,14 +281,17 @@ class Kinds:
         except (OSError, OverflowError):
             return 0
 
-    def _is_of_arena(self, address: int) -> bool:
+    def _heap_around(self, address: int) -> tuple[int, int]:
+        """The arena of the heap that has this address, and where what may be written to
+        ends in it; zeros: there is none."""
         base = address & ~(_HEAP - 1)
         arena, before, size, writable = (self._word(base + 8 * i) for i in range(4))
-        return (0 < size <= writable <= _HEAP and size % PAGE == writable % PAGE == 0
-                and address < base + writable
+        if (0 < size <= writable <= _HEAP and size % PAGE == writable % PAGE == 0
                 and arena % _HEAP in _BEHIND_HEAP_INFO
                 and (arena - base in _BEHIND_HEAP_INFO if before == 0
-                     else before % _HEAP == 0))
+                     else before % _HEAP == 0)):
+            return arena, base + writable
+        return 0, 0
 
     def _end_of_library(self, start: int) -> int:
         """The last address that its ELF header asks for, behind which a page begins; 0:
