@@ -37,15 +37,12 @@ class Allocator:
         told: Any = self._mallinfo()
         return {name: int(getattr(told, name)) for name in (ARENA, USED, FREE, MAPPED)}
 
-    def addresses(self) -> tuple[int, int]:
-        """Of malloc, and of what counts for it: of one library, or of two, where
-        another allocator has malloc's place."""
-        return (address_of(self._library, "malloc"),
-                int(backend.cast(backend.new_primitive_type("uintptr_t"),
-                                 self._mallinfo)))
+    def address(self) -> int:
+        """Of malloc: in another library, where another allocator has its place."""
+        return _address_of(self._library, "malloc")
 
 
-def address_of(library: Any, name: str) -> int:
+def _address_of(library: Any, name: str) -> int:
     """Of a function.  Raises AttributeError: it has none."""
     function = backend.new_function_type((), backend.new_void_type())
     return int(backend.cast(backend.new_primitive_type("uintptr_t"),
@@ -55,6 +52,6 @@ def address_of(library: Any, name: str) -> int:
 def address_in_pypy() -> int:
     """Of its code; 0: that function has no name here."""
     try:
-        return address_of(backend.load_library(None, 0), "pypy_main_startup")
+        return _address_of(backend.load_library(None, 0), "pypy_main_startup")
     except AttributeError:
         return 0

@@ -106,9 +106,9 @@ def _malloc(maps: list[mappings.Mapping]) -> dict[str, int]:
         allocator = Allocator()
     except AttributeError:
         return {}
-    files = [mappings.file_at(maps, address) for address in allocator.addresses()]
-    if None in files or files[0] is not files[1] or not os.path.basename(
-            files[0].name).startswith(("libc.so", "libc-")):    # type: ignore[union-attr]
+    library = mappings.file_at(maps, allocator.address())
+    if library is None or not os.path.basename(library.name).startswith(
+            ("libc.so", "libc-")):
         return {}
     counted = allocator.count()
     return {"malloc.used": counted[USED], "malloc.free": counted[FREE],
