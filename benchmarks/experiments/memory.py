@@ -71,6 +71,8 @@ def plot(results: Json, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     left = [0.0] * len(rows)
     for title, keys in COLUMNS.items():
+        if title == "absent":
+            continue                # less than nothing: it is behind the mark
         values = [max(sum(_amounts(row).get(key, 0) for key in keys), 0) / 2**20
                   for row in rows]
         axes.barh(names, values, left=left, label=title)
