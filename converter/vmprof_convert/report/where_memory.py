@@ -7,7 +7,8 @@ from vmprof_convert.analysis import where_memory
 from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table
 from vmprof_convert.text.units import format_bytes
 
-#: the name of this layout: what it means is in README.rst
+#: the name of this layout; the sampler, which asks for it, has the page that tells what
+#: it means (docs/where-memory.rst)
 SCHEMA = "vmprof-allocation-memory-1"
 _COLUMNS = [Column("resident", FIGURE), Column("%", FIGURE),
             Column("shared", FIGURE, 1), Column("what", NAME)]
