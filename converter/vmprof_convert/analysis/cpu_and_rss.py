@@ -79,7 +79,8 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
             "many kernels give a sample once in 4 ms at most, whatever was asked for: "
             "then this time is too short, and only its shares are right")
     if LINE in choice.by:
-        notes.append("lines: time samples have none; these are where the functions begin")
+        notes.append(
+            "lines: time samples have none; these are where the functions begin")
     if not profile.settings:
         notes.append("allocations: none were sampled; --allocation-sampling does")
     return Amounts(TIME, SECONDS if period else SAMPLES, count * (period or 1.0), rows,
