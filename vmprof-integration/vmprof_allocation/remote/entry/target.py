@@ -212,9 +212,9 @@ def _here(name: str) -> int:
         function = getattr(ctypes.CDLL(None), name)
     except AttributeError:
         raise AllocationSamplingError(
-            "this PyPy can't attach to a program: it has no %s (was it translated "
-            "without the module cpyext?); start the program with vmprof"
-            % name) from None
+            "this PyPy can't get into a program that runs: it exports no %s (has it no "
+            "libpypy, or not the module cpyext?); start the program with vmprof, and "
+            "with --control for ctl" % name) from None
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
