@@ -96,6 +96,14 @@ PROGRAM = """
         keep(make(438), i)
     FAR
         keep(make(451), i)
+    def after_a_loop(i):
+        for k in range(2):
+            keep(make(477), k)
+        keep(make(490), i)
+        for x in numbers(2):
+            pass
+        inner(i)
+        keep(make(503), i)
     def all_of_it(i):
         straight(i); outer(i)
         uses(i)
@@ -107,11 +115,12 @@ PROGRAM = """
         coroutine(i)
         plain(i)
         far(i)
+        after_a_loop(i)
     for i in range(int(sys.argv[1])):
         all_of_it(i)
         keep(make(464), i)
 """.replace("FAR", "\n" * 300)
-SIZES = range(100, 465, 13)
+SIZES = range(100, 504, 13)
 #: header, hash and length, and a zero at the end, in words
 BYTES = {(n + 4) * 8: n for n in SIZES}
 #: what is given: to be asked where it was called, and to be sampled

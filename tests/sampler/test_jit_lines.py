@@ -18,7 +18,8 @@ OPERATIONS = ("label", "guard_true", "guard_value", "guard_always_fails", "call_
               "call_assembler_r", "new_with_vtable", "new_array", "copystrcontent",
               "call_malloc_nursery", "nursery_ptr_increment", "check_memory_error",
               "call_malloc_nursery_varsize_frame", "enter_portal_frame",
-              "leave_portal_frame", "cond_call_gc_wb", "call_n", "finish")
+              "leave_portal_frame", "cond_call_gc_wb", "call_n", "finish",
+              "call_may_force_r")
 #: where the code of traces is; bytes of each operation
 CODE, BYTES = 0x100000, 16
 
@@ -68,6 +69,8 @@ class Log:
                 continue
             name, value = (step, 0) if isinstance(step, str) else step
             is_copied, name = name.startswith("copied "), name.removeprefix("copied ")
+            driver, name = 12 if name.startswith("other ") else 14, name.removeprefix(
+                "other ")
             number = struct.pack("<H", OPERATIONS.index(name))
             if name.startswith("guard_"):
                 self.data += b"\x14" + number + text(
@@ -75,7 +78,8 @@ class Log:
                         "Copied" if is_copied else "")) + struct.pack(
                             "<Q", value) + text("p0,i1")
             else:
-                self.data += b"\x13" + number + text("?,14,%d" % value) + text("")
+                self.data += b"\x13" + number + text(
+                    "?,%d,%d" % (driver, value)) + text("")
             if has_code:
                 self.data += b"\x16" + struct.pack("<H", offset & 0xffff) + text(
                     "x" * BYTES)
@@ -156,6 +160,36 @@ def test_what_a_function_returns_is_allocated_when_it_is_left(told: Told) -> Non
     assert told(
         log, returning(1), returning(2), at(2, 10), at(2), returning(0, bridge),
         returning(1, bridge)) == ["0 0", "0 7", "-", "", "0 8", "0 0"]
+
+
+def test_a_function_that_is_left_to_its_own_loop(told: Told) -> None:
+    """The call runs the rest of it, behind the loop; its frame knows where that is.  A
+    bridge behind the call knows no more."""
+    for call in "call_may_force_r", "call_assembler_r":
+        log = Log()
+        log.trace(
+            [7, ("enter_portal_frame", 20), 2, call, 3, call, ("guard_true", 50),
+             "leave_portal_frame", 8, call, 9],
+            [call, call, ("guard_true", 50), call])
+        bridge = log.trace(["call_n", "leave_portal_frame", 10, "call_n"],
+                           ["call_n", "call_n"], guard=50, code=CODE + (1 << 20))
+        assert told(log, at(0, 10, 20), at(1, 10, 20), at(3, 10),
+                    at(0, 10, 20, code=bridge), at(1, 10, code=bridge)) == [
+            "7 2", "7 frame", "8", "7 frame", "10"]
+
+
+def test_a_generator_that_ends(told: Told) -> None:
+    """PyPy's table, and its log, do not say that it is left, if it is by an exception."""
+    log = Log()
+    log.trace([7, "other enter_portal_frame", "call_assembler_r", ("guard_true", 50),
+               "other leave_portal_frame", 8, "other enter_portal_frame",
+               "call_assembler_r", ("guard_true", 51), 9, ("enter_portal_frame", 20), 2,
+               "call_r", "leave_portal_frame", 10, "call_r"],
+              ["call_assembler_r", ("guard_true", 50), "call_assembler_r",
+               ("guard_true", 51), "call_r", "call_r"])
+    assert told(log, at(0, 10, 0), at(2, 10, 0), at(4, 10, 0, 20), at(4, 10, 20),
+                at(5, 10, 0), at(5, 10, 0, 20)) == [
+        "7 -", "8 -", "9 - 2", "9 2", "10 -", "- - -"]
 
 
 def returning(operation: int, code: int = CODE) -> str:

@@ -1,7 +1,7 @@
 /* jit_lines.c and jit_log.c, fed with a log: commands from stdin.
  *
  *      log FROM TO             these bytes of the file that is named are written at once
- *      at ADDRESS FUNCTION...  prints the lines of these functions, or - for none
+ *      at ADDRESS FUNCTION...  prints the lines of these functions, or - for none, or frame
  *      returning ADDRESS       prints the function that is left there, and its line
  *      known                   prints whether the log is as it should be
  *      end, begin              all is forgotten, and begins again
@@ -48,7 +48,9 @@ static void print_lines(char *line)
     }
     jit_lines_at(address, functions, count, lines);
     for (i = 0; i < count; i++)
-        if (lines[i] != 0)
+        if (lines[i] == JIT_LINES_IN_FRAME)
+            printf("%sframe", i > 0 ? " " : "");
+        else if (lines[i] != 0)
             printf("%s%u", i > 0 ? " " : "", lines[i]);
         else
             printf("%s-", i > 0 ? " " : "");

@@ -33,6 +33,7 @@ struct event {
     uint32_t state;             /* once it is known */
     int64_t value;              /* of a guard, which; the function, or the line */
     int is_copied;              /* a guard: JIT_COPIED */
+    int is_python;              /* JIT_PYTHON_CALL */
     uint32_t start, size;       /* of its machine code; 0: not told */
 };
 #define GUARD           0x10000u
@@ -197,6 +198,12 @@ static void put_event(uint32_t kind, int64_t value, int is_copied)
     event->is_copied = is_copied;
 }
 
+static void tell_python(void)
+{
+    if (now.is_optimized && optimized.count > 0)
+        optimized.at[optimized.count - 1].is_python = 1;
+}
+
 static void put_operation(enum jit_operation kind, uint32_t number, uint64_t descr,
                           int64_t value)
 {
@@ -218,8 +225,10 @@ static void put_operation(enum jit_operation kind, uint32_t number, uint64_t des
     case JIT_MALLOC_FRAME:
         now.offset_is = OF_NEXT;
         break;
-    case JIT_CALL:
+    case JIT_CALL: case JIT_PYTHON_CALL:
         put_event(number, 0, 0);
+        if (kind == JIT_PYTHON_CALL)
+            tell_python();
         now.offset_is = OF_LAST;
         break;
     case JIT_COPY:
@@ -282,10 +291,25 @@ static uint32_t leave(uint32_t state)
     return state;
 }
 
+/* From the call on, up to the end of the function that it was made by, 'left' (one of these
+   operations): its frame knows the line. */
+static void leave_to_frame(size_t call, size_t left)
+{
+    struct state is = states.at[optimized.at[call].state];
+    uint32_t state = new_state(is.outer, is.function, JIT_LINES_IN_FRAME);
+    size_t i;
+
+    for (i = call; i < left; i++) {
+        optimized.at[i].state = state;
+        if (is_guard(&optimized.at[i]))
+            put_guard((uint64_t)optimized.at[i].value, state);
+    }
+}
+
 static void follow_states(void)
 {
     uint32_t state = now.first, of_guard = state;
-    size_t i;
+    size_t i, call = SIZE_MAX;          /* the last one of Python's behind the last line */
 
     for (i = 0; i < optimized.count; i++) {
         struct event *event = &optimized.at[i];
@@ -304,6 +328,15 @@ static void follow_states(void)
             put_guard((uint64_t)event->value, of_guard);
         }
         event->state = state;
+        if (event->is_python && state != 0 && !states.at[state].is_left)
+            call = i;
+        else if (event->kind == LEAVE && call != SIZE_MAX) {
+            leave_to_frame(call, i);
+            if (states.at[state].is_left)
+                state = event->state = 0;       /* where it returns, is not known */
+        }
+        if (event->kind >= ENTER)
+            call = SIZE_MAX;
     }
 }
 
@@ -519,14 +552,22 @@ void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32
     memset(lines, 0, (size_t)count * sizeof *lines);
     if (first != 0 && states.at[first].is_left)
         return;
-    /* the functions have to be the same ones */
-    for (i = count - 1, at = first; i >= 0 && at != 0; i--, at = states.at[at].outer)
+    /* The functions have to be the same ones.  (What is entered without a function,
+       jit_log.c leaves out.) */
+    for (i = count - 1, at = first; i >= 0 && at != 0; i--) {
+        if (i > 0 && functions[i] == 0)
+            continue;
         if (states.at[at].function != 0 && states.at[at].function != functions[i])
             return;
+        at = states.at[at].outer;
+    }
     if (i >= 0 || at != 0)
         return;
-    for (i = count - 1, at = first; i >= 0; i--, at = states.at[at].outer)
-        lines[i] = states.at[at].line;
+    for (i = count - 1, at = first; i >= 0; i--)
+        if (i == 0 || functions[i] != 0) {
+            lines[i] = states.at[at].line;
+            at = states.at[at].outer;
+        }
 }
 
 struct jit_return jit_lines_returning(uintptr_t address)

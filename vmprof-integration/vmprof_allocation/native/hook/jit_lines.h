@@ -14,6 +14,10 @@
  *      guard_no_exception              guard           the n-th guard is the n-th
  *
  * A bridge begins where its guard is.  What does not fit has no line.
+ *
+ * A function that is inlined may be left to its own loop, which is called, and runs the rest of
+ * the function, too, behind the loop: its frame knows where that is (frame_lines.h).  No line
+ * comes between such a call and the function's end, at which it returns what the call did.
  */
 
 #include <stddef.h>
@@ -27,7 +31,9 @@ int jit_lines_are_on(void);
 void jit_lines_end(void);
 
 /* Fill in the lines of these functions, which run at 'address', from the outermost one on; a
-   line that is not known is 0. */
+   line that is not known is 0, and one that the frame knows is this: */
+#define JIT_LINES_IN_FRAME      INT32_MAX
+
 void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines);
 
 /* What a function returns may be allocated last, when the table has left it.  If the outermost

@@ -21,6 +21,7 @@ static int has_begun;                   /* with a head of this version */
 static int is_wrong;
 static uint8_t kinds[OPERATIONS];
 static int is_told;                     /* the stage that is read */
+static uint64_t others;                 /* drivers of the JIT's, by bits: is_others() */
 static uint32_t offset_before;          /* offsets have 16 bits in the log */
 static struct {
     uint8_t meaning, type;
@@ -93,6 +94,8 @@ static enum jit_operation kind_of(const char *s, size_t size)
         return JIT_MALLOC;
     if (begins(s, size, "cond_call_gc_wb"))
         return JIT_OTHER;
+    if (begins(s, size, "call_may_force_") || begins(s, size, "call_assembler_"))
+        return JIT_PYTHON_CALL;
     if (begins(s, size, "call_") || begins(s, size, "cond_call"))
         return JIT_CALL;
     if (is(s, size, "new") || begins(s, size, "new_") || is(s, size, "newstr") ||
@@ -120,14 +123,14 @@ static void read_names(void)
     }
 }
 
-/* "result,driver,function" */
-static int64_t entered(const char *s, size_t size)
+/* The number behind so many commas: "result,driver,function" */
+static int64_t argument(const char *s, size_t size, int which)
 {
     const char *end = s + size, *at = s;
     int64_t value = 0;
     int commas = 0;
 
-    while (at < end && commas < 2)
+    while (at < end && commas < which)
         commas += *at++ == ',';
     for (; at < end && *at >= '0' && *at <= '9'; at++)
         value = value * 10 + (*at - '0');
@@ -142,8 +145,19 @@ static int is_copied(const char *s, size_t size)
 
 static int64_t value_of(enum jit_operation kind, const char *s, size_t size)
 {
-    return kind == JIT_ENTER ? entered(s, size) :
+    return kind == JIT_ENTER ? argument(s, size, 2) :
            (kind == JIT_GUARD || kind == JIT_ANY_GUARD) && is_copied(s, size) ? JIT_COPIED : 0;
+}
+
+/* Other interpreters than Python's, as that of generators, are entered, too, without a
+   function; and not left if they end with an exception. */
+static int is_others(enum jit_operation kind, const char *s, size_t size)
+{
+    int64_t driver = argument(s, size, 1) & 63;
+
+    if (kind == JIT_ENTER && argument(s, size, 2) == 0)
+        others |= (uint64_t)1 << driver;
+    return (kind == JIT_ENTER || kind == JIT_LEAVE) && others >> driver & 1;
 }
 
 static void read_operation(int has_descr)
@@ -155,7 +169,7 @@ static void read_operation(int has_descr)
     enum jit_operation kind = which < OPERATIONS ? kinds[which] : JIT_OTHER;
 
     skip_text();                /* what a guard has */
-    if (!in.is_short && is_told)
+    if (!in.is_short && is_told && !is_others(kind, arguments, size))
         reader->operation(kind, which, descr, value_of(kind, arguments, size));
 }
 
@@ -334,6 +348,7 @@ int jit_log_begin(const struct jit_log_reader *to)
 {
     reader = to;
     has_begun = is_wrong = is_told = 0;
+    others = 0;
     memset(kinds, 0, sizeof kinds);
     return NO_FILE;
 }

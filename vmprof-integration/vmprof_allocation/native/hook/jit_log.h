@@ -19,7 +19,8 @@ enum jit_operation {
     JIT_OTHER,
     JIT_GUARD,
     JIT_ANY_GUARD,              /* it becomes a guard of some kind, when assembled */
-    JIT_CALL,                   /* it may run other code */
+    JIT_CALL,                   /* it may run other code; ... */
+    JIT_PYTHON_CALL,            /*   also that of Python functions */
     JIT_NEW,                    /* it allocates, when optimized */
     JIT_COPY,                   /* it becomes a call, when assembled */
     JIT_MALLOC,                 /* it allocates, when assembled */

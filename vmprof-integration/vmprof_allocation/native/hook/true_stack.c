@@ -21,7 +21,7 @@
 static int64_t *stack;
 static uint32_t lines[TRUE_STACK_CUT / 2];
 static size_t size;
-#define IN_FRAME        UINT32_MAX
+#define IN_FRAME        ((uint32_t)JIT_LINES_IN_FRAME)
 /* That of the function which comes next, if compiled code runs it that is in the stack already:
    its frame is not up to date */
 static struct jit_return returning;
@@ -52,8 +52,8 @@ static void find_lines(void)
     frame_lines_from_outermost();
     for (i = size; i > 0; i -= 2) {
         uint32_t *line = &lines[i / 2 - 1];
-        int is_compiled = stack[i - 2] == INLINED;
-        if (stack[i - 2] == INTERPRETED) {
+        int is_compiled = stack[i - 2] == INLINED && *line != IN_FRAME;
+        if (stack[i - 2] == INTERPRETED || *line == IN_FRAME) {
             uint32_t in_frame = frame_lines_interpreted(stack[i - 1]);
             is_compiled = *line != IN_FRAME;
             if (!is_compiled)
