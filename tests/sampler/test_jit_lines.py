@@ -179,7 +179,7 @@ def test_a_function_that_is_left_to_its_own_loop(told: Told) -> None:
 
 
 def test_a_generator_that_ends(told: Told) -> None:
-    """PyPy's table, and its log, do not say that it is left, if an exception ends it."""
+    """PyPy's log, and its table, do not say that it is left if an exception ends it."""
     log = Log()
     log.trace([7, "other enter_portal_frame", "call_assembler_r", ("guard_true", 50),
                "other leave_portal_frame", 8, "other enter_portal_frame",
