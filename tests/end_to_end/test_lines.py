@@ -213,49 +213,6 @@ def test_each_function_is_at_its_line(program: PyPy, tmp_path_factory:
         assert known[False] == 0
 
 
-def test_behind_a_loop_of_a_function_that_is_inlined(stock_pypy: PyPy) -> None:
-    """The loop is called, and runs what is behind it, too; and a generator that ends is
-    left by an exception."""
-    source = """
-        ring = [None] * 64
-        for one in b"y", b"x":          # what changes is no constant of the JIT's
-            pass
-        def keep(x, i):
-            ring[i % 64] = x
-        def numbers(n):
-            for k in range(n):
-                yield k
-        def behind(i):
-            for k in range(2):
-                keep(one * 1100, i)
-            keep(one * 1200, i)
-            keep(one * 1300, i)
-        def after(i):
-            for k in numbers(3):
-                keep(one * 1400, i)
-            keep(one * 1500, i)
-            keep(one * 1600, i)
-        for i in range(30000):
-            behind(i)
-            after(i)
-    """
-    true = {int(match[1]): number for number, line in enumerate(
-        textwrap.dedent(source).splitlines(), 1)
-        if (match := re.search(r"one \* (\d+)", line))}
-    profile = stock_pypy.sample(source, "8k", "--lines", jit=(
-        "threshold=30,function_threshold=30,trace_eagerness=10")).profile()
-    found = collections.Counter[tuple[int, int]]()
-    for number, size in zip(profile.samples.stack, profile.samples.size):
-        written = size // 100 * 100
-        if number >= 0 and written in true and size - written < 64:
-            frame = profile.stacks[number][-1]
-            if profile.function(frame.address).name in ("behind", "after"):
-                found[written, frame.line] += 1
-    known = {pair for pair in found if pair[1] > 0}
-    assert known == set(true.items()), found
-    assert sum(found[pair] for pair in known) > 0.5 * found.total() > 1000
-
-
 def test_without_the_flag_there_are_none(program: PyPy) -> None:
     run = program.sample("import traced", "4k", arguments=("300",))
     assert {line for _, stack in places(run.profile()) for _, line in stack} == {0}
