@@ -110,7 +110,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
     assert counted["pressures"] == counted["lost"] == 0
     assert keys(pypy.folder, found) == counted["samples"]
     # some hold two of these bytes: those that are larger than the interval
-    assert 0 <= counted["allocated"] // 4096 - counted["samples"] < 20
+    assert 0 <= counted["allocated"] // 4096 - counted["samples"] < 40
     assert "early" in functions(found[0])
     for profile in found[1:]:
         assert "late" in functions(profile)
