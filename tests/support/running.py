@@ -1,6 +1,7 @@
 """Programs that were started without us, to be attached to."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -116,7 +117,11 @@ class Running:
 
     def descriptors(self) -> dict[str, str]:
         folder = "/proc/%d/fd" % self.pid
-        return {fd: os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)}
+        found = {}
+        for fd in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):    # closed meanwhile
+                found[fd] = os.readlink(os.path.join(folder, fd))
+        return found
 
     def threads(self) -> int:
         return len(os.listdir("/proc/%d/task" % self.pid))
