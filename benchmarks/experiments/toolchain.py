@@ -1,6 +1,6 @@
-"""A PyPy 2.7, a stock one or one that was translated with the patch: a translation, by
-RPython's own toolchain without our patches, from the Python of a program to its C; and
-gcbench.  Whole processes, from the command line."""
+"""On a stock PyPy 2.7: a translation, by RPython's own toolchain without our patches,
+from the Python of a program to its C; and gcbench.  Whole processes, from the command
+line."""
 from __future__ import annotations
 
 import shutil
@@ -18,6 +18,9 @@ SCRIPT = ROOT / "benchmarks" / "programs" / "gcbench.py"
 #: of gcbench: three seconds
 ROUNDS = 200
 RATES = ("32k", "128k", "512k", "1M", "4M", "auto")
+PYTHON2 = BUILD / "py2" / "python2"
+#: where that one has the module py, which the toolchain needs
+FOLDER_OF_PY = "import os, py; print(os.path.dirname(os.path.dirname(py.__file__)))"
 #: with our package: make .build/pypy27
 PYPY27 = ROOT / ".venv-pypy27" / "bin" / "pypy"
 TREE = BUILD / "rpython" / "pristine"
@@ -26,7 +29,7 @@ PAIRS = 5
 
 
 def run(context: Context) -> Json:
-    for path in PYPY27, TREE:
+    for path in PYTHON2, PYPY27, TREE:
         if not path.exists():
             raise measuring.Failed("there is no %s: run `make bench`, which "
                                    "gets it" % path)
@@ -41,6 +44,8 @@ def run(context: Context) -> Json:
         # a few seconds, where it is only to be seen that it works
         steps = ["--annotate"] if context.quick else ["--source"]
 
+        libraries = measuring.run([PYTHON2, "-c", FOLDER_OF_PY]).out.strip()
+
         def start(program: str, rate: str | None) -> measuring.Process:
             flags: list[str | Path] = [] if rate is None else [
                 "-m", "vmprof", "--allocation-sampling", rate, "-o", profile]
@@ -49,7 +54,8 @@ def run(context: Context) -> Json:
                                       "1" if context.quick else "%d" % ROUNDS], folder)
             return measuring.run(
                 [PYPY27, *flags, "-m", "rpython", "--batch", "-O2", *steps, target],
-                folder, {"PYTHONPATH": str(tree), "PYPY_USESSION_DIR": name})
+                folder, {"PYTHONPATH": "%s:%s" % (tree, libraries),
+                         "PYPY_USESSION_DIR": name})
 
         return {"python2": " ".join(measuring.run(
                     [PYPY27, "-c", "import sys; print(sys.version)"]).out.split()),
