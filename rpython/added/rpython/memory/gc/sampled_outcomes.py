@@ -28,8 +28,8 @@ fact(what, key, which, note, size, address) is told this, too:
   FACT_FREED      'key' and 'which', of an object that was promoted
   FACT_LOST       likewise: it will not be heard of again, for lack of memory
 
-At FACT_STARTED, FACT_ENDED and FACT_MARKED, and behind each large object, the totals
-say how large the heap is.
+At FACT_STARTED and FACT_MARKED, behind each minor collection and behind each large
+object, the totals say how large the heap is.
 """
 from rpython.memory.gc.sampled_objects import (MAX_WAITING, SampledObjects,
     make_table)
