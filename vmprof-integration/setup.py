@@ -108,12 +108,14 @@ def library(name, *sources):
                             "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
         # the hooks lead into it: it must stay, whoever forgets the handle
-        extra_link_args=["-Wl,-z,nodelete"])
+        # ... and its own calls of malloc() never lead to itself
+        extra_link_args=["-Wl,-z,nodelete", "-Wl,-z,now"])
 
 
 setup(
     ext_modules=[
-        library("engines.hook._hook", "hook/*.c", "held/*.c", "shared/*.c"),
+        library("engines.hook._hook", "hook/*.c", "held/*.c",
+                "malloc/*.c", "sampler/*.c", "shared/*.c"),
         # how one gets into another process
         library("remote.entry._tracer", "attach/*.c"),
     ] if SUPPORTED else [],

@@ -41,7 +41,8 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
            seed: int | None = None, gaps: Gaps = "exponential",
            period: float | None = None, lifetimes: bool = True,
            follow: bool = True, native: bool = False,
-           lines: bool = False) -> Session:
+           lines: bool = False,
+           raw_memory: int | str | None = None) -> Session:
     """A context manager that writes allocation samples to `output`.
 
     `interval`: mean number of bytes between two samples, or text such as
@@ -56,14 +57,15 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     place.  `native`: with the functions of C code inside of the innermost Python
     one.  `lines`: with the line at which each function was, where that is known, of
     compiled code only if it is compiled meanwhile; takes time whenever PyPy compiles.
-    Entered again, it begins the file anew.
+    `raw_memory`: sample what C code has of malloc, too, one sample in so many bytes,
+    such as ``512k``.  Entered again, it begins the file anew.
 
     Raises AllocationSamplingError, here or on entry, if that can't be done;
     nothing was changed then.
     """
     return Session(make_settings(interval, seed, gaps, period,
                                  lifetimes=lifetimes, follow=follow, native=native,
-                                 lines=lines),
+                                 lines=lines, raw_memory=raw_memory),
                    check_output(output))
 
 
@@ -71,11 +73,13 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
           seed: int | None = None, gaps: Gaps = "exponential",
           period: float | None = None, lifetimes: bool = True,
           follow: bool = True, native: bool = False,
-          lines: bool = False) -> Session:
+          lines: bool = False,
+          raw_memory: int | str | None = None) -> Session:
     """Begin what stop() ends; see sample()."""
     session = _Started(make_settings(interval, seed, gaps, period,
                                      lifetimes=lifetimes, follow=follow,
-                                     native=native, lines=lines),
+                                     native=native, lines=lines,
+                                     raw_memory=raw_memory),
                        check_output(output))
     session.start()
     return session

@@ -268,7 +268,7 @@ class Leaks(NamedTuple):
 
     @property
     def allocated(self) -> int:
-        """Bytes, in both windows."""
+        """Bytes, in both windows; 0: not known."""
         return sum(sum(windows.allocated) for windows in self.windows)
 
 
@@ -291,6 +291,8 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
     tell."""
     all_windows = [find_windows(process.profile, process.part)
                    for process in processes]
+    if processes[0].profile.is_raw:     # what is counted there is the GC's
+        all_windows = [windows._replace(allocated=(0, 0)) for windows in all_windows]
     count = count_snapshots(all_windows)
     everything, apart = Tally(count), Tally(0)
     tallies: dict[tuple[Place, Shown], Tally] = {}
@@ -308,8 +310,10 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             since = bisect.bisect_right(windows.times, collected)
             # a collection that found it dead may be none of those that are looked at:
             # then it is not there at the next one
+            found_dead = freed if freed < 0 or profile.is_raw else ends[
+                nearest(ends, freed)]
             until = _NEVER if freed < 0 else bisect.bisect_left(
-                windows.times, ends[nearest(ends, freed)])
+                windows.times, found_dead)
             if since > windows.last or until <= max(
                     min(windows.first, chosen[0]), since):
                 continue

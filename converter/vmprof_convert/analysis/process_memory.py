@@ -15,6 +15,7 @@ from vmprof_convert.profile.model import (
     MAJOR_FAULTS,
     NURSERY,
     PRIVATE,
+    RAW_IN_USE,
     RESIDENT,
     Figure,
     Profile,
@@ -191,6 +192,10 @@ def in_brief(profile: Profile) -> str:
         return ""
     line = "memory: %s resident %s" % (format_bytes(memory[-1].value),
                                        _when(profile, memory[-1]))
+    if profile.is_raw:
+        counted = readings(profile, RAW_IN_USE)
+        return line + (", %s of it in use by malloc's count" % format_bytes(
+            counted[-1].value) if counted else "")
     heap = readings(profile, HEAP_HAS)
     return line + (", %s of it the GC's" % format_bytes(
         min(heap[-1].value - untouched(profile, [memory[-1].time])[0],
@@ -198,9 +203,16 @@ def in_brief(profile: Profile) -> str:
 
 
 def of_process(profile: Profile) -> list[str]:
-    """Its resident memory, and the heap of its GC: the peak and when; nothing of what
-    was not read."""
-    return _of_memory(profile) + _of_heap(profile)
+    """Its resident memory, the heap of its GC, and what else malloc has in use: the
+    peak and when; nothing of what was not read."""
+    return _of_memory(profile) + _of_heap(profile) + _of_malloc(profile)
+
+
+def _of_malloc(profile: Profile) -> list[str]:
+    counted = readings(profile, RAW_IN_USE)
+    return ["raw memory, as malloc counts it: %s in use when sampling began, %s %s" % (
+        format_bytes(counted[0].value), format_bytes(counted[-1].value),
+        _when(profile, counted[-1]))] if len(counted) > 1 else []
 
 
 def _of_memory(profile: Profile) -> list[str]:
@@ -250,7 +262,7 @@ def in_numbers(profile: Profile) -> dict[str, dict[str, float]]:
     """Of each kind of memory that was read: bytes when it was read first, when they
     were most, and when it was read last; and when that was, in seconds."""
     result = {}
-    for kind in RESIDENT, PRIVATE, HEAP, HEAP_HAS, NURSERY:
+    for kind in RESIDENT, PRIVATE, HEAP, HEAP_HAS, NURSERY, RAW_IN_USE:
         read = readings(profile, kind)
         if read:
             found: dict[str, float] = {}

@@ -48,6 +48,10 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
         help="only the program's own code; what libraries allocate counts for who "
              "calls them")
     parser.add_argument(
+        "--raw", action="store_true",
+        help="instead of the objects of the GC's heap, the memory that C code had of "
+             "malloc, as --raw-memory samples it")
+    parser.add_argument(
         "--time", type=_times, metavar="A..B",
         help="what was allocated from A to B, in seconds after the start, such as "
              "1.5..3 or 2..")
@@ -187,6 +191,9 @@ def check(options: argparse.Namespace) -> None:
     if options.samples is not None and options.of != RESIDENT:
         raise ProfileError("--samples is for what holds each sample, and a report adds "
                            "up all of them: leave it out")
+    if options.raw and (options.of in (TIME, RESIDENT) or options.held):
+        raise ProfileError("--raw is about what C code had of malloc: leave it out, or "
+                           "--%s" % ("held" if options.held else "of"))
     if options.of in (TIME, RESIDENT):
         for given in ("focus", "tree", "at", "hide_internal", "survived",
                       "leaks", "held"):

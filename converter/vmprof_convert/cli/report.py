@@ -20,12 +20,14 @@ from vmprof_convert.cli.options import (
     MARKDOWN,
     PEAK,
     RESIDENT,
+    TABLE,
     TIME,
     are_given,
     check,
     limit_of,
     selection,
 )
+from vmprof_convert.errors import ProfileError
 
 if TYPE_CHECKING:
     from vmprof_convert.analysis.callers import Focus
@@ -95,6 +97,28 @@ def make(files: Sequence[File], options: argparse.Namespace,
     """The report of these profiles, of one run; `on`: where it will be seen.
     Raises ProfileError, or FileError if that is about one of them."""
     check(options)
+    if options.form != TABLE or options.raw or options.held or options.focus or (
+            options.tree or options.of) or not _has_raw_memory(files):
+        return _make(files, options, on)
+    raw = argparse.Namespace(**{**vars(options), "raw": True})
+    try:
+        text = _make(files, options, on)
+    except ProfileError as error:
+        # of the GC's heap this can't be told: of raw memory, it can
+        text = "%s\n" % error
+    return text + "\n" + _make(files, raw, on)
+
+
+def _has_raw_memory(files: Sequence[File]) -> bool:
+    """Whether it was sampled, in what can be read again."""
+    from vmprof_convert import readers
+    from vmprof_convert.cli.run_files import STANDARD
+    return all(file.path != STANDARD for file in files) and any(
+        readers.read_head(file.path).settings.get("raw") for file in files)
+
+
+def _make(files: Sequence[File], options: argparse.Namespace,
+          on: Terminal | None) -> str:
     if options.leaks:
         return _make_leaks(files, options, on)
     if options.held:
@@ -137,7 +161,7 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
     from vmprof_convert import readers
     from vmprof_convert.analysis.peak import Changes, time_of_peak
     from vmprof_convert.cli.run_files import STANDARD
-    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.errors import about
     from vmprof_convert.profile import merging
 
     if any(file.path == STANDARD for file in files):
@@ -149,7 +173,8 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
         with about(file.name):
             read.append(merging.Read(
                 readers.read_into(file.sources, of_file,
-                                  salvage=options.salvage or file.is_found),
+                                  salvage=options.salvage or file.is_found,
+                                  raw=options.raw),
                 file.path, file.begin))
     chosen = merging.chosen(read, selection(options).processes)
     if not any(part.profile.has_lifetimes for part in chosen):
@@ -312,7 +337,6 @@ def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
 
 def _time(view: View, tally: Tally) -> AmountsView:
     from vmprof_convert.analysis import cpu_and_rss
-    from vmprof_convert.errors import ProfileError
     from vmprof_convert.report.tables import AmountsView
 
     if not tally.ticks:
@@ -328,7 +352,7 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert import readers
     from vmprof_convert.analysis import cpu_and_rss, process_memory
     from vmprof_convert.analysis.summary import Choice
-    from vmprof_convert.errors import ProfileError, about
+    from vmprof_convert.errors import about
     from vmprof_convert.meaning.origins import Origins
     from vmprof_convert.meaning.user_code import only_own
     from vmprof_convert.profile import merging
@@ -390,7 +414,7 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
     with about(file.name):
         profile = readers.read_into(
             file.sources, tally if asked.is_everything and adding is tally else rows,
-            salvage=options.salvage or file.is_found)
+            salvage=options.salvage or file.is_found, raw=options.raw)
     # of several processes, each has collections of its own
     adding.count_majors(profile)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
@@ -400,7 +424,6 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
 def _refuse_others(options: argparse.Namespace, report: str,
                    its_own: Sequence[str]) -> None:
     """Raises ProfileError for an option that this report has not."""
-    from vmprof_convert.errors import ProfileError
 
     for given in are_given(options):
         if given not in its_own:
@@ -416,7 +439,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 on: Terminal | None) -> str:
     from vmprof_convert.analysis import leaks
     from vmprof_convert.analysis.leak_windows import TooFewCollections
-    from vmprof_convert.errors import NotThere, ProfileError
+    from vmprof_convert.errors import NotThere
     from vmprof_convert.profile import merging
     from vmprof_convert.report import leaks as writer
     from vmprof_convert.report import leaks_json
@@ -428,7 +451,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                            "--fate, which leaves one of them out")
     if options.focus:
         asked = asked._replace(functions=(*asked.functions, options.focus))
-    read = [_read_old(file, options.salvage) for file in files]
+    read = [_read_old(file, options) for file in files]
     chosen = merging.chosen([part for part, _ in read], asked.processes)
     read = [(part, objects) for part, objects in read if part in chosen]
     able, found, parts, absent = [], [], [], []
@@ -504,7 +527,7 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
     return text.getvalue()
 
 
-def _read_old(file: File, salvage: bool) -> tuple[Read, OldObjects]:
+def _read_old(file: File, options: argparse.Namespace) -> tuple[Read, OldObjects]:
     from vmprof_convert import readers
     from vmprof_convert.analysis.leaks import OldObjects
     from vmprof_convert.errors import about
@@ -513,7 +536,8 @@ def _read_old(file: File, salvage: bool) -> tuple[Read, OldObjects]:
     objects = OldObjects()
     with about(file.name):
         profile = readers.read_into(file.sources, objects,
-                                    salvage=salvage or file.is_found)
+                                    salvage=options.salvage or file.is_found,
+                                    raw=options.raw)
     return Read(profile, file.path, file.begin, frozenset(objects.thread)), objects
 
 

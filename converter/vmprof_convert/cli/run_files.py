@@ -118,7 +118,8 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
         with about(file.name), progress_bar("reading", "B") as progress:
             parts.append(merging.Read(readers.read(
                 file.sources, salvage=asked.salvage or file.is_found,
-                progress=progress, samples=limit.table()), file.path, file.begin))
+                progress=progress, samples=limit.table(), raw=asked.raw),
+                file.path, file.begin))
     selection = options.selection(asked)
     profile = merging.merge(merging.chosen(parts, selection.processes)).profile
     profile.thinned = limit.thinned()

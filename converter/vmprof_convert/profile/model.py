@@ -24,6 +24,8 @@ MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 #: and of the GC's heap: what is in use, what the GC has of the system, and its nursery,
 #: which is part of both
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
+#: and of malloc: bytes in use, beside those that the GC has
+RAW_IN_USE = "raw-in-use"
 #: what a function can be
 PYTHON, NATIVE = "python", "native"
 #: it is none, but stands for something, such as what is not shown
@@ -368,7 +370,7 @@ class Mark(NamedTuple):
 class Figure(NamedTuple):
     """A reading of the whole process."""
 
-    #: one of RESIDENT to NURSERY
+    #: one of RESIDENT to RAW_IN_USE
     kind: str
     #: nanoseconds since the start
     time: int
@@ -478,6 +480,18 @@ class Profile:
         text = self.settings.get(name, "")
         # of a damaged profile it may be anything
         return int(text) if re.fullmatch("[0-9]{1,19}", text, re.ASCII) else 0
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether the samples are those of raw memory: what C code had of malloc, and
+        not the objects of the GC's heap."""
+        return self.settings.get("samples") == "raw"
+
+    @property
+    def raw_interval(self) -> int:
+        """Mean bytes between two samples of raw memory, which this is beside; 0: there
+        are none."""
+        return self._setting("raw")
 
     @property
     def pid(self) -> int:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO, NamedTuple, Union
 
+from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import (
     Collection,
     Figure,
@@ -52,12 +53,14 @@ class _Reading:
     """Of the files of one profile: one, or the parts of several."""
 
     def __init__(self, files: Sequence[BinaryIO], rows: Rows, salvage: bool,
-                 progress: _Progress | None = None, *, objects: bool = True) -> None:
+                 progress: _Progress | None = None, *, objects: bool = True,
+                 raw: bool = False) -> None:
         self._containers = list(map(Container, files))
         self._rows = rows
         self._salvage = salvage
         self._progress = progress
-        self.contents = Contents(rows, has_parts=len(files) > 1)
+        self.contents = Contents(rows, has_parts=len(files) > 1, raw=raw)
+        self._of_objects = records.RAW if raw else records.OBJECTS
         self.names: dict[int, str] = {}
         self.logs: list[Log] = []
         #: bytes at the end that are not whole
@@ -91,14 +94,23 @@ class _Reading:
         objects = Objects(self.contents, self._rows)
         for container, part in zip(self._containers, self.contents.parts):
             log = Log(container.pieces(), self.contents, None, {})
-            log.read(functools.partial(_hand_on, objects, part), True)
+            log.read(functools.partial(self._hand_on, objects, part), True)
             try:
                 objects.read_waiting(part)
             except Damaged as e:
                 raise log.damaged(str(e)) from None
         self.misfits = objects.misfits
 
+    def _hand_on(self, objects: Objects, part: Part, record: Record) -> None:
+        if record.kind == self._of_objects:
+            objects.read(record, part)
+
     def profile(self, samples: Samples) -> Profile:
+        """Raises ProfileError if it was not read for what it does not hold."""
+        if self._of_objects == records.RAW and not (
+                self.contents.settings.get("interval")):
+            raise ProfileError("no raw memory was sampled: --raw shows it of a program "
+                               "that was sampled with --raw-memory, such as 512k")
         contents, last = self.contents, self.logs[-1]
         stacks, found = contents.stacks, functions(contents, self.names)
         nameless = of_interpreter(found, contents.settings)
@@ -114,7 +126,8 @@ class _Reading:
             stacks=stacks, samples=samples,
             labels=contents.labels, stack_labels=stacks.labels,
             moments=contents.moments, types=contents.types,
-            collections=sorted(contents.collections, key=_time),
+            collections=sorted(contents.collections, key=_time)
+            if self._of_objects == records.OBJECTS else _looks(contents),
             marks=sorted(contents.marks, key=_time),
             swept=sorted(contents.swept, key=_time),
             figures=sorted(contents.figures, key=_time),
@@ -124,9 +137,19 @@ class _Reading:
             held=contents.answers())
 
 
-def _hand_on(objects: Objects, part: Part, record: Record) -> None:
-    if record.kind == records.OBJECTS:
-        objects.read(record, part)
+#: in a profile of raw memory, so many
+_LOOKS = 40
+
+
+def _looks(contents: Contents) -> list[Collection]:
+    """What of raw memory is in use is known at every moment, and no collection has to
+    find it out.  So moments of ours stand where major collections do: marks, and some
+    that are as far from each other."""
+    end = contents.moments[-1].time if contents.moments else 0
+    times = {end * number // _LOOKS for number in range(1, _LOOKS + 1)}
+    times.update(mark.time for mark in contents.marks)
+    return [Collection(True, time, 0, number)
+            for number, time in enumerate(sorted(times), 1)]
 
 
 def _time(event: Collection | Mark | Figure | Swept) -> int:
@@ -135,13 +158,13 @@ def _time(event: Collection | Mark | Figure | Swept) -> int:
 
 def _read_table(files: Sequence[BinaryIO], size: int, salvage: bool,
                 progress: Callable[[int, int], None] | None,
-                samples: Samples) -> Profile:
+                samples: Samples, raw: bool = False) -> Profile:
     def told(done: int) -> None:
         if progress is not None:
             # of a pipe nobody knows how much it holds
             progress(done, max(done, size))
 
-    reading = _Reading(files, samples, salvage, told)
+    reading = _Reading(files, samples, salvage, told, raw=raw)
     samples.finish(own_clock=reading.logs[0].has_own_clock)
     return reading.profile(samples)
 
@@ -154,13 +177,13 @@ def _open(sources: Source | Sequence[Source], files: contextlib.ExitStack) -> (
 
 
 def read_into(sources: Source | Sequence[Source], rows: Rows, *,
-              salvage: bool = False) -> Profile:
+              salvage: bool = False, raw: bool = False) -> Profile:
     """As read(), but the samples go to `rows`, and the profile's table of them
     is empty: for what needs no table of a million rows."""
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         return _looked_after(
-            _Reading(files, rows, salvage).profile(Samples()), files[-1])
+            _Reading(files, rows, salvage, raw=raw).profile(Samples()), files[-1])
 
 
 def read_events(sources: Source | Sequence[Source], *,
@@ -216,18 +239,19 @@ def read_bytes(data: bytes, *, salvage: bool = False,
 
 def read(sources: Source | Sequence[Source], *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None,
-         samples: Samples | None = None) -> Profile:
+         samples: Samples | None = None, raw: bool = False) -> Profile:
     """Read the profile at a path, or from a descriptor, which is closed; or the parts
     of one (PROFILE.rst), one after the other, as one profile.
 
     `salvage` drops what is incomplete at the end, which otherwise is an
     error.  `progress(done, total)` is called now and then, with bytes of the
-    file.  `samples`: the table that is filled, if not a new one.  Raises ProfileError
-    for anything that is not a profile, and OSError.
+    file.  `samples`: the table that is filled, if not a new one.  `raw`: the samples
+    are those of raw memory, if it was sampled, and not those of the GC's heap.  Raises
+    ProfileError for anything that is not a profile, and OSError.
     """
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         size = sum(os.fstat(file.fileno()).st_size for file in files)
         return _looked_after(_read_table(
             files, size, salvage, progress,
-            Samples() if samples is None else samples), files[-1])
+            Samples() if samples is None else samples, raw), files[-1])

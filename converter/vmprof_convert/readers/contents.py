@@ -19,6 +19,7 @@ from vmprof_convert.profile.model import (
     NURSERY,
     PRIVATE,
     PROCESSOR,
+    RAW_IN_USE,
     RESIDENT,
     Collection,
     Columns,
@@ -50,7 +51,7 @@ _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _TYPE_NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
-            7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY}
+            7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY, 10: RAW_IN_USE}
 #: settings of a later part that are true of all
 _OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping")
 #: in place of the node of a stack: it got lost
@@ -58,6 +59,10 @@ _LOST = -1
 #: which of the objects of a sample, in one number with its key
 _WHICH_BITS = 16
 _LIMIT = 2**63
+#: kinds of records about the GC's heap
+_OF_THE_HEAP = (records.OBJECTS, records.WAITING, records.ENDED, records.TICKS,
+                records.COLLECTIONS, records.MARKED, records.SWEPT, records.HELD,
+                records.HOLDERS, records.HELD_PATHS, records.HELD_OBJECTS)
 
 
 class Ends:
@@ -147,9 +152,12 @@ class Part:
 class Contents:
     """Of one profile, or of the parts of one."""
 
-    def __init__(self, rows: Rows, *, has_parts: bool = False) -> None:
-        """`has_parts`: there are several."""
+    def __init__(self, rows: Rows, *, has_parts: bool = False,
+                 raw: bool = False) -> None:
+        """`has_parts`: there are several.  `raw`: the samples are those of raw memory,
+        and not those of the GC's heap; nothing is known then that is about the heap."""
         self._rows = rows
+        self._is_raw = raw
         self._has_parts = has_parts
         #: there were records: what vmprof's own say of samples is of time alone
         self.are_there = False
@@ -191,7 +199,12 @@ class Contents:
             records.NAMES: self._read_names, records.HELD: self._read_held,
             records.HOLDERS: self._read_holders,
             records.HELD_PATHS: self._read_held_paths,
-            records.HELD_OBJECTS: self._read_held_objects}
+            records.HELD_OBJECTS: self._read_held_objects,
+            records.RAW: _pass, records.RAW_ENDED: _pass}
+        if raw:
+            self._readers.update(dict.fromkeys(_OF_THE_HEAP, _pass))
+            self._readers[records.RAW] = self._look_at_objects
+            self._readers[records.RAW_ENDED] = self._read_ended
 
     @property
     def part(self) -> Part:
@@ -229,6 +242,8 @@ class Contents:
         new: dict[str, str] = {}
         for _, text in record.texts():
             new.update(pair.partition("=")[::2] for pair in text.split(";"))
+        if self._is_raw:
+            _change_for_raw_memory(new)
         part.settings.update(new)
         part.first = _number(part.settings, "first") or 1
         if len(self.parts) == 1:
@@ -488,6 +503,22 @@ class Contents:
     def _read_swept(self, record: Record) -> None:
         for time, *numbers in zip(*record.decoded()):
             self.swept.append(Swept(time + self.part.begin, *numbers))
+
+
+def _pass(record: Record) -> None:
+    """It is about other memory."""
+
+
+def _change_for_raw_memory(settings: dict[str, str]) -> None:
+    """What they say of allocation samples, they say of these."""
+    if "engine" not in settings:
+        return              # later ones of the same profile
+    settings["interval"] = settings.pop("raw", "")
+    settings["samples"] = "raw"
+    settings["facts"] = "types,lifetimes"
+    settings["capabilities"] = "labels,marks,names"
+    for name in "limit", "period", "lines", "native":
+        settings.pop(name, None)
 
 
 #: outcome of an object that was old when the part began: it met no collection in it

@@ -45,6 +45,7 @@ class Objects:
         self._told: set[int] = set()
         #: ends that belong to an object
         self._ended = 0
+        self._is_raw = contents.settings.get("samples") == "raw"
         facts = contents.settings.get("facts", "").split(",")
         self._has_lifetimes = "lifetimes" in facts
 
@@ -133,7 +134,9 @@ class Objects:
             contents.stacks_of(column(_NODES), column(_LABELS), part), sizes,
             intervals, functools.partial(column, _MEMORIES),
             _mapped("i", column(_TYPES), type_index), fates,
-            lambda: _collected(column(_COLLECTIONS), fates, part), ended, live_sizes))
+            # raw memory is known from the first moment on
+            lambda: part.shifted(column(_TIMES)) if self._is_raw else _collected(
+                column(_COLLECTIONS), fates, part), ended, live_sizes))
 
     def _fate(self, outcome: int) -> int:
         return _FATES.get(outcome, UNKNOWN) if self._has_lifetimes else UNTOLD

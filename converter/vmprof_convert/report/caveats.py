@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 from vmprof_convert.analysis.heap_check import contradiction
 from vmprof_convert.analysis.process_memory import in_brief as memory_in_brief
-from vmprof_convert.analysis.process_memory import of_process
+from vmprof_convert.analysis.process_memory import of_process, readings
 from vmprof_convert.analysis.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
@@ -20,7 +20,7 @@ from vmprof_convert.meaning.lifetimes import (
     WAS_LOST,
 )
 from vmprof_convert.meaning.visible_stacks import LOST, UNKNOWN_LINE
-from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.model import RAW_IN_USE, Profile
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import (
     format_bytes,
@@ -42,7 +42,8 @@ def title(profile: Profile, summary: Summary, choice: Choice) -> str:
     if not (profile.settings or profile.moments):
         return ("no allocation samples: the profile was taken without "
                 "--allocation-sampling")
-    return "allocated in %s%s (%s samples, %s):" % (
+    return "%s in %s%s (%s samples, %s):" % (
+        "raw memory (malloc)" if profile.is_raw else "allocated",
         _seconds(profile, choice), " by %d processes" % len(profile.processes)
         if profile.processes else "", summary.samples, _intervals(profile, summary))
 
@@ -57,7 +58,7 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
     else:
         estimate = "estimated total: %s (95 %%: %s .. %s)" % format_ends(
             low, value, high)
-    if not profile.moments or choice.at is not None or not is_all:
+    if profile.is_raw or not profile.moments or choice.at is not None or not is_all:
         return estimate
     last = profile.moments[-1]
     counted = "the %s counted: %s" % (
@@ -213,11 +214,26 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
         essential.insert(0, _alive_in_brief(profile, choice))
     if memory := memory_in_brief(profile):
         essential.insert(0, memory)
+    if is_all and choice.at is None and (missed := _missed_frees(profile, summary)):
+        essential.insert(0, missed)
     lines += essential[:MOST_LINES - 2]
     left = len(everything) - max(len(lines) - 1, 0)
     if left > 0:
         lines.append("(more about these figures: --remarks)")
     return lines
+
+
+def _missed_frees(profile: Profile, summary: Summary) -> str:
+    """Whether more is said to be in use than malloc itself counts: then blocks were
+    given back in a way that was not seen.  Empty: it is not, or not known."""
+    counted = readings(profile, RAW_IN_USE)
+    if not profile.is_raw or not counted or profile.processes:
+        return ""
+    too_many = summary.figures.bytes(STILL_ALIVE).low - counted[-1].value
+    return "" if too_many <= _LEAST * counted[-1].value else (
+        "wrong: %s more count as alive here than malloc itself has in use: free() was "
+        "called through a pointer that was made before the sampling began"
+        % format_bytes(too_many))
 
 
 def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
@@ -337,7 +353,7 @@ def _lacks_callers(profile: Profile) -> bool:
 
 
 def _collections(profile: Profile) -> list[str]:
-    if not profile.moments or not profile.collections:
+    if not profile.moments or not profile.collections or profile.is_raw:
         return []
     return ["collections: %d minor, %d major" % (
         profile.moments[-1].collections,
@@ -403,8 +419,13 @@ _NO_MAJOR = ("alive: no major collection had ended by then, so that all counts t
              "survived a minor one, garbage included")
 
 
+_RAW_ALIVE = "alive: what free() was not called for until then"
+
+
 def _alive_in_brief(profile: Profile, choice: Choice) -> str:
     """At which moment what counts as alive was alive."""
+    if profile.is_raw:
+        return _RAW_ALIVE
     if profile.processes:
         return _ALIVE_OF_EACH
     count, last = _last_major(profile, choice)
@@ -417,6 +438,8 @@ def _alive_in_brief(profile: Profile, choice: Choice) -> str:
 def _alive(profile: Profile, choice: Choice) -> str:
     """At which moment what counts as alive was alive, how much of it may be garbage,
     and how to have less of that."""
+    if profile.is_raw:
+        return _RAW_ALIVE
     if profile.processes:
         return _ALIVE_OF_EACH + " (--process says more of one)"
     count, last = _last_major(profile, choice)

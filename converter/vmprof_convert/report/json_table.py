@@ -146,7 +146,8 @@ def _only(chosen: Selection) -> _Json:
 
 
 def _counted(profile: Profile) -> int | None:
-    return profile.moments[-1].allocated if profile.moments else None
+    return (profile.moments[-1].allocated if profile.moments and not profile.is_raw
+            else None)
 
 
 def _subject(subject: Subject, by: tuple[str, ...] = ()) -> _Json:

@@ -66,6 +66,8 @@ class _Writer:
     def write(self, profile: Profile, limit: int,
               parts: Sequence[ProcessLeaks]) -> None:
         leaks = self._leaks
+        self._is_raw = profile.is_raw
+        self._has_raw = bool(profile.raw_interval)
         looked_at = [part for part in parts if not isinstance(part.leaks, str)]
         self._names = [str(part.profile.pid) for part in looked_at]
         if len(set(self._names)) < len(looked_at):
@@ -77,6 +79,9 @@ class _Writer:
         is_most = is_far and leaks.memory is not None and (
             not leaks.leaks or leaks.memory.outside > max(leaks.memory.explained, *(
                 leak.growth.value for leak in leaks.leaks)))
+        # that is what all of this is about
+        is_far = is_far and not self._is_raw
+        is_most = is_most and not self._is_raw
         if is_most:
             self._write_outside()
         self._write_all(leaks.leaks, limit, "leak", "grows")
@@ -104,16 +109,21 @@ class _Writer:
             windows, = leaks.windows
             first, middle, last = (windows.times[number] / 1e9 for number in (
                 windows.first, windows.middle, windows.last))
-            self._say("what major collections found alive at %.2f, %.2f and %.2f s "
+            self._say("what was in use at %.2f, %.2f and %.2f s: two windows of %.2f "
+                      "and %.2f s" % (first, middle, last, *leaks.seconds)
+                      if self._is_raw else
+                      "what major collections found alive at %.2f, %.2f and %.2f s "
                       "(also what waits for its finalizer, or died while they "
                       "marked%s): two windows of %.2f and %.2f s" % (
                           first, middle, last, "" if not windows.is_single else
                           "; with two gc.collect() at each mark, neither is there: so "
                           "what grew or shrank may be that", *leaks.seconds))
         else:
-            self._say("what three major collections of each of %d processes found "
-                      "alive: two windows of %.2f and %.2f s on average" % (
-                          len(leaks.windows), *leaks.seconds))
+            self._say("what %s: two windows of %.2f and %.2f s on average" % (
+                          ("was in use at three moments in each of %d processes"
+                           if self._is_raw else "three major collections of each of %d "
+                           "processes found alive") % len(leaks.windows),
+                          *leaks.seconds))
         snapshots = count_snapshots(leaks.windows)
         if leaks.leaks and snapshots < MIN_TREND:
             self._say("only %d major collections are looked at: what warms up, or goes "
@@ -156,8 +166,9 @@ class _Writer:
                 "places too little each, or it began late (%s)" % (
                     _change(leaks, leaks.growth), enough))
             return
-        self._say("no leak was found in the GC's heap: %s" % (
-            "no place where objects are allocated held more and more of them"
+        self._say("no leak was found in %s: %s" % (
+            "raw memory" if self._is_raw else "the GC's heap",
+            "no place that allocates held more and more"
             if leaks.tested else
             "nothing that is kept has enough samples to show one"))
         self._write_rest("(%s)" % enough)
@@ -175,15 +186,17 @@ class _Writer:
             self._say("outside of the GC's heap, %s" % grew)
         else:
             self._say("%s; how much of that is the GC's heap was not read" % grew)
-        self._say("      nothing tells who allocates there: look at C extensions, "
-                  "ctypes and cffi, array, mmap, and what malloc keeps of what was "
-                  "freed")
+        self._say("      raw memory was sampled, too (--raw); what else there is: "
+                  "mmap, and what malloc keeps of what was freed" if self._has_raw else
+                  "      nothing tells who allocates there (--raw-memory 512k does, "
+                  "when it runs): C extensions, ctypes and cffi, array, mmap, or what "
+                  "malloc keeps of what was freed")
 
     def _write_memory(self) -> None:
         """What the processes did meanwhile, and how much of it the heap explains."""
         memory = self._leaks.memory
         if memory is None:
-            return self._say(
+            return None if self._is_raw else self._say(
                 "memory: resident memory was not read%s: what is kept outside of the "
                 "GC's heap (ctypes, cffi, array, mmap, C extensions) is not known" % (
                     "" if len(self._leaks.windows) == 1 else " in each process"))
@@ -193,6 +206,8 @@ class _Writer:
                                   _signed(last - middle))]
         if memory.private:
             parts.append("private memory (USS) %s" % _did(memory.private))
+        if self._is_raw:
+            return self._say("; ".join(parts))
         if memory.heap:
             parts.append("the GC's own %s" % _did(memory.heap))
             if memory.most and memory.most[2] - memory.most[0] > max(
@@ -201,10 +216,10 @@ class _Writer:
                              "the last" % (format_bytes(memory.most[0]),
                                            format_bytes(memory.most[2])))
             if memory.grown > 0:
-                parts.append("that explains %.0f %%; %s came outside of the GC's heap, "
-                             "where nothing is sampled" % (
-                                 100 * memory.explained / memory.grown,
-                                 format_bytes(memory.outside)))
+                parts.append("that explains %.0f %%; %s came outside of the GC's heap%s"
+                             % (100 * memory.explained / memory.grown,
+                                format_bytes(memory.outside), "" if self._has_raw else
+                                ", where nothing is sampled"))
         else:
             parts.append("how much of that is the GC's heap was not read")
         if memory.is_far is None:

@@ -78,6 +78,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="With the functions of C code that are between the innermost Python "
              "function and the allocation")
     group.add_argument(
+        "--raw-memory", metavar="BYTES",
+        help="Sample what C code has of malloc, too (cffi, ctypes, array, numpy, "
+             "sqlite, zlib): one sample in so many bytes, for example 512k. The "
+             "report's --raw shows it alone")
+    group.add_argument(
         "--rotate", metavar="SECONDS",
         help="End the profile each so many seconds, and begin the next one beside it, "
              "without a gap: app.vmprof, app.w2.vmprof and so on. Needs -o")
@@ -172,12 +177,12 @@ def _asks_for_us(arguments: list[str]) -> bool:
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
                                  "--native", "--rotate", "--view", "--push",
-                                 "--control", "--quiet", "--held"))
+                                 "--control", "--quiet", "--held", "--raw-memory"))
                    for a in arguments)
     return (found.no_lifetimes or found.no_follow or found.native or found.view
             or found.control or found.quiet or found.held) or any(
         value is not None for name, value in vars(found).items()
-        if name.startswith(("allocation_", "push", "rotate")))
+        if name.startswith(("allocation_", "push", "raw_memory", "rotate")))
 
 
 def seed(text: str | None) -> int | None:
@@ -198,11 +203,15 @@ def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--native, --rotate, --held, --view and --quiet need --allocation-sampling")
+            "--native, --rotate, --held, --raw-memory, --view and --quiet need "
+            "--allocation-sampling")
     if args.held and args.push is not None:
         raise AllocationSamplingError(
             "--held writes into a profile who holds what, and what --push sends has no "
             "room for it: leave one of them out")
+    if args.raw_memory is not None and args.push is not None:
+        raise AllocationSamplingError(
+            "what --push sends has no room for --raw-memory: leave one of them out")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "--allocation-sampling can't be used with --web or --web-auth: "
@@ -218,7 +227,7 @@ def _check(args: Any) -> Settings:
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes, not args.no_follow, _check_rotate(args),
-        bool(args.native), bool(args.held), bool(args.lines))
+        bool(args.native), bool(args.held), bool(args.lines), args.raw_memory)
 
 
 def _check_rotate(args: Any) -> float:
@@ -270,10 +279,12 @@ def main(args: Any, original: list[str],
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
         if (args.push is not None or args.control or args.rotate is not None
-                or args.native or args.held or args.lines) and not target.is_python_3:
+                or args.native or args.held or args.lines
+                or args.raw_memory is not None) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push, --control, --rotate, --held, --native and --lines are for "
-                "Python 3: write one profile with -o, and leave them out")
+                "--push, --control, --rotate, --held, --native, --lines and "
+                "--raw-memory are for Python 3: write one profile with -o, and leave "
+                "them out")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),

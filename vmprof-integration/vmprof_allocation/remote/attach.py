@@ -18,6 +18,7 @@ from vmprof_allocation.remote.control.client import Connection
 from vmprof_allocation.remote.process_info import (
     DEFAULT,
     Parser,
+    add_raw_memory,
     add_sampling,
     check_file,
     check_seconds,
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         "-d", "--duration", type=seconds, default=10.0, metavar="SECONDS",
         help="for so long, or until Ctrl-C (default: 10)")
     add_sampling(parser, default=None)
+    add_raw_memory(parser)
     parser.add_argument(
         "--leaks", action="store_true",
         help="report what grows. If no interval is given, the sampling may take 5%% of "
@@ -77,7 +79,8 @@ def main(arguments: list[str]) -> int:
             args.allocation_sampling = _FOR_LEAKS if args.leaks else DEFAULT
         settings = make_settings(args.allocation_sampling,
                                  lifetimes=not args.no_lifetimes, follow=False,
-                                 held=args.held, lines=args.lines)
+                                 held=args.held, lines=args.lines,
+                                 raw_memory=args.raw_memory)
         if args.output is not None:
             args.output = os.path.abspath(check_output(args.output))
             check_file(args.output)

@@ -14,6 +14,7 @@ from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.client import Process
 from vmprof_allocation.remote.process_info import (
     Parser,
+    add_raw_memory,
     add_sampling,
     check_file,
     family,
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="for programs")
     start = commands.add_parser("start", help="begin")
     add_sampling(start)
+    add_raw_memory(start)
     start.add_argument(
         "-o", "--output", metavar="FILE",
         help="the profile, which the program writes, as its own user (default: "
@@ -124,7 +126,8 @@ def _status(process: Process, args: argparse.Namespace) -> None:
 def _start(process: Process, args: argparse.Namespace) -> None:
     settings = make_settings(args.allocation_sampling,
                              lifetimes=not args.no_lifetimes,
-                             follow=not args.no_follow, lines=args.lines)
+                             follow=not args.no_follow, lines=args.lines,
+                             raw_memory=args.raw_memory)
     output = os.path.abspath(check_output(
         "vmprof-%d.vmprof" % args.pid if args.output is None else args.output))
     is_first = process.pid == args.pid

@@ -41,6 +41,13 @@ def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
              "compiles")
 
 
+def add_raw_memory(parser: Any) -> None:
+    parser.add_argument(
+        "--raw-memory", metavar="BYTES",
+        help="sample what C code has of malloc from now on, too, one sample in so many "
+             "bytes, for example 512k; the report's --raw shows it")
+
+
 def check_seconds(name: str, seconds: float) -> None:
     """Raise AllocationSamplingError."""
     if not 0 < seconds <= _MAX_SECONDS:

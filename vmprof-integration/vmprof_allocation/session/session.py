@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: of an engine without the capability
 _NO_LINES = ("lines can't be known with this interpreter, nor with any engine but the "
              "hook engine: leave --lines, or lines=True, out")
+_NO_RAW_MEMORY = ("raw memory can't be sampled with this interpreter, nor with any "
+                  "engine but the hook engine: leave --raw-memory, or raw_memory=, out")
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
 _NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
@@ -157,7 +159,8 @@ class Session:
         if self._processes is None:
             for wanted, name, why in (
                     (self.settings.held, "held", _NOT_KNOWN),
-                    (self.settings.lines, "lines", _NO_LINES)):
+                    (self.settings.lines, "lines", _NO_LINES),
+                    (self.settings.raw_memory, "raw-memory", _NO_RAW_MEMORY)):
                 if wanted and name not in engine.capabilities():
                     raise AllocationSamplingError(why)
         file.open()

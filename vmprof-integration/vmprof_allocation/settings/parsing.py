@@ -131,12 +131,14 @@ def make_settings(interval: int | str, seed: int | None = None,
                   memory: bool = False, lifetimes: bool = True,
                   follow: bool = True, rotate: float = 0.0,
                   native: bool = False, held: bool = False,
-                  lines: bool = False) -> Settings:
+                  lines: bool = False,
+                  raw_memory: int | str | None = None) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
-    it then follows.  Without `seed` each run gets a new one; the profile tells
-    which.  Raises AllocationSamplingError.
+    it then follows.  `raw_memory`: likewise, but no limit; None: no samples of it.
+    Without `seed` each run gets a new one; the profile tells which.
+    Raises AllocationSamplingError.
     """
     limit = parse_limit(interval) if isinstance(interval, str) else None
     interval = FIRST_INTERVAL if limit else make_interval(interval)
@@ -176,7 +178,19 @@ def make_settings(interval: int | str, seed: int | None = None,
             "of bytes")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
                     follow=follow, rotate=rotate, native=native, held=held,
-                    lines=lines)
+                    lines=lines, raw_memory=_make_raw_interval(raw_memory))
+
+
+def _make_raw_interval(interval: int | str | None) -> int:
+    """0: there are no such samples."""
+    if interval is None:
+        return 0
+    if isinstance(interval, str) and parse_limit(interval):
+        raise WrongValue(
+            "raw memory is sampled with an interval of its own, which follows no "
+            "limit: write a number of bytes, such as 512k, instead of %r" % interval)
+    return make_interval(interval)
+
 
 
 def parse_rotate(text: str) -> float:

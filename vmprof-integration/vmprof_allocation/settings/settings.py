@@ -38,13 +38,14 @@ class Settings:
 
     __slots__ = ("follow", "gaps", "held", "in_memory", "interval", "lifetimes",
                  "limit", "lines", "max_bytes", "max_files", "memory", "native",
-                 "period", "rotate", "seed")
+                 "period", "raw_memory", "rotate", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
                  limit: Limit | None = None, lifetimes: bool = True,
                  in_memory: bool = False, follow: bool = True, rotate: float = 0.0,
-                 native: bool = False, held: bool = False, lines: bool = False):
+                 native: bool = False, held: bool = False, lines: bool = False,
+                 raw_memory: int = 0):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -74,6 +75,9 @@ class Settings:
         self.native = native
         #: the line at which each function is, where it is known
         self.lines = lines
+        #: mean number of bytes between two samples of what C code has of malloc; 0:
+        #: none are taken
+        self.raw_memory = raw_memory
 
     def text(self, *names: str) -> str:
         """``interval=131072;limit=;seed=...``: these, or all of them, in the words of
@@ -94,7 +98,7 @@ class Settings:
     @property
     def needs_hook(self) -> bool:
         """Only the hook engine can do this."""
-        return self.held or self.lines
+        return self.held or self.lines or bool(self.raw_memory)
 
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""
@@ -118,4 +122,5 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "follow": _flag, "gaps": str, "held": _flag, "in_memory": _flag, "interval": int,
     "lifetimes": _flag, "limit": Limit.parse, "lines": _flag, "max_bytes": int,
     "max_files": int, "memory": _flag, "native": _flag,
-    "period": lambda text: float(text) if text else None, "rotate": float, "seed": int}
+    "period": lambda text: float(text) if text else None, "raw_memory": int,
+    "rotate": float, "seed": int}

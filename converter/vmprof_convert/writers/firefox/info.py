@@ -33,7 +33,7 @@ def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
         entries = [
             Entry("Allocated, an estimate", "string", "%s (95 %%: %s .. %s)" % (
                 format_ends(total.low, total.value, total.high)))]
-        if last:
+        if last and not profile.is_raw:
             entries += [Entry("Allocated, counted by the GC", "string",
                               format_bytes(last.allocated)),
                         Entry("Minor collections", "integer", last.collections)]

@@ -105,6 +105,8 @@ class HookEngine(Engine):
         if (self._lib is not None and self._lib.hook_knows_callers()
                 and self._lib.hook_knows_lines() and _has_jitlog()):
             known += ("lines",)
+        if self._lib is not None:
+            known += ("raw-memory",)
         return tuple(sorted(known))
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:
@@ -204,6 +206,11 @@ class HookEngine(Engine):
                     native_frames.start(self._lib)
                 if settings.lines:
                     self._log_lines()
+                if settings.raw_memory:
+                    self._check(self._lib.hook_raw_memory(
+                        settings.raw_memory, settings.seed,
+                        settings.gaps == "fixed"),
+                        "looking for malloc()")
                 if processes is not None and is_to_follow:
                     self._follow(settings, processes)
                 if settings.limit is not None:
@@ -212,6 +219,11 @@ class HookEngine(Engine):
                 if not settings.in_memory:
                     self._name(0, thread_names.of_command())
                 self._hook(settings)
+                if settings.raw_memory and not self._lib.hook_samples_raw_memory():
+                    raise AllocationSamplingError(
+                        "raw memory can't be sampled: pointers to malloc() can't be "
+                        "changed in this process; leave --raw-memory, or raw_memory=, "
+                        "out")
             except _vmprof.VMProfError as e:
                 self._undo()
                 raise AllocationSamplingError("vmprof refuses: %s" % e) from e
@@ -391,6 +403,8 @@ class HookEngine(Engine):
         ]
         if settings.lines:
             common.append(("lines", 1))
+        if settings.raw_memory:
+            common.append(("raw", settings.raw_memory))
         if settings.native:
             from vmprof_allocation.engines.hook import native_frames
             assert self._place is not None

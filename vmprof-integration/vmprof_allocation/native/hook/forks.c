@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <sys/time.h>
 
+#include "../malloc/raw_memory.h"
 #include "hook.h"
 #include "jit_log.h"
 #include "recorder.h"
@@ -25,6 +26,7 @@ static void before_fork(void)
 {
     if (is_program_timer())
         (void)getitimer(ITIMER_PROF, &timer_at_fork);
+    raw_memory_before_fork();
     /* While this thread has the lock, none is in vmprof's handler, for which a child
        would wait for ever, and none leaves the recorder's tables half changed. */
     if (!recorder_has_lock()) {
@@ -40,6 +42,7 @@ static void after_fork_in_parent(void)
     if (is_locked)
         recorder_unlock();
     is_locked = 0;
+    raw_memory_after_fork();
     if (is_program_timer())
         (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
 }
@@ -56,7 +59,9 @@ static void after_fork_in_child(void)
         vmprof_output_forget();
         signals_forget();
     }
-    if (!is_sampled || child_begin() != 0) {
+    is_sampled = is_sampled && child_begin() == 0;
+    raw_memory_forked(is_sampled);
+    if (!is_sampled) {
         jit_log_end();          /* that PyPy writes none, Python has to say */
         start_stop_forked();
     }

@@ -60,6 +60,13 @@ int64_t heap_old_bytes(void)
     return word(place.blocks) + word(place.large);
 }
 
+int64_t heap_has(void)
+{
+    if (place.state == NULL)
+        return -1;
+    return word(place.arenas) + word(place.large) + word(place.nursery);
+}
+
 void heap_prepare(const struct hook_place *p)
 {
     if (p->heap_blocks == 0 || p->heap_arenas == 0 || p->heap_large == 0 ||

@@ -14,6 +14,9 @@
 
 #include "hook.h"
 
+/* Bytes that it has of the system; -1: not known */
+int64_t heap_has(void);
+
 void heap_prepare(const struct hook_place *place);
 
 /* Before and behind a minor collection */

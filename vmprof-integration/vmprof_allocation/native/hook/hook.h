@@ -124,6 +124,12 @@ int hook_has_lines(void);
 /* Then: what it writes is understood. */
 int hook_lines_are_as_known(void);
 
+/* Between hook_enabled() and hook_hook(): what C code has of malloc() is sampled, too, until
+   hook_unhook(), one sample in 'interval' bytes (raw_memory.h).  Returns 0 or an errno;
+   once it is hooked, the next one is 1 if that came about. */
+int hook_raw_memory(int64_t interval, uint64_t seed, int fixed_gaps);
+int hook_samples_raw_memory(void);
+
 /* Take no more samples than so many a second, or than a share of the time in
    millionths: the interval follows.  0 and 0, or hook_set_interval(): no
    limit.  After hook_sample_children(), for children have the same one. */

@@ -11,7 +11,8 @@
 #include "invariant.h"
 #include "nursery.h"
 #include "recorder.h"
-#include "sampler.h"
+#include "../malloc/raw_memory.h"
+#include "../sampler/sampler.h"
 #include "table.h"
 #include "types.h"
 
@@ -533,7 +534,7 @@ void objects_free(void *memory)
             is_memory_of((uintptr_t)memory, young->object))
             young->is_freed = 1;
     }
-    free(memory);
+    raw_memory_free(memory);
 }
 
 /* ____________________________________________________________ */

@@ -10,11 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../malloc/raw_memory.h"
 #include "child_settings.h"
 #include "code_names.h"
 #include "divert.h"
 #include "end_notes.h"
+#include "figures.h"
 #include "file_sink.h"
+#include "heap.h"
 #include "held_by.h"
 #include "hook.h"
 #include "labels.h"
@@ -43,9 +46,20 @@ static pid_t running;
 static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
 static void (*at_disable)(void);
 
+void run_note_raw_memory(void)
+{
+    int64_t counted = -1, heap = heap_has();
+
+    if (raw_memory_is_on() && heap >= 0)
+        counted = raw_memory_counted();
+    if (counted >= heap)
+        recorder_figure(FIGURES_RAW, counted - heap);
+}
+
 static int end_profile(const void *trailer, size_t size)
 {
     held_by_end();
+    run_note_raw_memory();
     recorder_stop();
     recorder_lock();
     native_names_finish();
@@ -224,6 +238,16 @@ int hook_lines_are_as_known(void)
     return jit_log_is_as_known();
 }
 
+int hook_raw_memory(int64_t interval, uint64_t seed, int fixed_gaps)
+{
+    return raw_memory_plan(interval, seed, fixed_gaps);
+}
+
+int hook_samples_raw_memory(void)
+{
+    return raw_memory_is_on();
+}
+
 void hook_limit(int64_t per_second, int64_t share)
 {
     recorder_limit(per_second, share);
@@ -272,6 +296,7 @@ int hook_close(void)
     walk_native(0);
     native_names_end();
     jit_lines_end();
+    (void)raw_memory_plan(0, 0, 0);
     running = 0;
     signals_restore();
     vmprof_output_close();
@@ -329,6 +354,7 @@ int run_follow(int fd, int64_t started, const char *settings)
     error = recorder_start(settings);
     if (error == 0)
         running = getpid();
+    raw_memory_child_begins();
     return error;
 }
 
@@ -348,6 +374,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;
     next.settings = settings;
+    raw_memory_begin_rotation();
     recorder_lock();
     vmprof_output_take_names();
     native_names_finish();
@@ -369,12 +396,14 @@ int run_rotate(int fd, const char *settings, int *error_before)
             file->sink.forget(&file->sink);     /* nobody else closes it */
         file = other;
         objects_inherit();
+        run_note_raw_memory();
         programs_begin_next();
         child_rotated(fd);
         if (child_known_command() != NULL)
             recorder_named(0, child_known_command());
         *error_before = next.ended;
     }
+    raw_memory_end_rotation(error == 0);
     pthread_mutex_unlock(&ending);
     return error;
 }

@@ -20,6 +20,9 @@ int run_rotate(int fd, const char *settings, int *error_before);
    this process's, or another thread ends it. */
 int run_end(void);
 
+/* Write what malloc counts, beside the GC's heap, if raw memory is sampled. */
+void run_note_raw_memory(void);
+
 /* What is called when the program has disabled vmprof, and the profile has ended */
 void run_at_disable(void (*then)(void));
 

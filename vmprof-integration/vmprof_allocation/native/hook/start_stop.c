@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../malloc/raw_memory.h"
 #include "child_settings.h"
 #include "children.h"
 #include "held_by.h"
@@ -91,6 +92,8 @@ static void pause_sampling(void)
 static void unhook(void)
 {
     pause_sampling();
+    run_note_raw_memory();
+    raw_memory_end();
     make_pages(1);
     if (are_pages_writable) {
         trampoline_set(0);
@@ -127,6 +130,8 @@ static void run_pending_request(void)
         if (settings.facts & HOOK_IN_MEMORY)
             recorder_without_samples();
         nursery_start(settings.interval, settings.seed, settings.fixed);
+        if (raw_memory_begin() == 0)
+            run_note_raw_memory();
         break;
     case UPDATE:
         nursery_update();
@@ -157,15 +162,20 @@ static void run_pending_request(void)
 
 void *start_stop_collect_and_reserve(void *gc, intptr_t size)
 {
-    void *object = nursery_collect_and_reserve(gc, size);
+    void *object;
 
+    raw_memory_gc_depth++;
+    object = nursery_collect_and_reserve(gc, size);
+    raw_memory_gc_depth--;
     run_pending_request();
     return object;
 }
 
 void start_stop_minor_collection(void *gc)
 {
+    raw_memory_gc_depth++;
     nursery_minor_collection(gc);
+    raw_memory_gc_depth--;
     run_pending_request();
 }
 
@@ -174,10 +184,12 @@ void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
 {
     void *object;
 
+    raw_memory_gc_depth++;
     if (is_safepoint)         /* the program did not ask for this object */
         object = nursery.original.external_malloc(gc, type, length, young);
     else
         object = nursery_external_malloc(gc, type, length, young);
+    raw_memory_gc_depth--;
     run_pending_request();
     is_safepoint = 0;
     return object;

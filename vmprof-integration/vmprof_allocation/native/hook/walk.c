@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "../malloc/raw_memory.h"
 #include "codemap.h"
 #include "frame_lines.h"
 #include "hook.h"
@@ -27,6 +28,7 @@
 #define PIECE_JIT_LOG   2       /*   or its log */
 #define NODE_NATIVE     7
 
+static const struct raw_memory_stacks raw_stacks;
 static uintptr_t pypy_base;
 static long (*vmprof_enter_signal)(void);
 static long (*vmprof_exit_signal)(void);
@@ -37,6 +39,7 @@ void walk_prepare(uintptr_t base, long (*enter_signal)(void),
     pypy_base = base;
     vmprof_enter_signal = enter_signal;
     vmprof_exit_signal = exit_signal;
+    raw_memory_prepare(&raw_stacks);
 }
 
 /* ____________________________________________________________ */
@@ -104,31 +107,45 @@ static void find_stack(void)
 
 /* ____________________________________________________________ */
 
+/* vmprof is to see where a stub of the JIT returns to, and not the stub.  Returns the
+   stub's address for come_back_to(), or 0. */
+static uintptr_t leave_stub(const struct stack_node *innermost)
+{
+    uintptr_t *return_address, stub, back;
+
+    if (innermost == NULL || innermost->kind != NODE_JITTED)
+        return 0;
+    return_address = stack_nodes_return_address(innermost);
+    stub = *return_address;
+    back = jit_stub_back(stub);
+    if (back == 0)
+        return 0;
+    *return_address = back;
+    return stub;
+}
+
+static void come_back_to(const struct stack_node *innermost, uintptr_t stub)
+{
+    if (stub != 0)
+        *stack_nodes_return_address(innermost) = stub;
+}
+
 static void walk_stack(void)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
-    uintptr_t *return_address = NULL;
-    uintptr_t back = 0, stub = 0;
+    uintptr_t stub = codemap_is_known() ? 0 : leave_stub(innermost);
 
-    if (innermost != NULL && innermost->kind == NODE_JITTED && !codemap_is_known()) {
-        return_address = stack_nodes_return_address(innermost);
-        stub = *return_address;
-        back = jit_stub_back(stub);
-    }
-    if (back != 0)
-        *return_address = back;
     find_stack();
-    if (back != 0)
-        *return_address = stub;
+    come_back_to(innermost, stub);
     if (recorder_has_new_stacks()) {
         vmprof_output_take_names();
         native_names_tell(native, native_count);
     }
 }
 
-/* What stands for this thread's stack; 0 if vmprof would take no sample now,
-   or can't be asked */
-static uint64_t stack_key(void)
+/* What stands for this thread's stack in this state; 0 if vmprof would take no sample
+   now, or can't be asked */
+static uint64_t key_of(int state)
 {
     int ignores;
 
@@ -136,7 +153,7 @@ static uint64_t stack_key(void)
         return 0;
     ignores = vmprof_enter_signal() != 0;
     (void)vmprof_exit_signal();
-    return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), (uint64_t)jit);
+    return ignores ? 0 : stack_nodes_key(vmprof_stack_innermost(), (uint64_t)state);
 }
 
 static __thread __attribute__((tls_model("initial-exec"))) int is_ignored;
@@ -163,7 +180,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
         return sample->interval;
     jit = !jit_work_is_on((size_t)sample->size) ? 0 :
           jit_lines_are_on() && jit_work_is_log() ? PIECE_JIT_LOG : PIECE_JIT;
-    stack = stack_key();
+    stack = key_of(jit);
     has_key = stack != 0;
     if (has_key && jit_lines_are_on())
         stack = frame_lines_find(stack);
@@ -175,6 +192,35 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
     objects_sampled(key, sample);
     return recorder_next_interval();
 }
+
+/* ____________________________________________________________ */
+/* of raw memory: perhaps without the GIL, so that it is vmprof's own, as time samples
+   have it, and names have to wait */
+
+#define RAW_MEMORY      3       /* beside PIECE_JIT, ...: other stacks than theirs */
+
+static uint64_t raw_key(void)
+{
+    return key_of(RAW_MEMORY);
+}
+
+static void walk_raw_stack(void)
+{
+    const struct stack_node *innermost = vmprof_stack_innermost();
+    uintptr_t stub;
+
+    if (innermost == NULL) {
+        recorder_walked(NULL, 0);       /* no Python code runs in this thread */
+        return;
+    }
+    stub = leave_stub(innermost);
+    signals_call_vmprof_now();
+    come_back_to(innermost, stub);
+}
+
+static const struct raw_memory_stacks raw_stacks = {
+    raw_key, walk_raw_stack, walk_is_ignored
+};
 
 int walk_find_stack(void)
 {

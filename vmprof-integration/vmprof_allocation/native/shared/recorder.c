@@ -240,13 +240,111 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     return key;
 }
 
+/* With the lock; 0: the profile, if there is one, takes no samples */
+static int takes_samples(void)
+{
+    return is_open && !is_stopped && holds_samples;
+}
+
+/* Behind something that takes the lock, and adds rows */
+static void write_what_is_due(int64_t now)
+{
+    if (profile_log_due(now))
+        profile_log_flush(now);
+    recorder_unlock();
+}
+
+static void put_raw(const struct raw_sample *sample, int64_t now, int64_t time)
+{
+    int64_t row[RECORD_MOST_COLUMNS] = {
+        sample->key, 0, time, time != 0 ? thread_id() : 0,
+        profile_log_needs_stack(sample->node), time != 0 ? present_label(now) : 0,
+        profile_log_memory(), sample->size, sample->interval, sample->type,
+        OUTCOME_PROMOTED, 0, 0
+    };
+
+    profile_log_row(RECORD_RAW, now, row);
+}
+
+int64_t recorder_raw(struct raw_sample *sample, uint64_t stack_key, void (*walk)(void))
+{
+    int saved_errno = errno;
+    int64_t now;
+
+    recorder_lock();
+    sample->key = 0;
+    now = now_ns();
+    if (takes_samples()) {
+        finish_time_sample(now);        /* of one that came late */
+        find_stack(stack_key, now, walk);
+        sample->key = ++last_key;
+        sample->node = last_stack;
+        last_stack = STACK_LOST;
+        put_raw(sample, now, profile_log_time(now));
+        write_what_is_due(now);
+    }
+    else
+        recorder_unlock();
+    errno = saved_errno;
+    return sample->key;
+}
+
+void recorder_raw_ended(int64_t key, int is_lost)
+{
+    int saved_errno = errno;
+    int64_t now, row[4];
+
+    recorder_lock();
+    now = now_ns();
+    row[0] = key;
+    row[1] = 0;
+    row[2] = is_lost;
+    row[3] = profile_log_time(now);
+    if (takes_samples()) {
+        profile_log_row(RECORD_RAW_ENDED, now, row);
+        write_what_is_due(now);
+    }
+    else
+        recorder_unlock();
+    errno = saved_errno;
+}
+
+void recorder_raw_inherited(const struct raw_sample *sample)
+{
+    recorder_lock();
+    if (takes_samples())
+        put_raw(sample, now_ns(), 0);
+    recorder_unlock();
+}
+
+void recorder_raw_type(int64_t number, const char *name)
+{
+    int64_t row[] = { number, TYPE_NAME_PYTHON, -1, 0 };
+
+    recorder_lock();
+    if (takes_samples())
+        profile_log_text(RECORD_TYPES, now_ns(), row, name, strlen(name));
+    recorder_unlock();
+}
+
+void recorder_figure(int64_t kind, int64_t value)
+{
+    int64_t now = now_ns(), row[3] = { kind, 0, value };
+
+    recorder_lock();
+    row[1] = profile_log_time(now);
+    if (takes_samples())
+        profile_log_row(RECORD_FIGURES, now, row);
+    recorder_unlock();
+}
+
 int recorder_mark(const char *name)
 {
     int64_t now = now_ns(), row[2];
     int is_there;
 
     recorder_lock();
-    is_there = is_open && !is_stopped && holds_samples;
+    is_there = takes_samples();
     row[0] = profile_log_time(now);
     if (is_there)
         profile_log_text(RECORD_MARKS, now, row, name, strlen(name));

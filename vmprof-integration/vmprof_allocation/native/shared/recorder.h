@@ -146,6 +146,21 @@ struct inherited {
 };
 void recorder_inherited(const struct inherited *object);
 
+/* Raw memory (PROFILE.rst), in any thread, with the interpreter's lock or without.  A
+   sample, as recorder_allocation() takes one, but that it is alive until recorder_raw_ended()
+   says that it was freed, or that nobody knows any more.  '*node' is the node of its stack.
+   recorder_raw_inherited(): it was sampled in an earlier part, and is alive. */
+struct raw_sample {
+    int64_t key, node, size, interval, type;
+};
+int64_t recorder_raw(struct raw_sample *sample, uint64_t stack_key, void (*walk)(void));
+void recorder_raw_ended(int64_t key, int is_lost);
+void recorder_raw_inherited(const struct raw_sample *sample);
+/* What a type of these is called */
+void recorder_raw_type(int64_t number, const char *name);
+/* A figure of the process that is read now */
+void recorder_figure(int64_t kind, int64_t value);
+
 /* A name of a type.  'gcs' is the GC's number, or -1. */
 void recorder_type(int64_t number, enum type_name kind, int64_t gcs,
                    const char *name, size_t size);

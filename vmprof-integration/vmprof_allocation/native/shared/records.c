@@ -86,6 +86,8 @@ TEXTS(holders, 8192);
 NUMBERS(held_paths, HELD_PATHS, 128);
 TEXTS(held_paths, 8192);
 NUMBERS(held_objects, HELD_OBJECTS, MOST_ROWS);
+NUMBERS(raw, OBJECTS, MOST_ROWS);
+NUMBERS(raw_ended, ENDED, MOST_ROWS);
 
 static struct record records[RECORD_KINDS] = {
     [RECORD_TOTALS] = TABLE(totals, TOTALS, 1),
@@ -107,6 +109,8 @@ static struct record records[RECORD_KINDS] = {
     [RECORD_HOLDERS] = NAMED(holders, HOLDERS, 32),
     [RECORD_HELD_PATHS] = NAMED(held_paths, HELD_PATHS, 128),
     [RECORD_HELD_OBJECTS] = TABLE(held_objects, HELD_OBJECTS, MOST_ROWS),
+    [RECORD_RAW] = TABLE(raw, OBJECTS, MOST_ROWS),
+    [RECORD_RAW_ENDED] = TABLE(raw_ended, ENDED, MOST_ROWS),
 };
 
 struct record *record_of(enum record_kind kind)

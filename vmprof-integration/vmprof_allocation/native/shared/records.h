@@ -35,6 +35,8 @@ enum record_kind {
     RECORD_HOLDERS,
     RECORD_HELD_PATHS,
     RECORD_HELD_OBJECTS,
+    RECORD_RAW,
+    RECORD_RAW_ENDED,
     RECORD_KINDS                /* how many, and number 0 */
 };
 

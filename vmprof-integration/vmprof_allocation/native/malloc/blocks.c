@@ -1,0 +1,134 @@
+#define _GNU_SOURCE
+#include "blocks.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define FULL            255     /* of a byte of the filter */
+#define FIRST_SIZE      ((size_t)1 << 12)
+
+uint8_t blocks_filter[BLOCKS_FILTER] __attribute__((aligned(64)));
+
+/* Of a power of two; address 0: nothing is there.  Half of it is empty at least. */
+static struct block *table;
+static size_t size, count;
+
+static void filter_add(uintptr_t address)
+{
+    uint8_t *byte = &blocks_filter[blocks_place(address)];
+
+    if (*byte < FULL)
+        __atomic_store_n(byte, *byte + 1, __ATOMIC_RELEASE);
+}
+
+static void filter_remove(uintptr_t address)
+{
+    uint8_t *byte = &blocks_filter[blocks_place(address)];
+
+    if (*byte < FULL)
+        __atomic_store_n(byte, *byte - 1, __ATOMIC_RELEASE);
+}
+
+static size_t first_place(uintptr_t address)
+{
+    return (address >> 4) * 0x9e3779b97f4a7c15u >> 24 & (size - 1);
+}
+
+/* Of the block at 'address', or of nothing, where it would be */
+static size_t place_of(uintptr_t address)
+{
+    size_t i = first_place(address);
+
+    while (table[i].address != 0 && table[i].address != address)
+        i = (i + 1) & (size - 1);
+    return i;
+}
+
+/* Not by malloc(), which may be what we are called in */
+static struct block *pages(size_t entries)
+{
+    int saved_errno = errno;
+    void *map = mmap(NULL, entries * sizeof *table, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    errno = saved_errno;
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static int grow(void)
+{
+    struct block *old = table, *new;
+    size_t old_size = size, i;
+
+    if (count * 2 < size)
+        return 1;
+    if (count == BLOCKS_MOST)
+        return 0;
+    new = pages(size == 0 ? FIRST_SIZE : 2 * size);
+    if (new == NULL)
+        return 0;
+    table = new;
+    size = size == 0 ? FIRST_SIZE : 2 * size;
+    for (i = 0; i < old_size; i++)
+        if (old[i].address != 0)
+            table[place_of(old[i].address)] = old[i];
+    if (old != NULL)
+        munmap(old, old_size * sizeof *old);
+    return 1;
+}
+
+int blocks_add(const struct block *block)
+{
+    if (!grow())
+        return 0;
+    table[place_of(block->address)] = *block;
+    count++;
+    filter_add(block->address);
+    return 1;
+}
+
+/* Whether a block that could be in 'from' on, and is at 'at', can go to 'hole' */
+static int may_move(size_t from, size_t at, size_t hole)
+{
+    return hole <= at ? from <= hole || from > at : from <= hole && from > at;
+}
+
+int blocks_take(uintptr_t address, struct block *taken)
+{
+    size_t hole, i;
+
+    if (count == 0)
+        return 0;
+    hole = place_of(address);
+    if (table[hole].address == 0)
+        return 0;
+    *taken = table[hole];
+    count--;
+    filter_remove(address);
+    for (i = (hole + 1) & (size - 1); table[i].address != 0; i = (i + 1) & (size - 1))
+        if (may_move(first_place(table[i].address), i, hole)) {
+            table[hole] = table[i];
+            hole = i;
+        }
+    table[hole].address = 0;
+    return 1;
+}
+
+void blocks_each(void (*tell)(const struct block *block))
+{
+    size_t i;
+
+    for (i = 0; i < size; i++)
+        if (table[i].address != 0)
+            tell(&table[i]);
+}
+
+void blocks_clear(void)
+{
+    if (table != NULL)
+        munmap(table, size * sizeof *table);
+    table = NULL;
+    size = count = 0;
+    memset(blocks_filter, 0, sizeof blocks_filter);
+}

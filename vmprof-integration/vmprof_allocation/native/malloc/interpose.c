@@ -1,0 +1,382 @@
+#define _GNU_SOURCE
+#include "interpose.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE            4096
+#define MOST_RANGES     16384
+#define TRIES           20      /* each 2 ms */
+
+static struct interposed *functions;
+static int functions_count;
+static const struct interposed *of_malloc;
+static int is_set;
+
+/* A loaded object, as its dynamic section describes it */
+struct object {
+    uintptr_t base, start, end;
+    uintptr_t relro, relro_end;         /* is, or becomes, read-only */
+    const ElfW(Sym) *symbols;
+    size_t symbols_count;
+    const char *names;
+    const ElfW(Rela) *slots[2];         /* of calls; of addresses in data */
+    size_t slots_count[2];
+};
+
+/* ____________________________________________________________ */
+/* the pages of files, as they are: the headers do not say what the loader is about to do.
+   Read while no object can go away, and given to no malloc(): see each_object(). */
+
+static struct range {
+    uintptr_t start, end;
+    int protection;
+} ranges[MOST_RANGES];
+static int ranges_count;
+
+static void add_range(const char *line)
+{
+    char *at;
+    uintptr_t start = strtoul(line, &at, 16), end = strtoul(at + 1, &at, 16);
+
+    if (ranges_count < MOST_RANGES && strlen(at) > 5 && strchr(at, '/') != NULL)
+        ranges[ranges_count++] = (struct range){
+            start, end, (at[1] == 'r' ? PROT_READ : 0) | (at[2] == 'w' ? PROT_WRITE : 0) |
+                        (at[3] == 'x' ? PROT_EXEC : 0) };
+}
+
+static void read_ranges(void)
+{
+    static char text[1 << 16];
+    size_t used = 0;
+    ssize_t got;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+    ranges_count = 0;
+    while (fd >= 0 && (got = read(fd, text + used, sizeof text - 1 - used)) > 0) {
+        char *line = text, *end;
+        used += (size_t)got;
+        text[used] = '\0';
+        while ((end = strchr(line, '\n')) != NULL) {
+            *end = '\0';
+            add_range(line);
+            line = end + 1;
+        }
+        used -= (size_t)(line - text);
+        memmove(text, line, used);
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Its pages' protection; -1: no file's */
+static int protection_of(uintptr_t address)
+{
+    int low = 0, high = ranges_count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (ranges[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < ranges_count && ranges[low].start <= address ? ranges[low].protection
+                                                              : -1;
+}
+
+/* ____________________________________________________________ */
+/* objects */
+
+/* glibc has relocated the addresses in dynamic sections, but not in the vDSO's. */
+static const void *in(const struct object *o, uintptr_t address)
+{
+    return (const void *)(address < o->base ? o->base + address : address);
+}
+
+/* The hash table is the only thing that says how many symbols there are: the last one is
+   the end of the last bucket's chain. */
+static size_t count_symbols(const uint32_t *hash)
+{
+    uint32_t buckets = hash[0], first = hash[1], filter = hash[2], last = 0, i;
+    const uint32_t *bucket = hash + 4 + filter * 2, *chain = bucket + buckets;
+
+    for (i = 0; i < buckets; i++)
+        if (bucket[i] > last)
+            last = bucket[i];
+    if (last < first)
+        return first;
+    while (!(chain[last - first] & 1))
+        last++;
+    return (size_t)last + 1;
+}
+
+static void read_dynamic(struct object *o, const ElfW(Dyn) *d)
+{
+    size_t relative = 0;
+
+    for (; d->d_tag != DT_NULL; d++) {
+        const void *at = in(o, d->d_un.d_ptr);
+        switch (d->d_tag) {
+        case DT_SYMTAB: o->symbols = at; break;
+        case DT_STRTAB: o->names = at; break;
+        case DT_JMPREL: o->slots[0] = at; break;
+        case DT_PLTRELSZ: o->slots_count[0] = d->d_un.d_val / sizeof(ElfW(Rela)); break;
+        case DT_RELA: o->slots[1] = at; break;
+        case DT_RELASZ: o->slots_count[1] = d->d_un.d_val / sizeof(ElfW(Rela)); break;
+        case DT_RELACOUNT: relative = d->d_un.d_val; break;
+        case DT_HASH: o->symbols_count = ((const uint32_t *)at)[1]; break;
+        case DT_GNU_HASH:
+            if (o->symbols_count == 0)
+                o->symbols_count = count_symbols(at);
+            break;
+        }
+    }
+    /* the first ones are without a symbol: libpypy has 700,000 of these */
+    if (relative <= o->slots_count[1]) {
+        o->slots[1] += relative;
+        o->slots_count[1] -= relative;
+    }
+}
+
+static int read_object(const struct dl_phdr_info *info, struct object *o)
+{
+    const ElfW(Dyn) *dynamic = NULL;
+    int i;
+
+    memset(o, 0, sizeof *o);
+    o->base = info->dlpi_addr;
+    o->start = UINTPTR_MAX;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t start = o->base + p->p_vaddr, end = start + p->p_memsz;
+        if (p->p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)start;
+        if (p->p_type == PT_GNU_RELRO) {
+            o->relro = start;
+            o->relro_end = end & ~(uintptr_t)(PAGE - 1);
+        }
+        if (p->p_type == PT_LOAD) {
+            o->start = start < o->start ? start : o->start;
+            o->end = end > o->end ? end : o->end;
+        }
+    }
+    if (dynamic != NULL)
+        read_dynamic(o, dynamic);
+    return o->symbols != NULL && o->names != NULL;
+}
+
+static int holds(const struct object *o, uintptr_t address)
+{
+    return o->start <= address && address < o->end;
+}
+
+/* ____________________________________________________________ */
+/* words of theirs */
+
+/* Another thread relocates the object of some words: come again. */
+static int is_too_early;
+
+/* Returns 0, or an errno if the word can't be changed. */
+static int store(const struct object *o, uintptr_t *word, uintptr_t value)
+{
+    int protection = protection_of((uintptr_t)word);
+    void *page = (void *)((uintptr_t)word & ~(uintptr_t)(PAGE - 1));
+
+    if (protection < 0 || !(protection & PROT_READ))
+        return EFAULT;
+    if ((protection & PROT_WRITE) && o->relro <= (uintptr_t)word &&
+        (uintptr_t)word < o->relro_end) {
+        /* it will be made read-only at any moment: by then we have to be out */
+        is_too_early = 1;
+        return 0;
+    }
+    if (!(protection & PROT_WRITE) && mprotect(page, PAGE, protection | PROT_WRITE) != 0)
+        return errno;
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+    if (!(protection & PROT_WRITE))
+        (void)mprotect(page, PAGE, protection);
+    return 0;
+}
+
+/* What of an object is looked at, and what its words become */
+struct pass {
+    int error;
+    int is_to_ours;
+    int of_symbols;
+    int has_ranges;
+};
+
+static uintptr_t wanted(uintptr_t value, const struct pass *pass)
+{
+    int i;
+
+    for (i = 0; i < functions_count; i++)
+        if (functions[i].real != 0 &&
+            value == (pass->is_to_ours ? functions[i].real : functions[i].ours))
+            return pass->is_to_ours ? functions[i].ours : functions[i].real;
+    return 0;
+}
+
+static int is_name_of_one(const char *name)
+{
+    int i;
+
+    for (i = 0; i < functions_count; i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+static int change(const struct object *o, uintptr_t *word, uintptr_t base,
+                  const struct pass *pass)
+{
+    uintptr_t value = wanted(base + *word, pass);
+
+    return value == 0 ? 0 : store(o, word, value - base);
+}
+
+static int pass_symbols(const struct object *o, const struct pass *pass)
+{
+    int error = 0;
+    size_t i;
+
+    for (i = 0; i < o->symbols_count; i++) {
+        const ElfW(Sym) *s = &o->symbols[i];
+        if (s->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(s->st_info) == STT_FUNC &&
+            is_name_of_one(o->names + s->st_name)) {
+            int e = change(o, (uintptr_t *)(uintptr_t)&s->st_value, o->base, pass);
+            error = error != 0 ? error : e;
+        }
+    }
+    return error;
+}
+
+static int pass_slots(const struct object *o, const struct pass *pass, int which)
+{
+    int error = 0;
+    size_t i;
+
+    for (i = 0; i < o->slots_count[which]; i++) {
+        const ElfW(Rela) *r = &o->slots[which][i];
+        uint32_t kind = ELF64_R_TYPE(r->r_info), symbol = ELF64_R_SYM(r->r_info);
+        if (symbol != 0 && (kind == R_X86_64_JUMP_SLOT || kind == R_X86_64_GLOB_DAT ||
+                            kind == R_X86_64_64) &&
+            is_name_of_one(o->names + o->symbols[symbol].st_name)) {
+            /* One that is not filled in yet leads elsewhere, and is left alone. */
+            int e = change(o, (uintptr_t *)(o->base + r->r_offset), 0, pass);
+            error = error != 0 ? error : e;
+        }
+    }
+    return error;
+}
+
+static int pass_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct pass *pass = data;
+    struct object o;
+    int i, error = 0;
+
+    (void)size;
+    if (!pass->has_ranges)
+        read_ranges();
+    pass->has_ranges = 1;
+    /* our own calls are of the real ones */
+    if (!read_object(info, &o) || holds(&o, (uintptr_t)interpose_set))
+        return 0;
+    if (pass->of_symbols)
+        error = pass_symbols(&o, pass);
+    for (i = 0; i < 2 && !pass->of_symbols && error == 0; i++)
+        error = pass_slots(&o, pass, i);
+    pass->error = pass->error != 0 ? pass->error : error;
+    return 0;
+}
+
+/* While the list of objects is locked: none goes away then. */
+static int each_object(int is_to_ours, int of_symbols)
+{
+    struct pass pass = { 0, is_to_ours, of_symbols, 0 };
+
+    is_too_early = 0;
+    dl_iterate_phdr(pass_object, &pass);
+    return pass.error;
+}
+
+static int set_all(int is_to_ours)
+{
+    static const struct timespec pause = { 0, 2000000 };
+    int tries, error;
+
+    /* symbols first: who fills a slot in meanwhile fills in the new one */
+    error = each_object(is_to_ours, 1);
+    for (tries = 0; tries < TRIES && error == 0; tries++) {
+        error = each_object(is_to_ours, 0);
+        if (!is_too_early)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    return error;
+}
+
+/* ____________________________________________________________ */
+
+int interpose_find(struct interposed *all, int count)
+{
+    Dl_info found, own;
+    int i;
+
+    if (dladdr((const void *)(uintptr_t)interpose_find, &own) == 0)
+        return ENOTSUP;
+    of_malloc = NULL;
+    for (i = 0; i < count; i++) {
+        all[i].real = (uintptr_t)dlsym(RTLD_DEFAULT, all[i].name);
+        /* (a library of ours that has such a function is no other's) */
+        if (all[i].real != 0 && (dladdr((const void *)all[i].real, &found) == 0 ||
+                                 found.dli_fbase == own.dli_fbase))
+            all[i].real = 0;
+        if (strcmp(all[i].name, "malloc") == 0 && all[i].real != 0)
+            of_malloc = &all[i];
+    }
+    functions = all;
+    functions_count = count;
+    return of_malloc == NULL ? ENOTSUP : 0;
+}
+
+int interpose_is_libc(void)
+{
+    Dl_info of_it, of_libc;
+    void *known = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+
+    return of_malloc != NULL && known != NULL && dladdr(known, &of_libc) != 0 &&
+           dladdr((const void *)of_malloc->real, &of_it) != 0 &&
+           of_it.dli_fbase == of_libc.dli_fbase;
+}
+
+int interpose_set(void)
+{
+    int error;
+
+    if (is_set)
+        return 0;
+    is_set = 1;
+    error = set_all(1);
+    if (error != 0)
+        interpose_undo();
+    return error;
+}
+
+void interpose_undo(void)
+{
+    if (!is_set)
+        return;
+    (void)set_all(0);
+    is_set = 0;
+}

@@ -1,0 +1,479 @@
+#define _GNU_SOURCE
+#include "raw_memory.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../sampler/sampler.h"
+#include "blocks.h"
+#include "callers.h"
+#include "interpose.h"
+#include "recorder.h"
+
+#define OF_THREAD       static __thread __attribute__((tls_model("initial-exec")))
+#define RARELY(x)       __builtin_expect(!!(x), 0)
+#define NEVER_INLINE    __attribute__((noinline, cold))
+/* A block can't be larger, and so many bytes don't overflow a counter. */
+#define LARGEST         ((size_t)PTRDIFF_MAX)
+
+/* ____________________________________________________________ */
+/* when */
+
+/* A thread comes by after so many bytes at the latest, to see whether sampling has begun or
+   ended: nobody else can write to its counter. */
+#define STRIDE          ((int64_t)1 << 20)
+
+OF_THREAD int64_t left;                 /* bytes until this thread comes by */
+OF_THREAD struct {
+    struct sampler sampler;             /* its gap begins at the end of 'left' */
+    unsigned epoch;                     /* which begin it was started for */
+    int is_inside;                      /* of this file, with its lock or the recorder's */
+    int is_forking;
+} own;
+__thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
+
+static struct {
+    int64_t interval;
+    uint64_t seed;
+    int fixed;
+} planned, running;
+/* odd: sampling is on */
+static volatile unsigned epoch;
+
+static int is_on(void)
+{
+    return epoch & 1;
+}
+
+static uint64_t thread_seed(void)
+{
+    return running.seed ^ (uint64_t)syscall(SYS_gettid) * 0xd1342543de82ef95u;
+}
+
+/* So many bytes of the gap are counted down next. */
+static void walk_on(void)
+{
+    left = own.sampler.gap < STRIDE ? own.sampler.gap : STRIDE;
+    own.sampler.gap -= left;
+}
+
+/* 'left', which 'size' was taken from, is below 0.  Returns the interval with which one of
+   these bytes is sampled, or 0: none is. */
+static NEVER_INLINE int64_t come_by(int64_t size)
+{
+    unsigned now = epoch;
+    int is_sampled;
+
+    left += size;
+    if (!(now & 1)) {
+        own.epoch = now;
+        left = STRIDE;
+        return 0;
+    }
+    if (own.epoch != now) {
+        own.epoch = now;
+        sampler_start(&own.sampler, running.interval, thread_seed(), running.fixed);
+    }
+    else
+        own.sampler.gap += left;
+    is_sampled = sampler_object(&own.sampler, size);
+    walk_on();
+    return is_sampled ? own.sampler.interval : 0;
+}
+
+/* 'size' bytes are asked for. */
+static inline int64_t count(size_t size)
+{
+    if (RARELY(size > LARGEST))
+        return 0;               /* there is no memory for it */
+    return RARELY((left -= (int64_t)size) < 0) ? come_by((int64_t)size) : 0;
+}
+
+/* ____________________________________________________________ */
+/* the real ones */
+
+enum { MALLOC, CALLOC, REALLOC, FREE, MEMALIGN, ALIGNED_ALLOC, POSIX_MEMALIGN, VALLOC,
+       PVALLOC, FUNCTIONS };
+static struct interposed functions[FUNCTIONS];
+
+#define REAL(number, type)  ((type)functions[number].real)
+
+static inline void *real_malloc(size_t size)
+{
+    return REAL(MALLOC, void *(*)(size_t))(size);
+}
+
+/* ____________________________________________________________ */
+/* one thread at a time.  Within, nothing is sampled, nor found out about what is freed:
+   a signal's handler would wait for itself. */
+
+static volatile int locked;
+
+static void lock(void)
+{
+    own.is_inside++;
+    while (__sync_lock_test_and_set(&locked, 1))
+        sched_yield();
+}
+
+static void unlock(void)
+{
+    __sync_lock_release(&locked);
+    own.is_inside--;
+}
+
+/* ____________________________________________________________ */
+/* the GC's own calls */
+
+#define MOST_GC_CALLS   64
+/* Smaller blocks may be asked for by functions that others call as well; but for those
+   that its lists are made of. */
+#define LARGE           65536
+#define LIST_CHUNK      8160
+
+static uintptr_t gc_calls[MOST_GC_CALLS];
+static int gc_calls_count;
+
+static int is_of_gc(uintptr_t caller, size_t size)
+{
+    int i, known = __atomic_load_n(&gc_calls_count, __ATOMIC_ACQUIRE);
+
+    for (i = 0; i < known; i++)
+        if (gc_calls[i] == caller)
+            return 1;
+    if (raw_memory_gc_depth == 0)
+        return 0;
+    if (size >= LARGE || size == LIST_CHUNK) {
+        lock();
+        if (gc_calls_count < MOST_GC_CALLS) {
+            gc_calls[gc_calls_count] = caller;
+            __atomic_store_n(&gc_calls_count, gc_calls_count + 1, __ATOMIC_RELEASE);
+        }
+        unlock();
+    }
+    return 1;
+}
+
+/* ____________________________________________________________ */
+/* samples */
+
+static struct raw_memory_stacks stacks;
+
+/* It was freed; or that was not seen, and its address is given out again.  With the
+   lock. */
+static void take_out(uintptr_t address)
+{
+    struct block block;
+
+    if (blocks_take(address, &block))
+        recorder_raw_ended(block.sample.key, 0);
+}
+
+static void put_in(const struct block *block)
+{
+    if (!blocks_add(block))
+        recorder_raw_ended(block->sample.key, 1);
+}
+
+static int may_record(void)
+{
+    return !own.is_inside && !recorder_has_lock();
+}
+
+static void take_sample(void *memory, size_t size, int64_t interval, uintptr_t caller)
+{
+    struct block block = {
+        (uintptr_t)memory, { .size = (int64_t)size, .interval = interval }
+    };
+    int saved_errno = errno;
+    const char *name;
+
+    if (memory == NULL || !may_record() || is_of_gc(caller, size) || stacks.is_ignored())
+        return;
+    lock();
+    take_out(block.address);
+    block.sample.type = callers_type(caller, &name);
+    if (name != NULL)
+        recorder_raw_type(block.sample.type, name);
+    if (recorder_raw(&block.sample, stacks.key(), stacks.walk) != 0)
+        put_in(&block);
+    unlock();
+    errno = saved_errno;
+}
+
+/* ____________________________________________________________ */
+/* ours */
+
+#define CALLER      ((uintptr_t)__builtin_return_address(0))
+
+static void *our_malloc(size_t size)
+{
+    int64_t interval = count(size);
+    void *memory = real_malloc(size);
+
+    if (RARELY(interval != 0))
+        take_sample(memory, size, interval, CALLER);
+    return memory;
+}
+
+static void *our_calloc(size_t number, size_t size)
+{
+    size_t bytes = RARELY(__builtin_mul_overflow(number, size, &bytes)) ? SIZE_MAX : bytes;
+    int64_t interval = count(bytes);
+    void *memory = REAL(CALLOC, void *(*)(size_t, size_t))(number, size);
+
+    if (RARELY(interval != 0))
+        take_sample(memory, bytes, interval, CALLER);
+    return memory;
+}
+
+static NEVER_INLINE void forget(void *memory)
+{
+    int saved_errno = errno;
+
+    if (may_record()) {
+        lock();
+        take_out((uintptr_t)memory);
+        unlock();
+    }
+    errno = saved_errno;
+}
+
+void raw_memory_free(void *memory)
+{
+    /* before it is anybody else's */
+    if (RARELY(blocks_may_have(memory)))
+        forget(memory);
+    REAL(FREE, void (*)(void *))(memory);
+}
+
+static NEVER_INLINE void *move(void *memory, size_t size, int64_t interval,
+                               uintptr_t caller)
+{
+    struct block block = { .address = 0 };
+    void *moved;
+
+    /* it may be anybody's before this returns; and it stays where it is if it fails */
+    if (memory != NULL && may_record()) {
+        lock();
+        (void)blocks_take((uintptr_t)memory, &block);
+        unlock();
+    }
+    moved = REAL(REALLOC, void *(*)(void *, size_t))(memory, size);
+    if (block.address != 0) {
+        int saved_errno = errno;
+        lock();
+        if (moved == NULL && size != 0)
+            put_in(&block);
+        else
+            recorder_raw_ended(block.sample.key, 0);
+        unlock();
+        errno = saved_errno;
+    }
+    if (interval != 0)
+        take_sample(moved, size, interval, caller);
+    return moved;
+}
+
+static void *our_realloc(void *memory, size_t size)
+{
+    int64_t interval = count(size);
+
+    if (RARELY(interval != 0 || blocks_may_have(memory)))
+        return move(memory, size, interval, CALLER);
+    return REAL(REALLOC, void *(*)(void *, size_t))(memory, size);
+}
+
+static void *aligned(int function, size_t alignment, size_t size, uintptr_t caller)
+{
+    int64_t interval = count(size);
+    void *memory = REAL(function, void *(*)(size_t, size_t))(alignment, size);
+
+    if (RARELY(interval != 0))
+        take_sample(memory, size, interval, caller);
+    return memory;
+}
+
+static void *our_memalign(size_t alignment, size_t size)
+{
+    return aligned(MEMALIGN, alignment, size, CALLER);
+}
+
+static void *our_aligned_alloc(size_t alignment, size_t size)
+{
+    return aligned(ALIGNED_ALLOC, alignment, size, CALLER);
+}
+
+static int our_posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    int64_t interval = count(size);
+    int error = REAL(POSIX_MEMALIGN, int (*)(void **, size_t, size_t))(memory, alignment,
+                                                                      size);
+
+    if (RARELY(interval != 0) && error == 0)
+        take_sample(*memory, size, interval, CALLER);
+    return error;
+}
+
+static void *in_pages(int function, size_t size, uintptr_t caller)
+{
+    int64_t interval = count(size);
+    void *memory = REAL(function, void *(*)(size_t))(size);
+
+    if (RARELY(interval != 0))
+        take_sample(memory, size, interval, caller);
+    return memory;
+}
+
+static void *our_valloc(size_t size)
+{
+    return in_pages(VALLOC, size, CALLER);
+}
+
+static void *our_pvalloc(size_t size)
+{
+    return in_pages(PVALLOC, size, CALLER);
+}
+
+static struct interposed functions[FUNCTIONS] = {
+    [MALLOC] = { "malloc", (uintptr_t)our_malloc, 0 },
+    [CALLOC] = { "calloc", (uintptr_t)our_calloc, 0 },
+    [REALLOC] = { "realloc", (uintptr_t)our_realloc, 0 },
+    [FREE] = { "free", (uintptr_t)raw_memory_free, (uintptr_t)free },
+    [MEMALIGN] = { "memalign", (uintptr_t)our_memalign, 0 },
+    [ALIGNED_ALLOC] = { "aligned_alloc", (uintptr_t)our_aligned_alloc, 0 },
+    [POSIX_MEMALIGN] = { "posix_memalign", (uintptr_t)our_posix_memalign, 0 },
+    [VALLOC] = { "valloc", (uintptr_t)our_valloc, 0 },
+    [PVALLOC] = { "pvalloc", (uintptr_t)our_pvalloc, 0 },
+};
+
+/* ____________________________________________________________ */
+/* begin and end */
+
+void raw_memory_prepare(const struct raw_memory_stacks *of)
+{
+    stacks = *of;
+}
+
+int raw_memory_plan(int64_t interval, uint64_t seed, int fixed)
+{
+    static int is_found;
+    int error = 0;
+
+    if (interval != 0 && !is_found) {
+        error = interpose_find(functions, FUNCTIONS);
+        is_found = error == 0;
+    }
+    planned.interval = error == 0 ? interval : 0;
+    planned.seed = seed;
+    planned.fixed = fixed;
+    return error;
+}
+
+int raw_memory_begin(void)
+{
+    int error;
+
+    if (planned.interval == 0 || is_on())
+        return 0;
+    running = planned;
+    callers_begin_part();
+    __atomic_add_fetch(&epoch, 1, __ATOMIC_SEQ_CST);
+    own.is_inside++;            /* of what the dynamic linker asks for */
+    error = interpose_set();
+    own.is_inside--;
+    if (error != 0)
+        raw_memory_end();
+    return error;
+}
+
+void raw_memory_end(void)
+{
+    own.is_inside++;
+    interpose_undo();
+    own.is_inside--;
+    if (!is_on())
+        return;
+    __atomic_add_fetch(&epoch, 1, __ATOMIC_SEQ_CST);
+    lock();
+    blocks_clear();
+    unlock();
+}
+
+int raw_memory_is_on(void)
+{
+    return is_on();
+}
+
+int64_t raw_memory_counted(void)
+{
+    /* newer than some C libraries that this runs with */
+    struct {
+        size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks,
+               keepcost;
+    } (*info)(void), counts;
+
+    if (!interpose_is_libc())
+        return -1;
+    *(void **)&info = dlsym(RTLD_DEFAULT, "mallinfo2");
+    if (info == NULL)
+        return -1;
+    counts = info();
+    return (int64_t)(counts.uordblks + counts.hblkhd);
+}
+
+static void tell_again(const struct block *block)
+{
+    recorder_raw_inherited(&block->sample);
+}
+
+void raw_memory_begin_rotation(void)
+{
+    lock();
+}
+
+void raw_memory_end_rotation(int has_begun)
+{
+    if (has_begun) {
+        callers_begin_part();
+        blocks_each(tell_again);
+    }
+    unlock();
+}
+
+void raw_memory_child_begins(void)
+{
+    lock();
+    callers_begin_part();
+    unlock();
+}
+
+void raw_memory_before_fork(void)
+{
+    own.is_forking = !own.is_inside;
+    if (own.is_forking)
+        lock();
+}
+
+void raw_memory_after_fork(void)
+{
+    if (own.is_forking)
+        unlock();
+}
+
+void raw_memory_forked(int goes_on)
+{
+    locked = 0;
+    own.is_inside = 0;
+    blocks_clear();
+    callers_begin_part();
+    if (!is_on())
+        return;
+    /* what was counted down is its parent's */
+    epoch += goes_on ? 2 : 1;
+}
