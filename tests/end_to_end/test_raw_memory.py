@@ -1,0 +1,338 @@
+"""--raw-memory: what C code has of malloc, with its Python stack, in use or given back."""
+from __future__ import annotations
+
+import collections
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import PyPy, Run
+from run_profiles import children
+from running import running
+from vmprof_convert import readers
+from vmprof_convert.analysis.process_memory import readings
+from vmprof_convert.profile.model import ALIVE, FREED, RAW_IN_USE, Profile
+
+MIB = 2**20
+#: what all of these programs begin with
+C = """
+import cffi, gc, os, sys, threading
+ffi = cffi.FFI()
+ffi.cdef("void *malloc(size_t); void *realloc(void *, size_t); void free(void *);"
+         "void qsort(void *, size_t, size_t, int (*)(void *, void *));")
+c = ffi.dlopen(None)
+kept = []
+"""
+
+
+def raw(run: Run) -> Profile:
+    return readers.read(run.path, raw=True)
+
+
+def sampled(pypy: PyPy, program: str, interval: str = "16k", *flags: str) -> Run:
+    return pypy.sample(C + program, "1M", "--raw-memory", interval, *flags)
+
+
+class Sum:
+    """Of sampled blocks."""
+
+    def __init__(self) -> None:
+        self.bytes = self.variance = 0.0
+
+    def add(self, size: int, interval: int) -> None:
+        p = -math.expm1(-size / interval)
+        self.bytes += size / p
+        self.variance += size * size * (1 - p) / (p * p)
+
+    def is_near(self, truth: float) -> bool:
+        return abs(self.bytes - truth) <= 4 * math.sqrt(self.variance)
+
+
+def innermost(profile: Profile, stack: int) -> str:
+    """The innermost function of the program's own."""
+    for frame in reversed(profile.stacks[stack] if stack >= 0 else ()):
+        function = profile.function(frame.address)
+        if function.file.endswith("app.py") or function.file == "<string>":
+            return function.name
+    return ""
+
+
+def by_function(profile: Profile, fate: int | None = None) -> dict[str, Sum]:
+    """Of blocks of which this became."""
+    found: dict[str, Sum] = collections.defaultdict(Sum)
+    samples = profile.samples
+    for stack, size, interval, became in zip(
+            samples.stack, samples.size, samples.interval, samples.fate):
+        assert became in (ALIVE, FREED)
+        if fate in (None, became):
+            found[innermost(profile, stack)].add(size, interval)
+    return found
+
+
+def types(profile: Profile) -> set[str]:
+    return {profile.types[number].python for number in profile.samples.type}
+
+
+def test_each_function_has_what_it_asked_for(stock_pypy: PyPy) -> None:
+    """By cffi, which gives the GIL back, from compiled code; ffi.new() and ctypes, which
+    keep it; other threads, and a callback from C.  The GC's own is not in it: lists,
+    large ones, and bytearrays."""
+    run = sampled(stock_pypy, """
+import array, ctypes
+def by_cffi():
+    for _ in range(2000): kept.append(c.malloc(5000))
+def by_new():
+    for _ in range(2000): kept.append(ffi.new("char[]", 5000))
+def by_ctypes():
+    for _ in range(2000): kept.append(ctypes.create_string_buffer(5000))
+def given_back():
+    for _ in range(3000): c.free(c.malloc(5000))
+def grown():
+    for _ in range(30):
+        block = c.malloc(10)
+        for size in range(1000, 31000, 1000): block = c.realloc(block, size)
+        kept.append(block)
+def in_thread():
+    for _ in range(2000): kept.append(c.malloc(5000))
+@ffi.callback("int(void *, void *)")
+def in_callback(a, b):
+    kept.append(c.malloc(3000))
+    return 0
+def of_the_gc():
+    for _ in range(100): kept.append((bytearray(500000), [None] * 50000))
+    for i in range(100000): kept.append([i])
+by_cffi(), by_new(), by_ctypes(), given_back(), grown(), of_the_gc()
+threads = [threading.Thread(target=in_thread) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+numbers = ffi.new("int[200]", list(range(200)))
+c.qsort(numbers, 200, 4, in_callback)
+print(sum(1 for one in kept if one == 0))
+""")
+    profile = raw(run)
+    allocated, alive = by_function(profile), by_function(profile, ALIVE)
+    for name, times, size in (
+            ("by_cffi", 2000, 5000), ("by_new", 2000, 5000), ("by_ctypes", 2000, 5000),
+            ("in_thread", 8000, 5000)):
+        assert allocated[name].is_near(times * size), (name, allocated[name].bytes)
+        assert alive[name].is_near(times * size), (name, alive[name].bytes)
+    assert allocated["given_back"].is_near(3000 * 5000)
+    assert alive["given_back"].bytes == 0
+    # realloc() gives the block back and asks for another one
+    assert allocated["grown"].is_near(30 * sum(range(1000, 31000, 1000)))
+    assert alive["grown"].is_near(30 * 30000)
+    assert allocated["in_callback"].bytes > 300 * 3000
+    assert allocated["of_the_gc"].bytes < MIB
+    assert {name for name in types(profile) if "JIT code" in name or "libffi" in name}
+    # malloc's own count agrees
+    first, *_, last = (figure.value for figure in readings(profile, RAW_IN_USE))
+    known = sum(one.bytes for one in alive.values())
+    assert abs(last - known) < first + 0.05 * last
+    assert "wrong" not in stock_pypy.command(
+        "-m", "vmprof_allocation", "report", "out.vmprof").out
+
+
+def test_it_is_in_no_figure_of_the_gcs_heap(stock_pypy: PyPy) -> None:
+    program = """
+for _ in range(3000): kept.append(c.malloc(20000))
+"""
+    run = sampled(stock_pypy, program)
+    heap = run.profile()
+    assert not heap.is_raw and heap.raw_interval == 16384
+    assert sum(heap.samples.size) < 20 * MIB
+    assert not any("malloc" in heap.types[number].python
+                   for number in heap.samples.type if number >= 0)
+    assert raw(run).is_raw and by_function(raw(run))["<module>"].bytes > 55 * MIB
+
+
+def test_every_byte(stock_pypy: PyPy) -> None:
+    """With every byte chosen, each block is sampled once, with its size."""
+    run = sampled(stock_pypy, """
+def made():
+    for size in range(1, 2001): kept.append(c.malloc(size))
+    for block in kept[::2]: c.free(block)
+made()
+""", "1", "--allocation-gaps", "fixed")
+    profile = raw(run)
+    samples = profile.samples
+    sizes: dict[int, list[int]] = collections.defaultdict(list)
+    for stack, size, fate, type_ in zip(
+            samples.stack, samples.size, samples.fate, samples.type):
+        # (what cffi itself asks for is libpypy's)
+        if innermost(profile, stack) == "made" and (
+                "JIT code" in profile.types[type_].python
+                or "libffi" in profile.types[type_].python):
+            sizes[fate].append(size)
+    assert sorted(sizes[FREED])[-1000:] == sorted(range(1, 2001, 2))
+    assert sorted(sizes[ALIVE]) == sorted(range(2, 2001, 2))
+
+
+def test_children_have_their_own(stock_pypy: PyPy) -> None:
+    run = sampled(stock_pypy, """
+def parents():
+    for _ in range(1000): kept.append(c.malloc(5000))
+def childs():
+    for _ in range(2000): kept.append(c.malloc(5000))
+    for block in kept: c.free(block)
+parents()
+if os.fork() == 0:
+    work = [[i] for i in range(300000)]     # a child's profile begins with a sample
+    childs()
+    sys.exit()
+os.wait()
+""", "16k", "--allocation-sampling", "64k")
+    assert by_function(raw(run), ALIVE)["parents"].is_near(1000 * 5000)
+    assert "childs" not in by_function(raw(run))
+    child, = (readers.read(path, raw=True) for path in run.path.parent.glob(
+        "out.*.vmprof"))
+    assert child.pid != raw(run).pid
+    found = by_function(child)
+    assert found["childs"].is_near(2000 * 5000) and "parents" not in found
+    assert by_function(child, ALIVE)["childs"].bytes == 0
+    assert len(children(run.path)) == 1
+
+
+def test_parts_together_are_the_whole(stock_pypy: PyPy) -> None:
+    """What is in use goes along, with its stack; and is not counted twice."""
+    run = stock_pypy.run(C + """
+import vmprof_allocation
+def before():
+    for _ in range(1000): kept.append(c.malloc(5000))
+def behind():
+    for _ in range(1000): kept.append(c.malloc(5000))
+with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
+    before()
+    session.rotate("out.w2.vmprof")
+    behind()
+    for block in kept[:500]: c.free(block)
+""")
+    assert run.code == 0, run.err
+    paths = [run.path, run.path.with_name("out.w2.vmprof")]
+    whole = readers.read(paths, raw=True)
+    assert by_function(whole)["before"].is_near(5000000)
+    assert by_function(whole, ALIVE)["before"].is_near(2500000)
+    assert by_function(whole, ALIVE)["behind"].is_near(5000000)
+    assert not whole.samples.carried
+    second = readers.read(paths[1], raw=True)
+    assert "before" not in by_function(second)
+    carried = Sum()
+    for one in second.samples.carried:
+        if innermost(second, one.stack) == "before" and one.fate == ALIVE:
+            carried.add(one.size, one.interval)
+    assert carried.is_near(2500000)
+    assert {second.types[one.type].python for one in second.samples.carried} >= {
+        name for name in types(readers.read(paths[0], raw=True)) if "libffi" in name}
+
+
+def test_all_is_as_before_when_it_ends(stock_pypy: PyPy) -> None:
+    """Again and again; also what dlsym() says, in a program that loads libraries."""
+    run = stock_pypy.run(C + """
+import _cffi_backend, vmprof_allocation
+def address(name):
+    one = cffi.FFI()
+    one.cdef("void *%s(size_t);" % name)
+    return int(one.cast("intptr_t", one.dlopen("libc.so.6").__getattr__(name)))
+before = address("malloc"), address("valloc")
+for number in range(5):
+    with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="1k"):
+        assert address("malloc") != before[0]
+        import zlib, sqlite3
+        for _ in range(2000): kept.append(ffi.new("char[]", 1000))
+    assert (address("malloc"), address("valloc")) == before
+print("ready")
+""")
+    assert (run.code, run.out) == (0, "ready\n"), run.err
+    # 1 MiB of a thread may not be sampled when it begins again
+    assert by_function(raw(run))["<module>"].bytes > 0.9 * MIB / 2
+
+
+def test_blocks_that_were_given_back_unseen(stock_pypy: PyPy) -> None:
+    """By a pointer to free() that is older than the sampling: nothing sees that, and
+    what malloc counts says so."""
+    run = stock_pypy.run(C + """
+import vmprof_allocation
+old = c.free
+new = cffi.FFI()
+new.cdef("void *malloc(size_t);")
+with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k"):
+    malloc = new.dlopen(None).malloc
+    for size in range(4000, 24000): kept.append(malloc(size))
+    for block in kept: old(block)
+""")
+    assert run.code == 0, run.err
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
+    assert re.search(r"wrong: [\d.]+ MiB more count as alive here than malloc", report)
+
+
+def test_a_leak_of_raw_memory_is_named(stock_pypy: PyPy) -> None:
+    """Beside what comes and goes in it, and of a heap in which nothing grows."""
+    sampled(stock_pypy, """
+import time
+def image():
+    c.malloc(4000)
+def temporary():
+    c.free(c.malloc(20000))
+end = time.time() + 2
+while time.time() < end:
+    image()
+    for _ in range(5): temporary()
+    time.sleep(0.0005)
+""", "32k")
+    report = stock_pypy.command(
+        "-m", "vmprof_allocation", "report", "--leaks", "out.vmprof")
+    assert report.code == 0, report.err
+    leaks = re.findall(r"^leak: malloc \(.*\)  (\w+)", report.out, re.MULTILINE)
+    assert leaks == ["image"]
+    alone = stock_pypy.command(
+        "-m", "vmprof_allocation", "report", "--leaks", "--raw", "out.vmprof").out
+    assert alone.strip() and alone in report.out
+
+
+def test_attach(stock_pypy: PyPy, tmp_path: Path) -> None:
+    """What was in use before is not in it.  (A pointer to malloc() that was made before
+    leads past us.)"""
+    with running(stock_pypy, C + """
+import time
+for _ in range(1000): kept.append(ffi.new("char[]", 10000))
+def later():
+    for _ in range(20): kept.append(ffi.new("char[]", 5000))
+print("ready", flush=True)
+while True:
+    later()
+    time.sleep(0.001)
+""") as program:
+        run = program.attach("--raw-memory", "16k", duration=1)
+    assert "raw memory (malloc)" in run.out
+    profile = readers.read(tmp_path / "out.vmprof", raw=True)
+    alive = by_function(profile, ALIVE)
+    assert alive["later"].bytes > MIB / 4
+    assert sum(one.bytes for one in alive.values()) < 1.5 * alive["later"].bytes
+
+
+@pytest.mark.parametrize("flags, said", [
+    (("--raw-memory", "auto"), "follows no limit"),
+    (("--raw-memory", "0"), "too small"),
+    (("--raw-memory", "many"), "many"),
+    (("--raw-memory", "1k", "--push", "otlp+http://127.0.0.1:1"), "no room for"),
+])
+def test_what_can_not_be(stock_pypy: PyPy, flags: tuple[str, ...], said: str) -> None:
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", *flags, str(
+        stock_pypy.script("print('ran')")))
+    assert (run.code, run.out) == (2, "")
+    assert said in run.err and len(run.err.splitlines()) == 1
+
+
+def test_it_goes_with_allocation_sampling(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-m", "vmprof", "--raw-memory", "1k", str(
+        stock_pypy.script("print('ran')")))
+    assert (run.code, run.out) == (2, "")
+    assert "need --allocation-sampling" in run.err
+
+
+def test_a_profile_without_it(stock_pypy: PyPy) -> None:
+    stock_pypy.sample("x = [[] for i in range(10000)]", "1k")
+    run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+    assert run.code == 2
+    assert "no raw memory was sampled" in run.err
