@@ -121,7 +121,7 @@ class Pace:
 
 def simulate(rng: random.Random, phases: Iterable[Phase], interval: int,
              is_limited: bool) -> Iterator[Sample]:
-    """The samples of one run (native/hook/sampler.h)."""
+    """The samples of one run (native/sampler/sampler.h)."""
     now, pace = 0.0, Pace()
 
     def sampled(kind: Kind) -> Sample:

@@ -1,4 +1,4 @@
-"""--raw-memory: what C code has of malloc, with its Python stack, in use or given back."""
+"""--raw-memory: what C code has of malloc, with its stack, in use or given back."""
 from __future__ import annotations
 
 import collections
@@ -76,8 +76,8 @@ def types(profile: Profile) -> set[str]:
 
 
 def test_each_function_has_what_it_asked_for(stock_pypy: PyPy) -> None:
-    """By cffi, which gives the GIL back, from compiled code; ffi.new() and ctypes, which
-    keep it; other threads, and a callback from C.  The GC's own is not in it: lists,
+    """By cffi, which gives the GIL back, from compiled code; ffi.new() and ctypes,
+    which keep it; other threads, and a callback from C.  The GC's own is not in it: lists,
     large ones, and bytearrays."""
     run = sampled(stock_pypy, """
 import array, ctypes

@@ -21,7 +21,7 @@ def harness() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def sampler() -> pathlib.Path:
-    return build("sampler_harness", "hook/sampler.c")
+    return build("sampler_harness", "sampler/sampler.c")
 
 
 # ____________________________________________________________

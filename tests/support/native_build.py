@@ -76,7 +76,7 @@ def build(program: str, *sources: str, sanitizer: str = MEMORY) -> pathlib.Path:
         "%s-%s" % (program, sanitizer.partition(",")[0]),
         *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
         "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
-        "-I", str(NATIVE / "held"),
+        "-I", str(NATIVE / "held"), "-I", str(NATIVE / "sampler"),
         "-I", str(NATIVE / "attach"), "-I", str(ALLOCATION),
         # what they load looks for their functions
         "-rdynamic",

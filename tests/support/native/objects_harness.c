@@ -42,6 +42,7 @@
 #include "heap.h"
 #include "objects.h"
 #include "recorder.h"
+#include "../malloc/raw_memory.h"
 #include "sampler.h"
 #include "types.h"
 
@@ -252,6 +253,11 @@ static void new_object(uint64_t *at, int64_t size, char fate, char *memory,
                                  (strchr("tTN", fate) ? TEXT : 0);
     at[1] = (uint64_t)type << 32 | (uint64_t)size;
     young[young_count++] = object;
+}
+
+void raw_memory_free(void *memory)
+{
+    free(memory);
 }
 
 static void gc_free(char *memory)
