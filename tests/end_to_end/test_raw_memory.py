@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import collections
+import gzip
+import json
 import math
 import re
 from pathlib import Path
@@ -77,8 +79,8 @@ def types(profile: Profile) -> set[str]:
 
 def test_each_function_has_what_it_asked_for(stock_pypy: PyPy) -> None:
     """By cffi, which gives the GIL back, from compiled code; ffi.new() and ctypes,
-    which keep it; other threads, and a callback from C.  The GC's own is not in it: lists,
-    large ones, and bytearrays."""
+    which keep it; other threads, and a callback from C.  The GC's own is not in it:
+    lists, large ones, and bytearrays."""
     run = sampled(stock_pypy, """
 import array, ctypes
 def by_cffi():
@@ -309,6 +311,31 @@ while True:
     alive = by_function(profile, ALIVE)
     assert alive["later"].bytes > MIB / 4
     assert sum(one.bytes for one in alive.values()) < 1.5 * alive["later"].bytes
+
+
+def test_all_formats(stock_pypy: PyPy) -> None:
+    """What each has of it is of raw memory alone."""
+    run = sampled(stock_pypy, """
+for _ in range(2000): kept.append(c.malloc(7000))
+kept.append([[] for _ in range(100000)])
+""")
+    folder = run.path.parent
+    for to in "firefox", "html", "pprof", "otlp", "speedscope", "collapsed", "chrome":
+        done = stock_pypy.command("-m", "vmprof_convert", "--raw", "--to", to, "-o",
+                                  "written." + to, "out.vmprof")
+        assert done.code == 0, done.err
+    collapsed = (folder / "written.collapsed").read_text().splitlines()
+    assert {line.rpartition(" ")[0].rpartition(";")[2].partition(" ")[0]
+            for line in collapsed} == {"malloc"}
+    bytes_ = sum(int(line.rpartition(" ")[2]) for line in collapsed)
+    table = json.loads(stock_pypy.command(
+        "-m", "vmprof_convert", "--raw", "--to", "json", "out.vmprof").out)
+    assert abs(bytes_ - table["sum"]["bytes"]["value"]) < 1e-3 * bytes_
+    firefox = json.loads(gzip.decompress((folder / "written.firefox").read_bytes()))
+    main, = [thread for thread in firefox["threads"] if thread["name"] == "MainThread"]
+    assert sum(weight for weight in main["nativeAllocations"]["weight"] if weight > 0
+               ) == pytest.approx(bytes_, rel=0.05)
+    assert "Major collection" not in json.dumps(firefox)
 
 
 @pytest.mark.parametrize("flags, said", [

@@ -286,6 +286,16 @@ def test_c_that_walks_the_heap_includes_nothing_of_the_others() -> None:
             if others.intersection(headers)} == {}
 
 
+def test_c_about_malloc_needs_the_log_and_the_sampler_alone() -> None:
+    ours = native("malloc")
+    others = set(native("hook")) | set(native("held")) | set(native("attach"))
+    assert "sampler.h" in ours["raw_memory.c"]
+    assert {name: headers for name, headers in ours.items()
+            if others.intersection(headers)} == {}
+    assert {name for headers in native("sampler").values() for name in headers} <= {
+        "sampler.h", "invariant.h", "math.h", "stdint.h"}
+
+
 def test_c_that_runs_in_other_processes_brings_nothing_else() -> None:
     ours = native("attach")
     assert "frame.h" in ours["stub.c"]
@@ -295,7 +305,7 @@ def test_c_that_runs_in_other_processes_brings_nothing_else() -> None:
 
 
 def test_c_does_not_know_python() -> None:
-    assert [name for folder in ("hook", "held", "shared", "attach")
+    assert [name for folder in ("hook", "held", "malloc", "sampler", "shared", "attach")
             for name, headers in native(folder).items()
             if "Python.h" in headers] == []
 

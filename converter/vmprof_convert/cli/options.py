@@ -194,6 +194,9 @@ def check(options: argparse.Namespace) -> None:
     if options.raw and (options.of in (TIME, RESIDENT) or options.held):
         raise ProfileError("--raw is about what C code had of malloc: leave it out, or "
                            "--%s" % ("held" if options.held else "of"))
+    if options.raw and options.survived:
+        raise ProfileError("--survived counts major collections, which raw memory has "
+                           "none of: leave it out, or --raw")
     if options.of in (TIME, RESIDENT):
         for given in ("focus", "tree", "at", "hide_internal", "survived",
                       "leaks", "held"):

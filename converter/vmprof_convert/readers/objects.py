@@ -135,7 +135,7 @@ class Objects:
             intervals, functools.partial(column, _MEMORIES),
             _mapped("i", column(_TYPES), type_index), fates,
             # raw memory is known from the first moment on
-            lambda: part.shifted(column(_TIMES)) if self._is_raw else _collected(
+            lambda: part.shifted(column(_TIMES))[:] if self._is_raw else _collected(
                 column(_COLLECTIONS), fates, part), ended, live_sizes))
 
     def _fate(self, outcome: int) -> int:
