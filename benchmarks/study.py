@@ -33,6 +33,7 @@ from experiments import (
     lines,
     memory,
     profilers,
+    raw_memory,
     service,
     toolchain,
     verdicts,
@@ -40,7 +41,7 @@ from experiments import (
 
 EXPERIMENTS = {module.NAME: module for module in (
     depth, fresh, toolchain, costs, profilers, lifetimes, lines, builtin, held,
-    memory, formats, service, accuracy, coverage, verdicts, equal_runs)}
+    memory, raw_memory, formats, service, accuracy, coverage, verdicts, equal_runs)}
 
 #: of these, those that take half an hour each, and run if they are named
 LONG = (service.NAME, equal_runs.NAME)

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
 EXPERIMENTS = ("depth", "fresh", "toolchain", "costs", "profilers", "lifetimes",
-               "lines", "builtin", "held", "memory", "formats", "accuracy", "coverage",
+               "lines", "builtin", "held", "memory", "raw_memory",
+               "formats", "accuracy", "coverage",
                "verdicts")
 #: those that take longest, also to see whether they work
 LONG = ("service", "equal_runs")

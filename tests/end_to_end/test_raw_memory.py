@@ -330,7 +330,7 @@ kept.append([[] for _ in range(100000)])
     bytes_ = sum(int(line.rpartition(" ")[2]) for line in collapsed)
     table = json.loads(stock_pypy.command(
         "-m", "vmprof_convert", "--raw", "--to", "json", "out.vmprof").out)
-    assert abs(bytes_ - table["sum"]["bytes"]["value"]) < 1e-3 * bytes_
+    assert abs(bytes_ - table["sum"]["allocated"]["bytes"]["value"]) < 1e-3 * bytes_
     firefox = json.loads(gzip.decompress((folder / "written.firefox").read_bytes()))
     main, = [thread for thread in firefox["threads"] if thread["name"] == "MainThread"]
     assert sum(weight for weight in main["nativeAllocations"]["weight"] if weight > 0

@@ -1,0 +1,105 @@
+"""Sums of what raw memory is sampled of, and what that takes: turns with and without in
+one process.
+
+    pypy3 raw_worker.py PROGRAM SECONDS TURNS INTERVAL FILE
+
+prints JSON: for each turn the time of the program's rounds with allocation samples
+alone (128k, and again), and with samples of raw memory at INTERVAL, too; and how many
+bytes the program asked malloc for in a turn, where that is known.
+"""
+import array
+import ctypes
+import json
+import random
+import sqlite3
+import sys
+import time
+import zlib
+
+import cffi
+
+import vmprof_allocation
+
+ffi = cffi.FFI()
+ffi.cdef("void *malloc(size_t); void free(void *);")
+TEXT = b"".join(b"%d " % (i * i) for i in range(20000))
+
+
+def malloc_and_free(rounds):
+    # looked up anew: a pointer from before leads past what samples
+    c = ffi.dlopen(None)
+    malloc, free = c.malloc, c.free
+    for _ in range(rounds * 100000):
+        free(malloc(100))
+    return rounds * 100000 * 100
+
+
+def malloc_large(rounds):
+    c = ffi.dlopen(None)
+    malloc, free = c.malloc, c.free
+    for _ in range(rounds * 10000):
+        free(malloc(10000))
+    return rounds * 10000 * 10000
+
+
+def ffi_new(rounds):
+    for _ in range(rounds * 2000):
+        ffi.new("char[]", 1000)
+    return rounds * 2000 * 1000
+
+
+def ctypes_buffers(rounds):
+    for _ in range(rounds * 500):
+        ctypes.create_string_buffer(1000)
+
+
+def arrays(rounds):
+    for _ in range(rounds * 500):
+        array.array("b", TEXT[:1000])
+
+
+def compress(rounds):
+    for _ in range(rounds):
+        zlib.compress(TEXT)
+
+
+def queries(rounds):
+    connection = sqlite3.connect(":memory:")
+    connection.execute("create table t(x)")
+    for _ in range(rounds):
+        connection.executemany("insert into t values(?)",
+                               [("y" * 100,) for _ in range(200)])
+        connection.execute("select count(*) from t where x > 'a'").fetchall()
+
+
+def text(rounds):
+    for _ in range(rounds * 20):
+        json.loads(json.dumps([{"a": i, "b": str(i)} for i in range(100)]))
+
+
+def main():
+    program, seconds, turns, interval, path = sys.argv[1:]
+    run = globals()[program]
+    rounds = 1
+    while True:             # warm, and so many rounds that a turn takes `seconds`
+        begin = time.perf_counter()
+        bytes_ = run(rounds)
+        if time.perf_counter() - begin > float(seconds):
+            break
+        rounds *= 2
+    found = []
+    for _ in range(int(turns)):
+        times = {}
+        for which in random.sample(("plain", "again", "raw"), 3):
+            with vmprof_allocation.sample(
+                    path + which, "128k",
+                    raw_memory=interval if which == "raw" else None):
+                begin = time.process_time()
+                run(rounds)
+                times[which] = time.process_time() - begin
+        found.append(times)
+    print(json.dumps({"turns": found, "bytes": bytes_}))
+
+
+if __name__ == "__main__":
+    main()
