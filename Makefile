@@ -126,10 +126,11 @@ pictures: .build/pictures .build/system-go
 	# a third of the size, for the eye the same
 	pngquant --force --ext .png --strip converter/pictures/*.png
 
-bench: .build/python .build/bench .build/rpython/guest .build/rpython/guest-jit \
-		.build/pypy27 .build/rpython/pristine
-	.venv/bin/python benchmarks/study.py \
-		$(if $(findstring 27,$(SAMPLED)),--output .build/study27 toolchain)
+bench: .build/test .build/pypy27 .build/python2 .build/rpython/pristine \
+		$(if $(findstring 27,$(SAMPLED)),,.build/bench .build/rpython/guest \
+			.build/rpython/guest-jit)
+	.venv/bin/python benchmarks/study.py $(if $(findstring 27,$(SAMPLED)), \
+		--pypy $(SAMPLED) --output .build/study27 toolchain)
 
 hard: $(ENVIRONMENTS) .build/system-hard $(COLLECTOR)
 	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)

@@ -5,7 +5,8 @@ where the garbage collector is in its build.  ../python2 has its side.
     python -m vmprof_allocation.launch.python2 settings LIBRARY INTERVAL SEED GAPS
                                                  PERIOD LIFETIMES
 
-LIBRARY is the file that holds PyPy's code.  The first form is the COMMAND line of
+LIBRARY is the file that holds PyPy's code; empty: that PyPy samples on its own, and
+nothing has to be found.  The first form is the COMMAND line of
 an EXECUTABLE with `-m vmprof` and COUNT arguments, and becomes it, as cli.py does
 for this interpreter.  The second one prints the settings of a session, as they
 stand in begin.py's variable.
@@ -45,6 +46,8 @@ class Python2(cli.Target):
         return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
     def knowledge(self, settings: Settings) -> str:
+        if not self._library:
+            return ""
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
 

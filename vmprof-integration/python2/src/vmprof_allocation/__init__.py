@@ -13,8 +13,8 @@ same name for Python 3, which does here all that needs no PyPy 2.7: it reads the
 arguments, looks for the garbage collector in this build (starter.py), and makes
 the report.
 """
+from vmprof_allocation import choose
 from vmprof_allocation.process import Refused as AllocationSamplingError
-from vmprof_allocation.sampler import Run
 
 __all__ = ["AllocationSamplingError", "Session", "mark", "rotate", "sample",
            "start", "stop"]
@@ -35,7 +35,7 @@ class Session(object):
         from vmprof_allocation.starter import settings
         if self._run is not None:
             raise AllocationSamplingError("this session samples already")
-        self._run = Run(settings(*self._settings), self.output)
+        self._run = choose.begin(settings(*self._settings), self.output)
 
     def stop(self):
         """Harmless if it was called before.  Raises AllocationSamplingError if

@@ -1,39 +1,21 @@
-"""The hook engine's Python half, from the beginning of a profile to its end.
-Runs on PyPy 2.7.
-
-All that must not be torn is in native/: see hook.h there.
-"""
+"""A run in this process, from the beginning of its profile to the end, whichever
+engine takes the samples.  Runs on PyPy 2.7."""
 import errno
 import fcntl
 import os
 import stat
 
-from vmprof_allocation.process import PACKAGE, Layout, Process, Refused
+from vmprof_allocation.process import Refused
 
-#: bytes of an object that PyPy makes with external_malloc(): native/hook/hook.h
-SAFEPOINT_SIZE = 2**18
 #: Linux's; it has no name in Python
 F_DUPFD_CLOEXEC = 1030
-CAPABILITIES = "limits,marks,resident-memory,time-samples"
 PROBLEMS = {
     errno.EBADF: "the program closed its file",
     errno.EPIPE: "its reader has left",
     errno.ETIMEDOUT: "its reader reads no more",
 }
 
-#: what is stored here was really allocated, whatever the JIT thinks
-_sink = [None]
 _running = []
-
-
-def reach_safepoint(size):
-    _sink[0] = bytearray(SAFEPOINT_SIZE + size)
-    _sink[0] = None
-
-
-def check(error, what):
-    if error:
-        raise Refused("%s failed: %s" % (what, os.strerror(error)))
 
 
 def mark(name):
@@ -43,7 +25,14 @@ def mark(name):
     if not isinstance(name, bytes):
         name = name.encode("utf-8")
     for run in _running:
-        run.mark(name)
+        if os.getpid() == run.pid:
+            run.mark(name)
+
+
+def incomplete(error):
+    """What a profile lacks that ended with this errno; 0: nothing."""
+    return error and "the profile is not complete: %s" % PROBLEMS.get(
+        error, os.strerror(error))
 
 
 def file_id(fd):
@@ -87,94 +76,17 @@ class Run(object):
         if _running:
             raise Refused("allocations are being sampled already")
         self.pid = os.getpid()
-        self.process, layout = Process(), Layout(fields["knowledge"])
-        layout.check(self.process)
-        self.lib = self.process.ffi.dlopen(os.path.join(PACKAGE, "_hook.so"))
-        for name in dir(self.lib):
-            if name.startswith("hook_"):
-                getattr(self.lib, name)     # made on first use: not later
-        check(self.lib.hook_prepare(layout.place(self.process)),
-              "preparing the hooks")
+        self.prepare(fields["knowledge"])
         fd = open_output(output)
         try:
-            self._start(fd, dict(pair.split("=", 1)
-                                 for pair in fields["settings"].split(";")), layout)
+            self.begin(fd, dict(pair.split("=", 1)
+                                for pair in fields["settings"].split(";")))
         except BaseException:
-            self._undo()
+            self.end()
             os.close(fd)
             raise
         self.fd, self.file = fd, file_id(fd)
         _running.append(self)
-
-    def _start(self, fd, settings, layout):
-        import _vmprof
-        interval, seed = int(settings["interval"]), int(settings["seed"])
-        limit = settings["limit"]       # "1000/s", "5000ppm" or ""
-        period = float(settings["period"]) if settings["period"] else None
-        described = ";".join("%s=%s" % pair for pair in (
-            ("engine", "hook"), ("interval", interval),
-            ("gaps", settings["gaps"]), ("seed", seed),
-            ("period", settings["period"]), ("pid", self.pid),
-            ("limit", limit),
-            ("capabilities", CAPABILITIES), ("facts", "")))
-        decoy = self.lib.hook_open(fd)
-        check(-min(decoy, 0), "taking vmprof's output over")
-        try:
-            # the longest period; hook_enabled() stops the timer
-            _vmprof.enable(decoy, period or 0.99, int(settings["memory"]),
-                           0, 0, 0)
-        except _vmprof.VMProfError as e:
-            raise Refused("vmprof refuses: %s" % e)
-        check(self.lib.hook_watch_forks(), "watching for forks")
-        check(self.lib.hook_enabled(described.encode("ascii"),
-                                    period is not None),
-              "beginning the profile")
-        if limit:
-            is_rate = limit.endswith("/s")
-            self.lib.hook_limit(int(limit[:-2]) if is_rate else 0,
-                                0 if is_rate else int(limit[:-3]))
-        patch = self.lib.hook_entry_patch()
-        for _ in range(10):
-            check(self.lib.hook_hook(interval, seed,
-                                     settings["gaps"] == "fixed", 0),
-                  "hooking the garbage collector")
-            self.process.word(layout.entry[2])[0] = patch
-            reach_safepoint(0)
-            if self.lib.hook_is_sampling():
-                return
-            self._unhook()
-        raise Refused("hooking the garbage collector failed: it does not come "
-                      "by")
-
-    def _unhook(self):
-        for size in range(100):
-            self.lib.hook_unhook()
-            if not self.lib.hook_is_hooked():
-                return
-            try:
-                reach_safepoint(size)
-            except MemoryError:
-                pass        # whatever else enters the GC will do
-
-    def _undo(self):
-        """Put everything back, however far the start came.  Returns 0 or the
-        errno of what the profile lacks."""
-        import _vmprof
-        self._unhook()
-        is_disabled = False
-        if self.lib.hook_disabling():
-            try:
-                _vmprof.disable()
-                is_disabled = True
-            except _vmprof.VMProfError:
-                pass            # it was not enabled
-        if not is_disabled:
-            self.lib.hook_await_end()
-        return self.lib.hook_close()
-
-    def mark(self, name):
-        if os.getpid() == self.pid:
-            check(self.lib.hook_mark(name), "marking this moment")
 
     def stop(self):
         """Raises Refused if the profile is not complete."""
@@ -183,12 +95,26 @@ class Run(object):
         _running.remove(self)
         if os.getpid() != self.pid:
             return              # a forked child is not sampled
-        error = self._undo()
+        problem = self.end()
         if file_id(self.fd) == self.file:
             os.close(self.fd)
-        if error:
-            raise Refused("the profile is not complete: %s" % PROBLEMS.get(
-                error, os.strerror(error)))
-        ended = self.process.ffi.string(self.lib.hook_ended())
-        if ended:
-            raise Refused("the profile ends before the program does: " + ended)
+        if problem:
+            raise Refused(problem)
+
+    # Of an engine:
+
+    def prepare(self, knowledge):
+        """Find out whether it can start.  Raises Refused."""
+        raise NotImplementedError
+
+    def begin(self, fd, settings):
+        """Raises Refused; end() is called then, too."""
+        raise NotImplementedError
+
+    def end(self):
+        """Put everything back, however far begin() came.  Returns why the profile is
+        not complete, or nothing."""
+        raise NotImplementedError
+
+    def mark(self, name):
+        raise NotImplementedError

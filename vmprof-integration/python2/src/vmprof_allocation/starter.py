@@ -4,7 +4,7 @@ the program's own process, in which sampling begins.  Runs on PyPy 2.7.
 `pypy -m vmprof --allocation-sampling 128k app.py` becomes (exec) a Python 3, which
 reads the arguments, finds what there is to know about this build, and becomes the
 PyPy that runs the program, with one variable in the environment
-(vmprof_allocation/python2.py and begin.py there).  vmprof_allocation.pth calls
+(vmprof_allocation/launch/python2.py and begin.py there).  vmprof_allocation.pth calls
 hand_over() in the first process, begin() in the last.
 """
 import atexit
@@ -12,8 +12,8 @@ import os
 import subprocess
 import sys
 
-from vmprof_allocation.process import Process, Refused
-from vmprof_allocation.sampler import Run
+from vmprof_allocation import choose
+from vmprof_allocation.process import Refused
 
 VARIABLE = "VMPROF_ALLOCATION"
 #: names a Python 3 that has vmprof-allocation
@@ -72,7 +72,7 @@ def hand_over():
                 or (behind[0] == "vmprof" and line[-len(behind) - 1][:1] == "-"
                 and line[-len(behind) - 1].endswith("m"))):
             return
-        command = python3() + ["-m", MODULE, "run", Process().path,
+        command = python3() + ["-m", MODULE, "run", choose.library(),
                                sys.executable, str(len(behind) - 1)] + line
         os.execv(command[0], command)
     except Refused as e:
@@ -83,7 +83,7 @@ def hand_over():
 
 def settings(*arguments):
     """Those of a run in this process, by name.  Raises Refused."""
-    command = python3() + ["-m", MODULE, "settings", Process().path] + [
+    command = python3() + ["-m", MODULE, "settings", choose.library()] + [
         "" if argument is None else str(argument) for argument in arguments]
     try:
         process = subprocess.Popen(
@@ -116,7 +116,7 @@ class _Program(object):
     """From its beginning to its end."""
 
     def __init__(self, fields):
-        self.run = Run(fields, fields["output"])
+        self.run = choose.begin(fields, fields["output"])
         if int(fields["held"]) >= 0:
             os.close(int(fields["held"]))
         if int(fields["jitlog"]) >= 0:
