@@ -1,5 +1,9 @@
 """PyPy 2.7, sampled with the package in vmprof-integration/python2: what it samples
-is right, the program doesn't notice, and what it doesn't know it leaves alone."""
+is right, the program doesn't notice, and what it doesn't know it leaves alone.
+
+PYPY27=path/to/environment/bin/pypy: another one than that of `make .build/pypy27`, such
+as one that was translated with the series; then what is about hooks is skipped.
+"""
 from __future__ import annotations
 
 import os
@@ -23,7 +27,8 @@ from vmprof_convert import readers
 pytestmark = pytest.mark.python2
 
 #: .build/py2/python2 with our package
-SAMPLED = ROOT / ".venv-pypy27" / "bin" / "pypy"
+SAMPLED = Path(os.environ.get("PYPY27", ROOT / ".venv-pypy27" / "bin" / "pypy")
+               ).absolute()
 FLAG = ("-m", "vmprof", "--allocation-sampling")
 
 PROGRAM = """\
@@ -104,7 +109,17 @@ def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def library() -> str:
+def engine() -> str:
+    done = run(ROOT, SAMPLED, "-c", "from vmprof_allocation import choose\n"
+               "print choose.library()")
+    assert done.returncode == 0, done.stderr
+    return "hook" if done.stdout.strip() else "builtin"
+
+
+@pytest.fixture(scope="module")
+def library(engine: str) -> str:
+    if engine == "builtin":
+        pytest.skip("%s samples on its own: nothing is hooked" % SAMPLED)
     done = run(ROOT, SAMPLED, "-c", "from vmprof_allocation import process\n"
                "print process.Process().path")
     return done.stdout.rstrip("\n")
@@ -118,7 +133,7 @@ def layout(library: str) -> str:
 
 
 class Starter:
-    def __init__(self, folder: Path, layout: str):
+    def __init__(self, folder: Path, layout: str = ""):
         self.folder = folder
         self.layout = layout
         self.profile = folder / "out.vmprof"
@@ -143,17 +158,22 @@ class Starter:
 
 
 @pytest.fixture
-def starter(tmp_path: Path, layout: str) -> Starter:
+def starter(tmp_path: Path) -> Starter:
+    return Starter(tmp_path)
+
+
+@pytest.fixture
+def hooked(tmp_path: Path, layout: str) -> Starter:
     return Starter(tmp_path, layout)
 
 
-def test_samples_name_the_programs_functions(starter: Starter) -> None:
+def test_samples_name_the_programs_functions(starter: Starter, engine: str) -> None:
     done = starter(PROGRAM)
     assert done.returncode == 0, done.stderr
     profile = readers.read(starter.profile)
     # no function runs between the program's end and its exit functions
     assert profile.end_time is not None and profile.lost_stacks <= 1
-    assert profile.settings["engine"] == "hook"
+    assert profile.settings["engine"] == engine
     assert profile.settings["interval"] == "16384"
     found = bytes_by_function(profile)
     total, moment = sum(found.values()), profile.moments[-1]
@@ -195,7 +215,7 @@ def test_output_and_exit_code_are_the_programs(starter: Starter,
                                                end: str) -> None:
     source = PROGRAM + end
     sampled = starter(source, "a", "-o", rate="1k")
-    plain = run(starter.folder, PYTHON2, starter.script(source), "a", "-o")
+    plain = run(starter.folder, SAMPLED, starter.script(source), "a", "-o")
     assert (sampled.returncode, sampled.stdout, sampled.stderr) == (
         plain.returncode, plain.stdout, plain.stderr)
     profile = readers.read(starter.profile)
@@ -203,9 +223,9 @@ def test_output_and_exit_code_are_the_programs(starter: Starter,
 
 
 @pytest.mark.parametrize("end", ["", "1 / 0", "sys.exit(1)"])
-def test_every_byte_is_put_back(starter: Starter, library: str, layout: str,
+def test_every_byte_is_put_back(hooked: Starter, library: str, layout: str,
                                 end: str) -> None:
-    done = starter(PEEK % {"library": library, "layout": layout} + end)
+    done = hooked(PEEK % {"library": library, "layout": layout} + end)
     assert done.stdout.splitlines() == [
         "([False, False, False], True, True, False, False)",
         "([True, True, True], True, False, False, True)"], done.stderr
@@ -224,30 +244,30 @@ def refuses(starter: Starter, pattern: str, new: str, said: str) -> None:
     assert not starter.profile.exists()
 
 
-def test_layout_that_is_told_is_used(starter: Starter) -> None:
-    assert starter.told(PROGRAM).returncode == 0
-    assert len(readers.read(starter.profile).samples) > 2500
+def test_layout_that_is_told_is_used(hooked: Starter) -> None:
+    assert hooked.told(PROGRAM).returncode == 0
+    assert len(readers.read(hooked.profile).samples) > 2500
 
 
-def test_layout_of_another_build_is_refused(starter: Starter) -> None:
-    refuses(starter, "build_id=..", "build_id=00", "another build")
+def test_layout_of_another_build_is_refused(hooked: Starter) -> None:
+    refuses(hooked, "build_id=..", "build_id=00", "another build")
 
 
 @pytest.mark.parametrize("before", ["", "[0-9a-f]+,", "[0-9a-f]+,[0-9a-f]+,"])
-def test_other_code_in_memory_is_refused(starter: Starter,
+def test_other_code_in_memory_is_refused(hooked: Starter,
                                          before: str) -> None:
-    refuses(starter, "code=(%s).." % before, r"code=\g<1>00",
+    refuses(hooked, "code=(%s).." % before, r"code=\g<1>00",
             "is not what the layout says")
 
 
-def test_word_that_is_not_nursery_free_is_refused(starter: Starter) -> None:
-    top = re.findall("nursery_top=([0-9]+)", starter.layout)[0]
-    refuses(starter, "nursery_free=[0-9]+", "nursery_free=" + top,
+def test_word_that_is_not_nursery_free_is_refused(hooked: Starter) -> None:
+    top = re.findall("nursery_top=([0-9]+)", hooked.layout)[0]
+    refuses(hooked, "nursery_free=[0-9]+", "nursery_free=" + top,
             "takes for nursery_free")
 
 
-def test_nursery_top_below_nursery_free_is_refused(starter: Starter) -> None:
-    refuses(starter, "nursery_top=[0-9]+", "nursery_top=8",
+def test_nursery_top_below_nursery_free_is_refused(hooked: Starter) -> None:
+    refuses(hooked, "nursery_top=[0-9]+", "nursery_top=8",
             "takes for nursery_free")
 
 
@@ -255,9 +275,9 @@ def test_nursery_top_below_nursery_free_is_refused(starter: Starter) -> None:
     ("entry=.*\n", ""), ("type_info=.*\n", ""), ("nursery_top=.", "nursery_top=x"),
     ("build_id=.", "build_id="), ("code=.*", "code="), ("code=[0-9a-f]*,", "code="),
     ("(.*\n)*", "{}")])
-def test_damaged_layout_is_refused(starter: Starter, pattern: str,
+def test_damaged_layout_is_refused(hooked: Starter, pattern: str,
                                    new: str) -> None:
-    refuses(starter, pattern, new, "can't be used")
+    refuses(hooked, pattern, new, "can't be used")
 
 
 # the command line -------------------------------------------------------------
@@ -332,9 +352,9 @@ def test_variable_of_another_process_is_left_alone(starter: Starter) -> None:
 
 
 def test_without_a_python_3_it_says_what_to_do(starter: Starter) -> None:
-    command = (SAMPLED, "-c", "import os; del os.environ"
-               "['VMPROF_ALLOCATION_PYTHON3']; os.execv(%r, %r)" % (
-                   str(PYTHON2), [str(PYTHON2), *FLAG, "1M", "app.py"]))
+    command = (SAMPLED, "-c", "import os, sys; del os.environ"
+               "['VMPROF_ALLOCATION_PYTHON3']; os.execv(sys.executable, "
+               "[sys.executable] + %r)" % [*FLAG, "1M", "app.py"])
     starter.script(PROGRAM)
     path = starter.folder / "bin"
     path.mkdir()
