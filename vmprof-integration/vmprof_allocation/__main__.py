@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn, TextIO
 
-from vmprof_allocation.engines.choose import sampling_vmprof
+from vmprof_allocation.engines.choose import sampling_vmprof, vmprof_with_samples
 from vmprof_allocation.errors import AllocationSamplingError, Finding, UnknownBuild
 from vmprof_allocation.remote.process_info import Parser
 
@@ -43,6 +43,10 @@ def doctor(out: TextIO) -> int:
         problem, findings = e, e.findings
     except AllocationSamplingError as e:
         problem = e
+    if isinstance(problem, UnknownBuild) and vmprof_with_samples() is not None:
+        from vmprof_allocation.engines.builtin.samples import REMARK
+        print("allocations can be sampled here: %s" % REMARK, file=out)
+        return 0
     for what, value, good in findings:
         print("  %-4s %s: %s" % ("ok" if good else "BAD", what, value), file=out)
     if isinstance(problem, UnknownBuild) and ("the nursery in memory" not in {

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.engines.base import Engine
+from vmprof_allocation.errors import UnknownBuild
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -17,7 +18,16 @@ def choose(knowledge: str = "", *, hook: bool = False) -> Engine:
     Raises AllocationSamplingError where there is none.
     """
     engine = find(hook=hook)
-    engine.prepare(knowledge)
+    try:
+        engine.prepare(knowledge)
+    except UnknownBuild:
+        vmprof = None if hook else vmprof_with_samples()
+        if vmprof is None:
+            raise
+        with Uninterrupted():
+            from vmprof_allocation.engines.builtin import samples
+            engine = samples.engine(vmprof)
+        engine.prepare()
     return engine
 
 
@@ -44,3 +54,14 @@ def sampling_vmprof() -> Any:
     except ImportError:
         return None
     return _vmprof if hasattr(_vmprof, "alive_allocations") else None
+
+
+def vmprof_with_samples() -> Any:
+    """PyPy's module `_vmprof`, or None if it can't even sample allocations without what
+    becomes of them.  The hook engine, which can do more, is asked before."""
+    try:
+        import _vmprof
+        takes = _vmprof.enable.__code__.co_varnames
+    except (ImportError, AttributeError):
+        return None
+    return _vmprof if "allocations" in takes else None

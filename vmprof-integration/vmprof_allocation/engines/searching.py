@@ -22,6 +22,9 @@ def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
 
     lookup.searching = searching
     engine = choose(hook=settings.needs_hook)
+    if "lifetimes" not in engine.capabilities() and engine.name == "builtin":
+        from vmprof_allocation.engines.builtin.samples import REMARK
+        tell(REMARK)
     for cached in searched:
         if cached is None or cache.load(cached) is None:
             tell("what was found can't be kept in %s, and will be looked for "

@@ -409,14 +409,13 @@ class Session:
             self._close()
 
     def _end(self, engine: Engine) -> None:
-        samples = engine.statistics().samples
         if self.is_inherited:
             self.output = self.path or self.output
         engine.stop()
         if self._file is not None and self._file.is_ours():
             self._file.check()
-            if (self._processes is not None and samples == 0
-                    and self._part == 1):
+            if (self._processes is not None and self._part == 1
+                    and engine.statistics().samples == 0):
                 self._file.discard(always=True)     # a child has nothing to tell
 
     def _close(self) -> None:

@@ -1,0 +1,185 @@
+"""A PyPy that was translated with the first submission about allocations alone, with a
+`_vmprof` in plain Python.  What such a PyPy writes is in test_rpython_samples.py.
+"""
+from __future__ import annotations
+
+import io
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmprof_allocation import __main__ as commands
+from vmprof_allocation.engines import choose
+from vmprof_allocation.engines.base import Engine
+from vmprof_allocation.engines.builtin import samples
+from vmprof_allocation.engines.hook import engine as hook
+from vmprof_allocation.engines.searching import choose_aloud
+from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
+from vmprof_allocation.session.profile_file import HEAD
+from vmprof_allocation.session.session import Session
+from vmprof_allocation.settings.processes import Processes
+from vmprof_allocation.settings.settings import Limit, Settings
+
+
+class VMProfError(Exception):
+    pass
+
+
+class Vmprof(types.ModuleType):
+    """PyPy's module: it has nothing more."""
+
+    VMProfError = VMProfError
+
+    def __init__(self) -> None:
+        super().__init__("_vmprof")
+        self.enabled = False
+        self.calls: list[Any] = []
+
+    def enable(self, fileno: int, period: float, memory: int, lines: int, native: int,
+               real_time: int, allocations: str = "") -> None:
+        self.calls.append((period, memory, lines, native, real_time, allocations))
+        os.write(fileno, HEAD)
+        self.enabled = True
+
+    def disable(self) -> None:
+        self.calls.append("disable")
+        self.enabled = False
+
+    def is_enabled(self) -> bool:
+        return self.enabled
+
+
+class Stock(Vmprof):
+    """It can't sample allocations."""
+
+    def enable(self, fileno: int, period: float, memory: int, lines: int,  # type: ignore[override]
+               native: int, real_time: int) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def vmprof(monkeypatch: pytest.MonkeyPatch) -> Vmprof:
+    module = Vmprof()
+    monkeypatch.setitem(sys.modules, "_vmprof", module)
+    monkeypatch.setattr(samples, "_engine", None)
+    monkeypatch.setattr(hook.HookEngine, "prepare", refusing)
+    return module
+
+
+def refusing(self: Engine, knowledge: str = "") -> None:
+    raise UnknownBuild("this build of PyPy is not known", [("what", "value", False)])
+
+
+def test_hook_engine_is_preferred(vmprof: Vmprof,
+                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook.HookEngine, "prepare", lambda *ignored: None)
+    assert choose.choose().name == "hook"
+
+
+def test_where_it_refuses_the_pypy_samples(vmprof: Vmprof) -> None:
+    engine = choose.choose("knowledge")
+    assert isinstance(engine, samples.SamplesEngine) and engine is choose.choose()
+    assert vmprof.calls == []
+
+
+@pytest.mark.parametrize("settings", [Settings(1000, 1, held=True),
+                                      Settings(1000, 1, lines=True)])
+def test_what_only_the_hook_engine_can_do_is_refused(vmprof: Vmprof,
+                                                     settings: Settings) -> None:
+    with pytest.raises(UnknownBuild):
+        choose.choose(hook=settings.needs_hook)
+
+
+def test_stock_pypy_is_refused(vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "_vmprof", Stock())
+    with pytest.raises(UnknownBuild):
+        choose.choose()
+
+
+def test_other_problems_of_the_hook_engine_are_told(
+        vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(self: Engine, knowledge: str = "") -> None:
+        raise AllocationSamplingError("already on")
+
+    monkeypatch.setattr(hook.HookEngine, "prepare", prepare)
+    with pytest.raises(AllocationSamplingError, match="already on"):
+        choose.choose()
+
+
+def test_it_is_said_what_is_not_known(vmprof: Vmprof) -> None:
+    said: list[str] = []
+    choose_aloud(said.append, Settings(1000, 1))
+    assert said == [samples.REMARK]
+    out = io.StringIO()
+    assert commands.doctor(out) == 0
+    assert out.getvalue().splitlines()[1:] == [
+        "allocations can be sampled here: " + samples.REMARK]
+
+
+@pytest.mark.parametrize("settings, asked", [
+    (Settings(1000, 2**62 - 1),
+     (0.0, 0, 0, 0, 0, "interval=1000;seed=4611686018427387903")),
+    # it takes no larger one
+    (Settings(1000, 2**64 - 1, period=0.01, memory=True),
+     (0.01, 1, 0, 0, 0, "interval=1000;seed=4611686018427387903")),
+])
+def test_a_run(vmprof: Vmprof, tmp_path: Path, settings: Settings,
+               asked: object) -> None:
+    path = tmp_path / "app.vmprof"
+    path.write_text("an older and longer profile")
+    with Session(settings, str(path)) as session:
+        session.mark("warm")
+        assert session.suspend() is None
+        session.go_on()
+    assert vmprof.calls == [asked, "disable"]
+    assert path.read_bytes() == HEAD
+
+
+@pytest.mark.parametrize("settings, said", [
+    (Settings(1000, 1, limit=Limit(7)), r"limit of samples \(auto\)"),
+    (Settings(1000, 1, "fixed"), "fixed gaps"),
+    (Settings(1000, 1, native=True), r"native frames \(--native\)"),
+    (Settings(1000, 1, rotate=60.0), r"second profile \(--rotate\)")])
+def test_what_it_can_not_do_is_refused(vmprof: Vmprof, tmp_path: Path,
+                                       settings: Settings, said: str) -> None:
+    with pytest.raises(AllocationSamplingError, match="of no %s: leave it" % said):
+        Session(settings, str(tmp_path / "app.vmprof")).start()
+    assert not vmprof.calls and not [*tmp_path.iterdir()]
+
+
+def test_profile_of_a_child_is_refused(vmprof: Vmprof, tmp_path: Path) -> None:
+    run = Processes(str(tmp_path / "app.vmprof"), "abc", 1)
+    with pytest.raises(AllocationSamplingError, match="belong to its parent's"):
+        Session(Settings(1000, 1), str(tmp_path / "app.2.vmprof"), run).start()
+    assert not vmprof.calls
+
+
+def test_what_can_not_be_asked_while_it_samples(vmprof: Vmprof, tmp_path: Path) -> None:
+    with Session(Settings(1000, 1), str(tmp_path / "app.vmprof")) as session:
+        for ask in (session.statistics, session.held, lambda: session.set_interval(7),
+                    lambda: session.rotate(str(tmp_path / "next.vmprof"))):
+            with pytest.raises(AllocationSamplingError):
+                ask()
+        assert session.is_on and vmprof.enabled
+    assert vmprof.calls[1:] == ["disable"]
+
+
+def test_forked_child_is_not_sampled(vmprof: Vmprof, tmp_path: Path,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves its parent's profile alone, and can begin one of its own."""
+    session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
+    session.start()
+    pid = os.getpid()
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: pid + 1)
+        session.go_on()
+        assert not session.is_inherited
+        with Session(Settings(2000, 1), str(tmp_path / "own.vmprof")):
+            pass
+        assert [call for call in vmprof.calls if call != "disable"][1:] == [
+            (0.0, 0, 0, 0, 0, "interval=2000;seed=1")]
+    session.stop()

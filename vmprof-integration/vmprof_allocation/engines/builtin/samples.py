@@ -1,0 +1,99 @@
+"""The builtin engine of a PyPy that has the first of our submissions about allocations
+alone (pypy-branch/PULL_REQUEST.rst, B): stacks, sizes and the GC's types, in vmprof's
+own buffers.  choose() takes it where the hook engine can't be had.
+"""
+from __future__ import annotations
+
+import os
+
+from vmprof_allocation.engines.base import Statistics
+from vmprof_allocation.engines.builtin.engine import BuiltinEngine
+from vmprof_allocation.errors import AllocationSamplingError
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from vmprof_allocation.settings.processes import Processes
+    from vmprof_allocation.settings.settings import Settings
+
+#: what is said of it when a run begins
+REMARK = ("this PyPy samples on its own, and was translated with the first part of the "
+          "patches: what becomes of objects is not known, and children are not sampled")
+#: it takes seeds below 2**63 - 8
+SEEDS = 2**62
+
+
+def _refusal(what: str) -> AllocationSamplingError:
+    return AllocationSamplingError(
+        "this PyPy, which was translated with the first part of the patches alone, "
+        "knows of no %s: leave it out, or translate it with all of them" % what)
+
+
+class SamplesEngine(BuiltinEngine):
+    """What base.Engine may do without is not done: marks, labels, children."""
+
+    def capabilities(self) -> tuple[str, ...]:
+        return "names", "time-samples", "types"
+
+    def start(self, fd: int, settings: Settings,
+              processes: Processes | None = None) -> None:
+        for wanted, what in (
+                (settings.limit is not None, "limit of samples (auto)"),
+                (settings.gaps != "exponential", "fixed gaps"),
+                (settings.native, "native frames (--native)"),
+                (settings.rotate, "second profile (--rotate)"),
+                (processes is not None and processes.parent,
+                 "profiles of a child that belong to its parent's")):
+            if wanted:
+                raise _refusal(what)
+        super().start(fd, settings)
+
+    def _enable(self, fd: int, settings: Settings,
+                processes: Processes | None) -> None:
+        self._vmprof.enable(
+            fd, settings.period or 0.0, int(settings.memory), 0, 0, 0,
+            allocations="interval=%d;seed=%d" % (settings.interval,
+                                                 settings.seed % SEEDS))
+        self._pid = os.getpid()
+        self._fd = fd
+
+    def _name_threads(self) -> None:
+        pass
+
+    def set_interval(self, interval: int) -> None:
+        raise _refusal("other interval while it samples")
+
+    def rotate(self, fd: int, settings: Settings, processes: Processes | None,
+               part: int) -> str:
+        raise _refusal("second profile")
+
+    def define_label(self, text: str) -> int:
+        return 0
+
+    def label(self, number: int) -> None:
+        pass
+
+    def mark(self, name: str) -> None:
+        pass
+
+    def ignore(self, ignored: bool) -> bool:
+        return False
+
+    def state(self) -> None:
+        return None
+
+    def statistics(self) -> Statistics:
+        raise _refusal("figures while it samples")
+
+
+_engine: SamplesEngine | None = None
+
+
+def engine(vmprof: Any) -> SamplesEngine:
+    """The one engine of this process; `vmprof`: choose.vmprof_with_samples()."""
+    global _engine
+    if _engine is None:
+        _engine = SamplesEngine(vmprof)
+    return _engine
