@@ -280,6 +280,14 @@ def test_damaged_layout_is_refused(hooked: Starter, pattern: str,
     refuses(hooked, pattern, new, "can't be used")
 
 
+def test_pypy_without_a_library_is_refused(starter: Starter) -> None:
+    done = run(starter.folder, SAMPLED, "-c", "from vmprof_allocation import process\n"
+               "process.MAIN = 'not_exported'\n"
+               "try:\n    process.Process()\n"
+               "except process.Refused as e:\n    print(e)")
+    assert "translate it with --shared" in done.stdout, done.stderr
+
+
 # the command line -------------------------------------------------------------
 
 def test_profile_that_cannot_be_written_is_refused(starter: Starter) -> None:

@@ -6,6 +6,8 @@ import sys
 
 #: the loader's kind of a segment with notes, and the kind of a build id
 PT_NOTE, NT_GNU_BUILD_ID = 4, 3
+#: what a libpypy exports
+MAIN = "pypy_main_startup"
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines",
                        "hook")
 
@@ -36,8 +38,13 @@ class Process(object):
         except EnvironmentError as e:
             raise Refused("sampling a stock PyPy needs %s: %s" % (
                 e.filename, e.strerror))
-        inside = int(self.ffi.cast("uintptr_t", self.ffi.addressof(
-            self.ffi.dlopen(None), "pypy_main_startup")))
+        try:
+            inside = int(self.ffi.cast("uintptr_t", self.ffi.addressof(
+                self.ffi.dlopen(None), MAIN)))
+        except AttributeError:
+            raise Refused("%s has no library with PyPy's code in it, and without one a "
+                          "stock PyPy can't be sampled: translate it with --shared, "
+                          "or with all of our patches" % sys.executable)
         starts = {}
         for fields in maps:
             start, end = (int(part, 16) for part in fields[0].split("-"))
