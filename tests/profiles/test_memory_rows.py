@@ -112,8 +112,8 @@ def test_what_is_more_than_all_counts_is_not_explained() -> None:
     assert rows(found)["not_explained"] == 10
 
 
-@pytest.mark.parametrize("sweeps, why", [(1, "it sweeps just now"),
-                                         (None, "it may be sweeping")])
+@pytest.mark.parametrize("sweeps, why", [(1, "it was sweeping"),
+                                         (None, "it may have been sweeping")])
 def test_while_the_gc_sweeps(sweeps: int | None, why: str) -> None:
     found = facts(**GROWN)
     del found["gc.blocks"]

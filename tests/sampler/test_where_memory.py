@@ -217,7 +217,7 @@ def test_while_the_gc_sweeps(stock_pypy: PyPy, is_swept: bool) -> None:
         assert program.ask() == "done"
         # once: what answers allocates, and the GC goes on
         out = done(stock_pypy, program, "memory")
-        assert ("Python objects, with those" in out, "it sweeps just now" in out,
+        assert ("Python objects, with those" in out, "it was sweeping" in out,
                 "the GC's objects, and free room" in out) == (
                     is_swept, not is_swept, not is_swept)
         program.end()

@@ -112,9 +112,10 @@ class _Malloc:
                                  gc_arenas + large))
             self.notes.append(
                 "how much of the GC's arenas is free is not known: " + (
-                    "it sweeps just now, and counts anew meanwhile; ask again"
+                    "it was sweeping, and counts anew meanwhile; at another moment it "
+                    "is known"
                     if facts.get("gc.sweeps") else
-                    "it may be sweeping, and counts anew meanwhile"))
+                    "it may have been sweeping, and counts anew meanwhile"))
         else:
             self.rows += [
                 Row(OBJECTS, "Python objects, with those that the GC has not freed yet",

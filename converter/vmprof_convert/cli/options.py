@@ -149,6 +149,10 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
              "PID held, or --held where the program was started); also as a tree for "
              "pprof, speedscope or flamegraph.pl")
     add(
+        "--memory", action="store_true",
+        help="instead of the table: where the memory of each process was when its "
+             "profile ended (--memory where the program was started)")
+    add(
         "--remarks", action="store_true",
         help="all that is to be known about the figures, and not only the few lines "
              "that change most (with --json always)")
@@ -165,7 +169,7 @@ def are_given(options: argparse.Namespace) -> list[str]:
     """Those of add_options() that aren't as they are by default."""
     given = ["--" + name.replace("_", "-") for name in (
         "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
-        "hide_internal", "survived", "leaks", "held", "remarks")
+        "hide_internal", "survived", "leaks", "held", "memory", "remarks")
         if getattr(options, name) not in (None, False)]
     return given + ["--" + options.form] * (options.form != TABLE)
 
@@ -199,7 +203,7 @@ def check(options: argparse.Namespace) -> None:
                            "none of: leave it out, or --raw")
     if options.of in (TIME, RESIDENT):
         for given in ("focus", "tree", "at", "hide_internal", "survived",
-                      "leaks", "held"):
+                      "leaks", "held", "memory"):
             if getattr(options, given) not in (None, False):
                 raise ProfileError("--%s is about bytes: leave out --of %s" % (
                     given.replace("_", "-"), options.of))

@@ -123,6 +123,10 @@ def _make(files: Sequence[File], options: argparse.Namespace,
         return _make_leaks(files, options, on)
     if options.held:
         return _make_held(files, options, on)
+    if options.memory:
+        from vmprof_convert.cli import memory
+        _refuse_others(options, "--memory", _OF_MEMORY)
+        return memory.make(files, options, on or terminal())
     if options.at == PEAK:
         options = argparse.Namespace(**{
             **vars(options), "at": _time_of_peak(files, options)})
@@ -493,6 +497,8 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     return text.getvalue()
 
 
+#: of the options, those that --memory has
+_OF_MEMORY = ("--memory", "--json", "--markdown")
 #: of the options, those that --held has
 _OF_HELD = ("--limit", "--group-storage", "--held", "--json", "--markdown")
 

@@ -281,7 +281,7 @@ def _settings(profiles: Sequence[Profile]) -> dict[str, str]:
             word for word in facts[0] if all(word in words for words in facts))
         settings["children"] = str(sum(profile.children for profile in profiles))
     for key in ("pid", "parent", "part", "clock", "seed", "told", "ended",
-                "bookkeeping"):
+                "bookkeeping", "memory"):
         settings.pop(key, None)
     return settings
 

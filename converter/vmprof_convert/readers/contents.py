@@ -53,7 +53,8 @@ _TYPE_NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
             7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY, 10: RAW_IN_USE}
 #: settings of a later part that are true of all
-_OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping")
+_OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping",
+               "memory")
 #: in place of the node of a stack: it got lost
 _LOST = -1
 #: which of the objects of a sample, in one number with its key

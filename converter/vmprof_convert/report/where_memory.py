@@ -1,19 +1,30 @@
 """The report of where the memory is: a table for people, and JSON."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from vmprof_convert.analysis import where_memory
+from vmprof_convert.analysis import process_memory, where_memory
+from vmprof_convert.profile.model import RESIDENT, Profile
 from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table
-from vmprof_convert.text.units import format_bytes
+from vmprof_convert.text.escape import shortened
+from vmprof_convert.text.units import format_bytes, format_moment
 
 #: the name of this layout; the sampler, which asks for it, has the page that tells what
 #: it means (docs/where-memory.rst)
 SCHEMA = "vmprof-allocation-memory-1"
+#: of a list of these, out of profiles
+LIST_SCHEMA = "vmprof-allocation-memory-list-1"
 _COLUMNS = [Column("resident", FIGURE), Column("%", FIGURE),
             Column("shared", FIGURE, 1), Column("what", NAME)]
 #: of what is resident: rows with less are one, but for the last
 _LEAST = 0.001
+#: it was so many times as much when most was: where that was is not told
+_FAR_MORE = 1.1
+#: nanoseconds between what was read at the end of a profile, and that end, at most
+_NEAR = 10**9
+_NOT_KNOWN = ("where its memory was is not known: it has not said so at its end (a "
+              "signal has ended it, or exec, or os._exit(), as in multiprocessing; or "
+              "it runs on)")
 
 
 def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
@@ -34,6 +45,66 @@ def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
         rows.append(_cells(row.bytes, row.shared, row.what, found.resident))
     return Sheet([head], [Table("", _COLUMNS, rows)],
                  [line for line in (found.sentence, *found.notes) if line])
+
+
+def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
+    """`facts`: what a profile says of its end; None: nothing.  Raises KeyError if these
+    are no such facts."""
+    name = "process %d%s" % (profile.pid, profile.command and " (%s)" % shortened(
+        profile.command))
+    if facts is None:
+        return Sheet(["%s: %s" % (name, _NOT_KNOWN)], [],
+                     process_memory.of_process(profile))
+    found = sheet(facts, profile.pid)
+    head = found.head[0].replace("process %d" % profile.pid,
+                                 name + _when(profile, facts), 1)
+    return Sheet([head], found.tables,
+                 [*found.notes, *process_memory.of_process(profile),
+                  *_of_peak(profile, facts)])
+
+
+def _time(profile: Profile, facts: Mapping[str, int]) -> int | None:
+    """Nanoseconds after the start; None: not known."""
+    clock = profile.settings.get("clock", "")
+    if "clock" not in facts or not (clock.isascii() and clock.isdigit()):
+        return None
+    return facts["clock"] - int(clock)
+
+
+def _when(profile: Profile, facts: Mapping[str, int]) -> str:
+    time = _time(profile, facts)
+    if time is None:
+        return ""
+    if abs(profile.end - time) < _NEAR:
+        return ", at its end (%s)" % format_moment(time)
+    return ", at %s, which was not its end" % format_moment(time)
+
+
+def _of_peak(profile: Profile, facts: Mapping[str, int]) -> list[str]:
+    read = process_memory.readings(profile, RESIDENT)
+    if not read:
+        return []
+    most = process_memory.peak(read)
+    if most.value <= _FAR_MORE * where_memory.of(facts).resident:
+        return []
+    return ["where it was when most was resident, at %s, nobody has read: ask ctl PID "
+            "memory then" % format_moment(most.time)]
+
+
+def of_processes(asked: Iterable[tuple[Profile, Mapping[str, int] | None]]
+                 ) -> dict[str, object]:
+    """For programs.  Raises KeyError."""
+    processes: list[dict[str, object]] = []
+    for profile, facts in asked:
+        said: dict[str, object] = {"pid": profile.pid, "command": profile.command,
+                                   "memory": process_memory.in_numbers(profile)}
+        if facts is None:
+            processes.append({**said, "error": _NOT_KNOWN})
+        else:
+            time = _time(profile, facts)
+            processes.append({**json(facts, profile.pid), **said,
+                              "time": None if time is None else time / 1e9})
+    return {"schema": LIST_SCHEMA, "processes": processes}
 
 
 def _cells(bytes_: int, shared: int | None, what: str, resident: int

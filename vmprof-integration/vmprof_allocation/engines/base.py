@@ -158,6 +158,10 @@ class Engine:
         """Name this moment, in the profile.  Harmless while nothing is
         sampled, and without the capability ``marks``."""
 
+    def note(self, text: str) -> None:
+        """Add to the settings in the profile, "key=value" in ASCII (PROFILE.rst).
+        Harmless while nothing is sampled.  The hook engine alone can do it."""
+
     # While it samples with Settings.in_memory; to be asked while what this
     # thread allocates is ignored:
 

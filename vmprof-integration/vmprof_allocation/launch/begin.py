@@ -89,6 +89,10 @@ def _run(fields: list[str]) -> None:
 
 def _leave(session: Session) -> None:
     """To the thread that rotates its profile; or to the native half alone."""
+    if session.settings.memory_at_end:
+        # before all else that is done at the end, which takes memory
+        from vmprof_allocation.session import memory_at_end
+        resident.at_end(memory_at_end.look)
     if session.settings.rotate:
         from vmprof_allocation.session.periodic_rotation import PeriodicRotation
         PeriodicRotation(session).begin()

@@ -8,6 +8,7 @@ import resource
 import stat
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from vmprof_allocation.engines.searching import choose_aloud
@@ -90,6 +91,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--held", action="store_true",
         help="At the program's end, and with --rotate that of each profile, look at "
              "who holds what is alive, and write that into it (report --held)")
+    group.add_argument(
+        "--memory", action="store_true",
+        help="When a profile ends, read where the process's memory is, and write that "
+             "into it (report --memory)")
     group.add_argument(
         "--control", action="store_true",
         help="Let python -m vmprof_allocation ctl and top reach the program; sampling "
@@ -177,10 +182,11 @@ def _asks_for_us(arguments: list[str]) -> bool:
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
                                  "--native", "--rotate", "--view", "--push",
-                                 "--control", "--quiet", "--held", "--raw-memory"))
+                                 "--control", "--quiet", "--held", "--memory",
+                                 "--raw-memory"))
                    for a in arguments)
     return (found.no_lifetimes or found.no_follow or found.native or found.view
-            or found.control or found.quiet or found.held) or any(
+            or found.control or found.quiet or found.held or found.memory) or any(
         value is not None for name, value in vars(found).items()
         if name.startswith(("allocation_", "push", "raw_memory", "rotate")))
 
@@ -203,12 +209,13 @@ def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--native, --rotate, --held, --raw-memory, --view and --quiet need "
+            "--native, --rotate, --held, --memory, --raw-memory, --view and --quiet need "
             "--allocation-sampling")
-    if args.held and args.push is not None:
-        raise AllocationSamplingError(
-            "--held writes into a profile who holds what, and what --push sends has no "
-            "room for it: leave one of them out")
+    for flag, what in (("held", "who holds what"), ("memory", "where the memory is")):
+        if getattr(args, flag) and args.push is not None:
+            raise AllocationSamplingError(
+                "--%s writes into a profile %s, and what --push sends has no room for "
+                "it: leave one of them out" % (flag, what))
     if args.raw_memory is not None and args.push is not None:
         raise AllocationSamplingError(
             "what --push sends has no room for --raw-memory: leave one of them out")
@@ -227,7 +234,8 @@ def _check(args: Any) -> Settings:
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes, not args.no_follow, _check_rotate(args),
-        bool(args.native), bool(args.held), bool(args.lines), args.raw_memory)
+        bool(args.native), bool(args.held), bool(args.lines), args.raw_memory,
+        bool(args.memory))
 
 
 def _check_rotate(args: Any) -> float:
@@ -279,10 +287,10 @@ def main(args: Any, original: list[str],
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
         if (args.push is not None or args.control or args.rotate is not None
-                or args.native or args.held or args.lines
+                or args.native or args.held or args.lines or args.memory
                 or args.raw_memory is not None) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push, --control, --rotate, --held, --native, --lines and "
+                "--push, --control, --rotate, --held, --memory, --native, --lines and "
                 "--raw-memory are for Python 3: write one profile with -o, and leave "
                 "them out")
         if not is_only_prepared and (args.output is None or args.view):
@@ -322,7 +330,9 @@ def main(args: Any, original: list[str],
     if args.push is None and (args.output is None or args.view):
         try:
             parent.run(become, output, parent.view if args.view else
-                       parent.report_held if args.held else parent.report,
+                       partial(parent.report, more=[
+                           "--" + name for name in ("held", "memory")
+                           if getattr(args, name)]),
                        is_temporary=args.output is None)
         except AllocationSamplingError as e:
             refuse(str(e))

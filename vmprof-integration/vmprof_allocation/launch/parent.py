@@ -19,7 +19,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -179,20 +179,18 @@ def _end_with(status: int) -> NoReturn:
 # ____________________________________________________________
 # what shows the profile
 
-def report(profile: str) -> bool:
-    """On stderr.  Returns False, and says so, if it could not be made."""
-    if _call(["vmprof_allocation", "report", "--salvage", profile],
-             stdin=subprocess.DEVNULL, stdout=_stderr()) == 0:
-        return True
-    say("the report could not be made; the profile is in %r" % profile)
-    return False
+def report(profile: str, more: Sequence[str] = ()) -> bool:
+    """On stderr; and `more` of them, by their options.  Returns False, and says so, if
+    it could not be made."""
+    if not _report(profile):
+        say("the report could not be made; the profile is in %r" % profile)
+        return False
+    return False not in [_report(profile, option) for option in more]
 
 
-def report_held(profile: str) -> bool:
-    """report(), and who held what at the end."""
-    return report(profile) and _call(
-        ["vmprof_allocation", "report", "--salvage", "--held", profile],
-        stdin=subprocess.DEVNULL, stdout=_stderr()) == 0
+def _report(profile: str, *options: str) -> bool:
+    return _call(["vmprof_allocation", "report", "--salvage", *options, profile],
+                 stdin=subprocess.DEVNULL, stdout=_stderr()) == 0
 
 
 def view(profile: str) -> bool:

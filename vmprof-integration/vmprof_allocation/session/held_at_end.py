@@ -6,6 +6,7 @@ import os
 from time import monotonic, sleep
 
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
+from vmprof_allocation.memory.room import refuse_if_short
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 _pid = os.getpid()
 #: seconds for somebody else, who has asked before
 _PATIENCE = 30.0
-#: bytes of address space: PyPy aborts where it gets no more
-_ROOM = 2**25
 
 
 def look() -> None:
@@ -25,7 +24,7 @@ def look() -> None:
     if os.getpid() != _pid:
         return
     try:
-        _refuse_if_short()
+        refuse_if_short("who holds what is not looked at")
         # the session that was suspended goes on there (resident.py)
         from vmprof_allocation.session.session import current
         session = current()
@@ -38,24 +37,6 @@ def look() -> None:
     except Exception as e:
         raise AllocationSamplingError(
             "who holds what at the program's end is not known: %r" % (e,)) from None
-
-
-def _refuse_if_short() -> None:
-    """Raise AllocationSamplingError if the process may hardly get more memory."""
-    try:
-        with open("/proc/self/limits", encoding="ascii") as file:
-            (limit,) = [line.split()[3] for line in file
-                        if line.startswith("Max address space")]
-        with open("/proc/self/statm", encoding="ascii") as file:
-            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return                  # it is tried
-    left = max(0, int(limit) - taken) if limit.isdigit() else _ROOM
-    if left < _ROOM:
-        raise AllocationSamplingError(
-            "who holds what is not looked at: the limit of the program's address space "
-            "(RLIMIT_AS) leaves it %d MiB, and that takes up to %d" % (
-                left >> 20, _ROOM >> 20))
 
 
 def in_turn(session: Session) -> None:

@@ -7,7 +7,7 @@ import sys
 from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.critical.interrupts import Lock, Section, Uninterrupted
 from vmprof_allocation.engines.choose import choose, find
-from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
 from vmprof_allocation.session import resident
 from vmprof_allocation.session.profile_file import ProfileFile, lost
 from vmprof_allocation.session.resident import Suspended
@@ -123,6 +123,8 @@ class Session:
         self._part = 1
         #: set_interval()'s, since start()
         self._interval: int | None = None
+        #: of the last part that says where the memory is; 0: none does
+        self._memory_part = 0
         #: this is a forked child, and goes on as its parent
         self.is_inherited = False
 
@@ -171,7 +173,7 @@ class Session:
             assert file.path is not None
             self._run = self._processes or Processes(file.path)
         self._engine, self._file, self._part = engine, file, 1
-        self._interval = None
+        self._interval, self._memory_part = None, 0
         _running.append(self)
         try:
             engine.start(file.fd, self.settings, self._run)
@@ -275,7 +277,7 @@ class Session:
         else:
             parent, self._pid = parent or self._pid, os.getpid()
             self._file = None       # the engine has one of its own
-            self._part = 1
+            self._part, self._memory_part = 1, 0
             if self._run is not None:
                 self._run = self._run.of_child(parent)
             self.is_inherited = True
@@ -320,9 +322,13 @@ class Session:
             if self._engine is None or self._pid != os.getpid():
                 raise AllocationSamplingError(
                     "allocation sampling is not on; call start() first")
-            next_profile.rotate(
-                self._engine, self.settings, self._run, self._file, self.path,
-                self._part + 1, output, self._go_on_in)
+            self._note_memory(self._engine)
+            try:
+                next_profile.rotate(
+                    self._engine, self.settings, self._run, self._file, self.path,
+                    self._part + 1, output, self._go_on_in)
+            finally:
+                self._memory_part = 0   # the present one may go on, too
 
     def _go_on_in(self, file: ProfileFile) -> None:
         self.output = file.path
@@ -381,6 +387,25 @@ class Session:
             except AllocationSamplingError:
                 pass
 
+    def note_memory(self) -> None:
+        """The profile is about to end: write into it where the memory is, if
+        Settings.memory_at_end asks for it, and unless it says so already."""
+        with Section(_lock):
+            if self._engine is not None and self._pid == os.getpid():
+                self._note_memory(self._engine)
+
+    def _note_memory(self, engine: Engine) -> None:
+        if (not self.settings.memory_at_end or self._memory_part == self._part
+                or not self.path):
+            return
+        self._memory_part = self._part
+        try:
+            from vmprof_allocation.session import memory_at_end
+            memory_at_end.note(engine)
+        except AllocationSamplingError as e:
+            if not self.is_child:
+                say(str(e))     # the profile is whole without
+
     def statistics(self) -> Statistics:
         if self._engine is None:
             raise AllocationSamplingError("allocation sampling is not on")
@@ -409,6 +434,7 @@ class Session:
             self._close()
 
     def _end(self, engine: Engine) -> None:
+        self._note_memory(engine)
         if self.is_inherited:
             self.output = self.path or self.output
         engine.stop()

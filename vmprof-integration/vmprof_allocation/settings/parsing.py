@@ -131,8 +131,8 @@ def make_settings(interval: int | str, seed: int | None = None,
                   memory: bool = False, lifetimes: bool = True,
                   follow: bool = True, rotate: float = 0.0,
                   native: bool = False, held: bool = False,
-                  lines: bool = False,
-                  raw_memory: int | str | None = None) -> Settings:
+                  lines: bool = False, raw_memory: int | str | None = None,
+                  memory_at_end: bool = False) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -178,7 +178,8 @@ def make_settings(interval: int | str, seed: int | None = None,
             "of bytes")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
                     follow=follow, rotate=rotate, native=native, held=held,
-                    lines=lines, raw_memory=_make_raw_interval(raw_memory))
+                    lines=lines, raw_memory=_make_raw_interval(raw_memory),
+                    memory_at_end=memory_at_end)
 
 
 def _make_raw_interval(interval: int | str | None) -> int:
@@ -190,7 +191,6 @@ def _make_raw_interval(interval: int | str | None) -> int:
             "raw memory is sampled with an interval of its own, which follows no "
             "limit: write a number of bytes, such as 512k, instead of %r" % interval)
     return make_interval(interval)
-
 
 
 def parse_rotate(text: str) -> float:

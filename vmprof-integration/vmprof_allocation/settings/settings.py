@@ -37,15 +37,15 @@ class Settings:
     """What the user asks for."""
 
     __slots__ = ("follow", "gaps", "held", "in_memory", "interval", "lifetimes",
-                 "limit", "lines", "max_bytes", "max_files", "memory", "native",
-                 "period", "raw_memory", "rotate", "seed")
+                 "limit", "lines", "max_bytes", "max_files", "memory", "memory_at_end",
+                 "native", "period", "raw_memory", "rotate", "seed")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
                  limit: Limit | None = None, lifetimes: bool = True,
                  in_memory: bool = False, follow: bool = True, rotate: float = 0.0,
                  native: bool = False, held: bool = False, lines: bool = False,
-                 raw_memory: int = 0):
+                 raw_memory: int = 0, memory_at_end: bool = False):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -68,6 +68,8 @@ class Settings:
         self.rotate = rotate
         #: at the end of the program, it is looked at who holds what
         self.held = held
+        #: when the profile ends, it is read where the memory is
+        self.memory_at_end = memory_at_end
         #: of those that have ended, so many stay of each process beside its first one,
         #: the newest ones, with so many bytes; 0: all
         self.max_files = self.max_bytes = 0
@@ -98,7 +100,7 @@ class Settings:
     @property
     def needs_hook(self) -> bool:
         """Only the hook engine can do this."""
-        return self.held or self.lines or bool(self.raw_memory)
+        return self.held or self.lines or self.memory_at_end or bool(self.raw_memory)
 
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""
@@ -121,6 +123,6 @@ def _flag(text: str) -> bool:
 _PARSERS: dict[str, Callable[[str], object]] = {
     "follow": _flag, "gaps": str, "held": _flag, "in_memory": _flag, "interval": int,
     "lifetimes": _flag, "limit": Limit.parse, "lines": _flag, "max_bytes": int,
-    "max_files": int, "memory": _flag, "native": _flag,
+    "max_files": int, "memory": _flag, "memory_at_end": _flag, "native": _flag,
     "period": lambda text: float(text) if text else None, "raw_memory": int,
     "rotate": float, "seed": int}

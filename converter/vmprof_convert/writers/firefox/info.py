@@ -18,7 +18,8 @@ _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
              "native": "Library of the interpreter, as native functions were asked for"}
 #: those that don't, or stand elsewhere
 _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
-           "bookkeeping", "run", "part", "parent", "clock", "programs")
+           "bookkeeping", "run", "part", "parent", "clock", "programs",
+           "memory")
 
 
 def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,

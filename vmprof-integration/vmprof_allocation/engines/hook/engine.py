@@ -458,6 +458,11 @@ class HookEngine(Engine):
             if self._pid == os.getpid():
                 self._lib.hook_mark(name.encode("utf-8", "replace"))
 
+    def note(self, text: str) -> None:
+        with self._section():
+            if self._pid == os.getpid():
+                self._lib.hook_note(text.encode("ascii"))
+
     def alive(self) -> list[Alive]:
         with self._section():
             if not self._is_sampling():

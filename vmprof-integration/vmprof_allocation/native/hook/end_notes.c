@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "hook.h"
 #include "programs.h"
 #include "recorder.h"
 #include "statistics.h"
@@ -59,6 +60,11 @@ void end_notes_waiting(void)
     programs_note();
     note_told();
     statistics_note();
+}
+
+void hook_note(const char *note)
+{
+    recorder_note(note);
 }
 
 void end_notes_why(const char *why)

@@ -247,6 +247,8 @@ int hook_ignore(int ignored);
 int hook_mark(const char *name);
 /* What the program calls this thread of the kernel's; 0: its own command. */
 void hook_named(int64_t thread, const char *name);
+/* Add to the settings in the profile: "key=value" (PROFILE.rst). */
+void hook_note(const char *note);
 
 /* A set of labels, in UTF-8: "key=value" with 0x1f between them.  Returns its number, or
    0 if there are too many.  One thread at a time. */

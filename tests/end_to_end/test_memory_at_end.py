@@ -1,0 +1,205 @@
+"""--memory: where the memory is when a profile ends, of programs that have known
+amounts of it."""
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import PyPy
+
+MIB = 2**20
+#: of a row: what the interpreter and we have
+NOISE = 8 * MIB
+#: 60 MiB of objects, 100 of C code's, 40 that are mapped; and no more
+PLANT = """
+    import ctypes, gc, mmap
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.malloc.argtypes = [ctypes.c_size_t]
+    def plant():
+        global kept, blocks, mapped
+        kept = [[i] * 123 for i in range(60000)]
+        blocks = [libc.malloc(2**20) for i in range(100)]
+        for block in blocks:
+            ctypes.memset(block, 1, 2**20)
+        mapped = mmap.mmap(-1, 40 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        mapped.write(b"x" * len(mapped))
+        gc.collect()
+        gc.collect()
+"""
+
+
+def told(pypy: PyPy, name: str = "out.vmprof") -> list[dict[str, Any]]:
+    """By the profiles, process by process."""
+    out = pypy.command("-m", "vmprof_allocation", "report", name, "--memory", "--json")
+    assert out.code == 0, out.err
+    found: list[dict[str, Any]] = json.loads(out.out)["processes"]
+    for process in found:
+        if "rows" in process:
+            assert sum(row["bytes"] for row in process["rows"]) == process["resident"]
+    return found
+
+
+def rows(process: dict[str, Any]) -> dict[str, int]:
+    return {row["row"]: row["bytes"] for row in process["rows"]}
+
+
+def check(process: dict[str, Any], objects: int = 60, c: int = 100, mapped: int = 40
+          ) -> None:
+    """MiB."""
+    found = rows(process)
+    # it may be sweeping
+    heap = found.get("objects", 0) + found.get("gc_arenas", 0)
+    for value, expected in ((heap, objects), (found["c"], c),
+                            (found.get("mapped", 0), mapped)):
+        assert abs(value - expected * MIB) < NOISE, found
+    assert abs(found["not_explained"]) < MIB
+
+
+@pytest.mark.parametrize("flags", [(), ("--held",)], ids=["alone", "with --held"])
+def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
+    run = pypy.sample(PLANT + """
+    plant()
+    status = open("/proc/self/status").read()
+    print(status)
+    """, "128k", "--memory", *flags)
+    assert run.err == ""
+    (process,) = told(pypy)
+    check(process)
+    # as the program had it: neither --held nor what ends the run came before
+    resident = re.search(r"VmRSS:\s+(\d+) kB", run.out)
+    assert resident is not None
+    assert abs(process["resident"] - int(resident[1]) * 1024) < 4 * MIB
+    profile = run.profile()
+    assert abs(process["time"] - profile.end / 1e9) < 1
+    # what reads it is nothing that the program allocated
+    assert not [f for f in profile.functions.values()
+                if f.file.endswith(("memory/facts.py", "memory/mappings.py"))]
+
+
+def test_without_the_flag_it_is_not_read(pypy: PyPy) -> None:
+    pypy.sample(PLANT + "    plant()\n", "128k")
+    out = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof", "--memory")
+    assert out.code == 2 and "write --memory where it is started" in out.err
+
+
+@pytest.mark.parametrize("end, code", [
+    ("sys.exit(3)", 3), ("raise ValueError", 1), ("os.kill(os.getpid(), 2)", -2)])
+def test_however_python_ends(pypy: PyPy, end: str, code: int) -> None:
+    script = pypy.script(PLANT + """
+    import os, sys
+    plant()
+    %s
+    """ % end)
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "128k", "--memory",
+                       "-o", "out.vmprof", str(script))
+    assert run.code == code
+    (process,) = told(pypy)
+    check(process)
+
+
+def test_of_children_that_end_as_programs_do(pypy: PyPy) -> None:
+    """Each for itself; and of one that goes without a word, it is said to be not
+    known."""
+    pypy.sample(PLANT + """
+    import os, subprocess, sys
+    def child():
+        pid = os.fork()
+        if pid == 0:
+            plant()
+        return pid
+    if child() == 0:
+        sys.exit()
+    os.wait()
+    if child() == 0:
+        os._exit(0)
+    os.wait()
+    if len(sys.argv) < 2:
+        subprocess.run([sys.executable, __file__, "again"])
+    """, "128k", "--memory")
+    first, *others = told(pypy)
+    check(first, 0, 0, 0)
+    assert len(others) == 5
+    known = [other for other in others if "rows" in other]
+    # two that were forked and ended by themselves, and one that began anew
+    assert len(known) == 3
+    for process in known:
+        if process["command"].endswith(" again") and process["resident"] < 150 * MIB:
+            check(process, 0, 0, 0)
+        else:
+            check(process)
+    assert all("is not known" in other["error"]
+               for other in others if other not in known)
+
+
+def test_each_part_has_its_own(pypy: PyPy) -> None:
+    script = pypy.script(PLANT + """
+    import os, time
+    plant()
+    while not os.path.exists("out.w2.vmprof"):
+        [str(i) for i in range(1000)]
+    kept += [[i] * 123 for i in range(60000)]
+    gc.collect()
+    gc.collect()
+    """)
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "128k", "--memory",
+                       "--rotate", "0.7", "-o", "out.vmprof", str(script))
+    assert (run.code, run.err) == (0, "")
+    (process,) = told(pypy)
+    check(process, 120)
+    alone = pypy.folder / "alone"
+    alone.mkdir()
+    (pypy.folder / "out.vmprof").rename(alone / "first.vmprof")
+    (process,) = told(pypy, "alone/first.vmprof")
+    check(process)
+
+
+def test_a_profile_that_ctl_ends(pypy: PyPy) -> None:
+    """Before the program does."""
+    pypy.sample(PLANT + """
+    import os, subprocess, sys
+    plant()
+    subprocess.run([sys.executable, "-m", "vmprof_allocation", "ctl", str(os.getpid()),
+                    "stop"], check=True, stdout=subprocess.DEVNULL)
+    more = [[i] * 123 for i in range(60000)]
+    """, "128k", "--memory", "--control", "--no-follow")
+    (process,) = told(pypy)
+    check(process)
+
+
+def test_a_program_that_may_take_no_more_memory(pypy: PyPy) -> None:
+    run = pypy.sample("""
+    import resource
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * 4096
+    resource.setrlimit(resource.RLIMIT_AS, (now + 2**19, now + 2**19))
+    """, "64k", "--memory")
+    assert run.err == (
+        "vmprof: where the memory is was not read: the limit of the program's address "
+        "space (RLIMIT_AS) leaves it 0 MiB, and that takes up to 32\n")
+
+
+def test_without_o_it_is_shown(pypy: PyPy) -> None:
+    script = pypy.script(PLANT + "    plant()\n")
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "128k", "--memory",
+                       str(script))
+    assert run.code == 0
+    table = run.err.partition("\nprocess ")[2]
+    assert re.search(r"^ +10\d MiB +3\d\.\d +asked for by C code", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("flags, why", [
+    (("--push", "otlp+http://localhost:1"),
+     "--memory writes into a profile where the memory is, and what --push sends has no "
+     "room for it"),
+    ((), "need --allocation-sampling"),
+    (("--control",), "has no use for --memory"),
+])
+def test_what_does_not_go_with_it(pypy: PyPy, flags: tuple[str, ...], why: str) -> None:
+    script: Path = pypy.script("")
+    run = pypy.command("-m", "vmprof", "--memory", *flags, str(script))
+    assert run.code == 2 and why in run.err

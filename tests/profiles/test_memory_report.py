@@ -1,0 +1,165 @@
+"""report --memory: where the memory was, as a profile says of its end."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_memory_rows import GROWN, facts
+
+from convert_runs import run_and_fail
+from made_profiles import Log
+from vmprof_convert import cli
+from vmprof_convert.report import where_memory
+
+MIB, SECOND = 2**20, 10**9
+
+
+def note(clock: int = 0, **changed: int) -> str:
+    """As the sampler writes it; `clock`: seconds after the process began, at 100."""
+    found = {**({"clock": (100 + clock) * SECOND} if clock else {}), **facts(**GROWN),
+             **changed}
+    return "memory=" + ",".join("%s %d" % fact for fact in found.items())
+
+
+def profile(*notes: str, pid: int = 10, end: int = 5, part: int = 0,
+            figures: tuple[tuple[int, int, int], ...] = (), **settings: object
+            ) -> bytes:
+    """Kinds, seconds and MiB of figures."""
+    log = Log()
+    log.settings(pid=pid, run="r", clock=(100 + 10 * part) * SECOND, **settings,
+                 **({"part": part} if part else {}))
+    log.command("app.py")
+    log.allocation([log.function("f")], size=64, time=1)
+    for kind, time, value in figures:
+        log.figure(kind, time * SECOND, value * MIB)
+    log.mark(end * SECOND, "end")
+    log.flush()
+    for text in notes:
+        log.settings_text(text)
+    return log.data()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "1000")
+    return tmp_path
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cli.main([*arguments, "--memory"]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_is_that_of_ctl(folder: Path, capsys: pytest.CaptureFixture[str]
+                                  ) -> None:
+    (folder / "a.vmprof").write_bytes(profile(note(5)))
+    head, _, *lines = report(capsys, "a.vmprof").splitlines()
+    assert head == ("process 10 (app.py), at its end (5 s): 260 MiB resident, 224 MiB "
+                    "of it in no other process; 0 B swapped out")
+    (table,) = where_memory.sheet(facts(**GROWN), 10).tables
+    for row in table.rows:
+        (line,) = [line for line in lines if line.endswith("  " + row[-1])]
+        assert line.split()[:2] == row[0].split()
+    assert any(line.startswith("Python objects hold 46 % of it") for line in lines)
+
+
+def test_a_profile_that_went_on(folder: Path, capsys: pytest.CaptureFixture[str]
+                                ) -> None:
+    """As where the next part could not be begun, and the process was killed."""
+    (folder / "a.vmprof").write_bytes(profile(note(2)))
+    assert "process 10 (app.py), at 2 s, which was not its end: " in report(
+        capsys, "a.vmprof")
+
+
+def test_the_last_one_counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.vmprof").write_bytes(profile(
+        note(2, **{"pypy.resident": 90 * MIB}), "children=1", note(5)))
+    assert "at its end (5 s): 260 MiB resident" in report(capsys, "a.vmprof")
+
+
+def test_of_parts_the_last_one_counts_and_not_for_others(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.vmprof").write_bytes(profile(note(5)))
+    (folder / "a.w2.vmprof").write_bytes(profile(
+        note(24, **{"pypy.resident": 90 * MIB}), part=2, end=4))
+    assert "at its end (24 s): 300 MiB resident" in report(capsys, "a.vmprof")
+    # killed: what the first part says is not true of its end
+    (folder / "a.w2.vmprof").write_bytes(profile(part=2, end=4))
+    assert "at 5 s, which was not its end: 260 MiB" in report(capsys, "a.vmprof")
+
+
+def test_what_was_read_at_its_most_is_told_and_no_more(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.vmprof").write_bytes(profile(note(5), figures=(
+        (1, 1, 100), (2, 1, 40), (1, 3, 900), (2, 3, 300), (1, 5, 260))))
+    out = report(capsys, "a.vmprof")
+    assert "resident memory: 100 MiB at the start, at most 900 MiB (at 3.00 s), " in out
+    assert "where it was when most was resident, at 3 s, nobody has read" in out
+    (folder / "a.vmprof").write_bytes(profile(note(5), figures=(
+        (1, 1, 100), (1, 3, 270), (1, 5, 260))))
+    assert "nobody has read" not in report(capsys, "a.vmprof")
+
+
+def test_a_process_that_does_not_say(folder: Path, capsys: pytest.CaptureFixture[str]
+                                     ) -> None:
+    (folder / "a.vmprof").write_bytes(profile(note(5)))
+    (folder / "a.11.vmprof").write_bytes(profile(pid=11, figures=((1, 1, 70),)))
+    out = report(capsys, "a.vmprof")
+    assert "process 11 (app.py): where its memory was is not known: " in out
+    assert "resident memory: 70 MiB" in out
+    assert out.count(" not explained\n") == 1
+    found = json.loads(report(capsys, "a.vmprof", "--json"))
+    assert found["schema"] == where_memory.LIST_SCHEMA
+    first, second = found["processes"]
+    assert (first["pid"], first["command"], first["time"]) == (10, "app.py", 5.0)
+    assert sum(row["bytes"] for row in first["rows"]) == first["resident"] == 260 * MIB
+    assert second["pid"] == 11 and "rows" not in second
+    assert "is not known" in second["error"]
+    assert second["memory"]["resident"]["most"] == 70 * MIB
+    out = report(capsys, "a.vmprof", "--process", "10", "--markdown")
+    assert "| 120 MiB | 46.2 |" in out and "11" not in out.splitlines()[0]
+
+
+def test_nobody_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.vmprof").write_bytes(profile())
+    assert "nothing in this profile says where the memory was: ask while the program " \
+        "runs" in run_and_fail(folder, capsys, "a.vmprof", "--memory")
+
+
+@pytest.mark.parametrize("text, why", [
+    ("memory=pypy.resident 1", "is damaged: 'libraries.resident' is not there"),
+    ("memory=" + "x" * 50, "is damaged"),
+    (note(5).replace("clock 105", "clock -105"), "is damaged"),
+    (note(5) + "," + "1" * 30, "is damaged"),
+])
+def test_what_is_damaged(folder: Path, capsys: pytest.CaptureFixture[str], text: str,
+                         why: str) -> None:
+    (folder / "a.vmprof").write_bytes(profile(text))
+    assert "a.vmprof: what it says of where the memory was " + why in run_and_fail(
+        folder, capsys, "a.vmprof", "--memory")
+    assert cli.main(["a.vmprof"]) == 0      # all else is as it was
+
+
+@pytest.mark.parametrize("arguments, why", [
+    (["--mine"], "--memory is about whole processes: of what chooses samples, "
+     "--process alone goes with it"),
+    (["--function", "f"], "--memory is about whole processes"),
+    (["--leaks"], "--leaks is another report: --memory is not for it"),
+    (["--held"], "--held is another report: --memory is not for it"),
+    (["--by", "type"], "--memory is another report: --by is not for it"),
+    (["--of", "time"], "--memory is about bytes: leave out --of time"),
+    (["-o", "b.html"], "--memory: this is for reports, and not for a page (html)"),
+])
+def test_what_does_not_go_with_it(folder: Path, capsys: pytest.CaptureFixture[str],
+                                  arguments: list[str], why: str) -> None:
+    (folder / "a.vmprof").write_bytes(profile(note(5)))
+    assert why in run_and_fail(folder, capsys, "a.vmprof", "--memory", *arguments)
+
+
+def test_other_views_do_not_show_the_facts(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.vmprof").write_bytes(profile(note(5)))
+    assert cli.main(["a.vmprof", "-o", "a.json"]) == 0
+    assert "pypy.resident" not in (folder / "a.json").read_text()

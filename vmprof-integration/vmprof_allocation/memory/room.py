@@ -1,0 +1,29 @@
+"""What of its address space this process may still take."""
+from __future__ import annotations
+
+import os
+
+from vmprof_allocation.errors import AllocationSamplingError
+
+#: bytes that what is asked at a program's end takes at most: PyPy aborts where it gets
+#: no more
+_ROOM = 2**25
+
+
+def refuse_if_short(what: str) -> None:
+    """Raise AllocationSamplingError if the process may hardly get more memory.  `what`
+    is not done then, for people."""
+    try:
+        with open("/proc/self/limits", encoding="ascii") as file:
+            (limit,) = [line.split()[3] for line in file
+                        if line.startswith("Max address space")]
+        with open("/proc/self/statm", encoding="ascii") as file:
+            taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return                  # it is tried
+    left = max(0, int(limit) - taken) if limit.isdigit() else _ROOM
+    if left < _ROOM:
+        raise AllocationSamplingError(
+            "%s: the limit of the program's address space "
+            "(RLIMIT_AS) leaves it %d MiB, and that takes up to %d" % (
+                what, left >> 20, _ROOM >> 20))
