@@ -400,8 +400,8 @@ class Session:
             return
         self._memory_part = self._part
         try:
-            from vmprof_allocation.session import memory_at_end
-            memory_at_end.note(engine)
+            from vmprof_allocation.engines import memory_note
+            memory_note.note(engine)
         except AllocationSamplingError as e:
             if not self.is_child:
                 say(str(e))     # the profile is whole without

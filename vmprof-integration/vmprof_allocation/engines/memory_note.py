@@ -1,0 +1,42 @@
+"""Where the memory of the process is, written into its profile."""
+from __future__ import annotations
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.memory.room import refuse_if_short
+
+# nothing that is not needed: see base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vmprof_allocation.engines.base import Engine
+
+
+def note(engine: Engine) -> None:
+    """PROFILE.rst, `memory`.  `engine` samples.  Raises AllocationSamplingError."""
+    was_ignored = engine.ignore(True)
+    try:
+        refusing(lambda: _note(engine))
+    finally:
+        engine.ignore(was_ignored)
+
+
+def refusing(read: Callable[[], None]) -> None:
+    """Call it.  Raises AllocationSamplingError, whatever goes wrong."""
+    refuse_if_short("where the memory is was not read")
+    try:
+        read()
+    except AllocationSamplingError:
+        raise
+    except Exception as e:
+        raise AllocationSamplingError(
+            "where the memory is when the profile ends is not known: %r" % (e,)
+        ) from None
+
+
+def _note(engine: Engine) -> None:
+    from time import monotonic_ns
+
+    from vmprof_allocation.memory import facts
+    found = {"clock": monotonic_ns(), **facts.read(engine.gc_state())}
+    engine.note("memory=" + ",".join("%s %d" % fact for fact in found.items()))
