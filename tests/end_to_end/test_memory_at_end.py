@@ -138,16 +138,15 @@ def test_of_children_that_end_as_programs_do(pypy: PyPy) -> None:
 
 def test_each_part_has_its_own(pypy: PyPy) -> None:
     script = pypy.script(PLANT + """
-    import os, time
+    from vmprof_allocation.session.session import current
     plant()
-    while not os.path.exists("out.w2.vmprof"):
-        [str(i) for i in range(1000)]
+    current().rotate("out.w2.vmprof")
     kept += [[i] * 123 for i in range(60000)]
     gc.collect()
     gc.collect()
     """)
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "128k", "--memory",
-                       "--rotate", "0.7", "-o", "out.vmprof", str(script))
+                       "--rotate", "1h", "-o", "out.vmprof", str(script))
     assert (run.code, run.err) == (0, "")
     (process,) = told(pypy)
     check(process, 120)
