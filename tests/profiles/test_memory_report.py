@@ -92,14 +92,13 @@ def test_of_parts_the_last_one_counts_and_not_for_others(
 
 def test_what_was_read_at_its_most_is_told_and_no_more(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "a.vmprof").write_bytes(profile(note(5), figures=(
-        (1, 1, 100), (2, 1, 40), (1, 3, 900), (2, 3, 300), (1, 5, 260))))
+    figures = ((1, 1, 100), (2, 1, 40), (1, 3, 900), (2, 3, 300), (1, 5, 260))
+    (folder / "a.vmprof").write_bytes(profile(note(5, peak=950 * MIB), figures=figures))
     out = report(capsys, "a.vmprof")
     assert "resident memory: 100 MiB at the start, at most 900 MiB (at 3.00 s), " in out
-    assert "where it was when most was resident, at 3 s, nobody has read" in out
-    (folder / "a.vmprof").write_bytes(profile(note(5), figures=(
-        (1, 1, 100), (1, 3, 270), (1, 5, 260))))
-    assert "nobody has read" not in report(capsys, "a.vmprof")
+    assert "950 MiB were resident when most was" in out
+    (folder / "a.vmprof").write_bytes(profile(note(5, peak=270 * MIB), figures=figures))
+    assert "when most was" not in report(capsys, "a.vmprof")
 
 
 def test_a_process_that_does_not_say(folder: Path, capsys: pytest.CaptureFixture[str]

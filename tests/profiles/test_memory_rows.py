@@ -164,7 +164,8 @@ def test_the_table() -> None:
     found = facts(**GROWN, libraries_resident=0)
     found.update({"libraries.resident": 5000, "cgroup.limit": 512 * MIB,
                   "cgroup.used": 410 * MIB, "cgroup.files": 55 * MIB,
-                  "huge": 4 * MIB, "blocks.private": 15 * MIB})
+                  "huge": 4 * MIB, "blocks.private": 15 * MIB,
+                  "transparent": 8 * MIB, "peak": 300 * MIB})
     sheet = report.sheet(found, 123)
     assert sheet.head == ["process 123: 260 MiB resident, 124 MiB of it in no other "
                           "process; 0 B swapped out"]
@@ -176,7 +177,10 @@ def test_the_table() -> None:
         ("0 B", "0.0", "", "not explained")]
     assert ("50 MiB", "19.2", "36 MiB", "PyPy itself: its code and data") in table.rows
     assert [note.split(",")[0] for note in sheet.notes[1:]] == [
-        "of what malloc has", "besides", "its cgroup may take 512 MiB"]
+        "of what malloc has",
+        "8 MiB of what is resident are in huge pages (transparent ones): of such a page "
+        "all is resident", "300 MiB were resident when most was",
+        "besides", "its cgroup may take 512 MiB"]
     numbers = json.loads(json.dumps(report.json(found, 123)))
     assert numbers["schema"] == report.SCHEMA and numbers["pid"] == 123
     assert sum(row["bytes"] for row in numbers["rows"]) == numbers["resident"]

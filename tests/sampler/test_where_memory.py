@@ -158,6 +158,32 @@ def test_a_block_of_which_the_program_advises_a_part(pypy: PyPy) -> None:
             "libc.madvise(ctypes.c_void_p(kept - 16 + 2**24), 2**24, 10)"), c=100)
 
 
+def test_pages_that_the_kernel_makes_huge(pypy: PyPy) -> None:
+    """It gives 2 MiB for each of 100 bytes that are written to."""
+    with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
+        if "[never]" in file.read():
+            pytest.skip("this kernel makes no page huge")
+    with obedient(pypy) as program:
+        check(program.grows(
+            "kept = mmap.mmap(-1, 200 * 2**20, flags=mmap.MAP_PRIVATE | "
+            "mmap.MAP_ANONYMOUS); kept.madvise(14)",
+            "for i in range(0, len(kept), 2**21): kept[i] = 1"), mapped=200)
+        out = done(pypy, program.program, "memory")
+        assert re.search(r"^(19\d|20\d) MiB of what is resident are in huge pages", out,
+                         re.MULTILINE)
+
+
+def test_what_was_resident_at_most(pypy: PyPy) -> None:
+    with obedient(pypy) as program:
+        program.tell("kept = mmap.mmap(-1, 300 * 2**20, flags=mmap.MAP_PRIVATE | "
+                     "mmap.MAP_ANONYMOUS); kept.write(b'x' * len(kept)); kept.close()")
+        facts = json.loads(done(pypy, program.program, "memory", "--json"))["facts"]
+        most = program.program.status("VmHWM") * 1024
+        assert most > 300 * MIB and abs(facts["peak"] - most) < MIB
+        assert " were resident when most was, since the process began" in done(
+            pypy, program.program, "memory")
+
+
 def library(name: str, text: str) -> Path:
     return compiled(name, "-shared", "-fPIC", "-O1", "-x", "c", "-", text=text)
 

@@ -18,6 +18,8 @@ from vmprof_convert.text.units import format_bytes, format_number
 _LITTLE = 0.01
 #: what of the program is worth a word beside PyPy itself
 _MUCH = 0.1
+#: it was so many times as much when most was: where that was is not told
+_FAR_MORE = 1.1
 #: malloc's count is read before the mappings are: so many bytes may be gone meanwhile
 _MEANWHILE = 2**20
 
@@ -226,6 +228,15 @@ def _notes(facts: Mapping[str, int], shared: int, resident: int) -> list[str]:
         notes.append("of what malloc has, objects included, %s are other processes', "
                      "too (after a fork, until somebody writes to them)"
                      % format_bytes(shared))
+    # not there: an older sampler
+    if facts.get("transparent", 0) > _LITTLE * resident:
+        notes.append("%s of what is resident are in huge pages (transparent ones): of "
+                     "such a page all is resident, 2 MiB, when a byte of it is written "
+                     "to" % format_bytes(facts["transparent"]))
+    if facts.get("peak", 0) > _FAR_MORE * resident:
+        notes.append("%s were resident when most was, since the process began: where "
+                     "that was nobody has read (ctl PID memory tells it while it is so)"
+                     % format_bytes(facts["peak"]))
     if facts["huge"]:
         notes.append("besides, %s of huge pages that were reserved (hugetlbfs)"
                      % format_bytes(facts["huge"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vmprof_convert.analysis import process_memory, where_memory
-from vmprof_convert.profile.model import RESIDENT, Profile
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table
 from vmprof_convert.text.escape import shortened
 from vmprof_convert.text.units import format_bytes, format_moment
@@ -18,8 +18,6 @@ _COLUMNS = [Column("resident", FIGURE), Column("%", FIGURE),
             Column("shared", FIGURE, 1), Column("what", NAME)]
 #: of what is resident: rows with less are one, but for the last
 _LEAST = 0.001
-#: it was so many times as much when most was: where that was is not told
-_FAR_MORE = 1.1
 #: nanoseconds between what was read at the end of a profile, and that end, at most
 _NEAR = 10**9
 _NOT_KNOWN = ("where its memory was is not known: it has not said so at its end (a "
@@ -59,8 +57,7 @@ def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
     head = found.head[0].replace("process %d" % profile.pid,
                                  name + _when(profile, facts), 1)
     return Sheet([head], found.tables,
-                 [*found.notes, *process_memory.of_process(profile),
-                  *_of_peak(profile, facts)])
+                 [*found.notes, *process_memory.of_process(profile)])
 
 
 def _time(profile: Profile, facts: Mapping[str, int]) -> int | None:
@@ -78,17 +75,6 @@ def _when(profile: Profile, facts: Mapping[str, int]) -> str:
     if abs(profile.end - time) < _NEAR:
         return ", at its end (%s)" % format_moment(time)
     return ", at %s, which was not its end" % format_moment(time)
-
-
-def _of_peak(profile: Profile, facts: Mapping[str, int]) -> list[str]:
-    read = process_memory.readings(profile, RESIDENT)
-    if not read:
-        return []
-    most = process_memory.peak(read)
-    if most.value <= _FAR_MORE * where_memory.of(facts).resident:
-        return []
-    return ["where it was when most was resident, at %s, nobody has read: ask ctl PID "
-            "memory then" % format_moment(most.time)]
 
 
 def of_processes(asked: Iterable[tuple[Profile, Mapping[str, int] | None]]

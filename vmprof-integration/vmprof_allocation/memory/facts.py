@@ -42,6 +42,9 @@ def read(state: str = "") -> dict[str, int]:
                          (mappings.Amount)
     arenas, huge         how many arenas malloc has; bytes of huge pages that are
                          reserved (hugetlbfs), which no other figure has
+    transparent          of what is resident, in pages that the kernel made huge by
+                         itself
+    peak                 the most that was resident since the process began
     gc.blocks            objects in the GC's arenas, dead ones included that it has
                          not swept yet.  Not there while it sweeps: it counts anew
     gc.arenas, gc.large  what it has of malloc: for these; for each larger object,
@@ -84,6 +87,10 @@ def read(state: str = "") -> dict[str, int]:
             found["%s.%s" % (kind, name)] = getattr(amount, name)
     found["arenas"] = len(kinds.arenas)
     found["huge"] = sum(mapping.huge for mapping in maps)
+    found["transparent"] = sum(mapping.transparent for mapping in maps)
+    for line in cgroup.read("/proc/self/status").splitlines():
+        if line.startswith("VmHWM:"):
+            found["peak"] = int(line.split()[1]) * 1024
     large, nursery = int(told.total_rawmalloced_memory), int(told.nursery_size)
     found["gc.large"], found["gc.nursery"] = large, nursery
     found["gc.arenas"] = int(told.total_allocated_memory) - large - nursery

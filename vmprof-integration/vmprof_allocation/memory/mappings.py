@@ -24,7 +24,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 #: so small that what is read stays in the nursery
 _PIECE = 2**15
 _WANTED = {b"Rss": "resident", b"Private_Clean": "private", b"Private_Dirty": "private",
-           b"Swap": "swapped", b"Private_Hugetlb": "huge", b"Shared_Hugetlb": "huge"}
+           b"Swap": "swapped", b"Private_Hugetlb": "huge", b"Shared_Hugetlb": "huge",
+           b"AnonHugePages": "transparent"}
 #: of a mapped file, where several processes share memory by it
 _SHARED = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")
 #: glibc's malloc: a heap of an arena that is not the main one lies at a multiple of
@@ -48,7 +49,7 @@ class Mapping:
     """Numbers are bytes."""
 
     __slots__ = ("device", "end", "huge", "inode", "name", "offset", "permissions",
-                 "private", "resident", "start", "swapped")
+                 "private", "resident", "start", "swapped", "transparent")
 
     def __init__(self, start: int, end: int, permissions: bytes, offset: int,
                  device: str, inode: int, name: str) -> None:
@@ -67,6 +68,8 @@ class Mapping:
         self.swapped = 0
         #: of huge pages that are reserved for it (hugetlbfs): not in `resident`
         self.huge = 0
+        #: of `resident`, in pages that the kernel made huge by itself
+        self.transparent = 0
 
 
 class Amount:
