@@ -178,8 +178,8 @@ def test_the_table() -> None:
     assert ("50 MiB", "19.2", "36 MiB", "PyPy itself: its code and data") in table.rows
     assert [note.split(",")[0] for note in sheet.notes[1:]] == [
         "of what malloc has",
-        "8 MiB of what is resident are in huge pages (transparent ones): of such a page "
-        "all is resident", "300 MiB were resident when most was",
+        "8 MiB of what is resident are in huge pages (transparent ones): of such a "
+        "page all is resident", "300 MiB were resident when most was",
         "besides", "its cgroup may take 512 MiB"]
     numbers = json.loads(json.dumps(report.json(found, 123)))
     assert numbers["schema"] == report.SCHEMA and numbers["pid"] == 123
