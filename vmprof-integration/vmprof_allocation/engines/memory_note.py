@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 def note(engine: Engine) -> None:
     """PROFILE.rst, `memory`.  `engine` samples.  Raises AllocationSamplingError."""
-    was_ignored = engine.ignore(True)
-    try:
-        refusing(lambda: _note(engine))
-    finally:
-        engine.ignore(was_ignored)
+    refusing(lambda: _note(engine))
 
 
 def refusing(read: Callable[[], None]) -> None:
