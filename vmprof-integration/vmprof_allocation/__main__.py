@@ -25,7 +25,8 @@ def doctor(out: TextIO) -> int:
                            platform.machine()), file=out)
     if sampling_vmprof() is not None:
         print("allocations can be sampled here: this PyPy does it on its own (with "
-              "--held, --memory and --lines, the hook engine does)", file=out)
+              "--held, --lines, --memory and --raw-memory, the hook engine does)",
+              file=out)
         return 0
     # if this process is sampled, the engine that does it wakes, and is that one
     from vmprof_allocation.session import session

@@ -201,8 +201,8 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
               "an arena is free" % (size, share),
         HEAP: "the GC's heap holds %s of it: --leaks says what of that grows" % share,
         NURSERY: "the nursery is %s of it: PYPY_GC_NURSERY sets its size" % share,
-        C: "C code holds %s of it (malloc): the GC does not know this memory, and no "
-           "report about objects shows it" % share,
+        C: "C code holds %s of it (malloc), which is in no report about objects: "
+           "--raw-memory 512k says which function asked for it" % share,
         FREE: "malloc keeps %s (%s) that nobody uses, in %s: %smalloc_trim(0) gives it "
               "back" % (size, share, format_number(facts["arenas"], "arena"),
                         "MALLOC_ARENA_MAX=2 in the environment makes them fewer, and "

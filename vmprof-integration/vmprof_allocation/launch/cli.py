@@ -209,8 +209,8 @@ def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--native, --rotate, --held, --memory, --raw-memory, --view and --quiet need "
-            "--allocation-sampling")
+            "--native, --rotate, --held, --memory, --raw-memory, --view and --quiet "
+            "need --allocation-sampling")
     for flag, what in (("held", "who holds what"), ("memory", "where the memory is")):
         if getattr(args, flag) and args.push is not None:
             raise AllocationSamplingError(
