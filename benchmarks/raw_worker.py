@@ -7,6 +7,8 @@ prints JSON: for each turn the time of the program's rounds with allocation samp
 alone (128k, and again), and with samples of raw memory at INTERVAL, too; and how many
 bytes the program asked malloc for in a turn, where that is known.
 """
+from __future__ import annotations
+
 import array
 import ctypes
 import json
@@ -25,7 +27,7 @@ ffi.cdef("void *malloc(size_t); void free(void *);")
 TEXT = b"".join(b"%d " % (i * i) for i in range(20000))
 
 
-def malloc_and_free(rounds):
+def malloc_and_free(rounds: int) -> int:
     # looked up anew: a pointer from before leads past what samples
     c = ffi.dlopen(None)
     malloc, free = c.malloc, c.free
@@ -34,7 +36,7 @@ def malloc_and_free(rounds):
     return rounds * 100000 * 100
 
 
-def malloc_large(rounds):
+def malloc_large(rounds: int) -> int:
     c = ffi.dlopen(None)
     malloc, free = c.malloc, c.free
     for _ in range(rounds * 10000):
@@ -42,28 +44,28 @@ def malloc_large(rounds):
     return rounds * 10000 * 10000
 
 
-def ffi_new(rounds):
+def ffi_new(rounds: int) -> int:
     for _ in range(rounds * 2000):
         ffi.new("char[]", 1000)
     return rounds * 2000 * 1000
 
 
-def ctypes_buffers(rounds):
+def ctypes_buffers(rounds: int) -> None:
     for _ in range(rounds * 500):
         ctypes.create_string_buffer(1000)
 
 
-def arrays(rounds):
+def arrays(rounds: int) -> None:
     for _ in range(rounds * 500):
         array.array("b", TEXT[:1000])
 
 
-def compress(rounds):
+def compress(rounds: int) -> None:
     for _ in range(rounds):
         zlib.compress(TEXT)
 
 
-def queries(rounds):
+def queries(rounds: int) -> None:
     connection = sqlite3.connect(":memory:")
     connection.execute("create table t(x)")
     for _ in range(rounds):
@@ -72,12 +74,12 @@ def queries(rounds):
         connection.execute("select count(*) from t where x > 'a'").fetchall()
 
 
-def text(rounds):
+def text(rounds: int) -> None:
     for _ in range(rounds * 20):
         json.loads(json.dumps([{"a": i, "b": str(i)} for i in range(100)]))
 
 
-def main():
+def main() -> None:
     program, seconds, turns, interval, path = sys.argv[1:]
     run = globals()[program]
     rounds = 1
@@ -89,7 +91,7 @@ def main():
         rounds *= 2
     found = []
     for _ in range(int(turns)):
-        times = {}
+        times: dict[str, float] = {}
         for which in random.sample(("plain", "again", "raw"), 3):
             with vmprof_allocation.sample(
                     path + which, "128k",
