@@ -17,6 +17,7 @@ import sqlite3
 import sys
 import time
 import zlib
+from typing import Any
 
 import cffi
 
@@ -29,7 +30,7 @@ TEXT = b"".join(b"%d " % (i * i) for i in range(20000))
 
 def malloc_and_free(rounds: int) -> int:
     # looked up anew: a pointer from before leads past what samples
-    c = ffi.dlopen(None)
+    c: Any = ffi.dlopen(None)
     malloc, free = c.malloc, c.free
     for _ in range(rounds * 100000):
         free(malloc(100))
@@ -37,7 +38,7 @@ def malloc_and_free(rounds: int) -> int:
 
 
 def malloc_large(rounds: int) -> int:
-    c = ffi.dlopen(None)
+    c: Any = ffi.dlopen(None)
     malloc, free = c.malloc, c.free
     for _ in range(rounds * 10000):
         free(malloc(10000))
