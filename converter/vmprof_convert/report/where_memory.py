@@ -48,16 +48,12 @@ def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
 def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
     """`facts`: what a profile says of its end; None: nothing.  Raises KeyError if these
     are no such facts."""
-    name = "process %d%s" % (profile.pid, profile.command and " (%s)" % shortened(
-        profile.command))
+    command = profile.command and " (%s)" % shortened(profile.command)
+    notes = process_memory.of_process(profile)
     if facts is None:
-        return Sheet(["%s: %s" % (name, _NOT_KNOWN)], [],
-                     process_memory.of_process(profile))
-    found = sheet(facts, profile.pid)
-    head = found.head[0].replace("process %d" % profile.pid,
-                                 name + _when(profile, facts), 1)
-    return Sheet([head], found.tables,
-                 [*found.notes, *process_memory.of_process(profile)])
+        return Sheet(["process %d%s: %s" % (profile.pid, command, _NOT_KNOWN)], [], notes)
+    found = sheet(facts, profile.pid, command + _when(profile, facts))
+    return found._replace(notes=[*found.notes, *notes])
 
 
 def _time(profile: Profile, facts: Mapping[str, int]) -> int | None:
