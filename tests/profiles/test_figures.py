@@ -71,11 +71,20 @@ def test_figures_are_kept_by_time() -> None:
 
 def test_figures_of_times_to_come() -> None:
     log = sampled()
-    for kind in 5, 10, 1:
+    for kind in 5, 11, 1:
         log.figure(kind, 7, 8)
     profile = read(log)
     assert profile.figures == [Figure(RESIDENT, 7, 8)]
-    assert profile.unknown == {"figure 5": 1, "figure 10": 1}
+    assert profile.unknown == {"figure 5": 1, "figure 11": 1}
+
+
+def test_malloc_counts_raw_memory_when_it_begins_and_ends() -> None:
+    log = sampled()
+    log.figure(10, 0, 2 << 20)
+    log.figure(10, 10**9, 70 << 20)
+    assert of_process(read(log)) == [
+        "raw memory, as malloc counts it: 2 MiB in use when sampling began, 70 MiB at "
+        "the end"]
 
 
 def test_the_peak_and_when() -> None:

@@ -168,7 +168,8 @@ class _Writer:
             return
         self._say("no leak was found in %s: %s" % (
             "raw memory" if self._is_raw else "the GC's heap",
-            "no place that allocates held more and more"
+            "no place where %s held more and more of them" % (
+                "blocks are asked for" if self._is_raw else "objects are allocated")
             if leaks.tested else
             "nothing that is kept has enough samples to show one"))
         self._write_rest("(%s)" % enough)
@@ -189,8 +190,8 @@ class _Writer:
         self._say("      raw memory was sampled, too (--raw); what else there is: "
                   "mmap, and what malloc keeps of what was freed" if self._has_raw else
                   "      nothing tells who allocates there (--raw-memory 512k does, "
-                  "when it runs): C extensions, ctypes and cffi, array, mmap, or what "
-                  "malloc keeps of what was freed")
+                  "when it runs): look at C extensions, ctypes and cffi, array, mmap, "
+                  "and what malloc keeps of what was freed")
 
     def _write_memory(self) -> None:
         """What the processes did meanwhile, and how much of it the heap explains."""
