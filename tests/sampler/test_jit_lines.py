@@ -19,7 +19,7 @@ OPERATIONS = ("label", "guard_true", "guard_value", "guard_always_fails", "call_
               "call_malloc_nursery", "nursery_ptr_increment", "check_memory_error",
               "call_malloc_nursery_varsize_frame", "enter_portal_frame",
               "leave_portal_frame", "cond_call_gc_wb", "call_n", "finish",
-              "call_may_force_r")
+              "call_may_force_r", "guard_exception")
 #: where the code of traces is; bytes of each operation
 CODE, BYTES = 0x100000, 16
 
@@ -40,8 +40,10 @@ class Log:
         self._id = 0
 
     def trace(self, optimized: Iterable[Step], assembled: Iterable[Step], *,
-              guard: int = 0, code: int = CODE, size: int = 1 << 16) -> int:
-        """Returns where its code begins."""
+              guard: int = 0, code: int = CODE, size: int = 1 << 16,
+              patched: bool = True) -> int:
+        """Returns where its code begins.  Not `patched`: it is no bridge, and the
+        interpreter comes to it, which has a number as guards have."""
         self._id += 1
         id_ = struct.pack("<Q", self._id)
         self.data += b"\x1b" + id_ + text("bridge" if guard else "loop") + struct.pack(
@@ -52,11 +54,14 @@ class Log:
             if mark == b"\x19":
                 self.data += b"\x15" + struct.pack("<QQ", code, code + size)
             self._stage(steps, mark == b"\x19")
+        if guard and patched:
+            self.data += b"\x1a" + struct.pack("<QQ", guard, code)
         self.data += b"\x1c" + struct.pack("<QBQ", 1, 0x6c, 7)
         return code
 
     def _stage(self, steps: Iterable[Step], has_code: bool) -> None:
         are_told, offset = False, BYTES         # there is something in front of all
+        needs = 0
         for step in steps:
             if isinstance(step, int):
                 if not are_told:
@@ -69,6 +74,9 @@ class Log:
                 continue
             name, value = (step, 0) if isinstance(step, str) else step
             is_copied, name = name.startswith("copied "), name.removeprefix("copied ")
+            if name.startswith("guard_") and not is_copied:
+                needs = value
+            name = name.removeprefix("replaced ")
             driver, name = 12 if name.startswith("other ") else 14, name.removeprefix(
                 "other ")
             number = struct.pack("<H", OPERATIONS.index(name))
@@ -76,7 +84,7 @@ class Log:
                 self.data += b"\x14" + number + text(
                     "?,i1,<ResumeGuard%sDescr object at 0x1>" % (
                         "Copied" if is_copied else "")) + struct.pack(
-                            "<Q", value) + text("p0,i1")
+                            "<Q", value) + text("p0,i%d" % needs)
             else:
                 self.data += b"\x13" + number + text(
                     "?,%d,%d" % (driver, value)) + text("")
@@ -164,18 +172,20 @@ def test_what_a_function_returns_is_allocated_when_it_is_left(told: Told) -> Non
 
 def test_a_function_that_is_left_to_its_own_loop(told: Told) -> None:
     """The call runs the rest of it, behind the loop; its frame knows where that is.  A
-    bridge behind the call knows no more."""
+    bridge behind the call begins where it has run, also if its guard is copied."""
     for call in "call_may_force_r", "call_assembler_r":
         log = Log()
         log.trace(
             [7, ("enter_portal_frame", 20), 2, call, 3, call, ("guard_true", 50),
-             "leave_portal_frame", 8, call, 9],
-            [call, call, ("guard_true", 50), call])
-        bridge = log.trace(["call_n", "leave_portal_frame", 10, "call_n"],
-                           ["call_n", "call_n"], guard=50, code=CODE + (1 << 20))
-        assert told(log, at(0, 10, 20), at(1, 10, 20), at(3, 10),
-                    at(0, 10, 20, code=bridge), at(1, 10, code=bridge)) == [
-            "7 2", "7 frame", "8", "7 frame", "10"]
+             "leave_portal_frame", 8, ("copied guard_true", 51), call, 9],
+            [call, call, ("guard_true", 50), ("copied guard_true", 51), call])
+        assert told(log, at(0, 10, 20), at(1, 10, 20), at(4, 10), functions(0),
+                    functions(1)) == ["7 2", "7 frame", "8", "10 20", "10 20 loop"]
+        for guard in 50, 51:
+            bridge = log.trace(["call_n", 10, "call_n"], ["call_n", "call_n"],
+                               guard=guard, code=CODE + (1 << 20) * guard)
+            assert told(log, at(0, 10, code=bridge), at(1, 10, code=bridge),
+                        functions(0, 2, bridge)) == ["7", "10", "10"]
 
 
 def test_a_generator_that_ends(told: Told) -> None:
@@ -190,6 +200,68 @@ def test_a_generator_that_ends(told: Told) -> None:
     assert told(log, at(0, 10, 0), at(2, 10, 0), at(4, 10, 0, 20), at(4, 10, 20),
                 at(5, 10, 0), at(5, 10, 0, 20)) == [
         "7 -", "8 -", "9 - 2", "9 2", "10 -", "- - -"]
+
+
+def functions(operation: int, begins_in: int = 1, code: int = CODE) -> str:
+    """Behind that call, of a trace that begins in so many functions, by PyPy's table,
+    the outermost of which is 10."""
+    return "functions %s 10 %d" % (at(operation, code=code).split()[1], begins_in)
+
+
+def test_where_the_table_has_more_functions_than_run(told: Told) -> None:
+    """A bridge has those of its guard there, and goes on where an earlier one would.
+    An interpreter's function may have the number that a guard had before."""
+    log = Log()
+    log.trace([7, ("guard_true", 50), ("enter_portal_frame", 20), 2,
+               ("copied guard_true", 51), ("enter_portal_frame", 20), 2,
+               ("copied guard_true", 52), "call_r", "leave_portal_frame",
+               "leave_portal_frame", "leave_portal_frame", "call_n"],
+              [("guard_true", 50), ("copied guard_true", 51), ("copied guard_true", 52),
+               "call_r", "call_n"])
+    assert told(log, functions(3), functions(4), functions(1)) == ["10 20 20", "0", "-1"]
+    bridge = log.trace(["call_r", ("enter_portal_frame", 30), 3, ("guard_true", 53),
+                        "call_r"], ["call_r", ("guard_true", 53), "call_r"], guard=52,
+                       code=1 << 21)
+    next_one = log.trace(["leave_portal_frame", 8, "call_r"], ["call_r"], guard=53,
+                         code=1 << 22)
+    no_bridge = log.trace([5, "call_r"], ["call_r"], guard=53, code=1 << 23,
+                          patched=False)
+    assert told(log, functions(0, 3, bridge), functions(2, 3, bridge),
+                functions(0, 4, next_one), functions(0, 1, no_bridge)) == [
+        "10", "10 30", "10", "-1"]
+
+
+def test_a_guard_that_has_replaced_a_copied_one(told: Told) -> None:
+    """It is not told of which functions it is: they are not certain, nor the line."""
+    log = Log()
+    log.trace([7, ("guard_true", 50), ("enter_portal_frame", 20), 2,
+               ("replaced guard_value", 51), "call_r"],
+              [("guard_true", 50), ("replaced guard_value", 51), "call_r"])
+    bridge = log.trace(["call_r", 3, "call_r"], ["call_r", "call_r"], guard=51,
+                       code=1 << 21)
+    assert told(log, functions(2), at(0, 10, 20, code=bridge), at(1, 10, 20, code=bridge),
+                functions(1, 2, bridge)) == ["10 20", "7 -", "7 3", "-1"]
+
+
+def test_a_call_that_raises(told: Told) -> None:
+    """Whether it has ended the function that was left to it, is not told."""
+    log = Log()
+    log.trace([7, "call_r", ("enter_portal_frame", 20), 2, "call_assembler_r",
+               ("guard_exception", 50), 8, "call_r", "leave_portal_frame", "call_r"],
+              ["call_r", "call_assembler_r", ("guard_exception", 50), "call_r",
+               "call_r"])
+    assert told(log, functions(0), functions(1), functions(3), functions(4)) == [
+        "10", "-1", "-1", "-1"]
+
+
+def test_a_bridge_of_a_trace_that_is_not_known(told: Told) -> None:
+    """Its own functions have lines, and not those in which it begins."""
+    log = Log()
+    bridge = log.trace(["call_r", 3, "call_r", ("enter_portal_frame", 20), 2, "call_r"],
+                       ["call_r", "call_r", "call_r"], guard=50)
+    assert told(log, at(1, 10, code=bridge), at(2, 10, 20, code=bridge),
+                at(2, 10, 11, 20, code=bridge), at(2, 10, 11, code=bridge),
+                functions(2, 1, bridge)) == ["-", "- 2", "- - 2", "- -", "-1"]
 
 
 def returning(operation: int, code: int = CODE) -> str:
@@ -220,7 +292,7 @@ def test_bridges(told: Told) -> None:
               [*ASSEMBLED[:5], ("copied guard_true", 51), *ASSEMBLED[5:]])
     log.trace(["call_r", 9, "call_r"], ["call_r", "call_r"], guard=50, code=1 << 21)
     log.trace(["call_r"], ["call_r"], guard=51, code=1 << 22)
-    log.trace([30, "call_r"], ["call_r"], guard=77, code=1 << 23)
+    log.trace([30, "call_r"], ["call_r"], guard=77, code=1 << 23, patched=False)
     assert told(log, at(0, 10, 20, code=1 << 21), at(1, 10, 20, code=1 << 21),
                 at(0, 10, 20, code=1 << 22), at(0, 40, code=1 << 23),
                 at(0, 10, 40, code=1 << 23)) == ["7 3", "7 9", "7 3", "30", "- -"]

@@ -2,6 +2,8 @@
  *
  *      log FROM TO             these bytes of the file that is named are written at once
  *      at ADDRESS FUNCTION...  prints the lines of these functions, or - for none, or frame
+ *      functions ADDRESS OUTERMOST BEGINS      prints which functions run there, which of them
+ *                              is left to its own loop, or how many there are
  *      returning ADDRESS       prints the function that is left there, and its line
  *      known                   prints whether the log is as it should be
  *      end, begin              all is forgotten, and begins again
@@ -57,6 +59,20 @@ static void print_lines(char *line)
     printf("\n");
 }
 
+static void print_functions(char *line)
+{
+    uintptr_t address = strtoul(line, &line, 10);
+    int64_t functions[MOST], outermost = strtol(line, &line, 10);
+    int begins_in = (int)strtol(line, NULL, 10), own_loop, i;
+    int count = jit_lines_functions(address, outermost, begins_in, functions, MOST, &own_loop);
+
+    for (i = 0; i < count; i++)
+        printf("%s%ld", i > 0 ? " " : "", (long)functions[i]);
+    if (count <= 0)
+        printf("%d", count);
+    printf("%s\n", count > 0 && own_loop ? " loop" : "");
+}
+
 static void print_returning(const char *address)
 {
     struct jit_return is = jit_lines_returning(strtoul(address, NULL, 10));
@@ -76,6 +92,8 @@ int main(int argc, char **argv)
             put_log(argv[1], line + 4);
         else if (strncmp(line, "at ", 3) == 0)
             print_lines(line + 3);
+        else if (strncmp(line, "functions ", 10) == 0)
+            print_functions(line + 10);
         else if (strncmp(line, "returning ", 10) == 0)
             print_returning(line + 10);
         else if (strcmp(line, "known\n") == 0)

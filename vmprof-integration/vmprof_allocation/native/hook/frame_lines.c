@@ -194,11 +194,31 @@ static int is_called_by_caller(uintptr_t frame)
     return caller.frame != 0 ? back == caller.frame : is_of(back, caller.code);
 }
 
-uint32_t frame_lines_interpreted(int64_t code)
+/* Are there so many frames of this code that compiled code does not run? */
+static int are_frames(int64_t code, int calls)
 {
+    uintptr_t before = 0;
+    size_t i, j;
+
+    for (i = 0; i < count && calls >= 0; i++) {
+        if (frames[i] == before || !is_of(frames[i], code) ||
+            word_of(frames[i], FRAME_TOKEN) != 0)
+            continue;
+        before = frames[i];
+        for (j = 0; frames[j] != before; j++)
+            ;
+        calls -= j == i;
+    }
+    return calls == 0;
+}
+
+uint32_t frame_lines_interpreted(int64_t code, int calls)
+{
+    int is_certain = caller.frame != 0 || caller.code == 0 || calls <= 1 ||
+                     are_frames(code, calls);
     size_t i;
 
-    for (i = next; i > 0; i--) {
+    for (i = is_certain ? next : 0; i > 0; i--) {
         uintptr_t frame = frames[i - 1];
         if (!is_of(frame, code) || is_taken(frame) || !is_called_by_caller(frame))
             continue;

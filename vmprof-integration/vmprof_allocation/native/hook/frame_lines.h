@@ -5,7 +5,9 @@
  * of the interpreter's that works on a frame refers to it, but for some of the JIT's.  From
  * the outermost one on, the next frame of the next function's code is that function's, as it
  * comes up before anything that it calls, if its caller's frame is that of the function
- * before.  While compiled code runs a frame, its instruction is not up to date.
+ * before.  Of a function that calls itself, that is certain only if the frame of its caller is
+ * known, or if there are as many frames as calls: the JIT may have one, which is no root, while
+ * the interpreter goes on where compiled code could not.  While compiled code runs a frame, its instruction is not up to date.
  */
 
 #include <stddef.h>
@@ -35,9 +37,10 @@ uint64_t frame_lines_find(uint64_t key);
 void frame_lines_forget(void);
 
 /* Then, of each function, from the outermost on: 'code' is vmprof's number.  Of one that is
-   interpreted, returns the line; 0: it is not known. */
+   interpreted, returns the line; 0: it is not known.  'calls': so many functions of the stack
+   have this code, and are interpreted. */
 void frame_lines_from_outermost(void);
-uint32_t frame_lines_interpreted(int64_t code);
+uint32_t frame_lines_interpreted(int64_t code, int calls);
 void frame_lines_compiled(int64_t code);
 
 #pragma GCC visibility pop

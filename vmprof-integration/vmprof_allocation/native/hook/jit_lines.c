@@ -9,11 +9,13 @@
 
 /* What runs, at a place of a trace: the innermost function, and what it is inlined in */
 struct state {
-    uint32_t outer;             /* 0: there is none */
+    uint32_t outer : 31;        /* 0: there is none */
+    uint32_t is_doubtful : 1;   /* one of the functions may have been left */
     uint32_t line : 31;         /* 0: not known */
     uint32_t is_left : 1;       /* the outermost function, which returns */
-    int64_t function;           /* 0: the one that the trace begins in */
+    int64_t function;           /* 0: the one that the trace begins in; or this: */
 };
+#define NOT_KNOWN       (-1)    /*   nor are those around it */
 
 /* A place in machine code that calls something, or allocates */
 struct place {
@@ -24,6 +26,7 @@ struct place {
 struct trace {
     uintptr_t start, end;
     size_t places, count;       /* the first one */
+    uint32_t first;             /* the state that it begins in */
 };
 
 /* Of the trace that is read: what may run other code, or allocate; guards; and, of the
@@ -32,7 +35,8 @@ struct event {
     uint32_t kind;              /* the operation, or one of these; of a guard, both */
     uint32_t state;             /* once it is known */
     int64_t value;              /* of a guard, which; the function, or the line */
-    int is_copied;              /* a guard: JIT_COPIED */
+    int copied;                 /* a guard: 0, or how it is */
+    int is_raised;              /* a guard: JIT_EXCEPTION */
     int is_python;              /* JIT_PYTHON_CALL */
     uint32_t start, size;       /* of its machine code; 0: not told */
 };
@@ -52,7 +56,8 @@ static TABLE(struct state) states;      /* the first one stands for nothing */
 static TABLE(struct place) places;
 static TABLE(struct trace) traces;      /* by where they are; none overlap */
 static TABLE(struct event) optimized, assembled;
-static struct { uint64_t descr; uint32_t state; } *guards;     /* open addressing */
+/* open addressing; 'is_doubtful': what runs where it fails may be less */
+static struct { uint64_t descr; uint32_t state : 31, is_doubtful : 1; } *guards;
 static size_t guards_room, guards_count;
 
 static int is_on;
@@ -60,6 +65,8 @@ static struct {
     int is_optimized;           /* which stage */
     int is_there;               /* its optimized stage is */
     int is_lost;                /* there was no room */
+    int is_of_unknown;          /* a guard that is not known, or the interpreter */
+    int is_doubtful;            /* all states from here on */
     uint32_t first;             /* where it begins */
     uintptr_t start, end;
     /* what is told next: of which event; and where what the next call needs begins, or 0 */
@@ -83,7 +90,8 @@ static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
         now.is_lost = 1;
         return 0;
     }
-    state->outer = outer;
+    state->outer = outer & INT32_MAX;
+    state->is_doubtful = now.is_doubtful != 0;
     state->function = function;
     state->line = line & INT32_MAX;
     state->is_left = 0;
@@ -131,7 +139,7 @@ static int grow_guards(void)
     return 1;
 }
 
-static void put_guard(uint64_t descr, uint32_t state)
+static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
 {
     size_t i;
 
@@ -142,27 +150,49 @@ static void put_guard(uint64_t descr, uint32_t state)
     i = slot_of(descr);
     guards_count += guards[i].descr == 0;
     guards[i].descr = descr;
-    guards[i].state = state;
-}
-
-static uint32_t state_of_guard(uint64_t descr)
-{
-    return guards_room == 0 ? 0 : guards[slot_of(descr)].state;
+    guards[i].state = state & INT32_MAX;
+    guards[i].is_doubtful = is_doubtful != 0;
 }
 
 /* ____________________________________________________________ */
 /* a trace */
 
+static uint32_t copy_of(uint32_t state)
+{
+    struct state is = states.at[state];
+
+    return new_state(is.outer, is.function, is.line);
+}
+
 static void put_trace(uint64_t guard)
 {
+    size_t i;
+
     memset(&now, 0, sizeof now);
-    if (guard != 0)
-        now.first = state_of_guard(guard);
-    /* The interpreter has such a guard, too, at the beginning of a function.  If it is one
-       of a trace that is not known, there may be more functions than one: jit_lines_at()
-       sees that. */
+    if (guard != 0 && guards_room != 0) {
+        i = slot_of(guard);
+        now.first = guards[i].state;
+        now.is_doubtful = guards[i].is_doubtful || states.at[now.first].is_doubtful;
+        if (guards[i].is_doubtful)
+            now.first = new_state(states.at[now.first].outer, states.at[now.first].function,
+                                  0);
+    }
+    now.is_of_unknown = guard != 0 && now.first == 0;
     if (now.first == 0)
         now.first = new_state(0, 0, 0);
+}
+
+/* It is a bridge.  If its guard is not one of a trace that is known, nothing tells in which
+   functions it begins. */
+static void put_patched(void)
+{
+    size_t i;
+
+    if (now.is_of_unknown && now.first != 0)
+        for (i = now.first; i < states.count; i++)
+            if (states.at[i].function == 0)
+                states.at[i].function = NOT_KNOWN;
+    now.is_of_unknown = 0;
 }
 
 static void begin_optimized(void)
@@ -184,7 +214,7 @@ static void put_code(uintptr_t start, uintptr_t end)
     now.end = end;
 }
 
-static void put_event(uint32_t kind, int64_t value, int is_copied)
+static void put_event(uint32_t kind, int64_t value, int copied)
 {
     struct event *event = now.is_optimized ? ADD(optimized) : ADD(assembled);
 
@@ -195,7 +225,7 @@ static void put_event(uint32_t kind, int64_t value, int is_copied)
     memset(event, 0, sizeof *event);
     event->kind = kind;
     event->value = value;
-    event->is_copied = is_copied;
+    event->copied = copied;
 }
 
 static void tell_python(void)
@@ -204,16 +234,24 @@ static void tell_python(void)
         optimized.at[optimized.count - 1].is_python = 1;
 }
 
+static void tell_raised(void)
+{
+    if (now.is_optimized && optimized.count > 0)
+        optimized.at[optimized.count - 1].is_raised = 1;
+}
+
 static void put_operation(enum jit_operation kind, uint32_t number, uint64_t descr,
                           int64_t value)
 {
     now.offset_is = OF_NONE;
     switch (kind) {
-    case JIT_GUARD:
-        put_event(GUARD | number, (int64_t)descr, value == JIT_COPIED);
+    case JIT_GUARD: case JIT_EXCEPTION:
+        put_event(GUARD | number, (int64_t)descr, (int)value);
+        if (kind == JIT_EXCEPTION)
+            tell_raised();
         break;
     case JIT_ANY_GUARD:
-        put_event(ANY_GUARD, (int64_t)descr, value == JIT_COPIED);
+        put_event(ANY_GUARD, (int64_t)descr, (int)value);
         break;
     case JIT_NEW:
         put_event(NEW, 0, 0);
@@ -292,8 +330,9 @@ static uint32_t leave(uint32_t state)
 }
 
 /* From the call on, up to the end of the function that it was made by, 'left' (one of these
-   operations): its frame knows the line. */
-static void leave_to_frame(size_t call, size_t left)
+   operations): its frame knows the line.  Returns what runs where a guard between them
+   fails, as the function has run already then; 'of_guard' if there is none. */
+static uint32_t leave_to_frame(size_t call, size_t left, uint32_t of_guard)
 {
     struct state is = states.at[optimized.at[call].state];
     uint32_t state = new_state(is.outer, is.function, JIT_LINES_IN_FRAME);
@@ -301,14 +340,36 @@ static void leave_to_frame(size_t call, size_t left)
 
     for (i = call; i < left; i++) {
         optimized.at[i].state = state;
-        if (is_guard(&optimized.at[i]))
-            put_guard((uint64_t)optimized.at[i].value, state);
+        if (is_guard(&optimized.at[i])) {
+            if (optimized.at[i].copied != JIT_COPIED)
+                of_guard = is.outer;
+            put_guard((uint64_t)optimized.at[i].value, of_guard, 0);
+        }
     }
+    return of_guard;
+}
+
+/* This call has raised.  If the function was left to its own loop by it, it is not told that
+   it is left. */
+static uint32_t doubt_from(size_t call, size_t guard)
+{
+    uint32_t state;
+    size_t i;
+
+    now.is_doubtful = 1;
+    state = copy_of(optimized.at[call].state);
+    for (i = call; i <= guard; i++) {
+        optimized.at[i].state = state;
+        if (is_guard(&optimized.at[i]))
+            put_guard((uint64_t)optimized.at[i].value, state, 1);
+    }
+    return state;
 }
 
 static void follow_states(void)
 {
     uint32_t state = now.first, of_guard = state;
+    int is_doubtful = 0;                /* 'of_guard' */
     size_t i, call = SIZE_MAX;          /* the last one of Python's behind the last line */
 
     for (i = 0; i < optimized.count; i++) {
@@ -323,18 +384,25 @@ static void follow_states(void)
         else if (event->kind == LINE && state != 0 && is.line != (uint32_t)event->value)
             state = new_state(is.outer, is.function, (uint32_t)event->value);
         else if (is_guard(event)) {
-            if (!event->is_copied)
+            if (event->copied != JIT_COPIED) {
+                is_doubtful = event->copied == JIT_PERHAPS_COPIED && of_guard != state;
                 of_guard = state;
-            put_guard((uint64_t)event->value, of_guard);
+            }
+            put_guard((uint64_t)event->value, of_guard, is_doubtful);
         }
+        if (event->kind == LEAVE && now.is_doubtful && !states.at[state].is_doubtful &&
+            state != 0)
+            state = copy_of(state);
         event->state = state;
         if (event->is_python && state != 0 && !states.at[state].is_left)
             call = i;
         else if (event->kind == LEAVE && call != SIZE_MAX) {
-            leave_to_frame(call, i);
+            of_guard = leave_to_frame(call, i, of_guard);
             if (states.at[state].is_left)
                 state = event->state = 0;       /* where it returns, is not known */
         }
+        if (event->is_raised && call != SIZE_MAX)
+            state = of_guard = doubt_from(call, i);
         if (event->kind >= ENTER)
             call = SIZE_MAX;
     }
@@ -456,6 +524,7 @@ static void add_trace(size_t first_place)
     trace->end = now.end;
     trace->places = first_place;
     trace->count = places.count - first_place;
+    trace->first = now.first;
 }
 
 static void end_stage(void)
@@ -482,7 +551,7 @@ int jit_lines_begin(void)
 {
     static const struct jit_log_reader reader = {
         put_trace, begin_optimized, begin_assembled, put_code, put_operation, put_offset,
-        put_line, end_stage
+        put_line, end_stage, put_patched
     };
 
     jit_lines_end();
@@ -544,6 +613,40 @@ static uint32_t state_of(uintptr_t address)
     return trace == NULL ? 0 : state_at(trace, (uint32_t)(address - trace->start));
 }
 
+static int depth_of(uint32_t state)
+{
+    int depth = 0;
+
+    for (; state != 0; state = states.at[state].outer)
+        depth++;
+    return depth;
+}
+
+int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
+                        int64_t *functions, int most, int *calls_own_loop)
+{
+    const struct trace *trace = is_on ? trace_at(address) : NULL;
+    uint32_t state = state_of(address);
+    int count = depth_of(state), i;
+
+    if (state == 0 || states.at[state].is_doubtful || count > most)
+        return -1;
+    /* where the interpreter comes to, is told by a number that a guard may have had before */
+    if (begins_in == 1 && depth_of(trace->first) > 1)
+        return -1;
+    *calls_own_loop = states.at[state].line == JIT_LINES_IN_FRAME;
+    if (states.at[state].is_left)
+        return states.at[state].function == NOT_KNOWN ? -1 : 0;
+    for (i = count - 1; i >= 0; i--) {
+        functions[i] = states.at[state].function;
+        state = states.at[state].outer;
+    }
+    if (functions[0] != 0)
+        return -1;
+    functions[0] = outermost;
+    return count;
+}
+
 void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines)
 {
     uint32_t first = state_of(address), at;
@@ -557,13 +660,15 @@ void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32
     for (i = count - 1, at = first; i >= 0 && at != 0; i--) {
         if (i > 0 && functions[i] == 0)
             continue;
+        if (states.at[at].function == NOT_KNOWN)
+            break;
         if (states.at[at].function != 0 && states.at[at].function != functions[i])
             return;
         at = states.at[at].outer;
     }
-    if (i >= 0 || at != 0)
+    if (at == 0 ? i >= 0 : states.at[at].function != NOT_KNOWN)
         return;
-    for (i = count - 1, at = first; i >= 0; i--)
+    for (i = count - 1, at = first; at != 0 && states.at[at].function != NOT_KNOWN; i--)
         if (i == 0 || functions[i] != 0) {
             lines[i] = states.at[at].line;
             at = states.at[at].outer;

@@ -30,6 +30,14 @@ int jit_lines_begin(void);
 int jit_lines_are_on(void);
 void jit_lines_end(void);
 
+/* Which functions run at 'address', from the outermost on, 'most' at most, if the log tells it
+   for certain: returns how many; 0: all of them are left; -1: it is not certain.  PyPy's table
+   says which the outermost one is, and in how many the code begins; others it may have wrong,
+   as a bridge gets those of its guard, and not those of where the program goes on if that
+   fails.  'calls_own_loop': the innermost one goes on in a loop that is called. */
+int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
+                        int64_t *functions, int most, int *calls_own_loop);
+
 /* Fill in the lines of these functions, which run at 'address', from the outermost one on; a
    line that is not known is 0, and one that the frame knows is this: */
 #define JIT_LINES_IN_FRAME      INT32_MAX

@@ -21,6 +21,7 @@ static int has_begun;                   /* with a head of this version */
 static int is_wrong;
 static uint8_t kinds[OPERATIONS];
 static int is_told;                     /* the stage that is read */
+static uint64_t needs_before;           /* hash of what the guard before needs, if it fails */
 static uint64_t others;                 /* drivers of the JIT's, by bits: is_others() */
 static uint32_t offset_before;          /* offsets have 16 bits in the log */
 static struct {
@@ -86,6 +87,8 @@ static enum jit_operation kind_of(const char *s, size_t size)
 {
     if (is(s, size, "guard_always_fails"))
         return JIT_ANY_GUARD;
+    if (is(s, size, "guard_exception"))
+        return JIT_EXCEPTION;
     if (begins(s, size, "guard_"))
         return JIT_GUARD;
     if (is(s, size, "call_malloc_nursery_varsize_frame"))
@@ -143,10 +146,24 @@ static int is_copied(const char *s, size_t size)
     return memmem(s, size, "<ResumeGuardCopied", strlen("<ResumeGuardCopied")) != NULL;
 }
 
-static int64_t value_of(enum jit_operation kind, const char *s, size_t size)
+static uint64_t hash(const char *s, size_t size)
 {
-    return kind == JIT_ENTER ? argument(s, size, 2) :
-           (kind == JIT_GUARD || kind == JIT_ANY_GUARD) && is_copied(s, size) ? JIT_COPIED : 0;
+    uint64_t value = size + 1;
+
+    while (size > 0)
+        value = (value ^ (unsigned char)s[--size]) * 0x9e3779b97f4a7c15u;
+    return value;
+}
+
+/* The optimizer may put a guard that tells more into the place of one that is copied
+   (rewrite.py, replace_guard()): that is not told, but it needs the same as the one before. */
+static int64_t copied(const char *s, size_t size, const char *needs, size_t needs_size)
+{
+    uint64_t before = needs_before;
+
+    needs_before = needs == NULL ? 0 : hash(needs, needs_size);
+    return is_copied(s, size) ? JIT_COPIED :
+           before != 0 && before == needs_before ? JIT_PERHAPS_COPIED : 0;
 }
 
 /* Other interpreters than Python's, as that of generators, are entered, too, without a
@@ -163,14 +180,20 @@ static int is_others(enum jit_operation kind, const char *s, size_t size)
 static void read_operation(int has_descr)
 {
     uint32_t which = (uint32_t)number(2);
-    size_t size;
-    const char *arguments = text(&size);
+    size_t size, needs_size;
+    const char *arguments = text(&size), *needs;
     uint64_t descr = has_descr ? number(8) : 0;
+    int64_t value = 0;
     enum jit_operation kind = which < OPERATIONS ? kinds[which] : JIT_OTHER;
 
-    skip_text();                /* what a guard has */
-    if (!in.is_short && is_told && !is_others(kind, arguments, size))
-        reader->operation(kind, which, descr, value_of(kind, arguments, size));
+    needs = text(&needs_size);
+    if (in.is_short || !is_told || is_others(kind, arguments, size))
+        return;
+    if (kind == JIT_ENTER)
+        value = argument(arguments, size, 2);
+    else if (kind == JIT_GUARD || kind == JIT_ANY_GUARD || kind == JIT_EXCEPTION)
+        value = copied(arguments, size, needs, needs_size);
+    reader->operation(kind, which, descr, value);
 }
 
 /* ____________________________________________________________ */
@@ -250,6 +273,7 @@ static void read_stage(int mark)
         return;
     is_told = mark != RECORDED;
     offset_before = 0;
+    needs_before = 0;
     value_count = 0;
     if (mark == OPTIMIZED)
         reader->optimized();
@@ -325,7 +349,12 @@ static void read_record(void)
     case RECORDED: case OPTIMIZED: case ASSEMBLED:
         read_stage(mark);
         break;
-    case PATCH: case CALLBACK:
+    case PATCH:
+        (void)take(16);
+        if (!in.is_short)
+            reader->patched();
+        break;
+    case CALLBACK:
         (void)take(16);
         break;
     case COUNTER:

@@ -19,6 +19,7 @@ enum jit_operation {
     JIT_OTHER,
     JIT_GUARD,
     JIT_ANY_GUARD,              /* it becomes a guard of some kind, when assembled */
+    JIT_EXCEPTION,              /* a guard that the call before has raised */
     JIT_CALL,                   /* it may run other code; ... */
     JIT_PYTHON_CALL,            /*   also that of Python functions */
     JIT_NEW,                    /* it allocates, when optimized */
@@ -29,18 +30,21 @@ enum jit_operation {
     JIT_ENTER, JIT_LEAVE        /* a function that is inlined begins, and ends */
 };
 
-#define JIT_COPIED      1
+/* Of a guard: where it fails, the program goes on where it would behind the guard before, if
+   that is no such one; or perhaps */
+#define JIT_COPIED              1
+#define JIT_PERHAPS_COPIED      2
 
 /* What is told, in the order of the log */
 struct jit_log_reader {
-    /* A trace; 'guard': the one at which it begins, or 0: it is no bridge */
+    /* A trace; 'guard': the one at which it begins, or 0: it is no bridge.  That the
+       interpreter comes to it is told in the same way; patched() tells a bridge. */
     void (*trace)(uint64_t guard);
     void (*optimized)(void);
     void (*assembled)(void);
     void (*code)(uintptr_t start, uintptr_t end);
     /* 'number' is that of the operation; 'descr' tells which guard it is; 'value' is the
-       function that is entered, or JIT_COPIED of a guard behind which the program goes on
-       where it would behind the guard before. */
+       function that is entered; or, of a guard, 0 or one of those above. */
     void (*operation)(enum jit_operation kind, uint32_t number, uint64_t descr,
                       int64_t value);
     /* Where the machine code of the operation before is, in that of the trace */
@@ -48,6 +52,8 @@ struct jit_log_reader {
     void (*line)(int64_t line);
     /* The trace is told: something else comes. */
     void (*end)(void);
+    /* Of the trace that was told last: its guard jumps to it. */
+    void (*patched)(void);
 };
 
 /* Returns the descriptor on which _jitlog is to be enabled: no file has that number. */

@@ -44,6 +44,18 @@ static void add_interpreted(int64_t function)
     returning.line = 0;
 }
 
+/* How many calls of this function have their line in a frame? */
+static int calls_of(int64_t function)
+{
+    size_t i;
+    int calls = 0;
+
+    for (i = 0; i < size; i += 2)
+        calls += stack[i + 1] == function &&
+                 (stack[i] == INTERPRETED || (stack[i] == INLINED && lines[i / 2] == IN_FRAME));
+    return calls;
+}
+
 /* Of interpreted functions, from the outermost on */
 static void find_lines(void)
 {
@@ -54,7 +66,8 @@ static void find_lines(void)
         uint32_t *line = &lines[i / 2 - 1];
         int is_compiled = stack[i - 2] == INLINED && *line != IN_FRAME;
         if (stack[i - 2] == INTERPRETED || *line == IN_FRAME) {
-            uint32_t in_frame = frame_lines_interpreted(stack[i - 1]);
+            uint32_t in_frame = frame_lines_interpreted(stack[i - 1],
+                                                        calls_of(stack[i - 1]));
             is_compiled = *line != IN_FRAME;
             if (!is_compiled)
                 *line = in_frame;
@@ -116,6 +129,26 @@ static int64_t *functions_of(struct place *place)
     return place->count > FUNCTIONS ? many : place->few;
 }
 
+/* What the log of compiled code tells for certain, in place of what the table says */
+static void look_into_log(struct place *place, const struct codemap_piece *piece,
+                          int64_t called)
+{
+    static int64_t told[CODEMAP_DEEPEST];
+    int begins_in = 0, calls_own_loop, count;
+
+    while (begins_in < piece->count && piece->entries[begins_in].start == 0)
+        begins_in++;
+    if (begins_in == 0)
+        return;
+    count = jit_lines_functions(place->address, piece->entries[0].function, begins_in, told,
+                                CODEMAP_DEEPEST, &calls_own_loop);
+    if (count < 0)
+        return;
+    place->count = count;
+    memcpy(functions_of(place), told, (size_t)count * sizeof *told);
+    place->is_inside = calls_own_loop && count > 0 && told[count - 1] == called;
+}
+
 static void look_at(struct place *place, uintptr_t address)
 {
     int which[CODEMAP_DEEPEST], i;
@@ -137,6 +170,8 @@ static void look_at(struct place *place, uintptr_t address)
     place->is_inside = python_call_is_inside(&call, &piece, which, place->count);
     for (i = 0; i < place->count; i++)
         functions_of(place)[i] = piece.entries[which[i]].function;
+    if (jit_lines_are_on())
+        look_into_log(place, &piece, call.function);
 }
 
 /* Until it is called again */
