@@ -218,7 +218,8 @@ def test_where_the_table_has_more_functions_than_run(told: Told) -> None:
                "leave_portal_frame", "leave_portal_frame", "call_n"],
               [("guard_true", 50), ("copied guard_true", 51), ("copied guard_true", 52),
                "call_r", "call_n"])
-    assert told(log, functions(3), functions(4), functions(1)) == ["10 20 20", "0", "-1"]
+    assert told(log, functions(3), functions(4), functions(1)) == [
+        "10 20 20", "0", "-1"]
     bridge = log.trace(["call_r", ("enter_portal_frame", 30), 3, ("guard_true", 53),
                         "call_r"], ["call_r", ("guard_true", 53), "call_r"], guard=52,
                        code=1 << 21)
@@ -239,8 +240,9 @@ def test_a_guard_that_has_replaced_a_copied_one(told: Told) -> None:
               [("guard_true", 50), ("replaced guard_value", 51), "call_r"])
     bridge = log.trace(["call_r", 3, "call_r"], ["call_r", "call_r"], guard=51,
                        code=1 << 21)
-    assert told(log, functions(2), at(0, 10, 20, code=bridge), at(1, 10, 20, code=bridge),
-                functions(1, 2, bridge)) == ["10 20", "7 -", "7 3", "-1"]
+    assert told(log, functions(2), at(0, 10, 20, code=bridge),
+                at(1, 10, 20, code=bridge), functions(1, 2, bridge)) == [
+        "10 20", "7 -", "7 3", "-1"]
 
 
 def test_a_call_that_raises(told: Told) -> None:

@@ -349,3 +349,24 @@ def test_wrong_answer_is_refused_before_anything_is_touched(
     assert run.err.count("\n") == 1
     assert "this build of PyPy is not known" in run.err
     assert not (pypy.folder / "out.vmprof").exists()
+
+
+def test_a_pypy_that_is_one_file_is_refused(stock_pypy: PyPy) -> None:
+    """As one that is translated without --shared: nothing exports its main function."""
+    run = stock_pypy.run("""
+        from vmprof_allocation.engines.hook.discovery.process import Process
+        from vmprof_allocation.errors import AllocationSamplingError, Evidence
+        class Ffi:
+            error = OSError
+            def dlopen(self, file):
+                raise OSError(file)
+        process = Process.__new__(Process)
+        Evidence.__init__(process)
+        process._ffi = Ffi()
+        try:
+            process._find_library()
+        except AllocationSamplingError as e:
+            print(e)
+    """)
+    assert "the hook engine is for a PyPy with a library, libpypy" in run.out, run
+    assert run.err == ""

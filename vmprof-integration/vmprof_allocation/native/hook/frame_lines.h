@@ -7,7 +7,8 @@
  * comes up before anything that it calls, if its caller's frame is that of the function
  * before.  Of a function that calls itself, that is certain only if the frame of its caller is
  * known, or if there are as many frames as calls: the JIT may have one, which is no root, while
- * the interpreter goes on where compiled code could not.  While compiled code runs a frame, its instruction is not up to date.
+ * the interpreter goes on where compiled code could not.  While compiled code runs a frame,
+ * its instruction is not up to date.
  */
 
 #include <stddef.h>

@@ -156,7 +156,7 @@ static uint64_t hash(const char *s, size_t size)
 }
 
 /* The optimizer may put a guard that tells more into the place of one that is copied
-   (rewrite.py, replace_guard()): that is not told, but it needs the same as the one before. */
+   (replace_guard(), RPython's): that is not told, but it needs the same as the one before. */
 static int64_t copied(const char *s, size_t size, const char *needs, size_t needs_size)
 {
     uint64_t before = needs_before;

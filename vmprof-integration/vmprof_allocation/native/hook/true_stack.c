@@ -44,16 +44,21 @@ static void add_interpreted(int64_t function)
     returning.line = 0;
 }
 
-/* How many calls of this function have their line in a frame? */
-static int calls_of(int64_t function)
+static int is_in_frame(size_t at)
 {
-    size_t i;
-    int calls = 0;
+    return stack[at] == INTERPRETED || lines[at / 2] == IN_FRAME;
+}
+
+/* Of each function whose line is in a frame: how many calls of it are such */
+static int calls[TRUE_STACK_CUT / 2];
+
+static void count_calls(void)
+{
+    size_t i, j;
 
     for (i = 0; i < size; i += 2)
-        calls += stack[i + 1] == function &&
-                 (stack[i] == INTERPRETED || (stack[i] == INLINED && lines[i / 2] == IN_FRAME));
-    return calls;
+        for (calls[i / 2] = 0, j = is_in_frame(i) ? 0 : size; j < size; j += 2)
+            calls[i / 2] += stack[j + 1] == stack[i + 1] && is_in_frame(j);
 }
 
 /* Of interpreted functions, from the outermost on */
@@ -61,13 +66,13 @@ static void find_lines(void)
 {
     size_t i;
 
+    count_calls();
     frame_lines_from_outermost();
     for (i = size; i > 0; i -= 2) {
         uint32_t *line = &lines[i / 2 - 1];
         int is_compiled = stack[i - 2] == INLINED && *line != IN_FRAME;
         if (stack[i - 2] == INTERPRETED || *line == IN_FRAME) {
-            uint32_t in_frame = frame_lines_interpreted(stack[i - 1],
-                                                        calls_of(stack[i - 1]));
+            uint32_t in_frame = frame_lines_interpreted(stack[i - 1], calls[i / 2 - 1]);
             is_compiled = *line != IN_FRAME;
             if (!is_compiled)
                 *line = in_frame;

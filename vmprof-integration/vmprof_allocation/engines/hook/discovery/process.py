@@ -117,15 +117,17 @@ class Process(Evidence):
         # where a program has loaded it as a plug-in.
         files = [None] + [m.path for m in maps
                           if "x" in m.permissions and "pypy" in m.path]
-        problem: Exception | None = None
         for file in files:
             try:
                 symbol = self._ffi.addressof(self._ffi.dlopen(file),
                                             "pypy_main_startup")
                 return int(self._ffi.cast("uintptr_t", symbol))
-            except (AttributeError, OSError, self._ffi.error) as e:
-                problem = e
-        raise self.refuse("pypy_main_startup", str(problem))
+            except (AttributeError, OSError, self._ffi.error):
+                pass
+        raise self.refuse(
+            "PyPy's code", "no file of this process exports pypy_main_startup: the "
+            "hook engine is for a PyPy with a library, libpypy (translated with "
+            "--shared)")
 
     def _segments(self) -> list[tuple[int, int, int, int]]:
         """(kind, flags, address, size) of each, from the ELF header in memory:
