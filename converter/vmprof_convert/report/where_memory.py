@@ -51,7 +51,8 @@ def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
     command = profile.command and " (%s)" % shortened(profile.command)
     notes = process_memory.of_process(profile)
     if facts is None:
-        return Sheet(["process %d%s: %s" % (profile.pid, command, _NOT_KNOWN)], [], notes)
+        return Sheet(["process %d%s: %s" % (profile.pid, command, _NOT_KNOWN)], [],
+                     notes)
     found = sheet(facts, profile.pid, command + _when(profile, facts))
     return found._replace(notes=[*found.notes, *notes])
 
