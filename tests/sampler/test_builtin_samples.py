@@ -7,17 +7,17 @@ import io
 import os
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vmprof_allocation import __main__ as commands
-from vmprof_allocation.engines import choose
+from vmprof_allocation.engines import choose, searching
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.builtin import samples
 from vmprof_allocation.engines.hook import engine as hook
-from vmprof_allocation.engines.searching import choose_aloud
 from vmprof_allocation.errors import AllocationSamplingError, UnknownBuild
 from vmprof_allocation.session.profile_file import HEAD
 from vmprof_allocation.session.session import Session
@@ -112,7 +112,7 @@ def test_other_problems_of_the_hook_engine_are_told(
 
 def test_it_is_said_what_is_not_known(vmprof: Vmprof) -> None:
     said: list[str] = []
-    choose_aloud(said.append, Settings(1000, 1))
+    assert searching.knowledge(said.append, Settings(1000, 1)) == ""
     assert said == [samples.REMARK]
     out = io.StringIO()
     assert commands.doctor(out) == 0
@@ -140,13 +140,13 @@ def test_a_run(vmprof: Vmprof, tmp_path: Path, settings: Settings,
 
 
 @pytest.mark.parametrize("settings, said", [
-    (Settings(1000, 1, limit=Limit(7)), r"limit of samples \(auto\)"),
-    (Settings(1000, 1, "fixed"), "fixed gaps"),
-    (Settings(1000, 1, native=True), r"native frames \(--native\)"),
-    (Settings(1000, 1, rotate=60.0), r"second profile \(--rotate\)")])
+    (Settings(1000, 1, limit=Limit(7)), r"limit of samples \(auto\): name an interval"),
+    (Settings(1000, 1, "fixed"), "fixed gaps: leave it"),
+    (Settings(1000, 1, native=True), r"native frames \(--native\): leave"),
+    (Settings(1000, 1, rotate=60.0), r"second profile \(--rotate\): leave")])
 def test_what_it_can_not_do_is_refused(vmprof: Vmprof, tmp_path: Path,
                                        settings: Settings, said: str) -> None:
-    with pytest.raises(AllocationSamplingError, match="of no %s: leave it" % said):
+    with pytest.raises(AllocationSamplingError, match="of no " + said):
         Session(settings, str(tmp_path / "app.vmprof")).start()
     assert not vmprof.calls and not [*tmp_path.iterdir()]
 
@@ -160,9 +160,13 @@ def test_profile_of_a_child_is_refused(vmprof: Vmprof, tmp_path: Path) -> None:
 
 def test_what_can_not_be_asked_while_it_samples(vmprof: Vmprof, tmp_path: Path) -> None:
     with Session(Settings(1000, 1), str(tmp_path / "app.vmprof")) as session:
-        for ask in (session.statistics, session.held, lambda: session.set_interval(7),
-                    lambda: session.rotate(str(tmp_path / "next.vmprof"))):
-            with pytest.raises(AllocationSamplingError):
+        asked: tuple[tuple[Callable[[], object], str], ...] = (
+            (session.statistics, "figures while it samples: stop"),
+            (lambda: session.set_interval(7), "other interval while it samples: stop"),
+            (lambda: session.rotate(str(tmp_path / "next.vmprof")), "second profile"),
+            (session.held, "start with --held"))
+        for ask, said in asked:
+            with pytest.raises(AllocationSamplingError, match=said):
                 ask()
         assert session.is_on and vmprof.enabled
     assert vmprof.calls[1:] == ["disable"]

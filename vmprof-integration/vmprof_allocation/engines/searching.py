@@ -11,6 +11,15 @@ SEARCHING = ("looking for the garbage collector in this build of PyPy, once; tha
              "takes a second or more")
 
 
+def knowledge(tell: Callable[[str], None], settings: Settings, folder: str = "") -> str:
+    """Engine.knowledge() for the process that is to be sampled with these settings."""
+    engine = choose_aloud(tell, settings)
+    if engine.name == "builtin" and "lifetimes" not in engine.capabilities():
+        from vmprof_allocation.engines.builtin.samples import REMARK
+        tell(REMARK)
+    return engine.knowledge(folder)
+
+
 def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
     """choose() for these settings; `tell` gets what the user may want to know."""
     from vmprof_allocation.engines.hook.discovery import cache, lookup
@@ -22,9 +31,6 @@ def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
 
     lookup.searching = searching
     engine = choose(hook=settings.needs_hook)
-    if "lifetimes" not in engine.capabilities() and engine.name == "builtin":
-        from vmprof_allocation.engines.builtin.samples import REMARK
-        tell(REMARK)
     for cached in searched:
         if cached is None or cache.load(cached) is None:
             tell("what was found can't be kept in %s, and will be looked for "

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from vmprof_allocation.engines.searching import choose_aloud
+from vmprof_allocation.engines import searching
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.launch import parent, temporary
 from vmprof_allocation.launch.begin import VARIABLE, refuse
@@ -49,7 +49,7 @@ class Target:
 
     def knowledge(self, settings: Settings) -> str:
         """What the engine found out.  Raises AllocationSamplingError."""
-        return choose_aloud(note, settings).knowledge()
+        return searching.knowledge(note, settings)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from vmprof_allocation.engines.searching import choose_aloud
+from vmprof_allocation.engines import searching
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.remote.control.client import Process
 from vmprof_allocation.remote.process_info import DEFAULT, check_seconds
@@ -55,7 +55,7 @@ def wanted(process: Process, settings: Settings, output: str, folder: str = "",
     """What follows START, and HOLD.  `folder`, of work_folder.own(), is for what
     that process has to know.  `run`: there is one already, whose first process writes
     to `output`; this is a child of process `parent`."""
-    knowledge = (choose_aloud(say, settings).knowledge(folder)
+    knowledge = (searching.knowledge(say, settings, folder)
                  if process.runs_this() else "")
     return [output, knowledge, settings.text(), run, str(parent)]
 
@@ -65,6 +65,6 @@ def gc_state(process: Process) -> str:
     if not process.runs_this():
         return ""
     try:
-        return choose_aloud(say, make_settings(DEFAULT)).gc_state()
+        return searching.choose_aloud(say, make_settings(DEFAULT)).gc_state()
     except AllocationSamplingError:
         return ""           # it can't be sampled; that can be asked nevertheless

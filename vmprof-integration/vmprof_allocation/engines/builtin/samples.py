@@ -25,10 +25,10 @@ REMARK = ("this PyPy samples on its own, and was translated with the first part 
 SEEDS = 2**62
 
 
-def _refusal(what: str) -> AllocationSamplingError:
+def _refusal(what: str, do: str = "leave it out") -> AllocationSamplingError:
     return AllocationSamplingError(
         "this PyPy, which was translated with the first part of the patches alone, "
-        "knows of no %s: leave it out, or translate it with all of them" % what)
+        "knows of no %s: %s, or translate it with all of them" % (what, do))
 
 
 class SamplesEngine(BuiltinEngine):
@@ -39,8 +39,10 @@ class SamplesEngine(BuiltinEngine):
 
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
+        if settings.limit is not None:
+            raise _refusal("limit of samples (auto)", "name an interval, such as "
+                           "--allocation-sampling 128k")
         for wanted, what in (
-                (settings.limit is not None, "limit of samples (auto)"),
                 (settings.gaps != "exponential", "fixed gaps"),
                 (settings.native, "native frames (--native)"),
                 (settings.rotate, "second profile (--rotate)"),
@@ -63,11 +65,12 @@ class SamplesEngine(BuiltinEngine):
         pass
 
     def set_interval(self, interval: int) -> None:
-        raise _refusal("other interval while it samples")
+        raise _refusal("other interval while it samples",
+                       "stop, and start again with that")
 
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
-        raise _refusal("second profile")
+        raise _refusal("second profile while it samples", "stop, and start again")
 
     def define_label(self, text: str) -> int:
         return 0
@@ -85,7 +88,7 @@ class SamplesEngine(BuiltinEngine):
         return None
 
     def statistics(self) -> Statistics:
-        raise _refusal("figures while it samples")
+        raise _refusal("figures while it samples", "stop, and read the profile")
 
 
 _engine: SamplesEngine | None = None
