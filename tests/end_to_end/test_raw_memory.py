@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import collections
-import gzip
 import json
 import math
 import re
@@ -192,7 +191,9 @@ os.wait()
     assert child.pid != raw(run).pid
     found = by_function(child)
     assert found["childs"].is_near(2000 * 5000) and "parents" not in found
-    assert by_function(child, ALIVE)["childs"].bytes == 0
+    # (the JIT, which may be at work there, keeps blocks of other sizes)
+    assert {fate for size, fate in zip(child.samples.size, child.samples.fate)
+            if size == 5000} == {FREED}
     assert len(children(run.path)) == 1
 
 
@@ -226,6 +227,41 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
     assert carried.is_near(2500000)
     assert {second.types[one.type].python for one in second.samples.carried} >= {
         name for name in types(readers.read(paths[0], raw=True)) if "libffi" in name}
+
+
+def test_a_part_says_who_asked_and_what_malloc_counts(stock_pypy: PyPy) -> None:
+    """Also of what is in use since an earlier part, and of a library that was not asked
+    again; and the first one ends with what was in use then."""
+    run = stock_pypy.run(C + """
+import vmprof_allocation, zlib
+with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
+    kept += [zlib.compressobj() for _ in range(40)]
+    session.rotate("out.w2.vmprof")
+""")
+    assert run.code == 0, run.err
+    second = readers.read(run.path.with_name("out.w2.vmprof"), raw=True)
+    assert any("libz" in second.types[one.type].python
+               for one in second.samples.carried if one.type >= 0)
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+    assert "MiB of it in use by malloc's count" in report.out
+    assert "wrong" not in report.out
+
+
+@pytest.mark.parametrize("end", [
+    "os._exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os.abort()"])
+def test_who_ends_at_once_did_not_count_at_its_end(stock_pypy: PyPy, end: str) -> None:
+    """So nothing is said of blocks that were given back unseen."""
+    program = stock_pypy.script(C + """
+import time
+kept += [ffi.new("char[]", 20000) for _ in range(1000)]
+time.sleep(1.5)
+""" + end)
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "--raw-memory",
+                             "16k", "-o", "out.vmprof", str(program))
+    assert run.code != 0
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+    assert re.search(r"estimated total: (19|2\d)\.", report.out), report.out
+    assert "wrong" not in report.out and "malloc's count" not in report.out
 
 
 def test_all_is_as_before_when_it_ends(stock_pypy: PyPy) -> None:
@@ -331,10 +367,11 @@ kept.append([[] for _ in range(100000)])
     table = json.loads(stock_pypy.command(
         "-m", "vmprof_convert", "--raw", "--to", "json", "out.vmprof").out)
     assert abs(bytes_ - table["sum"]["allocated"]["bytes"]["value"]) < 1e-3 * bytes_
-    firefox = json.loads(gzip.decompress((folder / "written.firefox").read_bytes()))
+    firefox = json.loads((folder / "written.firefox").read_text())
     main, = [thread for thread in firefox["threads"] if thread["name"] == "MainThread"]
     assert sum(weight for weight in main["nativeAllocations"]["weight"] if weight > 0
                ) == pytest.approx(bytes_, rel=0.05)
+    del firefox["meta"]         # which says how all kinds of markers look
     assert "Major collection" not in json.dumps(firefox)
 
 

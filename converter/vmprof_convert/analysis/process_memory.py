@@ -180,8 +180,18 @@ def _last_read(figure: Figure) -> str:
 def _when(profile: Profile, last: Figure) -> str:
     """The last one of resident memory.  It is read once more when the profile ends, but
     of who was killed, or runs on, or has closed our files."""
-    return ("at the end" if profile.end_time is not None
-            and profile.end - last.time < _NEAR else _last_read(last))
+    return "at the end" if _is_of_end(profile, last) else _last_read(last)
+
+
+def _is_of_end(profile: Profile, last: Figure) -> bool:
+    return profile.end_time is not None and profile.end - last.time < _NEAR
+
+
+def raw_in_use_at_end(profile: Profile) -> int | None:
+    """Bytes that C code had in use, by malloc's own count, when the profile ended; None:
+    that was not read, as of a process that was killed."""
+    counted = readings(profile, RAW_IN_USE)
+    return counted[-1].value if counted and _is_of_end(profile, counted[-1]) else None
 
 
 def in_brief(profile: Profile) -> str:
@@ -193,9 +203,9 @@ def in_brief(profile: Profile) -> str:
     line = "memory: %s resident %s" % (format_bytes(memory[-1].value),
                                        _when(profile, memory[-1]))
     if profile.is_raw:
-        counted = readings(profile, RAW_IN_USE)
-        return line + (", %s of it in use by malloc's count" % format_bytes(
-            counted[-1].value) if counted else "")
+        counted = raw_in_use_at_end(profile)
+        return line + (", %s of it in use by malloc's count" % format_bytes(counted)
+                       if counted is not None else "")
     heap = readings(profile, HEAP_HAS)
     return line + (", %s of it the GC's" % format_bytes(
         min(heap[-1].value - untouched(profile, [memory[-1].time])[0],

@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 from vmprof_convert.analysis.heap_check import contradiction
 from vmprof_convert.analysis.process_memory import in_brief as memory_in_brief
-from vmprof_convert.analysis.process_memory import of_process, readings
+from vmprof_convert.analysis.process_memory import of_process, raw_in_use_at_end
 from vmprof_convert.analysis.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
@@ -20,7 +20,7 @@ from vmprof_convert.meaning.lifetimes import (
     WAS_LOST,
 )
 from vmprof_convert.meaning.visible_stacks import LOST, UNKNOWN_LINE
-from vmprof_convert.profile.model import RAW_IN_USE, Profile
+from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import (
     format_bytes,
@@ -226,11 +226,11 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
 def _missed_frees(profile: Profile, summary: Summary) -> str:
     """Whether more is said to be in use than malloc itself counts: then blocks were
     given back in a way that was not seen.  Empty: it is not, or not known."""
-    counted = readings(profile, RAW_IN_USE)
-    if not profile.is_raw or not counted or profile.processes:
+    counted = raw_in_use_at_end(profile)
+    if not profile.is_raw or counted is None or profile.processes:
         return ""
-    too_many = summary.figures.bytes(STILL_ALIVE).low - counted[-1].value
-    return "" if too_many <= _LEAST * counted[-1].value else (
+    too_many = summary.figures.bytes(STILL_ALIVE).low - counted
+    return "" if too_many <= _LEAST * counted else (
         "wrong: %s more count as alive here than malloc itself has in use: free() was "
         "called through a pointer that was made before the sampling began"
         % format_bytes(too_many))
