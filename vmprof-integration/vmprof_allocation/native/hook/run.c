@@ -374,6 +374,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;
     next.settings = settings;
+    run_note_raw_memory();              /* what is in use as this part ends */
     raw_memory_begin_rotation();
     recorder_lock();
     vmprof_output_take_names();

@@ -88,6 +88,13 @@ int blocks_add(const struct block *block)
     return 1;
 }
 
+const struct block *blocks_find(uintptr_t address)
+{
+    const struct block *found = count == 0 ? NULL : &table[place_of(address)];
+
+    return found != NULL && found->address != 0 ? found : NULL;
+}
+
 /* Whether a block that could be in 'from' on, and is at 'at', can go to 'hole' */
 static int may_move(size_t from, size_t at, size_t hole)
 {
@@ -96,14 +103,13 @@ static int may_move(size_t from, size_t at, size_t hole)
 
 int blocks_take(uintptr_t address, struct block *taken)
 {
+    const struct block *found = blocks_find(address);
     size_t hole, i;
 
-    if (count == 0)
+    if (found == NULL)
         return 0;
-    hole = place_of(address);
-    if (table[hole].address == 0)
-        return 0;
-    *taken = table[hole];
+    *taken = *found;
+    hole = (size_t)(found - table);
     count--;
     filter_remove(address);
     for (i = (hole + 1) & (size - 1); table[i].address != 0; i = (i + 1) & (size - 1))

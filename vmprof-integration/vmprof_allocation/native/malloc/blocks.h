@@ -40,6 +40,9 @@ static inline int blocks_may_have(const void *address)
 /* There is none at its address.  Returns 0 if there is no room for it. */
 int blocks_add(const struct block *block);
 
+/* The one at 'address', until the next change; NULL: there is none. */
+const struct block *blocks_find(uintptr_t address);
+
 /* Returns 1 if there was one at 'address', which is none any more. */
 int blocks_take(uintptr_t address, struct block *taken);
 

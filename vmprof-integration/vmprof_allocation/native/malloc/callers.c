@@ -107,23 +107,27 @@ static const struct range *find(uintptr_t address)
     return low < ranges_count && ranges[low].start <= address ? &ranges[low] : NULL;
 }
 
-int64_t callers_type(uintptr_t return_address, const char **name)
+int64_t callers_type(uintptr_t return_address)
 {
     const struct range *range = find(return_address);
 
-    *name = NULL;
     if (range == NULL) {
         int saved_errno = errno;
         read_ranges();
         errno = saved_errno;
         range = find(return_address);
     }
-    if (range == NULL)
-        return 0;
-    if (!is_told[range->name])
-        *name = names[range->name];
-    is_told[range->name] = 1;
-    return FIRST_NUMBER + range->name;
+    return range == NULL ? 0 : FIRST_NUMBER + range->name;
+}
+
+const char *callers_untold_name(int64_t type)
+{
+    int64_t name = type - FIRST_NUMBER;
+
+    if (name < 0 || is_told[name])
+        return NULL;
+    is_told[name] = 1;
+    return names[name];
 }
 
 void callers_begin_part(void)

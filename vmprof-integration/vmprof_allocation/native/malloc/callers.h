@@ -12,8 +12,11 @@
 #include <stdint.h>
 
 /* What calls such as malloc()'s from this address are called in the profile: the number of
-   a type; 0: not known.  '*name' is what it is called, or NULL if this profile was told. */
-int64_t callers_type(uintptr_t return_address, const char **name);
+   a type; 0: not known. */
+int64_t callers_type(uintptr_t return_address);
+
+/* The name of such a type, or NULL if it has none, or this profile was told. */
+const char *callers_untold_name(int64_t type);
 
 /* Another profile begins, which was told nothing. */
 void callers_begin_part(void);

@@ -25,7 +25,7 @@ struct interposed {
 /* Find the real functions, of which one is called malloc.  Returns 0 or an errno. */
 int interpose_find(struct interposed *functions, int count);
 
-/* All of them to ours.  'owner' is where one of the real ones is ...: with the GIL, and one thread at a time, as the next one.  Slots of an
+/* All of them to ours: with the GIL, and one thread at a time, as the next one.  Slots of an
    object that another thread is loading at this moment are awaited, for 40 ms at most.
    Returns 0, or an errno: then nothing is changed. */
 int interpose_set(void);

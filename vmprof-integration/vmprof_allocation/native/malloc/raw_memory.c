@@ -180,6 +180,14 @@ static void put_in(const struct block *block)
         recorder_raw_ended(block->sample.key, 1);
 }
 
+static void tell_type(int64_t type)
+{
+    const char *name = callers_untold_name(type);
+
+    if (name != NULL)
+        recorder_raw_type(type, name);
+}
+
 static int may_record(void)
 {
     return !own.is_inside && !recorder_has_lock();
@@ -191,17 +199,20 @@ static void take_sample(void *memory, size_t size, int64_t interval, uintptr_t c
         (uintptr_t)memory, { .size = (int64_t)size, .interval = interval }
     };
     int saved_errno = errno;
-    const char *name;
 
     if (memory == NULL || !may_record() || is_of_gc(caller, size) || stacks.is_ignored())
         return;
     lock();
-    take_out(block.address);
-    block.sample.type = callers_type(caller, &name);
-    if (name != NULL)
-        recorder_raw_type(block.sample.type, name);
-    if (recorder_raw(&block.sample, stacks.key(), stacks.walk) != 0)
-        put_in(&block);
+    /* If sampling has ended while this thread came here, or has begun anew, the block would
+       stay in the table with a key that is another sample's by then. */
+    if (own.epoch == epoch) {
+        take_out(block.address);
+        block.sample.type = callers_type(caller);
+        if (recorder_raw(&block.sample, stacks.key(), stacks.walk) != 0) {
+            tell_type(block.sample.type);
+            put_in(&block);
+        }
+    }
     unlock();
     errno = saved_errno;
 }
@@ -252,29 +263,36 @@ void raw_memory_free(void *memory)
     REAL(FREE, void (*)(void *))(memory);
 }
 
+/* The key of the sampled block there, or 0; it is taken out if that is 'gone'.  (Another
+   thread may have its address by then: that one's sample, or its free(), has told that the
+   block is gone.) */
+static int64_t key_at(const void *memory, int64_t gone)
+{
+    int saved_errno = errno;
+    const struct block *block;
+    int64_t key = 0;
+
+    if (memory != NULL && may_record()) {
+        lock();
+        block = blocks_find((uintptr_t)memory);
+        key = block != NULL ? block->sample.key : 0;
+        if (key != 0 && key == gone)
+            take_out((uintptr_t)memory);
+        unlock();
+    }
+    errno = saved_errno;
+    return key;
+}
+
 static NEVER_INLINE void *move(void *memory, size_t size, int64_t interval,
                                uintptr_t caller)
 {
-    struct block block = { .address = 0 };
-    void *moved;
+    int64_t key = key_at(memory, 0);
+    void *moved = REAL(REALLOC, void *(*)(void *, size_t))(memory, size);
 
-    /* it may be anybody's before this returns; and it stays where it is if it fails */
-    if (memory != NULL && may_record()) {
-        lock();
-        (void)blocks_take((uintptr_t)memory, &block);
-        unlock();
-    }
-    moved = REAL(REALLOC, void *(*)(void *, size_t))(memory, size);
-    if (block.address != 0) {
-        int saved_errno = errno;
-        lock();
-        if (moved == NULL && size != 0)
-            put_in(&block);
-        else
-            recorder_raw_ended(block.sample.key, 0);
-        unlock();
-        errno = saved_errno;
-    }
+    /* it stays what it was if that fails */
+    if (key != 0 && (moved != NULL || size == 0))
+        (void)key_at(memory, key);
     if (interval != 0)
         take_sample(moved, size, interval, caller);
     return moved;
@@ -429,6 +447,7 @@ int64_t raw_memory_counted(void)
 
 static void tell_again(const struct block *block)
 {
+    tell_type(block->sample.type);
     recorder_raw_inherited(&block->sample);
 }
 
