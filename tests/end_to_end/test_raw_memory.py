@@ -242,7 +242,8 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
     second = readers.read(run.path.with_name("out.w2.vmprof"), raw=True)
     assert any("libz" in second.types[one.type].python
                for one in second.samples.carried if one.type >= 0)
-    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+    report = stock_pypy.command(
+        "-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
     assert "MiB of it in use by malloc's count" in report.out
     assert "wrong" not in report.out
 
@@ -256,10 +257,11 @@ import time
 kept += [ffi.new("char[]", 20000) for _ in range(1000)]
 time.sleep(1.5)
 """ + end)
-    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "--raw-memory",
-                             "16k", "-o", "out.vmprof", str(program))
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M",
+                             "--raw-memory", "16k", "-o", "out.vmprof", str(program))
     assert run.code != 0
-    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+    report = stock_pypy.command(
+        "-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
     assert re.search(r"estimated total: (19|2\d)\.", report.out), report.out
     assert "wrong" not in report.out and "malloc's count" not in report.out
 

@@ -188,8 +188,8 @@ def _is_of_end(profile: Profile, last: Figure) -> bool:
 
 
 def raw_in_use_at_end(profile: Profile) -> int | None:
-    """Bytes that C code had in use, by malloc's own count, when the profile ended; None:
-    that was not read, as of a process that was killed."""
+    """Bytes that C code had in use, by malloc's own count, when the profile ended;
+    None: that was not read, as of a process that was killed."""
     counted = readings(profile, RAW_IN_USE)
     return counted[-1].value if counted and _is_of_end(profile, counted[-1]) else None
 
