@@ -43,11 +43,17 @@ static struct {
     int fixed;
 } planned, running;
 /* odd: sampling is on */
-static volatile unsigned epoch;
+static unsigned epoch;
+
+/* What is 'running' is read behind it. */
+static unsigned present_epoch(void)
+{
+    return __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
+}
 
 static int is_on(void)
 {
-    return epoch & 1;
+    return present_epoch() & 1;
 }
 
 static uint64_t thread_seed(void)
@@ -66,7 +72,7 @@ static void walk_on(void)
    these bytes is sampled, or 0: none is. */
 static NEVER_INLINE int64_t come_by(int64_t size)
 {
-    unsigned now = epoch;
+    unsigned now = present_epoch();
     int is_sampled;
 
     left += size;
@@ -205,7 +211,7 @@ static void take_sample(void *memory, size_t size, int64_t interval, uintptr_t c
     lock();
     /* If sampling has ended while this thread came here, or has begun anew, the block would
        stay in the table with a key that is another sample's by then. */
-    if (own.epoch == epoch) {
+    if (own.epoch == present_epoch()) {
         take_out(block.address);
         block.sample.type = callers_type(caller);
         if (recorder_raw(&block.sample, stacks.key(), stacks.walk) != 0) {
