@@ -60,14 +60,16 @@ def innermost(profile: Profile, stack: int) -> str:
     return ""
 
 
-def by_function(profile: Profile, fate: int | None = None) -> dict[str, Sum]:
-    """Of blocks of which this became."""
+def by_function(profile: Profile, fate: int | None = None,
+                least: int = 1, most: int = 2**40) -> dict[str, Sum]:
+    """Of blocks of which this became, and of these sizes.  (A function has others as
+    well: what the JIT asks for that compiles it, and a thread's shadow stack.)"""
     found: dict[str, Sum] = collections.defaultdict(Sum)
     samples = profile.samples
     for stack, size, interval, became in zip(
             samples.stack, samples.size, samples.interval, samples.fate):
         assert became in (ALIVE, FREED)
-        if fate in (None, became):
+        if fate in (None, became) and least <= size <= most:
             found[innermost(profile, stack)].add(size, interval)
     return found
 
@@ -113,7 +115,8 @@ c.qsort(numbers, 200, 4, in_callback)
 print(sum(1 for one in kept if one == 0))
 """)
     profile = raw(run)
-    allocated, alive = by_function(profile), by_function(profile, ALIVE)
+    allocated = by_function(profile, least=500, most=31000)
+    alive = by_function(profile, ALIVE, least=500, most=31000)
     for name, times, size in (
             ("by_cffi", 2000, 5000), ("by_new", 2000, 5000), ("by_ctypes", 2000, 5000),
             ("in_thread", 8000, 5000)):
@@ -129,7 +132,7 @@ print(sum(1 for one in kept if one == 0))
     assert {name for name in types(profile) if "JIT code" in name or "libffi" in name}
     # malloc's own count agrees
     first, *_, last = (figure.value for figure in readings(profile, RAW_IN_USE))
-    known = sum(one.bytes for one in alive.values())
+    known = sum(one.bytes for one in by_function(profile, ALIVE).values())
     assert abs(last - known) < first + 0.05 * last
     assert "wrong" not in stock_pypy.command(
         "-m", "vmprof_allocation", "report", "out.vmprof").out
