@@ -127,6 +127,7 @@ static void collect(void *gc)
     }
     nursery.before_collection();
     nursery.original.minor_collection(gc);
+    nursery.young_large = 0;
     nursery.after_collection();
 }
 
@@ -147,12 +148,17 @@ void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
                               uintptr_t young)
 {
     void *object = nursery.original.external_malloc(gc, type, length, young);
+    int64_t size;
 
-    if (nursery.inside || object == NULL)
+    if (object == NULL)
+        return NULL;
+    size = nursery.large_size(type, length);
+    if (young)
+        nursery.young_large += size;
+    if (nursery.inside)
         return object;
     settle_here();
-    allocated_object(object, nursery.large_size(type, length),
-                     young ? NURSERY_LARGE : NURSERY_OLD);
+    allocated_object(object, size, young ? NURSERY_LARGE : NURSERY_OLD);
     place();
     return object;
 }
@@ -163,6 +169,7 @@ void nursery_start(int64_t interval, uint64_t seed, int fixed)
     nursery.new_interval = 0;
     nursery.allocated = nursery.collections = 0;
     nursery.pressures = nursery.surprises = 0;
+    nursery.young_large = 0;
     nursery.wants_collection = 0;
     nursery.phase = NURSERY_RUNNING;
     place();

@@ -87,6 +87,8 @@ struct nursery {
     char *counted_from;             /* bytes below this one are accounted for */
     int inside;                     /* an original function is at work */
     int wants_collection;           /* nursery_collect_soon() */
+    int64_t young_large;            /* bytes outside of the nursery, since the last
+                                       minor collection */
 
     /* statistics, since nursery_start() */
     volatile int64_t allocated;     /* bytes, from the GC's own pointers */

@@ -478,6 +478,16 @@ static void look_at_waiting(void)
     note_most(&objects.most_young, objects.young_count);
 }
 
+/* Before a minor collection, the GC counts large objects that are young with the old
+   ones. */
+static void tell_swept(void)
+{
+    int64_t heap = heap_old_bytes();
+
+    recorder_swept(heap < 0 ? heap : heap - nursery.young_large, objects.heap_at_begin,
+                   objects.alive, objects.not_known);
+}
+
 void objects_before_collection(void)
 {
     int state;
@@ -498,8 +508,7 @@ void objects_before_collection(void)
     if (state == SWEEPING && objects.state == MARKING)
         judge();
     if (state != SWEEPING && objects.state == SWEEPING && objects.tracks)
-        recorder_swept(heap_old_bytes(), objects.heap_at_begin, objects.alive,
-                       objects.not_known);
+        tell_swept();
     objects.state = state;
     look_at_waiting();
     recorder_end_facts();
