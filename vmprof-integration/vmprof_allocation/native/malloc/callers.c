@@ -2,11 +2,12 @@
 #include "callers.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/mman.h>
+
+#include "maps.h"
 
 /* Types of objects, which the GC numbers, are fewer. */
 #define FIRST_NUMBER    ((int64_t)1 << 30)
@@ -43,54 +44,33 @@ static int name_of(const char *path)
     return names_count++;
 }
 
-/* A line of /proc/self/maps: start-end rwxp offset device inode path */
-static void add_line(char *line)
+static void add_mapping(const struct mapping *mapping)
 {
     static const char deleted[] = " (deleted)";
     struct range *last = ranges_count > 0 ? &ranges[ranges_count - 1] : NULL;
-    char *at, *path;
-    uintptr_t start = strtoul(line, &at, 16), end = strtoul(at + 1, &at, 16);
-    size_t length;
+    static char path[PATH_MAX];         /* a stack may be small */
+    size_t length = strlen(mapping->file);
     int name;
 
-    if (strlen(at) < 5 || at[3] != 'x')
+    if (!(mapping->protection & PROT_EXEC) || length >= sizeof path)
         return;
-    path = strchr(at, '/');
-    if (path == NULL)
-        path = at + strlen(at);         /* nobody's file */
-    length = strlen(path);
-    if (length > sizeof deleted && strcmp(path + length - (sizeof deleted - 1),
-                                          deleted) == 0)
+    strcpy(path, mapping->file);
+    if (length > sizeof deleted &&
+        strcmp(path + length - (sizeof deleted - 1), deleted) == 0)
         path[length - (sizeof deleted - 1)] = '\0';
     name = name_of(path);
-    if (last != NULL && last->end == start && last->name == name)
-        last->end = end;
+    if (last != NULL && last->end == mapping->start && last->name == name)
+        last->end = mapping->end;
     else if (name >= 0 && ranges_count < MOST_RANGES)
-        ranges[ranges_count++] = (struct range){ start, end, name };
+        ranges[ranges_count++] = (struct range){ mapping->start, mapping->end, name };
 }
 
 static void read_ranges(void)
 {
     static char text[1 << 14];
-    size_t used = 0;
-    ssize_t got;
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
     ranges_count = 0;
-    while (fd >= 0 && (got = read(fd, text + used, sizeof text - 1 - used)) > 0) {
-        char *line = text, *end;
-        used += (size_t)got;
-        text[used] = '\0';
-        while ((end = strchr(line, '\n')) != NULL) {
-            *end = '\0';
-            add_line(line);
-            line = end + 1;
-        }
-        used -= (size_t)(line - text);
-        memmove(text, line, used);
-    }
-    if (fd >= 0)
-        close(fd);
+    maps_read(text, sizeof text, add_mapping);
 }
 
 static const struct range *find(uintptr_t address)

@@ -4,13 +4,12 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "maps.h"
 
 #define PAGE            4096
 #define MOST_RANGES     16384
@@ -42,39 +41,19 @@ static struct range {
 } ranges[MOST_RANGES];
 static int ranges_count;
 
-static void add_range(const char *line)
+static void add_range(const struct mapping *mapping)
 {
-    char *at;
-    uintptr_t start = strtoul(line, &at, 16), end = strtoul(at + 1, &at, 16);
-
-    if (ranges_count < MOST_RANGES && strlen(at) > 5 && strchr(at, '/') != NULL)
-        ranges[ranges_count++] = (struct range){
-            start, end, (at[1] == 'r' ? PROT_READ : 0) | (at[2] == 'w' ? PROT_WRITE : 0) |
-                        (at[3] == 'x' ? PROT_EXEC : 0) };
+    if (ranges_count < MOST_RANGES && *mapping->file != '\0')
+        ranges[ranges_count++] = (struct range){ mapping->start, mapping->end,
+                                                 mapping->protection };
 }
 
 static void read_ranges(void)
 {
     static char text[1 << 16];
-    size_t used = 0;
-    ssize_t got;
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
     ranges_count = 0;
-    while (fd >= 0 && (got = read(fd, text + used, sizeof text - 1 - used)) > 0) {
-        char *line = text, *end;
-        used += (size_t)got;
-        text[used] = '\0';
-        while ((end = strchr(line, '\n')) != NULL) {
-            *end = '\0';
-            add_range(line);
-            line = end + 1;
-        }
-        used -= (size_t)(line - text);
-        memmove(text, line, used);
-    }
-    if (fd >= 0)
-        close(fd);
+    maps_read(text, sizeof text, add_range);
 }
 
 /* Its pages' protection; -1: no file's */
