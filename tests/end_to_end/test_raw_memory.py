@@ -400,6 +400,25 @@ def test_it_goes_with_allocation_sampling(stock_pypy: PyPy) -> None:
     assert "need --allocation-sampling" in run.err
 
 
+def test_beside_other_reports(stock_pypy: PyPy) -> None:
+    """Where the memory was is told once; and no collections are counted of blocks."""
+    sampled(stock_pypy, """
+for _ in range(1000): kept.append(c.malloc(20000))
+""", "16k", "--memory")
+
+    def report(*options: str) -> str:
+        return stock_pypy.command(
+            "-m", "vmprof_allocation", "report", *options, "out.vmprof").out
+
+    assert report("--memory").count("not explained") == 1
+    heap, raw_memory = report("--survived").split("raw memory (malloc)")
+    assert "alive after" in heap and "alive after" not in raw_memory
+    for options in ("--held",), ("--memory",), ("--of", "rss"), ("--survived",):
+        run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", *options,
+                                 "out.vmprof")
+        assert run.code == 2 and options[0] in run.err
+
+
 def test_a_profile_without_it(stock_pypy: PyPy) -> None:
     stock_pypy.sample("x = [[] for i in range(10000)]", "1k")
     run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")

@@ -310,10 +310,10 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             since = bisect.bisect_right(windows.times, collected)
             # a collection that found it dead may be none of those that are looked at:
             # then it is not there at the next one
-            found_dead = freed if freed < 0 or profile.is_raw else ends[
-                nearest(ends, freed)]
-            until = _NEVER if freed < 0 else bisect.bisect_left(
-                windows.times, found_dead)
+            until = _NEVER
+            if freed >= 0:
+                until = bisect.bisect_left(windows.times, freed if profile.is_raw
+                                           else ends[nearest(ends, freed)])
             if since > windows.last or until <= max(
                     min(windows.first, chosen[0]), since):
                 continue

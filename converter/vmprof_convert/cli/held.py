@@ -5,9 +5,9 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vmprof_convert import readers
+from vmprof_convert.cli import run_files
 from vmprof_convert.cli.options import selection
-from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile import merging
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ def read(files: Sequence[File], options: argparse.Namespace
     if options.mine or not chosen.is_everything:
         raise ProfileError("--held is about all that was alive: leave out what chooses "
                            "samples, such as --mine or --function")
-    parts = []
-    for file in files:
-        with about(file.name):
-            parts.append(merging.Read(readers.read_events(
-                file.sources, salvage=options.salvage or file.is_found),
-                file.path, file.begin))
+    parts = [run_files.read_events(file, options) for file in files]
     asked = [(part.profile, part.profile.last_held)
              for part in merging.chosen(parts, chosen.processes)]
     found = [(profile, last) for profile, last in asked if last is not None]

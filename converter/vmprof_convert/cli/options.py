@@ -195,9 +195,10 @@ def check(options: argparse.Namespace) -> None:
     if options.samples is not None and options.of != RESIDENT:
         raise ProfileError("--samples is for what holds each sample, and a report adds "
                            "up all of them: leave it out")
-    if options.raw and (options.of in (TIME, RESIDENT) or options.held):
-        raise ProfileError("--raw is about what C code had of malloc: leave it out, or "
-                           "--%s" % ("held" if options.held else "of"))
+    for name in "held", "memory", "of":
+        if options.raw and getattr(options, name) not in (None, False, BYTES):
+            raise ProfileError("--raw is about what C code had of malloc: leave it "
+                               "out, or --%s" % name)
     if options.raw and options.survived:
         raise ProfileError("--survived counts major collections, which raw memory has "
                            "none of: leave it out, or --raw")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import shutil
 import sys
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from vmprof_convert.meaning.origins import Origins
     from vmprof_convert.profile.merging import Read
     from vmprof_convert.profile.model import Profile
-    from vmprof_convert.report.tables import AmountsView, View
+    from vmprof_convert.report.tables import AmountsView, Sheet, View
     from vmprof_convert.text.terminal import Terminal
 
 #: of a terminal that is none
@@ -97,10 +98,12 @@ def make(files: Sequence[File], options: argparse.Namespace,
     """The report of these profiles, of one run; `on`: where it will be seen.
     Raises ProfileError, or FileError if that is about one of them."""
     check(options)
-    if options.form != TABLE or options.raw or options.held or options.focus or (
-            options.tree or options.of) or not _has_raw_memory(files):
+    if options.form != TABLE or any((
+            options.raw, options.held, options.memory, options.focus, options.tree,
+            options.of)) or not _has_raw_memory(files):
         return _make(files, options, on)
-    raw = argparse.Namespace(**{**vars(options), "raw": True})
+    # (which survives no collections)
+    raw = argparse.Namespace(**{**vars(options), "raw": True, "survived": False})
     try:
         text = _make(files, options, on)
     except ProfileError as error:
@@ -124,9 +127,7 @@ def _make(files: Sequence[File], options: argparse.Namespace,
     if options.held:
         return _make_held(files, options, on)
     if options.memory:
-        from vmprof_convert.cli import memory
-        _refuse_others(options, "--memory", _OF_MEMORY)
-        return memory.make(files, options, on or terminal())
+        return _make_memory(files, options, on)
     if options.at == PEAK:
         options = argparse.Namespace(**{
             **vars(options), "at": _time_of_peak(files, options)})
@@ -499,6 +500,34 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
 
 #: of the options, those that --memory has
 _OF_MEMORY = ("--memory", "--json", "--markdown")
+
+
+def _make_memory(files: Sequence[File], options: argparse.Namespace,
+                 on: Terminal | None) -> str:
+    from vmprof_convert.cli import memory as asking
+    from vmprof_convert.report import where_memory
+
+    _refuse_others(options, "--memory", _OF_MEMORY)
+    asked = asking.read(files, options)
+    if options.form == JSON:
+        return json.dumps(where_memory.of_processes(asked), indent=1) + "\n"
+    return _written([where_memory.of_profile(*one) for one in asked], options, on)
+
+
+def _written(sheets: Sequence[Sheet], options: argparse.Namespace,
+             on: Terminal | None) -> str:
+    """One behind the other, for people."""
+    text = io.StringIO()
+    for number, sheet in enumerate(sheets):
+        if number:
+            print(file=text)
+        if options.form == MARKDOWN:
+            from vmprof_convert.report import markdown
+            markdown.write(sheet, text)
+        else:
+            from vmprof_convert.report import terminal_table
+            terminal_table.write(sheet, text, on or terminal())
+    return text.getvalue()
 #: of the options, those that --held has
 _OF_HELD = ("--limit", "--group-storage", "--held", "--json", "--markdown")
 
@@ -512,25 +541,16 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
     _refuse_others(options, "--held", _OF_HELD)
     find = partial(holders.find, group_storage=options.group_storage)
     asked = asking.read(files, options)
-    text = io.StringIO()
     if options.form == JSON:
+        text = io.StringIO()
         tables.write_json([
             (profile, [find(profile, held) for held in profile.held])
             for profile, _ in asked], text, options.limit)
         return text.getvalue()
-    for number, (profile, last) in enumerate(asked):
-        sheet = tables.of(profile, find(profile, last),
-                          options.limit or DEFAULT_LIMIT,
-                          is_one_of_several=len(asked) > 1)
-        if number:
-            print(file=text)
-        if options.form == MARKDOWN:
-            from vmprof_convert.report import markdown
-            markdown.write(sheet, text)
-        else:
-            from vmprof_convert.report import terminal_table
-            terminal_table.write(sheet, text, on or terminal())
-    return text.getvalue()
+    return _written([
+        tables.of(profile, find(profile, last), options.limit or DEFAULT_LIMIT,
+                  is_one_of_several=len(asked) > 1) for profile, last in asked],
+        options, on)
 
 
 def _read_old(file: File, options: argparse.Namespace) -> tuple[Read, OldObjects]:

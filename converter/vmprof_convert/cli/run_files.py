@@ -126,6 +126,14 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     return select(profile, selection)
 
 
+def read_events(file: File, asked: argparse.Namespace) -> merging.Read:
+    """One of them, without samples.  Raises FileError."""
+    with about(file.name):
+        return merging.Read(readers.read_events(
+            file.sources, salvage=asked.salvage or file.is_found),
+            file.path, file.begin)
+
+
 def _parts(paths: Sequence[str],
            heads: Sequence[Head]) -> list[tuple[Head, list[str]]]:
     """What each process has written, one after the other, behind the head of the
