@@ -16,10 +16,7 @@
 #define NAME_SIZE       96
 #define CODE            "JIT code"
 
-static struct range {
-    uintptr_t start, end;
-    int name;
-} ranges[MOST_RANGES];
+static struct maps_range ranges[MOST_RANGES];   /* each with its name's number */
 static int ranges_count;
 
 static char names[MOST_NAMES][NAME_SIZE];
@@ -47,7 +44,7 @@ static int name_of(const char *path)
 static void add_mapping(const struct mapping *mapping)
 {
     static const char deleted[] = " (deleted)";
-    struct range *last = ranges_count > 0 ? &ranges[ranges_count - 1] : NULL;
+    struct maps_range *last = ranges_count > 0 ? &ranges[ranges_count - 1] : NULL;
     static char path[PATH_MAX];         /* a stack may be small */
     size_t length = strlen(mapping->file);
     int name;
@@ -59,10 +56,10 @@ static void add_mapping(const struct mapping *mapping)
         strcmp(path + length - (sizeof deleted - 1), deleted) == 0)
         path[length - (sizeof deleted - 1)] = '\0';
     name = name_of(path);
-    if (last != NULL && last->end == mapping->start && last->name == name)
+    if (last != NULL && last->end == mapping->start && last->value == name)
         last->end = mapping->end;
     else if (name >= 0 && ranges_count < MOST_RANGES)
-        ranges[ranges_count++] = (struct range){ mapping->start, mapping->end, name };
+        ranges[ranges_count++] = (struct maps_range){ mapping->start, mapping->end, name };
 }
 
 static void read_ranges(void)
@@ -73,23 +70,14 @@ static void read_ranges(void)
     maps_read(text, sizeof text, add_mapping);
 }
 
-static const struct range *find(uintptr_t address)
+static const struct maps_range *find(uintptr_t address)
 {
-    int low = 0, high = ranges_count;
-
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (ranges[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < ranges_count && ranges[low].start <= address ? &ranges[low] : NULL;
+    return maps_find(ranges, ranges_count, address);
 }
 
 int64_t callers_type(uintptr_t return_address)
 {
-    const struct range *range = find(return_address);
+    const struct maps_range *range = find(return_address);
 
     if (range == NULL) {
         int saved_errno = errno;
@@ -97,7 +85,7 @@ int64_t callers_type(uintptr_t return_address)
         errno = saved_errno;
         range = find(return_address);
     }
-    return range == NULL ? 0 : FIRST_NUMBER + range->name;
+    return range == NULL ? 0 : FIRST_NUMBER + range->value;
 }
 
 const char *callers_untold_name(int64_t type)

@@ -35,17 +35,14 @@ struct object {
 /* the pages of files, as they are: the headers do not say what the loader is about to do.
    Read while no object can go away, and given to no malloc(): see each_object(). */
 
-static struct range {
-    uintptr_t start, end;
-    int protection;
-} ranges[MOST_RANGES];
+static struct maps_range ranges[MOST_RANGES];  /* each with its protection */
 static int ranges_count;
 
 static void add_range(const struct mapping *mapping)
 {
     if (ranges_count < MOST_RANGES && *mapping->file != '\0')
-        ranges[ranges_count++] = (struct range){ mapping->start, mapping->end,
-                                                 mapping->protection };
+        ranges[ranges_count++] = (struct maps_range){ mapping->start, mapping->end,
+                                                      mapping->protection };
 }
 
 static void read_ranges(void)
@@ -59,17 +56,9 @@ static void read_ranges(void)
 /* Its pages' protection; -1: no file's */
 static int protection_of(uintptr_t address)
 {
-    int low = 0, high = ranges_count;
+    const struct maps_range *range = maps_find(ranges, ranges_count, address);
 
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (ranges[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < ranges_count && ranges[low].start <= address ? ranges[low].protection
-                                                              : -1;
+    return range != NULL ? range->value : -1;
 }
 
 /* ____________________________________________________________ */

@@ -7,6 +7,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+const struct maps_range *maps_find(const struct maps_range *ranges, int count,
+                                   uintptr_t address)
+{
+    int low = 0, high = count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (ranges[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && ranges[low].start <= address ? &ranges[low] : NULL;
+}
+
 /* start-end rwxp offset device inode path */
 static void add_line(const char *line, void (*add)(const struct mapping *))
 {

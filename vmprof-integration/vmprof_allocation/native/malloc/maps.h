@@ -4,6 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What somebody keeps of mappings, by address */
+struct maps_range {
+    uintptr_t start, end;
+    int value;                  /* what it is kept for */
+};
+
+/* The one that holds the address, or NULL */
+const struct maps_range *maps_find(const struct maps_range *ranges, int count,
+                                   uintptr_t address);
+
 struct mapping {
     uintptr_t start, end;
     int protection;             /* PROT_READ, ... */

@@ -246,8 +246,8 @@ static int takes_samples(void)
     return is_open && !is_stopped && holds_samples;
 }
 
-/* Behind something that takes the lock, and adds rows */
-static void write_what_is_due(int64_t now)
+/* Behind rows that were added with the lock, which is given back */
+static void write_and_unlock(int64_t now)
 {
     if (profile_log_due(now))
         profile_log_flush(now);
@@ -281,7 +281,7 @@ int64_t recorder_raw(struct raw_sample *sample, uint64_t stack_key, void (*walk)
         sample->node = last_stack;
         last_stack = STACK_LOST;
         put_raw(sample, now, profile_log_time(now));
-        write_what_is_due(now);
+        write_and_unlock(now);
     }
     else
         recorder_unlock();
@@ -302,7 +302,7 @@ void recorder_raw_ended(int64_t key, int is_lost)
     row[3] = profile_log_time(now);
     if (takes_samples()) {
         profile_log_row(RECORD_RAW_ENDED, now, row);
-        write_what_is_due(now);
+        write_and_unlock(now);
     }
     else
         recorder_unlock();
@@ -324,17 +324,6 @@ void recorder_raw_type(int64_t number, const char *name)
     recorder_lock();
     if (takes_samples())
         profile_log_text(RECORD_TYPES, now_ns(), row, name, strlen(name));
-    recorder_unlock();
-}
-
-void recorder_figure(int64_t kind, int64_t value)
-{
-    int64_t now = now_ns(), row[3] = { kind, 0, value };
-
-    recorder_lock();
-    row[1] = profile_log_time(now);
-    if (takes_samples())
-        profile_log_row(RECORD_FIGURES, now, row);
     recorder_unlock();
 }
 
@@ -567,9 +556,7 @@ void recorder_end_facts(void)
     if (was_told)
         pending_sweep();
     was_told = 0;
-    if (profile_log_due(now))
-        profile_log_flush(now);
-    recorder_unlock();
+    write_and_unlock(now);
     errno = facts_errno;
 }
 
@@ -652,12 +639,21 @@ static void note_figures(const struct figure *figures, int count)
 {
     int i;
 
-    for (i = 0; is_open && !is_stopped && holds_samples && i < count; i++) {
+    for (i = 0; takes_samples() && i < count; i++) {
         int64_t row[] = { figures[i].kind, profile_log_time(figures[i].time),
                           figures[i].value };
         if (row[1] >= 0)        /* another profile may have begun meanwhile */
             profile_log_row(RECORD_FIGURES, figures[i].time, row);
     }
+}
+
+void recorder_figure(enum figures_kind kind, int64_t value)
+{
+    struct figure figure = { kind, now_ns(), value };
+
+    recorder_lock();
+    note_figures(&figure, 1);
+    recorder_unlock();
 }
 
 /* Returns 0 if the first thread may have ended. */

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "figures.h"
 #include "profile_log.h"
 
 #pragma GCC visibility push(hidden)
@@ -148,7 +149,8 @@ void recorder_inherited(const struct inherited *object);
 
 /* Raw memory (PROFILE.rst), in any thread, with the interpreter's lock or without.  A
    sample, as recorder_allocation() takes one, but that it is alive until recorder_raw_ended()
-   says that it was freed, or that nobody knows any more.  '*node' is the node of its stack.
+   says that it was freed, or that nobody knows any more.  Fills in 'key', which it returns
+   and which is 0 if there is no profile, and 'node', that of its stack.
    recorder_raw_inherited(): it was sampled in an earlier part, and is alive. */
 struct raw_sample {
     int64_t key, node, size, interval, type;
@@ -159,7 +161,7 @@ void recorder_raw_inherited(const struct raw_sample *sample);
 /* What a type of these is called */
 void recorder_raw_type(int64_t number, const char *name);
 /* A figure of the process that is read now */
-void recorder_figure(int64_t kind, int64_t value);
+void recorder_figure(enum figures_kind kind, int64_t value);
 
 /* A name of a type.  'gcs' is the GC's number, or -1. */
 void recorder_type(int64_t number, enum type_name kind, int64_t gcs,
