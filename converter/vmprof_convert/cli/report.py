@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import shutil
 import sys
@@ -510,6 +509,7 @@ def _make_memory(files: Sequence[File], options: argparse.Namespace,
     _refuse_others(options, "--memory", _OF_MEMORY)
     asked = asking.read(files, options)
     if options.form == JSON:
+        import json
         return json.dumps(where_memory.of_processes(asked), indent=1) + "\n"
     return _written([where_memory.of_profile(*one) for one in asked], options, on)
 
