@@ -115,6 +115,7 @@ def library(name, *sources):
 setup(
     ext_modules=[
         library("engines.hook._hook", "hook/*.c", "held/*.c",
+                "machines/*.c", "machines/%s/*.c" % platform.machine(),
                 "malloc/*.c", "sampler/*.c", "shared/*.c"),
         # how one gets into another process
         library("remote.entry._tracer", "attach/*.c"),

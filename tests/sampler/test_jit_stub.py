@@ -28,8 +28,8 @@ INSTRUCTIONS = [bytes.fromhex(text) for text in (
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("jit_stub_harness", "hook/jit_stub.c", "hook/jit_call.c",
-                 "hook/guarded_read.c")
+    return build("jit_stub_harness", "machines/x86_64/jit_stub.c",
+                 "machines/x86_64/jit_call.c", "machines/guarded_read.c")
 
 
 def ask(harness: pathlib.Path, *lines: str) -> list[str]:

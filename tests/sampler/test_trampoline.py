@@ -21,7 +21,8 @@ as before: 1
 
 @pytest.fixture(scope="module")
 def harness() -> pathlib.Path:
-    return build("trampoline_harness", "hook/trampoline.c")
+    return build("trampoline_harness", "hook/trampoline.c",
+                 "machines/x86_64/entry_patch.c")
 
 
 @pytest.mark.parametrize("gigabytes", [0, 1, 2, 4])

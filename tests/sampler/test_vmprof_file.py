@@ -10,7 +10,8 @@ from native_build import build
 def test_where_the_descriptor_is(tmp_path: pathlib.Path) -> None:
     """Only what is certain is found: one word, that the handler reads."""
     done = subprocess.run(
-        [build("file_harness", "hook/vmprof_file.c")], text=True,
+        [build("file_harness", "hook/vmprof_file.c",
+               "machines/x86_64/handler_word.c", "machines/pipe_copy.c")], text=True,
         capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [

@@ -77,7 +77,7 @@ def build(program: str, *sources: str, sanitizer: str = MEMORY) -> pathlib.Path:
         *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
         "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
         "-I", str(NATIVE / "held"), "-I", str(NATIVE / "sampler"),
-        "-I", str(NATIVE / "attach"), "-I", str(ALLOCATION),
+        "-I", str(NATIVE / "attach"), "-I", str(NATIVE / "machines"), "-I", str(ALLOCATION),
         # what they load looks for their functions
         "-rdynamic",
         str(HERE / "native" / (program + ".c")),

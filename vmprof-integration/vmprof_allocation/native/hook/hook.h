@@ -9,7 +9,7 @@
  * by the hooks: these calls leave a *request*, and engine.py then makes a
  * *safepoint allocation*: a large object, for which PyPy calls external_malloc(),
  * and with it our hook, which runs the request.  The one thing that engine.py has
- * to do by itself is to store the *entry patch*, eight bytes at the entry of
+ * to do by itself is to store the *entry patch*, a word at the entry of
  * external_malloc(), which lead there.
  *
  * So each step has happened or it has not, and can be taken again, or back,
@@ -90,8 +90,11 @@ char *hook_room(size_t size);
    an errno. */
 int hook_prepare(const struct hook_place *place);
 
-/* The entry patch: eight bytes, to be stored at entry[2] */
+/* The entry patch, and how many bytes of it are to be stored at entry[2]; then
+   hook_entry_changed() */
 uint64_t hook_entry_patch(void);
+int hook_entry_size(void);
+void hook_entry_changed(void);
 
 /* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
    enabled on that by the calling thread; then hook_watch_forks(), hook_enabled().  Returns the file's

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-#include "guarded_read.h"
+#include "../machines/guarded_read.h"
+#include "../machines/jit_call.h"
 #include "python_call.h"
 
 #define PIECES          1024    /* that are remembered */
@@ -27,18 +28,6 @@ static struct known {
     } raising[MOST_RAISING];            /* by their place */
 } all[PIECES];
 
-/* "call r11", and what comes behind a call of compiled code: "mov r11, imm64" */
-static const unsigned char call_and_reload[] = { 0x41, 0xff, 0xd3, 0x49, 0xbb };
-
-/* "add rsp, imm; ret", which ends a trace that does not end with a jump to a loop */
-static int is_return(const unsigned char *code, size_t bytes)
-{
-    static const unsigned char add[] = { 0x48, 0x81, 0xc4 }, add_byte[] = { 0x48, 0x83, 0xc4 };
-
-    return (bytes >= 8 && memcmp(code, add, sizeof add) == 0 && code[7] == 0xc3) ||
-           (bytes >= 5 && memcmp(code, add_byte, sizeof add_byte) == 0 && code[4] == 0xc3);
-}
-
 static void look_at(const struct codemap_piece *piece, uintptr_t address,
                     struct known *known)
 {
@@ -59,19 +48,18 @@ static void look_at(const struct codemap_piece *piece, uintptr_t address,
 static void find_raising(const struct codemap_piece *piece, struct known *known)
 {
     unsigned char code[CHUNK];
-    const size_t size = sizeof call_and_reload;
-    size_t offset, i, bytes;
+    const size_t size = JIT_CODE_LOOK;
+    size_t offset, i, bytes, call;
 
     for (offset = 0; offset + size <= piece->size; offset += bytes - size + 1) {
         bytes = piece->size - offset < CHUNK ? piece->size - offset : CHUNK;
         if (!guarded_read(piece->start + offset, code, bytes))
             return;
         for (i = 0; i + size <= bytes; i++)
-            if (code[i] == 0x48 && is_return(code + i, bytes - i))
+            if (jit_code_returns(code + i, bytes - i))
                 known->returns = 1;
-            else if (code[i] == call_and_reload[0] &&
-                memcmp(code + i, call_and_reload, size) == 0)
-                look_at(piece, piece->start + offset + i + 3, known);
+            else if ((call = jit_code_calls(code + i)) != 0)
+                look_at(piece, piece->start + offset + i + call, known);
     }
 }
 

@@ -1,6 +1,6 @@
 #include "jit_work.h"
 
-#include "guarded_read.h"
+#include "../machines/guarded_read.h"
 #include "roots.h"
 #include "types.h"
 

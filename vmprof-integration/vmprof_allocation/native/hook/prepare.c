@@ -169,8 +169,7 @@ int hook_prepare(const struct hook_place *p)
     error = prepare_trampolines();
     if (error != 0)
         return error;
-    walk_prepare(place.base,
-                 (long (*)(void))pypy_symbol("vmprof_enter_signal"),
+    walk_prepare((long (*)(void))pypy_symbol("vmprof_enter_signal"),
                  (long (*)(void))pypy_symbol("vmprof_exit_signal"));
     prepare_diverts();
     prepare_nursery();

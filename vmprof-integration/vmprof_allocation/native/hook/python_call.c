@@ -1,7 +1,7 @@
 #include "python_call.h"
 
-#include "guarded_read.h"
-#include "jit_call.h"
+#include "../machines/guarded_read.h"
+#include "../machines/jit_call.h"
 #include "types.h"
 
 #define MAX_UNROLL_RECURSION 7  /* PyPy's parameter of this name */

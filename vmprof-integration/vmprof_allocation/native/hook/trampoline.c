@@ -8,14 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE            4096
-#define JUMP_SIZE       5               /* jmp rel32 */
-#define MAX_MOVED       8               /* one aligned store */
-#define SLOT_SIZE       64
-#define DETOUR          32              /* offset in a slot */
+#include "../machines/entry_patch.h"
 
-/* a rel32 reaches so far, less what the functions and we extend over */
-#define REACH           (((uintptr_t)1 << 31) - ((uintptr_t)1 << 28))
+#define LINE            4096            /* bytes of /proc/self/maps, at most */
 
 static struct {
     uintptr_t entry;
@@ -24,12 +19,9 @@ static struct {
 
 static unsigned char *page;
 
-static void put_far_jump(unsigned char *p, const void *target)
+static uintptr_t page_size(void)
 {
-    static const unsigned char jump[6] = { 0xff, 0x25, 0, 0, 0, 0 };
-
-    memcpy(p, jump, sizeof jump);
-    memcpy(p + sizeof jump, &target, sizeof target);
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
 /* ____________________________________________________________ */
@@ -40,15 +32,16 @@ static void put_far_jump(unsigned char *p, const void *target)
    be; above it, as far as can be: the heap, if it lies there, grows up. */
 static uintptr_t place_in_gap(uintptr_t start, uintptr_t end, uintptr_t code)
 {
-    uintptr_t lowest = code > REACH ? code - REACH : 1 << 20;
+    uintptr_t reach = entry_reach(), size = page_size();
+    uintptr_t lowest = code > reach ? code - reach : 1 << 20;
 
     if (start < lowest)
         start = lowest;
-    if (end > code + REACH)
-        end = code + REACH;
-    start = (start + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
-    end &= ~(uintptr_t)(PAGE - 1);
-    return start < end ? end - PAGE : 0;
+    if (end > code + reach)
+        end = code + reach;
+    start = (start + size - 1) & ~(size - 1);
+    end &= ~(size - 1);
+    return start < end ? end - size : 0;
 }
 
 static uintptr_t distance(uintptr_t a, uintptr_t b)
@@ -90,14 +83,14 @@ static void look_at_line(struct nearest *n, char *line)
 static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
 {
     struct nearest n = { code, beyond, 0, 0 };
-    char buffer[PAGE + 1];
+    char buffer[LINE + 1];
     size_t used = 0;
     ssize_t count;
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
         return 0;
-    while ((count = read(fd, buffer + used, PAGE - used)) > 0) {
+    while ((count = read(fd, buffer + used, LINE - used)) > 0) {
         char *line = buffer, *end;
         used += (size_t)count;
         buffer[used] = '\0';
@@ -107,7 +100,7 @@ static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
             line = end + 1;
         }
         used -= (size_t)(line - buffer);
-        if (used == PAGE)
+        if (used == LINE)
             used = 0;           /* a path of thousands of characters */
         memmove(buffer, line, used);
     }
@@ -121,12 +114,12 @@ static unsigned char *map_near(uintptr_t code)
     uintptr_t place = nearest_place(code, 0);
 
     for (; place != 0; place = nearest_place(code, distance(place, code))) {
-        void *p = mmap((void *)place, PAGE, PROT_READ | PROT_WRITE,
+        void *p = mmap((void *)place, page_size(), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         if (p == (void *)place)
             return p;
         if (p != MAP_FAILED)            /* a kernel without NOREPLACE */
-            munmap(p, PAGE);
+            munmap(p, page_size());
         else if (errno != EEXIST)       /* another thread was faster */
             return NULL;                /* and it's no better elsewhere */
     }
@@ -136,46 +129,34 @@ static unsigned char *map_near(uintptr_t code)
 
 /* ____________________________________________________________ */
 
-static void build(int i, uintptr_t entry, size_t moved, const void *detour)
-{
-    unsigned char *slot = page + i * SLOT_SIZE;
-    unsigned char *word = (unsigned char *)&hooks[i].word;
-    int32_t jump = (int32_t)((intptr_t)(slot + DETOUR) -
-                             (intptr_t)(entry + JUMP_SIZE));
-
-    memcpy(slot, (const void *)entry, moved);
-    put_far_jump(slot + moved, (const void *)(entry + moved));
-    put_far_jump(slot + DETOUR, detour);
-
-    hooks[i].entry = entry;
-    memcpy(&hooks[i].original_word, (const void *)entry, sizeof(uint64_t));
-    hooks[i].word = hooks[i].original_word;
-    word[0] = 0xe9;
-    memcpy(word + 1, &jump, sizeof jump);
-}
-
 int trampoline_build(const uintptr_t entry[TRAMPOLINES],
                      const int moved[TRAMPOLINES],
                      void *const detour[TRAMPOLINES])
 {
-    int i;
+    int i, error = entry_begin();
 
     for (i = 0; i < TRAMPOLINES; i++)
-        if (moved[i] < JUMP_SIZE || moved[i] > MAX_MOVED ||
-            entry[i] % sizeof(uint64_t) != 0)
-            return EINVAL;
+        if (!entry_is_possible(entry[i], moved[i]))
+            error = EINVAL;
+    if (error != 0)
+        return error;
     if (page == NULL)
         page = map_near(entry[0]);
-    if (page == NULL || mprotect(page, PAGE, PROT_READ | PROT_WRITE) < 0)
+    if (page == NULL || mprotect(page, page_size(), PROT_READ | PROT_WRITE) < 0)
         return errno;
-    for (i = 0; i < TRAMPOLINES; i++)
-        build(i, entry[i], (size_t)moved[i], detour[i]);
-    return mprotect(page, PAGE, PROT_READ | PROT_EXEC) < 0 ? errno : 0;
+    for (i = 0; i < TRAMPOLINES; i++) {
+        hooks[i].entry = entry[i];
+        hooks[i].original_word = entry_load(entry[i]);
+        hooks[i].word = entry_build(page + i * ENTRY_SLOT, entry[i], moved[i],
+                                    detour[i]);
+    }
+    entry_changed((uintptr_t)page, TRAMPOLINES * ENTRY_SLOT);
+    return mprotect(page, page_size(), PROT_READ | PROT_EXEC) < 0 ? errno : 0;
 }
 
 void *trampoline_original(int i)
 {
-    return page + i * SLOT_SIZE;
+    return page + i * ENTRY_SLOT;
 }
 
 uint64_t trampoline_word(int i)
@@ -183,27 +164,30 @@ uint64_t trampoline_word(int i)
     return hooks[i].word;
 }
 
-static uint64_t *place_of_word(int i)
-{
-    return (uint64_t *)hooks[i].entry;
-}
-
 int trampoline_is_set(int i)
 {
-    return hooks[i].entry != 0 &&
-           __atomic_load_n(place_of_word(i), __ATOMIC_SEQ_CST) == hooks[i].word;
+    return hooks[i].entry != 0 && entry_load(hooks[i].entry) == hooks[i].word;
 }
 
 int trampoline_writable(int writable)
 {
     int protection = PROT_READ | PROT_EXEC | (writable ? PROT_WRITE : 0);
+    uintptr_t size = page_size();
     int i, error = 0;
 
     for (i = 0; i < TRAMPOLINES; i++)
-        if (mprotect((void *)(hooks[i].entry & ~(uintptr_t)(PAGE - 1)), PAGE,
-                     protection) < 0)
+        if (mprotect((void *)(hooks[i].entry & ~(size - 1)), size,
+                     protection | entry_protection(hooks[i].entry)) < 0)
             error = errno;
     return error;
+}
+
+void trampoline_changed(void)
+{
+    int i;
+
+    for (i = 0; i < TRAMPOLINES; i++)
+        entry_changed(hooks[i].entry, entry_word_size);
 }
 
 void trampoline_set(int hooked)
@@ -211,7 +195,7 @@ void trampoline_set(int hooked)
     int i;
 
     for (i = 0; i < TRAMPOLINES; i++)
-        __atomic_store_n(place_of_word(i),
-                         hooked ? hooks[i].word : hooks[i].original_word,
-                         __ATOMIC_SEQ_CST);
+        entry_store(hooks[i].entry,
+                    hooked ? hooks[i].word : hooks[i].original_word);
+    trampoline_changed();
 }

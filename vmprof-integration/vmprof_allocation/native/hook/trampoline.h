@@ -7,8 +7,8 @@
  *     entry:       jmp  detour          trampoline:  the moved instructions
  *     entry + n:   ...                               jmp  entry + n
  *
- * Each change is one aligned store of eight bytes.  It must be made while no
- * thread executes the first instructions of that function.
+ * Each change is one aligned store (../machines/entry_patch.h).  It must be made while
+ * no thread executes the first instructions of that function.
  */
 
 #include <stdint.h>
@@ -19,7 +19,8 @@
    'moved' bytes can run elsewhere, in a page near them; 'detour' is what is to
    run instead.  Changes nothing yet.  None may be hooked.  Returns 0, or an
    errno: EINVAL for an entry that can't be hooked, ENOMEM if there is no place
-   within the 2 GiB that a jump reaches. */
+   within what a jump reaches, or what the kernel says if it can't have other
+   processors follow. */
 int trampoline_build(const uintptr_t entry[TRAMPOLINES],
                      const int moved[TRAMPOLINES],
                      void *const detour[TRAMPOLINES]);
@@ -27,8 +28,11 @@ int trampoline_build(const uintptr_t entry[TRAMPOLINES],
 /* What calls the original function i */
 void *trampoline_original(int i);
 
-/* The eight bytes at entry i that lead to its detour */
+/* What leads from entry i to its detour, if it is stored there: entry_word_size bytes */
 uint64_t trampoline_word(int i);
+
+/* It was stored at an entry by others: all processors are to follow. */
+void trampoline_changed(void);
 
 /* True if entry i leads to its detour */
 int trampoline_is_set(int i);

@@ -4,10 +4,10 @@
 
 #include "codemap.h"
 #include "frame_lines.h"
-#include "guarded_read.h"
+#include "../machines/guarded_read.h"
 #include "inlined.h"
 #include "jit_lines.h"
-#include "jit_stub.h"
+#include "../machines/jit_stub.h"
 #include "python_call.h"
 #include "stack_tree.h"
 

@@ -1,66 +1,30 @@
-#define _GNU_SOURCE
 #include "vmprof_stack.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <link.h>
+#include <pthread.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "../machines/pipe_copy.h"
 
 #define MAX_NODES       100000
 #define FULL_RECORD     1000    /* words; 8 KiB hold no more than 1019 */
-#define STATIC_TLS      65536   /* glibc's static thread-local storage ends
-                                   at the thread pointer */
+#define MOST_KEYS       1024    /* glibc's PTHREAD_KEYS_MAX */
+#define THREAD_WORDS    32      /* of what RPython keeps of a thread, at most */
 
-static ptrdiff_t list_offset;   /* from the thread pointer; 0: not known */
+/* RPython keeps what it has of each thread where a key of pthread's leads to: among it,
+   at this offset, vmprof's list.  0: not known */
+static size_t list_offset;
+static pthread_key_t list_key;
 
-static char *thread_pointer(void)
+static int copy(uintptr_t address, void *to, size_t size)
 {
-    char *p;
-    __asm__("mov %%fs:0, %0" : "=r"(p));
-    return p;
-}
-
-struct library {
-    uintptr_t base;
-    char *tls;
-    size_t tls_size;
-};
-
-static int look_at_library(struct dl_phdr_info *info, size_t size, void *data)
-{
-    struct library *library = data;
-    int i;
-
-    (void)size;
-    if (info->dlpi_addr != library->base)
-        return 0;
-    for (i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type == PT_TLS) {
-            library->tls = info->dlpi_tls_data;
-            library->tls_size = segment->p_memsz;
-        }
-    }
-    return 1;
-}
-
-/* Read memory that may not be there: a pipe refuses it politely. */
-static int read_node(const int pipe_fds[2], uintptr_t address,
-                     struct stack_node *node)
-{
-    if (address < 4096 || address % sizeof(void *) != 0)
-        return 0;
-    if (write(pipe_fds[1], (const void *)address, sizeof *node) !=
-        (ssize_t)sizeof *node)
-        return 0;
-    return read(pipe_fds[0], node, sizeof *node) == (ssize_t)sizeof *node;
+    return address >= 4096 && address % sizeof(void *) == 0 &&
+           pipe_copy(address, to, size);
 }
 
 /* Does the list that begins with the node at 'address' hold the interpreted
    frames of 'record', in their order, and no others? */
-static int matches(const int pipe_fds[2], uintptr_t address,
-                   const char *record, size_t size)
+static int matches(uintptr_t address, const char *record, size_t size)
 {
     const size_t head = 1 + 2 * sizeof(int64_t);
     int64_t depth, pair[2];
@@ -72,7 +36,7 @@ static int matches(const int pipe_fds[2], uintptr_t address,
     if (size < head || depth < 0 || head + (size_t)depth * 8 > size)
         return 0;
     for (nodes = 0; address != 0; nodes++) {
-        if (nodes == MAX_NODES || !read_node(pipe_fds, address, &node))
+        if (nodes == MAX_NODES || !copy(address, &node, sizeof node))
             return 0;
         address = (uintptr_t)node.next;
         if (node.kind == NODE_JITTED)
@@ -92,29 +56,41 @@ static int matches(const int pipe_fds[2], uintptr_t address,
     return frames > 0;
 }
 
-int vmprof_stack_find(uintptr_t base, const char *record, size_t size)
+/* In what a key leads to, the offset of the list; 0: it is not there */
+static size_t find_list(uintptr_t thread, const char *record, size_t size)
 {
-    struct library library = { base, NULL, 0 };
-    int pipe_fds[2], found = 0;
+    uintptr_t word;
     size_t i;
+
+    /* (the first word says that it is in use) */
+    for (i = 1; i < THREAD_WORDS; i++)
+        if (!copy(thread + i * sizeof word, &word, sizeof word))
+            return 0;
+        else if (word != 0 && matches(word, record, size))
+            return i * sizeof word;
+    return 0;
+}
+
+int vmprof_stack_find(const char *record, size_t size)
+{
+    int found = 0, error;
+    pthread_key_t key;
 
     if (list_offset != 0)
         return 0;
-    if (dl_iterate_phdr(look_at_library, &library) == 0 ||
-        library.tls == NULL || library.tls > thread_pointer() ||
-        thread_pointer() - library.tls > STATIC_TLS)
-        return ENOTSUP;
-    if (pipe2(pipe_fds, O_CLOEXEC) < 0)
-        return errno;
-    for (i = 0; i + sizeof(void *) <= library.tls_size; i += sizeof(void *)) {
-        uintptr_t first = *(uintptr_t *)(library.tls + i);
-        if (first != 0 && matches(pipe_fds, first, record, size)) {
-            list_offset = library.tls + i - thread_pointer();
+    error = pipe_copy_begin();
+    if (error != 0)
+        return error;
+    for (key = 0; key < MOST_KEYS; key++) {
+        uintptr_t thread = (uintptr_t)pthread_getspecific(key);
+        size_t offset = find_list(thread, record, size);
+        if (offset != 0) {
+            list_offset = offset;
+            list_key = key;
             found++;
         }
     }
-    close(pipe_fds[0]);
-    close(pipe_fds[1]);
+    pipe_copy_end();
     if (found != 1)
         list_offset = 0;
     return found == 1 ? 0 : ENOTSUP;
@@ -122,7 +98,8 @@ int vmprof_stack_find(uintptr_t base, const char *record, size_t size)
 
 const struct stack_node *vmprof_stack_innermost(void)
 {
-    if (list_offset == 0)
-        return NULL;
-    return *(const struct stack_node **)(thread_pointer() + list_offset);
+    const char *thread = list_offset == 0 ? NULL : pthread_getspecific(list_key);
+
+    return thread == NULL ? NULL
+                          : *(const struct stack_node *const *)(thread + list_offset);
 }

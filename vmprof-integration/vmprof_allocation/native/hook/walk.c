@@ -10,7 +10,7 @@
 #include "frame_lines.h"
 #include "hook.h"
 #include "jit_lines.h"
-#include "jit_stub.h"
+#include "../machines/jit_stub.h"
 #include "jit_work.h"
 #include "native_names.h"
 #include "native_stack.h"
@@ -29,14 +29,11 @@
 #define NODE_NATIVE     7
 
 static const struct raw_memory_stacks raw_stacks;
-static uintptr_t pypy_base;
 static long (*vmprof_enter_signal)(void);
 static long (*vmprof_exit_signal)(void);
 
-void walk_prepare(uintptr_t base, long (*enter_signal)(void),
-                  long (*exit_signal)(void))
+void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void))
 {
-    pypy_base = base;
     vmprof_enter_signal = enter_signal;
     vmprof_exit_signal = exit_signal;
     raw_memory_prepare(&raw_stacks);
@@ -237,5 +234,5 @@ int walk_find_stack(void)
             nanosleep(&millisecond, NULL);
         size = vmprof_output_probe(signals_call_vmprof_now, &record);
     }
-    return size == 0 ? ENOTSUP : vmprof_stack_find(pypy_base, record, size);
+    return size == 0 ? ENOTSUP : vmprof_stack_find(record, size);
 }

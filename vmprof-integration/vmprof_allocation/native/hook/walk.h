@@ -7,10 +7,9 @@
 
 #include "nursery.h"
 
-/* Where libpypy is loaded; and what vmprof puts around its own handler, or
-   NULL: the first of these tells whether it ignores its signals just now. */
-void walk_prepare(uintptr_t base, long (*enter_signal)(void),
-                  long (*exit_signal)(void));
+/* What vmprof puts around its own handler, or NULL: the first of these tells whether it
+   ignores its signals just now. */
+void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void));
 
 /* Find vmprof's own stack, with a sample of this thread.  Returns 0 or an
    errno. */

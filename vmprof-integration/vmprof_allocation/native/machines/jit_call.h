@@ -16,6 +16,7 @@
  * the second one, neither vmprof's stack nor its table has it.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC visibility push(hidden)
@@ -37,5 +38,13 @@ int jit_call_returns_to(uintptr_t address, struct jit_call *call);
 /* Is 'address', which may be anything, the return address of the second call?  As
    jit_call_returns_to(). */
 int jit_call_helped_at(uintptr_t address, struct jit_call *call);
+
+#define JIT_CODE_LOOK   5       /* bytes that a call takes, with what comes behind it */
+
+/* Does this code return?  It ends a trace that does not end with a jump to a loop. */
+int jit_code_returns(const unsigned char *code, size_t bytes);
+
+/* If a call, perhaps of compiled code, begins here: its bytes; otherwise 0. */
+size_t jit_code_calls(const unsigned char code[JIT_CODE_LOOK]);
 
 #pragma GCC visibility pop

@@ -1,12 +1,10 @@
 #define _GNU_SOURCE
-#include "jit_call.h"
+#include "../jit_call.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#include "guarded_read.h"
-
-#if defined(__x86_64__) && defined(__linux__)
+#include "../guarded_read.h"
 
 /* Bytes that are looked at, before the return address and from there on.  Measured: the
    return addresses of the two calls are 79 bytes apart, and the end is 151 bytes behind
@@ -275,20 +273,19 @@ int jit_call_helped_at(uintptr_t address, struct jit_call *call)
     return 0;
 }
 
-#else
-
-int jit_call_returns_to(uintptr_t address, struct jit_call *call)
+int jit_code_returns(const unsigned char *code, size_t bytes)
 {
-    (void)address;
-    (void)call;
-    return 0;
+    /* add rsp, imm32 or imm8; ret */
+    static const unsigned char add[] = { 0x48, 0x81, 0xc4 }, add_byte[] = { 0x48, 0x83, 0xc4 };
+
+    return (bytes >= 8 && memcmp(code, add, sizeof add) == 0 && code[7] == 0xc3) ||
+           (bytes >= 5 && memcmp(code, add_byte, sizeof add_byte) == 0 && code[4] == 0xc3);
 }
 
-int jit_call_helped_at(uintptr_t address, struct jit_call *call)
+size_t jit_code_calls(const unsigned char code[JIT_CODE_LOOK])
 {
-    (void)address;
-    (void)call;
-    return 0;
-}
+    /* call r11; and behind a call of compiled code: mov r11, imm64 */
+    static const unsigned char call_and_reload[] = { 0x41, 0xff, 0xd3, 0x49, 0xbb };
 
-#endif
+    return memcmp(code, call_and_reload, sizeof call_and_reload) == 0 ? 3 : 0;
+}

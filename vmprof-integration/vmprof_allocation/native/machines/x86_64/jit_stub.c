@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
-#include "jit_stub.h"
+#include "../jit_stub.h"
 
 #include <string.h>
 
-#include "guarded_read.h"
+#include "../guarded_read.h"
 
 /* The return address may be anything: it is the word below the stack pointer
  * of a piece, which may have lowered the pointer for a call with many
@@ -12,8 +12,6 @@
  * back at the end of it, and before the place to which that jumps the
  * conditional jump to the stub.
  */
-
-#if defined(__x86_64__) && defined(__linux__)
 
 #define STUB_TAIL       96      /* bytes behind the call: a few instructions */
 #define STUB_SIZE       256     /* the stub begins this close to the call */
@@ -129,13 +127,3 @@ uintptr_t jit_stub_back(uintptr_t address)
     answers[i].uses++;
     return answers[i].back;
 }
-
-#else
-
-uintptr_t jit_stub_back(uintptr_t address)
-{
-    (void)address;
-    return 0;
-}
-
-#endif
