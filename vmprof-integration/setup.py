@@ -24,8 +24,10 @@ except ImportError:         # setuptools before 70
     from wheel.bdist_wheel import bdist_wheel
 
 NATIVE = "vmprof_allocation/native/"
+#: it has a folder in native/machines
+MACHINE = platform.machine()
 SUPPORTED = (sys.platform.startswith("linux")
-             and platform.machine() == "x86_64" and sys.maxsize > 2**32)
+             and MACHINE in ("x86_64", "aarch64") and sys.maxsize > 2**32)
 
 
 #: a sample takes 8 % fewer instructions
@@ -94,7 +96,7 @@ class AnyPythonWheel(bdist_wheel):
             os.path.exists,
             self.get_finalized_command("build_ext").get_outputs())) if version]
         if versions:
-            platform_tag = "manylinux_%d_%d_x86_64" % max(versions)
+            platform_tag = "manylinux_%d_%d_%s" % (*max(versions), MACHINE)
         return "py3", "none", platform_tag if SUPPORTED else "any"
 
 
@@ -115,10 +117,10 @@ def library(name, *sources):
 setup(
     ext_modules=[
         library("engines.hook._hook", "hook/*.c", "held/*.c",
-                "machines/*.c", "machines/%s/*.c" % platform.machine(),
+                "machines/*.c", "machines/%s/*.c" % MACHINE,
                 "malloc/*.c", "sampler/*.c", "shared/*.c"),
         # how one gets into another process
-        library("remote.entry._tracer", "attach/*.c"),
+        *([library("remote.entry._tracer", "attach/*.c")] if MACHINE == "x86_64" else []),
     ] if SUPPORTED else [],
     cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage,
               "bdist_wheel": AnyPythonWheel},

@@ -105,7 +105,7 @@ class HookEngine(Engine):
         if (self._lib is not None and self._lib.hook_knows_callers()
                 and self._lib.hook_knows_lines() and _has_jitlog()):
             known += ("lines",)
-        if self._lib is not None:
+        if self._lib is not None and self._lib.hook_raw_memory_is_possible():
             known += ("raw-memory",)
         return tuple(sorted(known))
 

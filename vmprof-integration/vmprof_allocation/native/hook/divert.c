@@ -2,8 +2,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
-
-#define PAGE            4096
+#include <unistd.h>
 
 static struct {
     uintptr_t *slot;
@@ -27,18 +26,19 @@ void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
 int divert_set(int i, int diverted)
 {
     uintptr_t *slot = pointers[i].slot;
-    void *page = (void *)((uintptr_t)slot & ~(uintptr_t)(PAGE - 1));
+    uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *page = (void *)((uintptr_t)slot & ~(size - 1));
 
     if (slot == 0 || diverted == (*slot == pointers[i].ours))
         return 0;
     if (pointers[i].is_read_only &&
-        mprotect(page, PAGE, PROT_READ | PROT_WRITE) < 0)
+        mprotect(page, size, PROT_READ | PROT_WRITE) < 0)
         return errno;
     if (diverted)
         pointers[i].original = *slot;
     __atomic_store_n(slot, diverted ? pointers[i].ours : pointers[i].original,
                      __ATOMIC_SEQ_CST);
-    if (pointers[i].is_read_only && mprotect(page, PAGE, PROT_READ) < 0)
+    if (pointers[i].is_read_only && mprotect(page, size, PROT_READ) < 0)
         return errno;
     return 0;
 }

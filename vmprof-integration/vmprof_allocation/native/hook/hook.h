@@ -130,6 +130,7 @@ int hook_lines_are_as_known(void);
 /* Between hook_enabled() and hook_hook(): what C code has of malloc() is sampled, too, until
    hook_unhook(), one sample in 'interval' bytes (raw_memory.h).  Returns 0 or an errno;
    once it is hooked, the next one is 1 if that came about. */
+int hook_raw_memory_is_possible(void);
 int hook_raw_memory(int64_t interval, uint64_t seed, int fixed_gaps);
 int hook_samples_raw_memory(void);
 

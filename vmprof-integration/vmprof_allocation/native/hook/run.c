@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../machines/jit_returns.h"
 #include "../malloc/raw_memory.h"
 #include "child_settings.h"
 #include "code_names.h"
@@ -236,6 +237,11 @@ int hook_has_lines(void)
 int hook_lines_are_as_known(void)
 {
     return jit_log_is_as_known();
+}
+
+int hook_raw_memory_is_possible(void)
+{
+    return jit_returns_are_there();
 }
 
 int hook_raw_memory(int64_t interval, uint64_t seed, int fixed_gaps)

@@ -10,6 +10,7 @@
 #include "frame_lines.h"
 #include "hook.h"
 #include "jit_lines.h"
+#include "../machines/jit_returns.h"
 #include "../machines/jit_stub.h"
 #include "jit_work.h"
 #include "native_names.h"
@@ -175,6 +176,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 
     if (is_ignored)
         return sample->interval;
+    jit_returns_begin(vmprof_stack_innermost());
     jit = !jit_work_is_on((size_t)sample->size) ? 0 :
           jit_lines_are_on() && jit_work_is_log() ? PIECE_JIT_LOG : PIECE_JIT;
     stack = key_of(jit);
@@ -184,6 +186,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
     if (with_native)
         stack = find_native(stack);
     key = recorder_allocation(sample->size, sample->interval, stack, walk_stack);
+    jit_returns_end();
     if (key == 0)
         return sample->interval;
     objects_sampled(key, sample);

@@ -1,0 +1,152 @@
+#define _GNU_SOURCE
+#include "../entry_patch.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <linux/membarrier.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*     entry:      b  slot + DETOUR        slot:           the moved instruction
+ *     entry + 4:  ...                                     b  entry + 4
+ *                                         slot + DETOUR:  ldr x16, detour; br x16
+ *
+ * The way back is a b, too: where branch targets are guarded (BTI), a br would need a
+ * landing there.  x16 is what any call may change on its way.
+ *
+ * Replacing an instruction that another processor may execute at that moment is defined
+ * for some, b among them, but not for what libpypy's functions begin with: it is the GIL
+ * that keeps the others out.  What they have fetched before, and the cache of instructions
+ * itself, have to follow: entry_changed().
+ */
+
+#define INSTRUCTION     4
+
+#ifndef PROT_BTI
+#define PROT_BTI        0x10
+#endif
+#ifndef HWCAP2_BTI
+#define HWCAP2_BTI      (1 << 17)
+#endif
+
+const size_t entry_word_size = INSTRUCTION;
+
+uintptr_t entry_reach(void)
+{
+    return ((uintptr_t)1 << 27) - ((uintptr_t)1 << 25);
+}
+
+int entry_begin(void)
+{
+    /* without this, a thread may get the GIL and run what it fetched earlier */
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+                   0, 0) < 0 ? errno : 0;
+}
+
+int entry_is_possible(uintptr_t entry, int moved)
+{
+    return moved == INSTRUCTION && entry % INSTRUCTION == 0;
+}
+
+static uint32_t branch(uintptr_t from, uintptr_t to)
+{
+    return 0x14000000 | ((uint32_t)((intptr_t)(to - from) >> 2) & 0x3ffffff);
+}
+
+uint64_t entry_build(unsigned char *slot, uintptr_t entry, int moved,
+                     const void *detour)
+{
+    uint32_t *there = (uint32_t *)slot;
+    uint32_t *far = (uint32_t *)(slot + ENTRY_DETOUR);
+
+    (void)moved;
+    there[0] = (uint32_t)entry_load(entry);
+    there[1] = branch((uintptr_t)&there[1], entry + INSTRUCTION);
+    far[0] = 0x58000050;                /* ldr x16, the word behind the br */
+    far[1] = 0xd61f0200;                /* br x16 */
+    memcpy(&far[2], &detour, sizeof detour);
+    return branch(entry, (uintptr_t)far);
+}
+
+/* ____________________________________________________________ */
+
+/* Does a note of properties say that all of the library's branches have landings? */
+static int has_landings(const char *note, size_t size)
+{
+    const ElfW(Nhdr) *head = (const ElfW(Nhdr) *)note;
+    const char *end, *property;
+    uint32_t type, length, value;
+
+    if (size < sizeof *head + 4 || head->n_type != NT_GNU_PROPERTY_TYPE_0 ||
+        head->n_namesz != 4 || head->n_descsz > size - sizeof *head - 4)
+        return 0;
+    property = note + sizeof *head + 4;
+    for (end = property + head->n_descsz; end - property >= 12;
+         property += 8 + ((length + 7) & ~7u)) {
+        memcpy(&type, property, 4);
+        memcpy(&length, property + 4, 4);
+        memcpy(&value, property + 8, 4);
+        if (type == GNU_PROPERTY_AARCH64_FEATURE_1_AND)
+            return (value & GNU_PROPERTY_AARCH64_FEATURE_1_BTI) != 0;
+        if (length > (size_t)(end - property))
+            return 0;
+    }
+    return 0;
+}
+
+struct question {
+    uintptr_t code;
+    int is_guarded;
+};
+
+static int look_at_library(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct question *question = data;
+    int i, is_inside = 0, is_guarded = 0;
+
+    (void)size;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD &&
+            question->code - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
+            is_inside = 1;
+        if (p->p_type == PT_GNU_PROPERTY)
+            is_guarded = has_landings((const char *)(info->dlpi_addr + p->p_vaddr),
+                                      p->p_memsz);
+    }
+    question->is_guarded = is_inside && is_guarded;
+    return is_inside;
+}
+
+int entry_protection(uintptr_t entry)
+{
+    struct question question = { entry, 0 };
+
+    /* the loader guards its pages then: mprotect() without this would end that */
+    if (!(getauxval(AT_HWCAP2) & HWCAP2_BTI))
+        return 0;
+    (void)dl_iterate_phdr(look_at_library, &question);
+    return question.is_guarded ? PROT_BTI : 0;
+}
+
+/* ____________________________________________________________ */
+
+uint64_t entry_load(uintptr_t entry)
+{
+    return __atomic_load_n((const uint32_t *)entry, __ATOMIC_SEQ_CST);
+}
+
+void entry_store(uintptr_t entry, uint64_t word)
+{
+    __atomic_store_n((uint32_t *)entry, (uint32_t)word, __ATOMIC_SEQ_CST);
+}
+
+void entry_changed(uintptr_t code, size_t size)
+{
+    __builtin___clear_cache((char *)code, (char *)code + size);
+    /* entry_begin() has seen that the kernel does it */
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+}

@@ -1,0 +1,372 @@
+#define _GNU_SOURCE
+#include "unwind.h"
+
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+
+/* DWARF's numbers of registers */
+#define FP              29
+#define LR              30
+#define SP              31
+#define RULES           4096    /* places whose rule is remembered; a power of two */
+#define STATES          8       /* that a table may remember at once */
+#define NOT_SAVED       INT32_MIN
+
+/* What is true of a frame while it is at 'pc' */
+struct rule {
+    uintptr_t pc;
+    int is_known;
+    int is_signed;              /* the return address, with this frame's stack pointer */
+    uint32_t cfa_register;      /* SP or FP; the caller's stack pointer (CFA) is that */
+    int32_t cfa_offset;         /*   register, and this */
+    int32_t lr, fp;             /* where they are saved, from the CFA; or NOT_SAVED */
+};
+
+static struct rule rules[RULES];
+
+/* ____________________________________________________________ */
+/* reading a table; what is behind its end is 0 */
+
+struct reader {
+    const unsigned char *p, *end;
+};
+
+static uint64_t number(struct reader *r, size_t size)
+{
+    uint64_t value = 0;
+
+    if ((size_t)(r->end - r->p) < size) {
+        r->p = r->end;
+        return 0;
+    }
+    memcpy(&value, r->p, size);         /* little endian */
+    r->p += size;
+    return value;
+}
+
+static void skip(struct reader *r, uint64_t size)
+{
+    r->p = (uint64_t)(r->end - r->p) < size ? r->end : r->p + size;
+}
+
+/* DWARF's LEB128: seven bits a byte, the lowest first */
+static uint64_t leb(struct reader *r, int is_signed)
+{
+    uint64_t value = 0, byte = 0x80;
+    int shift = 0;
+
+    while (byte & 0x80 && r->p < r->end && shift < 64) {
+        byte = number(r, 1);
+        value |= (byte & 0x7f) << shift;
+        shift += 7;
+    }
+    if (is_signed && shift < 64 && byte & 0x40)
+        value |= ~(uint64_t)0 << shift;
+    return value;
+}
+
+static int32_t half(const unsigned char *p)
+{
+    int32_t value;
+
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* ____________________________________________________________ */
+/* the table of a function */
+
+struct search {
+    uintptr_t pc;
+    const unsigned char *header;
+};
+
+static int look_at_library(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    const unsigned char *header = NULL;
+    int i, is_inside = 0;
+
+    (void)size;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD &&
+            search->pc - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
+            is_inside = 1;
+        if (p->p_type == PT_GNU_EH_FRAME)
+            header = (const unsigned char *)(info->dlpi_addr + p->p_vaddr);
+    }
+    if (is_inside)
+        search->header = header;
+    return is_inside;
+}
+
+/* That of the function that holds 'pc', or NULL: by the sorted list of pairs (where a
+   function begins, where its table is), both as distances from the header */
+static const unsigned char *find_table(uintptr_t pc)
+{
+    /* version 1; how the three that follow are encoded, as every linker does */
+    static const unsigned char usual[4] = { 1, 0x1b, 0x03, 0x3b };
+    struct search search = { pc, NULL };
+    const unsigned char *list;
+    uint32_t low = 0, high, middle;
+    int64_t wanted;
+
+    if (!dl_iterate_phdr(look_at_library, &search) || search.header == NULL ||
+        memcmp(search.header, usual, sizeof usual) != 0)
+        return NULL;
+    high = (uint32_t)half(search.header + 8);
+    list = search.header + 12;
+    wanted = (int64_t)(pc - (uintptr_t)search.header);
+    if (high == 0 || half(list) > wanted)
+        return NULL;
+    while (high - low > 1) {
+        middle = low + (high - low) / 2;
+        if (half(list + 8 * (size_t)middle) <= wanted)
+            low = middle;
+        else
+            high = middle;
+    }
+    return search.header + half(list + 8 * (size_t)low + 4);
+}
+
+/* ____________________________________________________________ */
+/* its instructions */
+
+static void set_saved(struct rule *rule, uint64_t reg, int32_t offset)
+{
+    if (reg == LR)
+        rule->lr = offset;
+    else if (reg == FP)
+        rule->fp = offset;
+}
+
+static void set_as_before(struct rule *rule, uint64_t reg, const struct rule *before)
+{
+    set_saved(rule, reg, reg == LR ? before->lr : before->fp);
+}
+
+struct function {
+    uintptr_t at;               /* the place that the rule is true of */
+    uint64_t code_factor;
+    int64_t data_factor;
+    struct rule before;         /* what is true of all functions of this kind */
+};
+
+static int32_t offset(struct reader *r, const struct function *function, int is_signed)
+{
+    return (int32_t)((int64_t)leb(r, is_signed) * function->data_factor);
+}
+
+/* One instruction other than those that go on to another place.  Returns 0 if it is not
+   understood. */
+static int carry_out(unsigned op, struct reader *r, struct rule *rule,
+                     const struct function *function, struct rule *states, int *count)
+{
+    uint64_t reg = op & 0x3f;
+
+    if ((op & 0xc0) == 0x80) {                  /* DW_CFA_offset */
+        set_saved(rule, reg, offset(r, function, 0));
+        return 1;
+    }
+    if ((op & 0xc0) == 0xc0) {                  /* DW_CFA_restore */
+        set_as_before(rule, reg, &function->before);
+        return 1;
+    }
+    switch (op) {
+    case 0x00:                                  /* nop */
+        return 1;
+    case 0x05:                                  /* offset_extended */
+        reg = leb(r, 0);
+        set_saved(rule, reg, offset(r, function, 0));
+        return 1;
+    case 0x06:                                  /* restore_extended */
+        set_as_before(rule, leb(r, 0), &function->before);
+        return 1;
+    case 0x07:                                  /* undefined: LR's, of the outermost */
+        return leb(r, 0) != LR;
+    case 0x08:                                  /* same_value */
+        set_saved(rule, leb(r, 0), NOT_SAVED);
+        return 1;
+    case 0x09:                                  /* register */
+        reg = leb(r, 0);
+        (void)leb(r, 0);
+        return reg != LR && reg != FP;
+    case 0x0a:                                  /* remember_state */
+        if (*count == STATES)
+            return 0;
+        states[(*count)++] = *rule;
+        return 1;
+    case 0x0b:                                  /* restore_state */
+        if (*count == 0)
+            return 0;
+        *rule = states[--*count];
+        return 1;
+    case 0x0c:                                  /* def_cfa */
+        rule->cfa_register = (uint32_t)leb(r, 0);
+        rule->cfa_offset = (int32_t)leb(r, 0);
+        return 1;
+    case 0x0d:                                  /* def_cfa_register */
+        rule->cfa_register = (uint32_t)leb(r, 0);
+        return 1;
+    case 0x0e:                                  /* def_cfa_offset */
+        rule->cfa_offset = (int32_t)leb(r, 0);
+        return 1;
+    case 0x10: case 0x16:                       /* expression, val_expression */
+        reg = leb(r, 0);
+        skip(r, leb(r, 0));
+        return reg != LR && reg != FP;
+    case 0x11:                                  /* offset_extended_sf */
+        reg = leb(r, 0);
+        set_saved(rule, reg, offset(r, function, 1));
+        return 1;
+    case 0x2d:                                  /* AARCH64_negate_ra_state */
+        rule->is_signed ^= 1;
+        return 1;
+    case 0x2e:                                  /* GNU_args_size */
+        (void)leb(r, 0);
+        return 1;
+    default:                                    /* the CFA is an expression, ... */
+        return 0;
+    }
+}
+
+/* Carry out those that are for addresses up to 'pc'.  Returns 0 if one is not
+   understood. */
+static int run(struct reader r, struct rule *rule, struct function *function, uintptr_t pc)
+{
+    struct rule states[STATES];
+    int count = 0;
+
+    while (r.p < r.end) {
+        unsigned op = (unsigned)number(&r, 1);
+        uint64_t steps = (op & 0xc0) == 0x40 ? op & 0x3f            /* advance_loc */
+                         : op == 0x02        ? number(&r, 1)        /* 1, 2, 4 */
+                         : op == 0x03        ? number(&r, 2)
+                         : op == 0x04        ? number(&r, 4)
+                                             : 0;
+        if ((op & 0xc0) == 0x40 || (op >= 0x02 && op <= 0x04)) {
+            function->at += steps * function->code_factor;
+            if (function->at > pc)
+                return 1;
+        }
+        else if (!carry_out(op, &r, rule, function, states, &count))
+            return 0;
+    }
+    return 1;
+}
+
+/* What tables of this kind have in common (CIE).  Returns 0 if it isn't what compilers
+   write for AArch64. */
+static int read_kind(const unsigned char *kind, struct function *function,
+                     struct reader *instructions)
+{
+    struct reader r = { kind + 9, kind + 4 + (uint32_t)half(kind) };
+    const char *augmentation = (const char *)r.p;
+    const unsigned char *behind;
+    uint64_t size;
+    unsigned encoding;
+
+    r.p += strlen(augmentation) + 1;
+    function->code_factor = leb(&r, 0);
+    function->data_factor = (int64_t)leb(&r, 1);
+    if (leb(&r, 0) != LR || augmentation[0] != 'z')
+        return 0;
+    size = leb(&r, 0);
+    behind = r.p + size;
+    for (augmentation++; *augmentation != '\0'; augmentation++)
+        switch (*augmentation) {
+        case 'R':                               /* how a function's address is written */
+            if (number(&r, 1) != 0x1b)
+                return 0;
+            break;
+        case 'P':                               /* what handles exceptions */
+            encoding = (unsigned)number(&r, 1) & 0x0f;
+            skip(&r, encoding == 0x0b || encoding == 0x03 ? 4 : 8);
+            break;
+        case 'L':
+            (void)number(&r, 1);
+            break;
+        case 'B':                               /* signed with the second key */
+            break;
+        default:                                /* 'S': a signal's frame */
+            return 0;
+        }
+    instructions->p = behind;
+    instructions->end = r.end;
+    return behind <= r.end;
+}
+
+static void find_rule(struct rule *rule, uintptr_t pc)
+{
+    const unsigned char *table = find_table(pc);
+    struct function function = { 0, 1, 1, { 0 } };
+    struct reader r, common;
+    uintptr_t start;
+
+    memset(rule, 0, sizeof *rule);
+    rule->pc = pc;
+    rule->cfa_register = SP;
+    rule->lr = rule->fp = NOT_SAVED;
+    /* (an end of ~0: of 64 bits, which no compiler writes) */
+    if (table == NULL || half(table) == -1 ||
+        !read_kind(table + 4 - half(table + 4), &function, &common))
+        return;
+    start = (uintptr_t)(table + 8) + (uintptr_t)(intptr_t)half(table + 8);
+    if (pc < start || pc - start >= (uint32_t)half(table + 12))
+        return;
+    function.at = start;
+    if (!run(common, rule, &function, pc))
+        return;
+    function.before = *rule;
+    function.at = start;
+    r.p = table + 16;
+    r.end = table + 4 + (uint32_t)half(table);
+    skip(&r, leb(&r, 0));
+    rule->is_known = run(r, rule, &function, pc) && rule->lr != NOT_SAVED &&
+                     (rule->cfa_register == SP || rule->cfa_register == FP);
+}
+
+/* ____________________________________________________________ */
+
+static uintptr_t without_signature(uintptr_t address)
+{
+    register uintptr_t x30 __asm__("x30") = address;
+
+    __asm__("hint #7" : "+r"(x30));     /* xpaclri; older processors do nothing */
+    return x30;
+}
+
+/* The word that a frame from 'low' to 'high' has saved, 'offset' from its end.  (Whatever a
+   table says, nothing else is read.)  Returns 0 if it isn't in it. */
+static int saved(uintptr_t low, uintptr_t high, int32_t offset, uintptr_t *value)
+{
+    uintptr_t place = high + (uintptr_t)(intptr_t)offset;
+
+    if (place < low || place > high - sizeof *value || place % sizeof *value != 0)
+        return 0;
+    *value = *(const uintptr_t *)place;
+    return 1;
+}
+
+int unwind_step(struct unwound *frame, uintptr_t limit)
+{
+    /* the call, and not what comes behind it: that may be another function */
+    uintptr_t pc = frame->pc - 1, cfa, lr, fp = frame->fp;
+    struct rule *rule = &rules[(pc ^ pc >> 12) % RULES];
+
+    if (rule->pc != pc)
+        find_rule(rule, pc);
+    if (!rule->is_known)
+        return 0;
+    cfa = (rule->cfa_register == SP ? frame->sp : frame->fp) +
+          (uintptr_t)(intptr_t)rule->cfa_offset;
+    if (cfa <= frame->sp || cfa > limit || !saved(frame->sp, cfa, rule->lr, &lr) ||
+        (rule->fp != NOT_SAVED && !saved(frame->sp, cfa, rule->fp, &fp)))
+        return 0;
+    frame->pc = rule->is_signed ? without_signature(lr) : lr;
+    frame->fp = fp;
+    frame->sp = cfa;
+    return 1;
+}
