@@ -7,7 +7,11 @@ import fcntl
 import functools
 import hashlib
 import pathlib
+import shutil
 import subprocess
+from typing import Any
+
+import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -17,6 +21,10 @@ ALLOCATION = ROOT / "rpython/added/rpython/rlib/rvmprof/src/allocation"
 KEPT = ROOT / ".build" / "native"
 FLAGS = ["-fno-sanitize-recover=all", "-DCHECK_INVARIANTS",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
+#: folders of native/machines, and what compiles for them
+X86_64, AARCH64 = "x86_64", "aarch64"
+COMPILERS = {X86_64: "gcc", AARCH64: "aarch64-linux-gnu-gcc"}
+EMULATOR = "qemu-aarch64-static"
 #: what is to be found: -fsanitize=
 MEMORY, THREADS = "address,undefined", "thread"
 
@@ -33,8 +41,9 @@ def all_c() -> bytes:
     return found.digest()
 
 
-def compiled(name: str, *arguments: str, text: str = "") -> pathlib.Path:
-    """KEPT / name, by `gcc arguments`.  Who else wants it meanwhile waits."""
+def compiled(name: str, *arguments: str, text: str = "",
+             compiler: str = "gcc") -> pathlib.Path:
+    """KEPT / name, by `compiler arguments`.  Who else wants it meanwhile waits."""
     KEPT.mkdir(parents=True, exist_ok=True)
     target = KEPT / name
     made_of = hashlib.sha256(
@@ -44,7 +53,7 @@ def compiled(name: str, *arguments: str, text: str = "") -> pathlib.Path:
         note.seek(0)
         if note.read() != made_of or not target.exists():
             note.truncate(0)
-            subprocess.run(["gcc", *arguments, "-o", str(target)], input=text,
+            subprocess.run([compiler, *arguments, "-o", str(target)], input=text,
                            text=True, check=True)
             note.write(made_of)
     return target
@@ -69,16 +78,34 @@ def load(*names: str) -> ctypes.CDLL:
         text=text)))
 
 
-def build(program: str, *sources: str, sanitizer: str = MEMORY) -> pathlib.Path:
+def build(program: str, *sources: str, sanitizer: str = MEMORY,
+          machine: str = X86_64) -> pathlib.Path:
     """Compile tests/support/native/`program`.c with these files: of the package, or
-    with their whole path."""
+    with their whole path.  For another machine: static, and without a sanitizer, as
+    the emulator wants it; run it by `run_of`."""
+    sanitized = ["-fsanitize=" + sanitizer] if machine == X86_64 else ["-static"]
     return compiled(
-        "%s-%s" % (program, sanitizer.partition(",")[0]),
-        *FLAGS, "-fsanitize=" + sanitizer, "-pthread",
+        "%s-%s" % (program, sanitizer.partition(",")[0] if machine == X86_64 else machine),
+        *FLAGS, *sanitized, "-pthread",
         "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
         "-I", str(NATIVE / "held"), "-I", str(NATIVE / "sampler"),
         "-I", str(NATIVE / "attach"), "-I", str(NATIVE / "machines"), "-I", str(ALLOCATION),
         # what they load looks for their functions
         "-rdynamic",
         str(HERE / "native" / (program + ".c")),
-        *(str(NATIVE / source) for source in sources), "-lm")
+        *(str(NATIVE / source) for source in sources), "-lm",
+        compiler=COMPILERS[machine])
+
+
+def run_of(harness: pathlib.Path, machine: str) -> list[str]:
+    """The beginning of the command that runs it."""
+    return [str(harness)] if machine == X86_64 else [EMULATOR, str(harness)]
+
+
+def machines() -> list[Any]:
+    """Parameters of a test: those of which there is a folder of C, by name; skipped
+    where they can't be compiled for or run."""
+    return [X86_64, pytest.param(AARCH64, marks=pytest.mark.skipif(
+        not (shutil.which(COMPILERS[AARCH64]) and shutil.which(EMULATOR)),
+        reason="no %s, or no %s: Debian's gcc-aarch64-linux-gnu and qemu-user-static"
+        % (COMPILERS[AARCH64], EMULATOR)))]

@@ -27,6 +27,42 @@ static int *word(int number)
     return (int *)(library + PAGE) + number;
 }
 
+#ifdef __aarch64__
+#define LANDING         "\x5f\x24\x03\xd5"        /* bti c */
+#define CUT_OFF         4       /* bytes of a function that the code's end leaves of it */
+
+static void put_word(int at, uint32_t instruction)
+{
+    memcpy(library + at, &instruction, sizeof instruction);
+}
+
+/* adrp x0; ldr w0, [x0, ...] */
+static void put_read(int at, int number)
+{
+    uintptr_t to = (uintptr_t)word(number), from = (uintptr_t)library + (uintptr_t)at;
+    uint32_t pages = (uint32_t)((to >> 12) - (from >> 12));
+
+    put_word(at, 0x90000000 | (pages & 3) << 29 | (pages >> 2 & 0x7ffff) << 5);
+    put_word(at + 4, 0xb9400000 | (uint32_t)(to & 4095) / 4 << 10);
+}
+
+static void put_call(int at, const void *to)
+{
+    intptr_t distance = (const unsigned char *)to - (library + at);
+
+    put_word(at, 0x94000000 | ((uint32_t)(distance >> 2) & 0x3ffffff));
+}
+
+/* A function that returns the word, and does nothing else */
+static void put_getter(int at, int number)
+{
+    put_read(at, number);
+    put_word(at + 8, 0xd65f03c0);
+}
+#else
+#define LANDING         "\xf3\x0f\x1e\xfa"        /* endbr64 */
+#define CUT_OFF         3
+
 /* An instruction of 'size' bytes at 'at', which ends with the way to 'to' */
 static void put(unsigned char *at, const char *code, int size, const void *to)
 {
@@ -34,6 +70,11 @@ static void put(unsigned char *at, const char *code, int size, const void *to)
 
     memcpy(at, code, (size_t)size - 4);
     memcpy(at + size - 4, &offset, sizeof offset);
+}
+
+static void put_read(int at, int number)
+{
+    put(library + at, "\x8b\x3d", 6, word(number));
 }
 
 static void put_call(int at, const void *to)
@@ -47,6 +88,7 @@ static void put_getter(int at, int number)
     put(library + at, "\x8b\x05", 6, word(number));
     library[at + 6] = 0xc3;
 }
+#endif
 
 static void learn(const char *what)
 {
@@ -69,30 +111,31 @@ int main(void)
     *word(1) = *word(2) = FD;
     learn("nothing");
 
-    put(library + 20, "\x8b\x3d", 6, word(1));
+    put_read(20, 1);
     learn("read");
 
-    put_call(30, library + 1000);
+    put_call(32, library + 1000);
     put_getter(1000, 1);
     learn("returned");
 
-    put_call(30, library + 1000);           /* a PyPy with -fcf-protection */
-    memcpy(library + 1000, "\xf3\x0f\x1e\xfa", 4);
+    put_call(32, library + 1000);           /* a PyPy whose branch targets are marked */
+    memcpy(library + 1000, LANDING, 4);
     put_getter(1004, 1);
-    learn("returned behind endbr64");
+    learn("returned behind a landing");
 
-    put_call(30, library + 1000);           /* another function begins there */
-    memcpy(library + 1000, "\xf3\x0f\x1e\xfb", 4);
+    put_call(32, library + 1000);           /* another function begins there */
+    memcpy(library + 1000, LANDING, 4);
+    library[1003] ^= 1;
     put_getter(1004, 1);
     learn("returned behind something");
 
-    put_call(20, library + 2 * PAGE - 3);   /* of that, three bytes are there */
-    put_call(30, library + 1000);
+    put_call(20, library + 2 * PAGE - CUT_OFF);     /* of that, not all is there */
+    put_call(32, library + 1000);
     put_getter(1000, 1);
     learn("returned behind what is there in part");
 
-    put(library + 20, "\x8b\x3d", 6, word(1));
-    put(library + 40, "\x8b\x3d", 6, word(2));
+    put_read(20, 1);
+    put_read(40, 2);
     learn("two");
     return 0;
 }

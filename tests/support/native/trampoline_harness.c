@@ -14,11 +14,17 @@
 
 #include "trampoline.h"
 
-/* Functions whose first instructions can be moved, whatever the compiler and
-   its flags: lea rax, [rdi + 1 (10, 100)]; nop; ret */
+/* Functions whose first instructions can be moved, whatever the compiler and its flags:
+   the argument and a number; nop; ret.  MOVED: bytes of the first one, and the second */
+#ifdef __aarch64__
+#define MOVED   4
+#define ADD(number) "add x0, x0, #" #number "\nnop\nret\n"
+#else
+#define MOVED   8
+#define ADD(number) "lea " #number "(%rdi), %rax\nnopl 0(%rax)\nret\n"
+#endif
 #define FUNCTION(name, number) \
-    __asm__(".text\n.balign 16\n.globl " #name "\n" #name ":\n" \
-            "lea " #number "(%rdi), %rax\nnopl 0(%rax)\nret\n"); \
+    __asm__(".text\n.balign 16\n.globl " #name "\n" #name ":\n" ADD(number)); \
     long name(long);
 
 FUNCTION(one, 1)
@@ -81,9 +87,9 @@ int main(int argc, char **argv)
     const uintptr_t entry[TRAMPOLINES] = {
         (uintptr_t)one, (uintptr_t)ten, (uintptr_t)hundred
     };
-    const int moved[TRAMPOLINES] = { 8, 8, 8 };
-    const int too_short[TRAMPOLINES] = { 8, 4, 8 };
-    const int too_long[TRAMPOLINES] = { 8, 8, 9 };
+    const int moved[TRAMPOLINES] = { MOVED, MOVED, MOVED };
+    const int too_short[TRAMPOLINES] = { MOVED, MOVED - 4, MOVED };
+    const int too_long[TRAMPOLINES] = { MOVED, MOVED, MOVED + 1 };
     void *const detour[TRAMPOLINES] = {
         (void *)detour_one, (void *)detour_ten, (void *)detour_hundred
     };
