@@ -70,21 +70,17 @@ def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
     ctypes on PyPy, was most of what it took."""
     script = pypy.script("""
         import sys
+        import capstone
         from vmprof_allocation.engines.hook.discovery import search
         decoded = []
-        class Image(search.Image):
-            def __init__(self, file):
-                super().__init__(file)
-                decoder = self.decoder
-                class Counting:
-                    def disasm(self, code, address):
-                        decoded.append(address)
-                        return decoder.disasm(code, address)
-                self.decoder = Counting()
-        search.Image = Image
+        disasm = capstone.Cs.disasm
+        def counting(self, code, address):
+            decoded.append(address)
+            return disasm(self, code, address)
+        capstone.Cs.disasm = counting
         search.main(sys.argv[1:])
         print()
-        print(len(decoded) < 10, len(decoded) == len(set(decoded)))
+        print(0 < len(decoded) < 10, len(decoded) == len(set(decoded)))
     """)
     again = pypy.folder / "again" / "vmprof-allocation" / "build"
     run = pypy.command(str(script), str(library), str(again))

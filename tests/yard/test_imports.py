@@ -48,6 +48,12 @@ ENGINES = SAMPLER + ".engines"
 REMOTE = SAMPLER + ".remote"
 ENTRY = REMOTE + ".entry"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
+MACHINES = HOOK + ".discovery.machines"
+#: what knows the instructions of one
+OF_MACHINES = tuple(
+    MACHINES + "." + path.stem
+    for path in sorted(PACKAGES[SAMPLER].joinpath(*MACHINES.split(".")).glob("*.py"))
+    if path.stem not in ("__init__", "machine"))
 #: a process of its own; of it, a program may load what starts it
 PUSHER = "vmprof_push"
 CONTROL = REMOTE + ".control"
@@ -76,6 +82,8 @@ RULES = {
         (SAMPLER + "." + room,), (SAMPLER,),
         allowed=tuple(SAMPLER + "." + name for name in SAMPLER_ROOMS[:number + 1]))
        for number, room in enumerate(SAMPLER_ROOMS)},
+    "the search knows questions, and no instruction": Rule(
+        (HOOK + ".discovery",), OF_MACHINES, excepted=(MACHINES,)),
     "engines do not know each other": Rule((HOOK,), (BUILTIN,)),
     "nor the other way round": Rule((BUILTIN,), (HOOK,)),
     "who samples asks for an engine, and gets one": Rule(

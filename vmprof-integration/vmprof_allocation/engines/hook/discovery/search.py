@@ -33,11 +33,9 @@ adds if it can: sampling works without it.
 """
 from __future__ import annotations
 
-import bisect
 import collections
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
@@ -45,18 +43,17 @@ import sys
 import zlib
 from typing import Any, BinaryIO
 
-import capstone
-from capstone import x86
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from vmprof_allocation.engines.hook.discovery import cache, registers, symbols
+from vmprof_allocation.engines.hook.discovery import cache, machines, symbols
 from vmprof_allocation.engines.hook.discovery.layout import (
     ENTRIES,
     IMPORTS,
     Layout,
     pack,
 )
+from vmprof_allocation.engines.hook.discovery.machines.machine import Machine, Text
 from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence, UnknownBuild
 
 #: how many arguments those of ENTRIES have
@@ -78,8 +75,6 @@ PROBE_SECONDS = 60
 PROBES = 3
 #: what fits into an environment variable, with all else that goes there
 MAX_PACKED = 100000
-#: the jump that is written over a function's entry, and the room for it
-JUMP_SIZE, MAX_MOVED = 5, 8
 
 
 class Search(Evidence):
@@ -130,14 +125,11 @@ class Image:
 
     def __init__(self, file: BinaryIO):
         self.elf = ELFFile(file)
-        if (self.elf["e_machine"] != "EM_X86_64" or not self.elf.little_endian):
-            raise ELFError("not an x86-64 program")
-        self.text, self.text_address = self.section(".text")
-        self.starts = self.function_starts()
-        self._functions: dict[int, list[Any]] = {}
+        if not self.elf.little_endian:
+            raise ELFError("it is big-endian")
+        self.text = Text(*self.section(".text"), self.function_starts())
+        self.machine = machines.machine(self.elf["e_machine"], self.text)
         self._slots: dict[str, dict[int, set[int]]] | None = None
-        self.decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-        self.decoder.detail = True
 
     def section(self, name: str) -> tuple[bytes, int]:
         section = self.elf.get_section_by_name(name)
@@ -149,50 +141,20 @@ class Image:
         """Start addresses of all functions, sorted: .eh_frame_hdr's table."""
         data, address = self.section(".eh_frame_hdr")
         version, pointer, count, table = struct.unpack_from("<BBBB", data)
-        # the encodings that every linker for x86-64 writes: 32-bit, relative
+        # the encodings that every linker writes for 64 bits: 32-bit, relative
         if (version, pointer, count, table) != (1, 0x1b, 0x03, 0x3b):
             raise ELFError("its table of functions is of an unknown kind")
         (entries,) = struct.unpack_from("<I", data, 8)
         words = struct.unpack_from("<%di" % (2 * entries), data, 12)
         return sorted(address + start for start in words[::2])
 
-    def code(self, address: int) -> bytes:
-        """The machine code of the function that starts at `address`."""
-        i = bisect.bisect_left(self.starts, address)
-        if i == len(self.starts) or self.starts[i] != address:
-            return b""
-        end = (self.starts[i + 1] if i + 1 < len(self.starts)
-               else self.text_address + len(self.text))
-        return self.text[address - self.text_address:end - self.text_address]
-
-    def function(self, address: int) -> list[Any]:
-        """Its instructions."""
-        if address not in self._functions:
-            self._functions[address] = list(
-                self.decoder.disasm(self.code(address), address))
-        return self._functions[address]
-
-    def may_call(self, address: int, callee: int) -> bool:
-        """Whether there is any reason to decode a function, which takes long:
-        the bytes of a call are somewhere in it."""
-        return any(
-            address + match.end() + 4 + struct.unpack("<i", match.group(1))[0]
-            == callee for match in _CALL.finditer(self.code(address)))
-
-    def may_access(self, address: int, offset: int) -> bool:
-        """Whether there is any reason to decode a function, to find an access to
-        [register + offset]: these bytes are somewhere in it."""
-        return (-128 <= offset < 128
-                or struct.pack("<i", offset) in self.code(address))
-
     def import_slot(self, search: Search, name: str) -> int:
         """The pointer through which an imported function is called; 0 if it
         is not imported."""
         if self._slots is None:
             self._slots = self._import_slots()
-        # R_X86_64_JUMP_SLOT before R_X86_64_GLOB_DAT: the first, where there
-        # are both, is the one that is called
-        for kind in 7, 6:
+        # the first, where there are both, is the one that is called
+        for kind in self.machine.import_kinds:
             slots = self._slots.get(name, {}).get(kind)
             if slots:
                 return search.only("pointer to %s()" % name, slots)
@@ -211,7 +173,7 @@ class Image:
             for offset, info, _ in struct.iter_unpack(
                     "<QQq", self.section(section)[0]):
                 symbol, kind = info >> 32, info & 0xffffffff
-                if symbol and kind in (6, 7):
+                if symbol and kind in self.machine.import_kinds:
                     (start,) = struct.unpack_from("<I", symbols, 24 * symbol)
                     name = strings[start:strings.index(b"\0", start)].decode(
                         "ascii", "replace")
@@ -226,140 +188,38 @@ class Image:
                    for s in self.elf.iter_segments())
 
 
-# ____________________________________________________________
-# counting: a few byte patterns over the whole text.  A pattern may match in
-# the middle of an instruction; among 20,000 such noise doesn't count.
-
-def _targets(image: Image, pattern: bytes) -> collections.Counter[int]:
-    """Count the operands of the RIP-relative instructions that match; their
-    displacement is the last thing in `pattern`."""
-    counts: collections.Counter[int] = collections.Counter()
-    for match in re.finditer(pattern, image.text, re.DOTALL):
-        end = match.end()
-        (displacement,) = struct.unpack_from("<i", image.text, end - 4)
-        counts[image.text_address + end + displacement] += 1
-    return counts
-
-
-def _first(image: Image, pattern: bytes, target: int) -> int:
-    """Where the first one of these is."""
-    for match in re.finditer(pattern, image.text, re.DOTALL):
-        (displacement,) = struct.unpack_from("<i", image.text, match.end() - 4)
-        if image.text_address + match.end() + displacement == target:
-            return image.text_address + match.start()
-    raise KeyError(target)
-
-
-_RIP = rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]....(?<=....)"
-_COMPARE = rb"[\x48\x4c][\x39\x3b]" + _RIP      # cmp reg, [rip+x] or reverse
-_STORE = rb"[\x48\x4c]\x89" + _RIP              # mov [rip+x], reg
-_CALL = re.compile(rb"\xe8(?=(....))", re.DOTALL)
-_GC_CALL = re.compile(rb"\x48\x8d\x3d(....).{0,16}?\xe8(....)", re.DOTALL)
-
-
-def _gc_calls(image: Image, inside: range) -> tuple[
-        collections.Counter[int], dict[int, collections.Counter[int]]]:
-    """Count `lea rdi, [rip+gc]; ...; call f`: by gc, and for each gc by f."""
-    by_gc: collections.Counter[int] = collections.Counter()
-    callees: dict[int, collections.Counter[int]] = {}
-    starts = set(image.starts)
-    for match in _GC_CALL.finditer(image.text):
-        at = image.text_address + match.start()
-        gc = at + 7 + struct.unpack("<i", match.group(1))[0]
-        callee = (image.text_address + match.end()
-                  + struct.unpack("<i", match.group(2))[0])
-        if gc in inside and callee in starts:
-            by_gc[gc] += 1
-            callees.setdefault(gc, collections.Counter())[callee] += 1
-    return by_gc, callees
-
-
-# ____________________________________________________________
-# decoding
-
-def _stores_to(code: list[Any], offset: int) -> list[Any]:
-    """The `mov [reg + offset], ...` of a function."""
-    # what an instruction's operands are takes capstone longest
-    wanted = b"" if -128 <= offset < 128 else struct.pack("<i", offset)
-    return [i for i in code if i.id == x86.X86_INS_MOV and wanted in i.bytes
-            for n, m in registers.memory(i)
-            if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
-
-
-def _calls(code: list[Any]) -> list[int]:
-    return [i.operands[0].imm for i in code if i.id == x86.X86_INS_CALL
-            and i.operands[0].type == x86.X86_OP_IMM]
-
-
-def _type_table(code: list[Any]) -> dict[tuple[int, int], set[int]]:
-    """Where a function works out an object's size: `imul n, [type + item]`, or with
-    what was loaded from there.
+def _type_tables(machine: Machine, function: int) -> dict[tuple[int, int], set[int]]:
+    """Where a function works out an object's size: it multiplies by the type's size of
+    an item.
 
     Returns for (address of the type table, offset of the item size) the offsets of the
     words that are read from the type before.
     """
     result: dict[tuple[int, int], set[int]] = {}
-    for at, instruction in enumerate(code):
-        if instruction.id != x86.X86_INS_IMUL:
-            continue
-        for operand in instruction.operands:
-            found = registers.loaded_from(code, at, operand)
-            if found is not None:
-                reads = _reads(code[:at], found[0]) - {found[1]}
-                result[found] = result.get(found, reads) & reads
+    for at, found in machine.factors(function):
+        table, item = found
+        reads = machine.displacements(function, at, table) - {item}
+        result[found] = result.get(found, reads) & reads
     return result
-
-
-def _reads(code: list[Any], table: int) -> set[int]:
-    """The offsets of the words that are read from the table's entries."""
-    return {m.disp for at, i in enumerate(code) if i.id == x86.X86_INS_MOV
-            and i.operands[0].size == 8
-            for n, m in registers.memory(i)
-            if n == 1 and registers.table(code, at, m) == table}
-
-
-def _movable(code: list[Any]) -> int:
-    """How many bytes at a function's entry can run elsewhere: whole
-    instructions that don't depend on where they are and that nothing jumps
-    into.  0 if that is not enough for a jump, or too much to swap at once."""
-    size = 0
-    for instruction in code:
-        if size >= JUMP_SIZE:
-            break
-        if (any(m.base == x86.X86_REG_RIP for _, m in registers.memory(instruction))
-                or instruction.group(capstone.CS_GRP_JUMP)
-                or instruction.group(capstone.CS_GRP_CALL)
-                or instruction.group(capstone.CS_GRP_RET)):
-            return 0
-        size += instruction.size
-    if not JUMP_SIZE <= size <= MAX_MOVED:
-        return 0
-    inner = range(code[0].address + 1, code[0].address + size)
-    if any(i.mnemonic.startswith(("j", "loop", "xbegin"))
-           and i.operands[0].type == x86.X86_OP_IMM
-           and i.operands[0].imm in inner for i in code):
-        return 0
-    return size
 
 
 # ____________________________________________________________
 # the questions
 
 def _find(path: str, image: Image, search: Search) -> Layout:
+    machine = image.machine
     build_id = symbols.build_id(image.elf)
     search.found("build-id", build_id)
     search.symbols = symbols.read(path, image.elf)
     search.found("symbols", "%d of %d, in %s" % (
         len(search.symbols.address), len(symbols.NAMES), search.symbols.path)
         if search.symbols.path else "none")
-    search.found("functions", "%d" % len(image.starts))
+    search.found("functions", "%d" % len(image.text.starts))
 
-    top = search.dominant("nursery_top (compared with)",
-                          _targets(image, _COMPARE))
-    stores = _targets(image, _STORE)
-    search.seen["an allocation"] = _first(image, _COMPARE, top) - ALLOCATION // 2
+    top = search.dominant("nursery_top (compared with)", machine.compared())
+    search.seen["an allocation"] = machine.first_compared(top) - ALLOCATION // 2
     below = collections.Counter({
-        a: n for a, n in stores.items() if top - 0x100 <= a < top})
+        a: n for a, n in machine.stored().items() if top - 0x100 <= a < top})
     free = search.dominant("nursery_free (stored to, below nursery_top)", below)
 
     # link-time optimization does that: they have fewer arguments, and each would have
@@ -369,42 +229,35 @@ def _find(path: str, image: Image, search: Search) -> Layout:
             raise search.refuse(what, "the compiler made %d of it, for arguments that "
                                 "are always the same" % search.symbols.copies[what])
 
-    by_gc, callees = _gc_calls(image, range(top - GC_SIZE, free + 1))
-    gc = search.dominant("the GC (first argument)", by_gc)
+    callees = machine.passed(range(top - GC_SIZE, free + 1))
+    gc = search.dominant("the GC (first argument)", collections.Counter({
+        a: sum(count.values()) for a, count in callees.items()}))
     free_offset, top_offset = free - gc, top - gc
 
     reserve = search.dominant(ENTRIES[0], callees[gc])
     search.seen[ENTRIES[0]] = reserve
-    reserve_code = image.function(reserve)
-    if not (any(i.operands[1].type == x86.X86_OP_IMM and i.operands[1].imm == 0
-                for i in _stores_to(reserve_code, free_offset))
-            and _stores_to(reserve_code, top_offset)):
+    if not (machine.clears(reserve, free_offset)
+            and machine.stores(reserve, {top_offset})):
         raise search.refuse(ENTRIES[0], "0x%x does not move nursery_free and "
                             "nursery_top" % reserve)
 
     minor = search.only(ENTRIES[1], {
-        f for f in set(_calls(reserve_code))
-        if image.may_access(f, top_offset) and image.may_access(f, free_offset)
-        and _stores_to(image.function(f), top_offset)
-        and _stores_to(image.function(f), free_offset)})
+        f for f in machine.callees(reserve)
+        if machine.stores(f, {free_offset, top_offset})})
 
     search.seen[ENTRIES[1]] = minor
-    tables = _type_table(reserve_code)
+    tables = _type_tables(machine, reserve)
     if len(tables) != 1:
         raise search.refuse("type table", "%d candidates in %s"
                             % (len(tables), ENTRIES[0]))
     (((table, item), reads),) = tables.items()
     # which compilers inline, or not
-    collectors = {minor} | {f for f in set(_calls(reserve_code))
-                            if image.may_call(f, minor)
-                            and minor in _calls(image.function(f))}
+    collectors = {minor} | {f for f in machine.callees(reserve)
+                            if machine.calls(f, {minor})}
     external_tables = {}
     for f, _ in callees[gc].most_common(40):
-        if f == reserve or not any(image.may_call(f, c) for c in collectors):
-            continue
-        code = image.function(f)
-        if (collectors.intersection(_calls(code))
-                and (table, item) in (found := _type_table(code))):
+        if (f != reserve and machine.calls(f, collectors)
+                and (table, item) in (found := _type_tables(machine, f))):
             external_tables[f] = found[table, item]
     external = search.only(ENTRIES[2], set(external_tables))
     search.seen[ENTRIES[2]] = external
@@ -415,16 +268,16 @@ def _find(path: str, image: Image, search: Search) -> Layout:
     entry = [reserve, minor, external]
     moved, code = [], []
     for name, address, arguments in zip(ENTRIES, entry, ENTRY_ARGUMENTS):
-        size = _movable(image.function(address))
-        if size == 0 or address % 8:
+        size = machine.movable(address)
+        if size == 0:
             raise search.refuse("entry of %s" % name,
                                 "its first instructions can't be moved")
-        if not registers.takes(image.function(address), arguments):
+        if not machine.takes(address, arguments):
             raise search.refuse("arguments of %s" % name, "it does not read %d from "
                                 "registers" % arguments)
-        offset = address - image.text_address
+        offset = address - image.text.address
         moved.append(size)
-        code.append(image.text[offset:offset + 16].hex())
+        code.append(image.text.data[offset:offset + 16].hex())
         search.found("entry of %s" % name, "%d bytes can be moved" % size)
 
     slot = [image.import_slot(search, name) for name in IMPORTS]
@@ -446,8 +299,8 @@ def _find(path: str, image: Image, search: Search) -> Layout:
 def _show(image: Image, search: Search) -> None:
     """The code that was seen; with it, a refusal can be understood elsewhere."""
     for what, address in search.seen.items():
-        code = image.code(address)[:FUNCTION] or image.text[
-            address - image.text_address:][:ALLOCATION]
+        code = image.text.code(address)[:FUNCTION] or image.text.data[
+            address - image.text.address:][:ALLOCATION]
         search.found("code of %s" % what, "0x%x: %s" % (address, code.hex()))
 
 

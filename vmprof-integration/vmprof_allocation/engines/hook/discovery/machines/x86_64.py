@@ -1,0 +1,154 @@
+"""x86-64: byte patterns for what is counted, capstone for what has to be certain."""
+from __future__ import annotations
+
+import collections
+import re
+import struct
+from collections.abc import Iterator, Set
+from typing import Any
+
+import capstone
+from capstone import x86
+
+from vmprof_allocation.engines.hook.discovery.machines import (
+    x86_64_registers as registers,
+)
+from vmprof_allocation.engines.hook.discovery.machines.machine import Machine, Text
+
+#: the jump that is written over a function's entry, and the room for it
+JUMP_SIZE, MAX_MOVED = 5, 8
+
+# A pattern may match in the middle of an instruction; among 20,000 such noise doesn't
+# count.
+_RIP = rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]....(?<=....)"
+_COMPARE = rb"[\x48\x4c][\x39\x3b]" + _RIP      # cmp reg, [rip+x] or reverse
+_STORE = rb"[\x48\x4c]\x89" + _RIP              # mov [rip+x], reg
+_CALL = re.compile(rb"\xe8(?=(....))", re.DOTALL)
+#: lea rdi, [rip+x]; ...; call f
+_CALL_WITH = re.compile(rb"\x48\x8d\x3d(....).{0,16}?\xe8(....)", re.DOTALL)
+
+
+class X8664(Machine):
+    import_kinds = 7, 6
+
+    def __init__(self, text: Text):
+        super().__init__(text)
+        self._functions: dict[int, list[Any]] = {}
+        self._decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        self._decoder.detail = True
+
+    def _targets(self, pattern: bytes) -> Iterator[tuple[int, int]]:
+        """(where, operand) of the RIP-relative instructions that match; their
+        displacement is the last thing in `pattern`."""
+        for match in re.finditer(pattern, self.text.data, re.DOTALL):
+            end = match.end()
+            (displacement,) = struct.unpack_from("<i", self.text.data, end - 4)
+            yield (self.text.address + match.start(),
+                   self.text.address + end + displacement)
+
+    def compared(self) -> collections.Counter[int]:
+        return collections.Counter(word for _, word in self._targets(_COMPARE))
+
+    def first_compared(self, word: int) -> int:
+        for at, operand in self._targets(_COMPARE):
+            if operand == word:
+                return at
+        raise KeyError(word)
+
+    def stored(self) -> collections.Counter[int]:
+        return collections.Counter(word for _, word in self._targets(_STORE))
+
+    def passed(self, inside: range) -> dict[int, collections.Counter[int]]:
+        callees: dict[int, collections.Counter[int]] = {}
+        starts = set(self.text.starts)
+        for match in _CALL_WITH.finditer(self.text.data):
+            argument = (self.text.address + match.start() + 7
+                        + struct.unpack("<i", match.group(1))[0])
+            callee = (self.text.address + match.end()
+                      + struct.unpack("<i", match.group(2))[0])
+            if argument in inside and callee in starts:
+                callees.setdefault(argument, collections.Counter())[callee] += 1
+        return callees
+
+    def _decoded(self, function: int) -> list[Any]:
+        """Its instructions."""
+        if function not in self._functions:
+            self._functions[function] = list(
+                self._decoder.disasm(self.text.code(function), function))
+        return self._functions[function]
+
+    def callees(self, function: int) -> set[int]:
+        return {i.operands[0].imm for i in self._decoded(function)
+                if i.id == x86.X86_INS_CALL and i.operands[0].type == x86.X86_OP_IMM}
+
+    def calls(self, function: int, others: Set[int]) -> bool:
+        # to decode it takes long: are the bytes of a call somewhere in it?
+        return any(
+            function + match.end() + 4 + struct.unpack("<i", match.group(1))[0]
+            in others for match in _CALL.finditer(self.text.code(function))
+        ) and not others.isdisjoint(self.callees(function))
+
+    def _stores_to(self, function: int, offset: int) -> list[Any]:
+        """The `mov [register + offset], ...`."""
+        # what an instruction's operands are takes capstone longest
+        wanted = _displacement(offset)
+        return [i for i in self._decoded(function)
+                if i.id == x86.X86_INS_MOV and wanted in i.bytes
+                for n, m in registers.memory(i)
+                if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
+
+    def clears(self, function: int, offset: int) -> bool:
+        return any(i.operands[1].type == x86.X86_OP_IMM and i.operands[1].imm == 0
+                   for i in self._stores_to(function, offset))
+
+    def stores(self, function: int, offsets: Set[int]) -> bool:
+        code = self.text.code(function)
+        return (all(_displacement(offset) in code for offset in offsets)
+                and all(self._stores_to(function, offset) for offset in offsets))
+
+    def factors(self, function: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Of `imul`: in memory, or in a register."""
+        code = self._decoded(function)
+        for at, instruction in enumerate(code):
+            if instruction.id == x86.X86_INS_IMUL:
+                for operand in instruction.operands:
+                    found = registers.loaded_from(code, at, operand)
+                    if found is not None:
+                        yield at, found
+
+    def displacements(self, function: int, before: int, table: int) -> set[int]:
+        code = self._decoded(function)[:before]
+        return {m.disp for at, i in enumerate(code) if i.id == x86.X86_INS_MOV
+                and i.operands[0].size == 8
+                for n, m in registers.memory(i)
+                if n == 1 and registers.table(code, at, m) == table}
+
+    def movable(self, function: int) -> int:
+        code = self._decoded(function)
+        size = 0
+        for instruction in code:
+            if size >= JUMP_SIZE:
+                break
+            if (any(m.base == x86.X86_REG_RIP
+                    for _, m in registers.memory(instruction))
+                    or instruction.group(capstone.CS_GRP_JUMP)
+                    or instruction.group(capstone.CS_GRP_CALL)
+                    or instruction.group(capstone.CS_GRP_RET)):
+                return 0
+            size += instruction.size
+        if not JUMP_SIZE <= size <= MAX_MOVED or function % MAX_MOVED:
+            return 0
+        inner = range(function + 1, function + size)
+        if any(i.mnemonic.startswith(("j", "loop", "xbegin"))
+               and i.operands[0].type == x86.X86_OP_IMM
+               and i.operands[0].imm in inner for i in code):
+            return 0
+        return size
+
+    def takes(self, function: int, arguments: int) -> bool:
+        return registers.takes(self._decoded(function), arguments)
+
+
+def _displacement(offset: int) -> bytes:
+    """The bytes that an access to [register + offset] has, if it has four of them."""
+    return b"" if -128 <= offset < 128 else struct.pack("<i", offset)
