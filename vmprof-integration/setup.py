@@ -114,14 +114,16 @@ def library(name, *sources):
         extra_link_args=["-Wl,-z,nodelete", "-Wl,-z,now"])
 
 
+LIBRARIES = [
+    library("engines.hook._hook", "hook/*.c", "held/*.c",
+            "machines/*.c", "machines/%s/*.c" % MACHINE,
+            "malloc/*.c", "sampler/*.c", "shared/*.c")]
+if MACHINE == "x86_64":
+    # how one gets into another process
+    LIBRARIES.append(library("remote.entry._tracer", "attach/*.c"))
+
 setup(
-    ext_modules=[
-        library("engines.hook._hook", "hook/*.c", "held/*.c",
-                "machines/*.c", "machines/%s/*.c" % MACHINE,
-                "malloc/*.c", "sampler/*.c", "shared/*.c"),
-        # how one gets into another process
-        *([library("remote.entry._tracer", "attach/*.c")] if MACHINE == "x86_64" else []),
-    ] if SUPPORTED else [],
+    ext_modules=LIBRARIES if SUPPORTED else [],
     cmdclass={"build_ext": BuildLibrary, "build_py": BuildPackage,
               "bdist_wheel": AnyPythonWheel},
 )

@@ -83,13 +83,14 @@ def build(program: str, *sources: str, sanitizer: str = MEMORY,
     """Compile tests/support/native/`program`.c with these files: of the package, or
     with their whole path.  For another machine: static, and without a sanitizer, as
     the emulator wants it; run it by `run_of`."""
-    sanitized = ["-fsanitize=" + sanitizer] if machine == X86_64 else ["-static"]
+    kind, flag = (sanitizer.partition(",")[0], "-fsanitize=" + sanitizer)
+    if machine != X86_64:
+        kind, flag = machine, "-static"
     return compiled(
-        "%s-%s" % (program, sanitizer.partition(",")[0] if machine == X86_64 else machine),
-        *FLAGS, *sanitized, "-pthread",
-        "-I", str(NATIVE / "hook"), "-I", str(NATIVE / "shared"),
-        "-I", str(NATIVE / "held"), "-I", str(NATIVE / "sampler"),
-        "-I", str(NATIVE / "attach"), "-I", str(NATIVE / "machines"), "-I", str(ALLOCATION),
+        "%s-%s" % (program, kind), *FLAGS, flag, "-pthread",
+        *(argument for folder in (*(NATIVE / name for name in (
+            "hook", "shared", "held", "sampler", "attach", "machines")), ALLOCATION)
+          for argument in ("-I", str(folder))),
         # what they load looks for their functions
         "-rdynamic",
         str(HERE / "native" / (program + ".c")),
