@@ -7,9 +7,9 @@ Where it can't work (another system, another processor) it is not built, and
 the package says so when it is used.
 """
 import os
-import platform
 import re
 import sys
+import sysconfig
 from glob import glob
 
 from cffi import FFI
@@ -24,8 +24,8 @@ except ImportError:         # setuptools before 70
     from wheel.bdist_wheel import bdist_wheel
 
 NATIVE = "vmprof_allocation/native/"
-#: it has a folder in native/machines
-MACHINE = platform.machine()
+#: that it is built for, which has a folder in native/machines
+MACHINE = sysconfig.get_platform().rpartition("-")[2]
 SUPPORTED = (sys.platform.startswith("linux")
              and MACHINE in ("x86_64", "aarch64") and sys.maxsize > 2**32)
 

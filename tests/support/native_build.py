@@ -83,11 +83,12 @@ def build(program: str, *sources: str, sanitizer: str = MEMORY,
     """Compile tests/support/native/`program`.c with these files: of the package, or
     with their whole path.  For another machine: static, and without a sanitizer, as
     the emulator wants it; run it by `run_of`."""
-    kind, flag = (sanitizer.partition(",")[0], "-fsanitize=" + sanitizer)
+    kind, flags = (sanitizer.partition(",")[0], ["-fsanitize=" + sanitizer])
     if machine != X86_64:
-        kind, flag = machine, "-static"
+        # as a library has it: how functions are unwound, sorted
+        kind, flags = machine, ["-static", "-Wl,--eh-frame-hdr"]
     return compiled(
-        "%s-%s" % (program, kind), *FLAGS, flag, "-pthread",
+        "%s-%s" % (program, kind), *FLAGS, *flags, "-pthread",
         *(argument for folder in (*(NATIVE / name for name in (
             "hook", "shared", "held", "sampler", "attach", "machines")), ALLOCATION)
           for argument in ("-I", str(folder))),

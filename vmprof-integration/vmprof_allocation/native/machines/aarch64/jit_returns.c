@@ -56,10 +56,11 @@ void jit_returns_begin(const struct stack_node *innermost)
     struct unwound frame;
     size_t i;
 
-    /* of a place in this function, which has a table, too */
-    __asm__("adr %0, .\n\tmov %1, sp\n\tmov %2, x29"
-            : "=r"(frame.pc), "=r"(frame.sp), "=r"(frame.fp));
-    frame.pc += 4;
+    /* that of the caller: the ABI has x29 lead to what it was there, where a function has
+       a frame pointer, as this one has for that reason */
+    frame.pc = (uintptr_t)__builtin_return_address(0);
+    frame.sp = (uintptr_t)__builtin_dwarf_cfa();
+    frame.fp = word((uintptr_t)__builtin_frame_address(0));
     count = 0;
     for (; innermost != NULL && count < MOST_PIECES; innermost = innermost->next) {
         uintptr_t sp = (uintptr_t)innermost->value, returns;

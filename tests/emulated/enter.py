@@ -1,0 +1,83 @@
+"""Run a program of another machine, in a Debian of that machine.
+
+    enter.py ROOT COMMAND...
+
+COMMAND is run below ROOT, in the same folder as here, with the /tmp and the files of the
+project that are here.  An emulator runs it, and what it starts.  Nothing of this machine is
+changed: since Linux 6.7, which emulator runs what belongs to a namespace of users.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+EMULATOR = "/usr/bin/qemu-aarch64-static"
+#: linux/sched.h, sys/mount.h
+NEW_USERS, NEW_MOUNTS = 0x10000000, 0x20000
+BIND, RECURSIVE, PRIVATE = 0x1000, 0x4000, 0x40000
+#: the first bytes of programs for it, and which bits of them count
+HEAD = "7f454c46020101000000000000000000" "0200b700"
+MASK = "ffffffffffffff00ffffffffffffffff" "feffffff"
+#: F: it is opened now, and need not be below ROOT; P: it is told argv[0]
+FLAGS = "FP"
+#: max: with guarded pages and signed return addresses, which take long if they are
+#: signed as hardware does
+PROCESSOR = "max,pauth-impdef=on"
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, what: str) -> None:
+    if result:
+        error = ctypes.get_errno()
+        sys.exit("enter.py: %s: %s: programs of another machine can't be run here"
+                 % (what, os.strerror(error)))
+
+
+def mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    check(libc.mount(source.encode(), target.encode(), kind.encode() if kind else None,
+                     flags, None), "mounting %s on %s" % (source, target))
+
+
+def become_root_of_a_namespace() -> None:
+    users = "0 %d 1" % os.getuid(), "0 %d 1" % os.getgid()
+    check(libc.unshare(NEW_USERS | NEW_MOUNTS), "a namespace of users")
+    Path("/proc/self/setgroups").write_text("deny")
+    for name, text in zip(("uid_map", "gid_map"), users):
+        Path("/proc/self", name).write_text(text)
+
+
+def escaped(digits: str) -> str:
+    return "".join("\\x" + digits[i:i + 2] for i in range(0, len(digits), 2))
+
+
+def register_emulator() -> None:
+    mount("binfmt_misc", "/proc/sys/fs/binfmt_misc", "binfmt_misc", 0)
+    try:
+        Path("/proc/sys/fs/binfmt_misc/register").write_text(
+            ":emulated:M::%s:%s:%s:%s" % (escaped(HEAD), escaped(MASK), EMULATOR, FLAGS))
+    except OSError as error:
+        sys.exit("enter.py: %s can't be registered for programs of another machine: %s"
+                 % (EMULATOR, error.strerror))
+
+
+def main() -> None:
+    root, command = Path(sys.argv[1]), sys.argv[2:]
+    folder = os.getcwd()
+    become_root_of_a_namespace()
+    mount("none", "/", None, RECURSIVE | PRIVATE)
+    register_emulator()
+    for shared in ("/proc", "/dev", "/tmp", str(PROJECT)):
+        below = str(root) + shared
+        os.makedirs(below, exist_ok=True)
+        mount(shared, below, None, BIND | RECURSIVE)
+    os.chroot(root)
+    os.chdir(folder)
+    os.environ["QEMU_CPU"] = PROCESSOR
+    os.execvp(command[0], command)
+
+
+main()
