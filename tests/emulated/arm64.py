@@ -2,8 +2,9 @@
 
     arm64.py RELEASE
 
-makes .build/arm64/RELEASE: `root`, and `pypy3`, which is a PyPY= for tests.  Needs Debian's
-debootstrap, qemu-user-static and gcc-aarch64-linux-gnu.  Nothing runs emulated meanwhile.
+makes .build/arm64/RELEASE: `root`, and `pypy3`, which is a PYPY= for tests.  Needs
+Debian's debootstrap, qemu-user-static and gcc-aarch64-linux-gnu.  Nothing runs emulated
+meanwhile.
 """
 from __future__ import annotations
 

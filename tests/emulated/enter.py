@@ -2,9 +2,10 @@
 
     enter.py ROOT COMMAND...
 
-COMMAND is run below ROOT, in the same folder as here, with the /tmp and the files of the
-project that are here.  An emulator runs it, and what it starts.  Nothing of this machine is
-changed: since Linux 6.7, which emulator runs what belongs to a namespace of users.
+COMMAND is run below ROOT, in the same folder as here, with the /tmp and the files of
+the project that are here.  An emulator runs it, and what it starts.  Nothing of this
+machine is changed: since Linux 6.7, which emulator runs what belongs to a namespace of
+users.
 """
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ def escaped(digits: str) -> str:
 def register_emulator() -> None:
     mount("binfmt_misc", "/proc/sys/fs/binfmt_misc", "binfmt_misc", 0)
     try:
-        Path("/proc/sys/fs/binfmt_misc/register").write_text(
-            ":emulated:M::%s:%s:%s:%s" % (escaped(HEAD), escaped(MASK), EMULATOR, FLAGS))
+        Path("/proc/sys/fs/binfmt_misc/register").write_text(":".join((
+            "", "emulated", "M", "", escaped(HEAD), escaped(MASK), EMULATOR, FLAGS)))
     except OSError as error:
         sys.exit("enter.py: %s can't be registered for programs of another machine: %s"
                  % (EMULATOR, error.strerror))
