@@ -69,7 +69,7 @@ GC_SIZE = 0x400
 #: bytes of code that a refusal shows: of each function, and around an allocation
 FUNCTION, ALLOCATION = 512, 96
 #: more than enough: it takes one
-PROBE_SECONDS = 60
+PROBE_SECONDS = 300
 #: what disturbs an observation, such as a collection in between, is rare; and
 #: the answer is kept for good
 PROBES = 3

@@ -178,6 +178,9 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
              if issubclass(base, BaseException)])
         compared = references.check(memory, types, known.text + found)
         layout.references = references.row_of_threads(types)
+    except references.RefusedError as e:
+        evidence.found("references", "can't be had here: %s" % e)
+        return ""
     except Exception as e:      # whatever it is, sampling goes without
         _not_known(evidence, "references", e)
         return ""

@@ -7,6 +7,7 @@ nothing is said of who holds what.
 """
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -29,6 +30,14 @@ _THREADS = "GcStruct TRACETLREF"
 _MOST = 1024
 _LEAST = 10000
 _END = struct.pack("<q", -1)
+
+
+#: how the system says that it makes no such process (bare_fork.c): as an emulator does
+_REFUSED = {-errno.EINVAL, -errno.ENOSYS, -errno.EPERM}
+
+
+class RefusedError(Exception):
+    """The system lets nobody look; it would say the same another time."""
 
 
 def row_of_threads(types: Types) -> int:
@@ -96,7 +105,7 @@ def _record(dump: bytes, address: int) -> bytes:
 
 
 def check(memory: Memory, types: Types, text: str) -> str:
-    """Raises NotCertain.  `text`: for native/held.  Returns what was compared."""
+    """Raises NotCertain or RefusedError.  `text`: for native/held.  Returns what was compared."""
     kept, fd = _specimens(), _file()
     encoded = text.encode("utf-8", "replace")
     asked = question(row_of_threads(types))
@@ -107,6 +116,8 @@ def check(memory: Memory, types: Types, text: str) -> str:
     before = _dump(fd)
     differ = memory.held_compare(encoded, id(asked), before, _MOST)
     after = _dump(fd)
+    if differ.found in _REFUSED:
+        raise RefusedError(problem(-differ.found))
     if differ.found < 0:
         raise NotCertain("%s" % problem(-differ.found))
     words = len(before) // 8
