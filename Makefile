@@ -176,7 +176,7 @@ endef
 	$(call apt_install,$$need)
 	@touch $@
 
-# What translated programs and RPython's own tests need on top.
+# What translated programs, RPython's own tests and those of AArch64 need on top.
 .build/system-rpython: | .build/system
 	@need=; \
 	for header in ffi.h gc/gc.h libunwind.h openssl/ssl.h zlib.h; do \
@@ -188,6 +188,8 @@ endef
 		s,zlib.h,zlib1g-dev,'); \
 	command -v valgrind >/dev/null || need="$$need valgrind libc6-dbg"; \
 	command -v objdump >/dev/null || need="$$need binutils"; \
+	command -v aarch64-linux-gnu-ld >/dev/null || \
+		need="$$need binutils-aarch64-linux-gnu"; \
 	command -v pkg-config >/dev/null || need="$$need pkg-config"; \
 	$(call apt_install,$$need)
 	@touch $@

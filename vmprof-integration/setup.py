@@ -90,7 +90,7 @@ def needed_glibc(library):
 
 class AnyPythonWheel(bdist_wheel):
     def get_tag(self):
-        """PyPI takes what says which glibc it needs, and no linux_x86_64."""
+        """PyPI takes what says which glibc it needs, and no linux_MACHINE."""
         _, _, platform_tag = super().get_tag()
         versions = [version for version in map(needed_glibc, filter(
             os.path.exists,

@@ -274,7 +274,7 @@ def test_nursery_top_below_nursery_free_is_refused(hooked: Starter) -> None:
 @pytest.mark.parametrize("pattern,new", [
     ("entry=.*\n", ""), ("type_info=.*\n", ""), ("nursery_top=.", "nursery_top=x"),
     ("build_id=.", "build_id="), ("code=.*", "code="), ("code=[0-9a-f]*,", "code="),
-    ("(.*\n)*", "{}")])
+    ("machine=x86_64", "machine=aarch64"), ("(.*\n)*", "{}")])
 def test_damaged_layout_is_refused(hooked: Starter, pattern: str,
                                    new: str) -> None:
     refuses(hooked, pattern, new, "can't be used")

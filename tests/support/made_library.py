@@ -119,6 +119,12 @@ EXTERNAL_BY_INDEX = """
     pop rbp
     ret
 """
+#: C functions that are called, and one whose address is taken
+CALLED = "write", "mmap", "munmap", "sigaction", "free"
+IMPORTS = "".join("    call %s@plt\n" % name for name in CALLED) + """
+    mov rax, [rip + free@GOTPCREL]
+    ret
+"""
 #: what both may call instead of _minor_collection()
 PROGRESS = """
     push rbx
@@ -140,6 +146,11 @@ class Source:
     collect: str = "minor"
     allocation: str = ALLOCATION
     large: str = LARGE
+    imports: str = IMPORTS
+    #: what each file begins with
+    syntax: str = ".intel_syntax noprefix"
+    #: what the names of its assembler and linker begin with
+    tools: str = ""
     #: what else there is
     more: str = ""
     #: what the symbols are called: the parts of symbols.NAMES as labels here
@@ -169,9 +180,7 @@ def text(source: Source) -> str:
     parts = {"size": source.size, "collect": source.collect, "reserve": "reserve",
              "external": "external"}
     functions = {
-        "imports": "".join("    call %s@plt\n" % name for name in (
-            "write", "mmap", "munmap", "sigaction", "free"))
-            + "    mov rax, [rip + free@GOTPCREL]\n    ret",
+        "imports": source.imports,
         "reserve": source.reserve.format(**parts),
         "minor": source.minor, "progress": source.progress,
         "external": source.external.format(**parts),
@@ -179,33 +188,35 @@ def text(source: Source) -> str:
             source.allocation.format(**parts), source.large.format(**parts)),
     }
     names = "".join("    .set %s, %s\n" % name for name in source.names.items())
-    return "    .intel_syntax noprefix\n    .text\n%s%s\n%s" % (
+    return "    %s\n    .text\n%s%s\n%s" % (
+        source.syntax,
         "".join(_function(*function) for function in functions.items()), source.more,
         """
     .data
     .p2align 4
 table: .skip 0x1000
 gc: .skip 0x400
-    .section .note.GNU-stack,"",@progbits
+    .section .note.GNU-stack,"",%progbits
 """) + names
 
 
 def build(source: Source, path: Path, binding: str = "lazy") -> dict[str, int]:
     """Returns the addresses of the labels.  `binding`: of imported functions, lazy or
     now."""
+    made = path.with_suffix(".o")
+    subprocess.run([source.tools + "as", "-o", str(made), "-"],
+                   input=text(source), text=True, check=True)
     subprocess.run(
-        ["gcc", "-x", "assembler", "-", "-shared", "-nostartfiles",
-         "-Wl,--build-id=sha1", "-Wl,--eh-frame-hdr", "-Wl,-z,relro",
-         "-Wl,-z,%s" % binding, "-o", str(path)],
-        input=text(source), text=True, check=True)
+        [source.tools + "ld", "-shared", "--build-id=sha1", "--eh-frame-hdr",
+         "-z", "relro", "-z", binding, "-o", str(path), str(made)], check=True)
     printed = subprocess.run(["nm", str(path)], text=True, check=True,
                              stdout=subprocess.PIPE).stdout
     return {name: int(address, 16) for address, _, name in (
         line.split() for line in printed.splitlines() if len(line.split()) == 3)}
 
 
-def strip(path: Path) -> None:
-    subprocess.run(["strip", str(path)], check=True)
+def strip(path: Path, tools: str = "") -> None:
+    subprocess.run([tools + "strip", str(path)], check=True)
 
 
 def debug_file(path: Path, target: Path) -> None:

@@ -97,6 +97,8 @@ class Layout(object):
             self.entry = self.numbers["entry"]
             self.nursery_free, = self.numbers["nursery_free"]
             self.nursery_top, = self.numbers["nursery_top"]
+            if fields["machine"] != "x86_64":
+                raise ValueError("it is for " + fields["machine"])
             if len(self.entry) != 3 or map(len, self.code) != [16] * 3:
                 raise ValueError("it needs 16 bytes of code of 3 functions")
         except (ValueError, KeyError) as e:

@@ -310,9 +310,7 @@ class HookEngine(Engine):
 
     def _hook(self, settings: Settings) -> None:
         assert self._place is not None
-        entry = self._place.ffi.cast(
-            "uint%d_t *" % (8 * self._lib.hook_entry_size()),
-            self._place.base + self._place.layout.entry[2])
+        entry = self._place.entry(2)
         patch = self._lib.hook_entry_patch()
         for _ in range(10):
             self._check(self._lib.hook_hook(

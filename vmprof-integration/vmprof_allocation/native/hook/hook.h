@@ -90,10 +90,9 @@ char *hook_room(size_t size);
    an errno. */
 int hook_prepare(const struct hook_place *place);
 
-/* The entry patch, and how many bytes of it are to be stored at entry[2]; then
-   hook_entry_changed() */
+/* The entry patch, of which so many bytes as are swapped at once (layout.py) are to be
+   stored at entry[2]; then hook_entry_changed() */
 uint64_t hook_entry_patch(void);
-int hook_entry_size(void);
 void hook_entry_changed(void);
 
 /* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be

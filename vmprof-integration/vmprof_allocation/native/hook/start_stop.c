@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../machines/entry_patch.h"
 #include "../malloc/raw_memory.h"
 #include "child_settings.h"
 #include "children.h"
@@ -199,11 +198,6 @@ void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
 uint64_t hook_entry_patch(void)
 {
     return trampoline_word(ENTRY_EXTERNAL_MALLOC);
-}
-
-int hook_entry_size(void)
-{
-    return (int)entry_word_size;
 }
 
 void hook_entry_changed(void)

@@ -14,6 +14,10 @@ ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
            "abort", "kill", "raise", "execv", "execve", "sigaction", "free")
 
+#: by what os.uname() calls the machine: how many bytes at the entry of a function are
+#: swapped at once, by one store.  It begins at a multiple of them.
+SWAPPED = {"x86_64": 8, "aarch64": 4}
+
 
 def pack(types: bytes) -> str:
     """The names as a field of a layout."""
@@ -36,6 +40,8 @@ class Layout:
     """All addresses are relative to where the build is loaded."""
 
     build_id: str
+    #: one of SWAPPED
+    machine: str
     gc: int
     nursery_free: int
     nursery_top: int

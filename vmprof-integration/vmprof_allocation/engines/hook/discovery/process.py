@@ -10,7 +10,12 @@ import os
 import sys
 
 from vmprof_allocation.engines.hook.discovery import lookup
-from vmprof_allocation.engines.hook.discovery.layout import ENTRIES, IMPORTS, Layout
+from vmprof_allocation.engines.hook.discovery.layout import (
+    ENTRIES,
+    IMPORTS,
+    SWAPPED,
+    Layout,
+)
 from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayout
 from vmprof_allocation.engines.hook.library import load
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.errors import Finding
 
+#: the machines that native/hook is for, as os.uname() calls them, and as people do
+MACHINES = {"x86_64": "x86-64", "aarch64": "AArch64"}
 #: of ELF: kinds of segments, and their flags
 PT_LOAD, PT_NOTE = 1, 4
 PF_X, PF_W = 1, 2
@@ -43,9 +50,9 @@ def unsupported() -> str | None:
         return ("sampling a stock PyPy works on Linux; this is %s"
                 % sys.platform)
     machine = os.uname().machine
-    if machine != "x86_64" or sys.maxsize < 2**32:
-        return ("sampling a stock PyPy works on x86-64; this is %s"
-                % machine)
+    if machine not in MACHINES or sys.maxsize < 2**32:
+        return ("sampling a stock PyPy works on %s; this is %s"
+                % (" and ".join(MACHINES.values()), machine))
     return None
 
 
@@ -181,6 +188,10 @@ class Process(Evidence):
     def _check_layout(self) -> None:
         """Each address has to lie in a segment that holds such things."""
         layout = self.place.layout
+        machine = os.uname().machine
+        if layout.machine != machine:
+            raise self.refuse("the machine", "this is %s, and what was found is for %s"
+                              % (machine, layout.machine))
         loaded = [(address, address + size, flags) for kind, flags, address,
                   size in self._segments() if kind == PT_LOAD]
         for what, places, wanted in (
@@ -192,7 +203,7 @@ class Process(Evidence):
                  + [word for word in [layout.codemap, layout.jit_phases, layout.roots]
                     if word], PF_W)):
             for place in places:
-                if place % 8 or not any(
+                if place % (SWAPPED[machine] if what == "code" else 8) or not any(
                         start <= place <= end - 16 and flags & wanted == wanted
                         for start, end, flags in loaded):
                     raise self.refuse("the address of %s" % what, "0x%x"

@@ -1,6 +1,8 @@
 """Where things are in this process: a layout, and where it is loaded."""
 from __future__ import annotations
 
+from vmprof_allocation.engines.hook.discovery.layout import SWAPPED
+
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +31,12 @@ class ProcessLayout:
         """Memory of the library; `address` relative to where it is loaded."""
         return bytes(self.ffi.buffer(
             self.ffi.cast("char *", self.base + address), size))
+
+    def entry(self, number: int) -> Any:
+        """A cffi pointer to what is swapped at once at the entry of a function of
+        ENTRIES."""
+        return self.ffi.cast("uint%d_t *" % (8 * SWAPPED[self.layout.machine]),
+                             self.base + self.layout.entry[number])
 
     def word(self, address: int) -> Any:
         """A cffi pointer to a word in memory; `address` likewise."""

@@ -44,6 +44,7 @@ import zlib
 from typing import Any, BinaryIO
 
 from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
 from vmprof_allocation.engines.hook.discovery import cache, machines, symbols
@@ -73,6 +74,8 @@ PROBE_SECONDS = 300
 #: what disturbs an observation, such as a collection in between, is rare; and
 #: the answer is kept for good
 PROBES = 3
+#: the loader makes whole ones read-only
+PAGE = os.sysconf("SC_PAGE_SIZE")
 #: what fits into an environment variable, with all else that goes there
 MAX_PACKED = 100000
 
@@ -181,10 +184,20 @@ class Image:
                         kind, set()).add(offset)
         return found
 
+    def is_addressed(self, function: int) -> bool:
+        """May it be called by its address, where that makes a difference?"""
+        made = self.machine.addressed()
+        pointer = struct.pack("<Q", function)
+        return made is not None and (function in made or any(
+            pointer in section.data() for section in self.elf.iter_sections()
+            if section.name == ".rela.dyn" or (
+                section["sh_flags"] & SH_FLAGS.SHF_WRITE
+                and section["sh_type"] != "SHT_NOBITS")))
+
     def is_read_only(self, address: int) -> bool:
         return any(s["p_type"] == "PT_GNU_RELRO"
                    and s["p_vaddr"] <= address
-                   and address + 8 <= (s["p_vaddr"] + s["p_memsz"]) & -4096
+                   and address + 8 <= (s["p_vaddr"] + s["p_memsz"]) & -PAGE
                    for s in self.elf.iter_segments())
 
 
@@ -272,6 +285,9 @@ def _find(path: str, image: Image, search: Search) -> Layout:
         if size == 0:
             raise search.refuse("entry of %s" % name,
                                 "its first instructions can't be moved")
+        if image.is_addressed(address):
+            raise search.refuse("entry of %s" % name, "its address is used, and a call "
+                                "by an address can't lead to a jump")
         if not machine.takes(address, arguments):
             raise search.refuse("arguments of %s" % name, "it does not read %d from "
                                 "registers" % arguments)
@@ -290,8 +306,8 @@ def _find(path: str, image: Image, search: Search) -> Layout:
     read_only = sum(1 << i for i, pointer in enumerate(slot)
                     if pointer and image.is_read_only(pointer))
     return Layout(
-        build_id=build_id, gc=gc, nursery_free=free, nursery_top=top,
-        entry=entry, moved=moved, code=code, slot=slot,
+        build_id=build_id, machine=machine.name, gc=gc, nursery_free=free,
+        nursery_top=top, entry=entry, moved=moved, code=code, slot=slot,
         slots_read_only=read_only,
         type_info=table, type_fixed_size=fixed, type_item_size=item)
 

@@ -32,6 +32,9 @@ class Machine(abc.ABC):
     #: (JUMP_SLOT), and then of one whose address is taken (GLOB_DAT)
     import_kinds: tuple[int, int]
 
+    #: as Layout has it
+    name: str
+
     def __init__(self, text: Text):
         self.text = text
 
@@ -53,6 +56,11 @@ class Machine(abc.ABC):
     def passed(self, inside: range) -> dict[int, collections.Counter[int]]:
         """For each constant in `inside` that is passed as the first argument, the
         functions that get it."""
+
+    @abc.abstractmethod
+    def addressed(self) -> Set[int] | None:
+        """The functions whose address is made, if a call by an address has to lead to
+        an instruction that is for that; None: it has not."""
 
     # of a function, for certain
 

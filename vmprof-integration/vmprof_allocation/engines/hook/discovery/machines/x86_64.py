@@ -10,13 +10,14 @@ from typing import Any
 import capstone
 from capstone import x86
 
+from vmprof_allocation.engines.hook.discovery.layout import SWAPPED
 from vmprof_allocation.engines.hook.discovery.machines import (
     x86_64_registers as registers,
 )
 from vmprof_allocation.engines.hook.discovery.machines.machine import Machine, Text
 
 #: the jump that is written over a function's entry, and the room for it
-JUMP_SIZE, MAX_MOVED = 5, 8
+JUMP_SIZE, MAX_MOVED = 5, SWAPPED["x86_64"]
 
 # A pattern may match in the middle of an instruction; among 20,000 such noise doesn't
 # count.
@@ -29,6 +30,7 @@ _CALL_WITH = re.compile(rb"\x48\x8d\x3d(....).{0,16}?\xe8(....)", re.DOTALL)
 
 
 class X8664(Machine):
+    name = "x86_64"
     import_kinds = 7, 6
 
     def __init__(self, text: Text):
@@ -69,6 +71,9 @@ class X8664(Machine):
             if argument in inside and callee in starts:
                 callees.setdefault(argument, collections.Counter())[callee] += 1
         return callees
+
+    def addressed(self) -> None:
+        return None         # Linux has no such thing for programs
 
     def _decoded(self, function: int) -> list[Any]:
         """Its instructions."""
