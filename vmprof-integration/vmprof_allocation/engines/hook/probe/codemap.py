@@ -6,14 +6,18 @@ are nodes.
 """
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pypyjit
 
-from vmprof_allocation.engines.hook.discovery.process import read_maps
-from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain
+from vmprof_allocation.engines.hook.probe.memory import (
+    Memory,
+    NotCertain,
+    is_data,
+    is_within,
+    limits,
+)
 
 #: in words: from the head to the first of its pointers to nodes, and how many there are
 FIRST, LEVELS = 2, 8
@@ -58,14 +62,13 @@ class _Nodes:
     def __init__(self, memory: Memory, start: int, end: int):
         self._memory = memory
         self._library = range(start, end)
-        maps = read_maps()
-        #: where nodes may be, and where code is: limits of what is mapped, in turns
-        self._data = _limits(m for m in maps if m.permissions[:3] == "rw-")
-        self._code = _limits(m for m in maps if m.permissions[2] == "x" and not m.path)
+        #: where nodes may be, and where code is
+        self._data = limits(is_data)
+        self._code = limits(lambda m: m.permissions[2] == "x" and not m.path)
 
     def may_be(self, word: int) -> bool:
         return (word != 0 and word % 16 == 0 and word not in self._library
-                and bisect_right(self._data, word) % 2 == 1)
+                and is_within(self._data, word))
 
     def lead_from(self, place: int) -> bool:
         """Whether the pointers that stand there lead to nodes, the first one to all."""
@@ -83,7 +86,7 @@ class _Nodes:
             levels = (piece - node) // 8 - FIRST
             sizes, entries = self._memory.words(piece, 2) or (0, 0)
             size, numbers = sizes & 0xffffffff, sizes >> 32
-            if not (last < address and bisect_right(self._code, address) % 2 == 1
+            if not (last < address and is_within(self._code, address)
                     and 1 <= levels <= LEVELS and 0 < size < LARGEST
                     and numbers % 4 == 0 and self._fit(entries, numbers, size)):
                 return 0
@@ -96,8 +99,3 @@ class _Nodes:
         return numbers > 0 and len(words) == numbers and all(
             words[i + 1] <= words[i + 2] <= size and i < words[i + 3] <= numbers
             for i in range(0, numbers, 4))
-
-
-def _limits(maps: Iterable[Any]) -> list[int]:
-    return sorted(limit for mapping in maps
-                  for limit in (mapping.start, mapping.end))

@@ -14,6 +14,9 @@ from vmprof_allocation.engines.hook.probe.memory import (
     NotCertain,
     Types,
     gc,
+    is_data,
+    is_within,
+    limits,
 )
 
 PROFILER = "GcStruct rpython.jit.metainterp.jitprof.Profiler {"
@@ -87,7 +90,8 @@ def _with_frame(memory: Memory) -> set[int]:
     # old objects stay where they are
     address = id(frame)
     start, size = memory.data
-    library = range(start, start + size)
+    library, written = range(start, start + size), limits(is_data)
     return {start + at * 8 for at, word in enumerate(memory.words(start, size // 8))
             if word and word % 8 == 0 and word not in library
+            and is_within(written, word - 8)
             and address in memory.words(word - BELOW * 8, BELOW)}

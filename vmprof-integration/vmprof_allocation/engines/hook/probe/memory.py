@@ -5,11 +5,17 @@ from __future__ import annotations
 import gc as _gc
 import os
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from vmprof_allocation.engines.hook.discovery.layout import Layout
-from vmprof_allocation.engines.hook.discovery.process import PT_LOAD, Process
+from vmprof_allocation.engines.hook.discovery.process import (
+    PT_LOAD,
+    Mapping,
+    Process,
+    read_maps,
+)
 
 #: PyPy's, which has more than others
 gc: Any = _gc
@@ -46,6 +52,21 @@ class Own(Process):
             if kind == PT_LOAD and start <= self._searched.gc < start + size:
                 return self.place.base + start, size
         raise NotCertain("the GC's own words are in no segment")
+
+
+def limits(is_wanted: Callable[[Mapping], bool]) -> list[int]:
+    """Of what is mapped now: where each part begins and ends, sorted."""
+    return sorted(limit for mapping in read_maps() if is_wanted(mapping)
+                  for limit in (mapping.start, mapping.end))
+
+
+def is_within(limits: list[int], address: int) -> bool:
+    # (most words are small numbers)
+    return limits[0] <= address and bisect_right(limits, address) % 2 == 1
+
+
+def is_data(mapping: Mapping) -> bool:
+    return mapping.permissions[:3] == "rw-"
 
 
 class Differing(NamedTuple):

@@ -105,7 +105,8 @@ def _record(dump: bytes, address: int) -> bytes:
 
 
 def check(memory: Memory, types: Types, text: str) -> str:
-    """Raises NotCertain or RefusedError.  `text`: for native/held.  Returns what was compared."""
+    """Returns what was compared.  `text`: for native/held.  Raises NotCertain or
+    RefusedError."""
     kept, fd = _specimens(), _file()
     encoded = text.encode("utf-8", "replace")
     asked = question(row_of_threads(types))
