@@ -62,7 +62,7 @@ def find_windows(profile: Profile,
     marks or behind one; or of the run, without its beginning; or of that `part` of
     it, from and up to.  Raises ProfileError if there are too few major
     collections."""
-    times = majors(profile)
+    times = profile.looks
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:
@@ -71,11 +71,6 @@ def find_windows(profile: Profile,
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
         return found
-
-
-def majors(profile: Profile) -> list[int]:
-    """When the marking of each major collection ended."""
-    return [c.time for c in profile.collections if c.is_major]
 
 
 def _find(profile: Profile, times: list[int],
@@ -142,7 +137,7 @@ def _find(profile: Profile, times: list[int],
     return Windows(first, center, last, times, ((b - a) / 1e9, (c - b) / 1e9),
                    (center_bytes - first_bytes, last_bytes - center_bytes), trend,
                    len(marks) > 2, len(marks) > 2 and any(
-                       _follows_none(majors(profile), times, number)
+                       _follows_none(profile.looks, times, number)
                        for number in (first, center, last)))
 
 

@@ -83,7 +83,6 @@ from vmprof_convert.analysis.leak_windows import (
     Windows,
     count_snapshots,
     find_windows,
-    majors,
     mean_seconds,
     nearest,
     snapshots,
@@ -303,7 +302,7 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
         names = TypeNames(profile, group_storage=group_storage)
         places.append(Places(profile, process.own or profile))
         chosen = snapshots(windows, count)
-        ends = majors(profile)
+        ends = profile.looks
         for stack, type_, size, live_size, mean, collected, freed, thread in zip(
                 objects.stack, objects.type, objects.size, objects.live_size,
                 objects.interval, objects.collected, objects.freed, objects.thread):

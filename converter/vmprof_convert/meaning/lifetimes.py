@@ -9,7 +9,6 @@ from vmprof_convert.profile.model import (
     PENDING,
     UNKNOWN,
     UNTOLD,
-    Collection,
     Profile,
 )
 
@@ -22,6 +21,8 @@ CARRIED = "alive, from an earlier part"
 #: of STILL_ALIVE, and of CARRIED: the last major collection found it alive.  The rest
 #: may be garbage, which nobody has looked for since
 JUDGED, CARRIED_JUDGED = "alive, judged", "alive, from an earlier part, judged"
+#: later than any time
+_NEVER = 2**63 - 1
 #: as users write them; all objects are allocated
 FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
          "alive": STILL_ALIVE}
@@ -48,14 +49,15 @@ class Judged:
     """Which of the objects that count as alive, at the end of the profile, its last
     major collection found alive: those that were old before its marking began.  That is
     done in steps, between which the program runs, and what becomes old meanwhile is
-    kept for this time, garbage or not."""
+    kept for this time, garbage or not.  Of raw memory it is
+    known of all that is in use."""
 
     def __init__(self, profile: Profile) -> None:
-        self._last = _last_major(profile.collections)
+        self._last = _judged_until(profile)
         #: of several processes, each has collections of its own
         self._of_thread: dict[int, int] = {}
         for process in profile.processes:
-            last = _last_major(process.profile.collections)
+            last = _judged_until(process.profile)
             # these are on the clock of their process
             self._of_thread.update(dict.fromkeys(
                 process.threads, last + process.begin if last >= 0 else last))
@@ -70,7 +72,9 @@ class Judged:
         return fate == ALIVE and collected < self._least
 
 
-def _last_major(collections: list[Collection]) -> int:
-    """When its marking began; -1: there was none."""
-    return max((one.time - one.marking for one in collections if one.is_major),
+def _judged_until(profile: Profile) -> int:
+    """When the marking of the last major collection began; -1: there was none."""
+    if profile.is_raw:
+        return _NEVER
+    return max((one.time - one.marking for one in profile.collections if one.is_major),
                default=-1)

@@ -26,6 +26,8 @@ MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
 #: and of malloc: bytes in use, beside those that the GC has
 RAW_IN_USE = "raw-in-use"
+#: moments at which raw memory is looked at
+_LOOKS = 40
 #: what a function can be
 PYTHON, NATIVE = "python", "native"
 #: it is none, but stands for something, such as what is not shown
@@ -416,7 +418,7 @@ class Profile:
     moments: list[Moment]
     #: of the objects
     types: list[Type]
-    #: by time
+    #: by time; of raw memory none
     collections: list[Collection]
     marks: list[Mark]
     #: by time
@@ -486,6 +488,17 @@ class Profile:
         """Whether the samples are those of raw memory: what C code had of malloc, and
         not the objects of the GC's heap."""
         return self.settings.get("samples") == "raw"
+
+    @property
+    def looks(self) -> list[int]:
+        """Moments at which it is known what is alive, by time: when the marking of each
+        major collection ended.  Of raw memory that is always known: marks, and _LOOKS
+        moments as far from each other."""
+        if not self.is_raw:
+            return [one.time for one in self.collections if one.is_major]
+        return sorted({*(self.end * number // _LOOKS
+                         for number in range(1, _LOOKS + 1)),
+                       *(mark.time for mark in self.marks)})
 
     @property
     def raw_interval(self) -> int:

@@ -127,7 +127,7 @@ class _Reading:
             labels=contents.labels, stack_labels=stacks.labels,
             moments=contents.moments, types=contents.types,
             collections=sorted(contents.collections, key=_time)
-            if self._of_objects == records.OBJECTS else _looks(contents),
+            if self._of_objects == records.OBJECTS else [],
             marks=sorted(contents.marks, key=_time),
             swept=sorted(contents.swept, key=_time),
             figures=sorted(contents.figures, key=_time),
@@ -135,21 +135,6 @@ class _Reading:
             cut_off=contents.stacks.cut(), torn=self.torn,
             threads=contents.threads, command=contents.command,
             held=contents.answers())
-
-
-#: in a profile of raw memory, so many
-_LOOKS = 40
-
-
-def _looks(contents: Contents) -> list[Collection]:
-    """What of raw memory is in use is known at every moment, and no collection has to
-    find it out.  So moments of ours stand where major collections do: marks, and some
-    that are as far from each other."""
-    end = contents.moments[-1].time if contents.moments else 0
-    times = {end * number // _LOOKS for number in range(1, _LOOKS + 1)}
-    times.update(mark.time for mark in contents.marks)
-    return [Collection(True, time, 0, number)
-            for number, time in enumerate(sorted(times), 1)]
 
 
 def _time(event: Collection | Mark | Figure | Swept) -> int:

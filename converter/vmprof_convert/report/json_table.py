@@ -112,7 +112,7 @@ def _head(view: View) -> _Json:
         "allocated_counted_by_gc": _counted(profile),
         "minor_collections": last.collections if last and not profile.is_raw else None,
         "major_collections": [c.time / 1e9 for c in profile.collections
-                              if c.is_major and not profile.is_raw],
+                              if c.is_major],
         "has_types": profile.has_types,
         "has_lifetimes": profile.has_lifetimes,
         "bookkeeping": caveats.bookkeeping_of(profile),

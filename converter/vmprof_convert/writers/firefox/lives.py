@@ -207,8 +207,7 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[
                  axis: Axis, weights: Sequence[int]) -> list[Marker]:
     """Collections of the process of `profile`, which began at `begin`, and what it
     marked, by time; its samples are the `rows` of `samples`."""
-    events = [] if profile.is_raw else [
-        c._replace(time=c.time + begin) for c in profile.collections]
+    events = [c._replace(time=c.time + begin) for c in profile.collections]
     minors = [c for c in events if not c.is_major]
     majors = [c for c in events if c.is_major]
     is_old = bytes(samples.fate).translate(_IS_OLD)
