@@ -12,7 +12,7 @@ import pytest
 from conftest import PyPy, Run
 from run_profiles import children
 from running import running
-from vmprof_convert import readers
+from vmprof_convert import cli, readers
 from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.profile.model import ALIVE, FREED, RAW_IN_USE, Profile
 
@@ -417,6 +417,42 @@ for _ in range(1000): kept.append(c.malloc(20000))
         run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", *options,
                                  "out.vmprof")
         assert run.code == 2 and options[0] in run.err
+
+
+def test_a_build_fails_by_a_leak_of_raw_memory(
+        stock_pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of what ctypes and cffi keep, from one run to the next and within a run; and not
+    by what comes and goes, nor by objects of the GC's heap."""
+    program = """
+import ctypes, vmprof_allocation
+def step():
+    for _ in range(50): c.free(c.malloc(50000))
+    held = ctypes.create_string_buffer(50000), ffi.new("char[]", 50000)
+    objects.append([None] * 2000)
+    %s
+objects = []
+for number in range(200):
+    if number in (50, 199):
+        gc.collect()
+        vmprof_allocation.mark("warm" if number == 50 else "done")
+    step()
+gc.collect()
+"""
+    paths = []
+    for name, body in ("good", "pass"), ("same", "pass"), ("leak", "kept.append(held)"):
+        run = sampled(stock_pypy, program % body, "64k")
+        paths.append(str(run.path.rename(run.path.with_name(name + ".vmprof"))))
+    good, same, leak = paths
+    growth = "--fail-if", "raw growth > 5M"
+    for after, code in (same, 0), (leak, 1):
+        assert cli.main(["diff", good, after, *growth, "--fail-if",
+                         "alive growth > 10M"]) == code
+        assert cli.main(["diff", after, "--between", "warm..done", *growth]) == code
+        # (what PyPy itself has of it is 2 to 3 MiB)
+        assert cli.main(["check", after, "--fail-if", "raw > 9M"]) == code
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("failed: raw growth > 5M: raw alive growth is 1") == 2, out
+    assert cli.main(["check", good, "--fail-if", "raw allocated > 400M"]) == 1
 
 
 def test_a_profile_without_it(stock_pypy: PyPy) -> None:

@@ -32,12 +32,17 @@ from vmprof_convert.profile.probability import probability
     ("objects > 2M", "objects", False, 2e6, False),
     ("objects growth > .5k", "objects", True, 500, False),
     ("alive growth > 0", "alive", True, 0, False),
+    ("raw > 10M", "alive", False, 10 * 2**20, False),
+    ("raw growth > 10 MiB", "alive", True, 10 * 2**20, False),
+    ("raw  alive growth > 5%", "alive", True, 0.05, True),
+    ("raw objects > 2k", "objects", False, 2000, False),
 ])
 def test_conditions(text: str, measure: str, is_growth: bool, limit: float,
                     is_share: bool) -> None:
     found = parse(text)
     assert (found.measure, found.is_growth, found.is_share) == (
         measure, is_growth, is_share)
+    assert found.is_raw == ("raw" in text)
     assert found.limit == pytest.approx(limit)
     assert found.text == " ".join(text.split())
 
@@ -45,7 +50,9 @@ def test_conditions(text: str, measure: str, is_growth: bool, limit: float,
 @pytest.mark.parametrize("text", [
     "", "alive", "alive < 10M", "alive > -1", "alive > 10X", "live > 10M",
     "alive > 5%", "alive > 10M%", "objects > 5MB", "alive > 1e9", "alive > ٣",
-    "alive > 10M; rm", "alive growth 5", "growth > 1M"])
+    "alive > 10M; rm", "alive growth 5", "growth > 1M",
+    "raw", "raw > 5%", "rawgrowth > 1", "raw growth", "raw rss > 1M", "raw peak > 1M",
+    "raw raw > 1M", "alive raw > 1M", "raw objects > 5MB"])
 def test_what_is_no_condition(text: str) -> None:
     with pytest.raises(ValueError, match="is no condition: write allocated, alive"):
         parse(text)

@@ -28,7 +28,7 @@ START = 1_700_000_000
 
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
  COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES, HELD, HOLDERS,
- HELD_PATHS, HELD_OBJECTS) = range(1, 21)
+ HELD_PATHS, HELD_OBJECTS, RAW, RAW_ENDED) = range(1, 23)
 #: what became of an object
 DIED, PROMOTED, NOT_RECORDED, NOT_KNOWN, YOUNG, YOUNG_NOT_KNOWN = range(6)
 
@@ -156,7 +156,7 @@ class Log:
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
         #: rows of the next records, by kind, and their texts
-        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 21)}
+        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 23)}
         self.texts: dict[int, bytes] = {}
         #: samples of whose object nothing was told
         self.waiting: dict[int, _Sample] = {}
@@ -350,13 +350,27 @@ class Log:
         else:
             self.row(MARKED, time, number, time - duration)
 
+    def block(self, frames: Sequence[FrameSpec], *, size: int, interval: int = 1000,
+              time: int = 0, type_: int = 0) -> int:
+        """One of raw memory; returns its key."""
+        self.keys += 1
+        self.last_time = max(self.last_time, time)
+        self.row(RAW, self.keys, 0, time, PID, self.define(frames), self._label, 0,
+                 size, interval, type_, PROMOTED, 0, 0)
+        return self.keys
+
+    def given_back(self, key: int, time: int) -> None:
+        self.row(RAW_ENDED, key, 0, 0, time)
+        self.last_time = max(self.last_time, time)
+
     def mark(self, time: int, name: str) -> None:
         self.row(MARKS, time, text=name)
         self.last_time = max(self.last_time, time)
 
     def figure(self, kind: int, time: int, value: int) -> None:
         """Kind 1: resident bytes; 2, 3: of the GC's heap; 4: processor time; 6, 7:
-        page faults; 8: private bytes; 9: the nursery's."""
+        page faults; 8: private bytes; 9: the nursery's; 10: raw memory's, as malloc
+        counts."""
         self.row(FIGURES, kind, time, value)
         self.last_time = max(self.last_time, time)
 

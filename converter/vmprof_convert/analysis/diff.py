@@ -498,7 +498,8 @@ def compare(sides: Sides, choice: Choice) -> Difference:
     if sides.is_one_run:
         gained, lost = ([summed(profile, True) for profile in side]
                         for side in (sides.gained, sides.lost))
-    if not any(summary.samples for summary, _ in before + after):
+    if not (sides.runs[0].is_raw  # which a program may hardly have
+            or any(summary.samples for summary, _ in before + after)):
         raise ProfileError("there are no allocation samples to compare")
     nothing = Figures(max(summary.figures.interval
                           for summary, _ in before + after + gained + lost))

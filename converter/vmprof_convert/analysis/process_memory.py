@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.meaning.estimator import weight_live_bytes
+from vmprof_convert.meaning.estimator import Estimate, weight_live_bytes
 from vmprof_convert.profile.model import (
     DIED,
     HEAP,
@@ -64,6 +64,8 @@ def untouched(profile: Profile, times: Sequence[int]) -> list[int]:
 
 #: nanoseconds; between a reading and the end of the profile there are less
 _NEAR = 10**9
+#: of what malloc has in use, a smaller share may be its bookkeeping
+_LEAST = 0.01
 
 
 class Growth(NamedTuple):
@@ -194,6 +196,19 @@ def raw_in_use_at_end(profile: Profile) -> int | None:
     return counted[-1].value if counted and _is_of_end(profile, counted[-1]) else None
 
 
+def missed_frees(profile: Profile, alive: Estimate) -> float:
+    """How many bytes of raw memory more are `alive`, by all samples of the profile and
+    beyond doubt, than malloc itself has in use: so many at least were given back
+    unseen.  0: none, or it is not known."""
+    counted = [raw_in_use_at_end(one) for one in [
+        process.profile for process in profile.processes] or [profile]]
+    if not profile.is_raw or None in counted:
+        return 0.0
+    sum_ = sum(one or 0 for one in counted)
+    too_many = alive.low - sum_
+    return too_many if too_many > _LEAST * sum_ else 0.0
+
+
 def in_brief(profile: Profile) -> str:
     """Resident memory at the end, and how much of it is the GC's; empty: it was not
     read, or of several processes."""
@@ -215,10 +230,12 @@ def in_brief(profile: Profile) -> str:
 def of_process(profile: Profile) -> list[str]:
     """Its resident memory, the heap of its GC, and what else malloc has in use: the
     peak and when; nothing of what was not read."""
-    return _of_memory(profile) + _of_heap(profile) + _of_malloc(profile)
+    return _of_memory(profile) + _of_heap(profile) + of_malloc(profile)
 
 
-def _of_malloc(profile: Profile) -> list[str]:
+def of_malloc(profile: Profile) -> list[str]:
+    """What malloc itself counts; nothing, if that was not read, or of several
+    processes."""
     counted = readings(profile, RAW_IN_USE)
     return ["raw memory, as malloc counts it: %s in use when sampling began, %s %s" % (
         format_bytes(counted[0].value), format_bytes(counted[-1].value),

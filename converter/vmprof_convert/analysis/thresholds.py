@@ -12,6 +12,10 @@ collection.
 What the process's memory is was read, and is exact: a limit needs no interval
 (of_readings()).
 
+Of raw memory (`raw growth > 10M`), what is in use is known at every moment.  What
+garbage holds is in use until the GC has collected it, and counts.  Where blocks were
+given back unseen, nothing is judged (check_raw()).
+
 How much equal runs differ by more than sampling is in the interval if there are
 several runs a side.  With one a side, growth of what is allocated is that of the two
 runs, which need not be the program's, and a failure says so; growth of what some
@@ -21,16 +25,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 from vmprof_convert.analysis import diff, spread
 from vmprof_convert.analysis.diff import Difference, Sides, amount, difference
-from vmprof_convert.analysis.process_memory import peak, readings
-from vmprof_convert.analysis.summary import Figures
+from vmprof_convert.analysis.process_memory import missed_frees, peak, readings
+from vmprof_convert.analysis.summary import Figures, summarize
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Estimate
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 from vmprof_convert.profile import model
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import similar
@@ -51,9 +56,13 @@ _READ = {"peak": (model.HEAP, "what the GC's heap has in use"),
          "rss": (model.RESIDENT, "resident memory"),
          "private": (model.PRIVATE, "private memory (USS)")}
 
+#: what conditions begin with that are about raw memory, and not the GC's heap
+_RAW = "raw"
+
 _CONDITION = re.compile(
-    r"\s*(%s)(\s+growth)?\s*>\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKMGT]?)(i?[bB])?(%%)?\s*"
-    % "|".join([*_MEASURES, *_READ]), re.ASCII)
+    r"\s*(%s\b)?\s*((?:%s)\b)?\s*(growth\b)?\s*>"
+    r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKMGT]?)(i?[bB])?(%%)?\s*"
+    % (_RAW, "|".join([*_MEASURES, *_READ])), re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -65,6 +74,8 @@ class Condition(NamedTuple):
     limit: float
     is_share: bool
     text: str
+    #: of what C code had of malloc, and not of the GC's heap
+    is_raw: bool = False
 
     @property
     def is_read(self) -> bool:
@@ -88,7 +99,8 @@ class Verdict(NamedTuple):
 
     def __str__(self) -> str:
         condition, (value, low, high) = self.condition, self.estimate
-        what = condition.measure + (" growth" if condition.is_growth else "")
+        what = " ".join([_RAW] * condition.is_raw + [condition.measure]
+                        + ["growth"] * condition.is_growth)
         number, *ends = format_ends(low, value, high, condition.measure != OBJECTS)
         text = "%s: %s: %s is %s" % (
             "failed" if self.failed else "passed", condition.text, what, number)
@@ -103,6 +115,10 @@ class Verdict(NamedTuple):
                          "begun since it became old: call gc.collect() at the end of "
                          "the program"
                          % format_bytes(self.garbage))
+        if self.failed and condition.is_raw and condition.measure == ALIVE:
+            text += ("; what garbage holds is in use until it is collected: "
+                     "gc.collect() at the end of the program, or at a mark, has it "
+                     "given back")
         if self.failed and self.is_spread_unknown:
             text += ("; there is one run a side, and equal runs differ, too: whether "
                      "it is the program that has changed, several tell (%s)" % SEVERAL)
@@ -112,20 +128,22 @@ class Verdict(NamedTuple):
 def parse(text: str) -> Condition:
     """Raises ValueError, with a message."""
     match = _CONDITION.fullmatch(text)
-    if match is None or (match[6] and (match[4] or match[5] or not match[2])) or (
-            match[5] and match[1] == OBJECTS):
+    raw, measure, growth, number, unit, byte, percent = (
+        match.groups("") if match else ("",) * 7)
+    measure = measure or (ALIVE if raw else "")
+    if not measure or (raw and measure in _READ) or (
+            percent and (unit or byte or not growth)) or (byte and measure == OBJECTS):
         raise ValueError(
-            "%r is no condition: write allocated, alive, objects, peak, rss or "
-            "private, perhaps growth, and a limit, such as 'alive > 10M', 'alive "
-            "growth > 1M' or 'allocated growth > 5%%'%s" % (text, similar(
-                text.split(">")[0].split("growth")[0].strip(),
-                [*_MEASURES, *_READ])))
-    measure, growth, number, unit, _, percent = match.groups()
+            "%r is no condition: write allocated, alive, objects (of raw memory: raw "
+            "before them), peak, rss or private, perhaps growth, and a limit, such as "
+            "'alive > 10M', 'raw growth > 1M' or 'allocated growth > 5%%'%s" % (
+                text, similar(text.split(">")[0].split("growth")[0].strip(),
+                              [*_MEASURES, *_READ, _RAW])))
     # as in reports: bytes are counted in powers of 1024, objects in those of 1000
     base = 1000.0 if measure == OBJECTS else 1024.0
     scale = 0.01 if percent else base ** _POWERS[unit.upper()]
     return Condition(measure, bool(growth), float(number) * scale, bool(percent),
-                     " ".join(text.split()))
+                     " ".join(text.split()), bool(raw))
 
 
 def check(conditions: Sequence[Condition], profile: Profile,
@@ -150,6 +168,22 @@ def check(conditions: Sequence[Condition], profile: Profile,
             raise ProfileError(
                 "nothing in this profile says what became of the objects, which "
                 "'%s' needs: it was taken without lifetimes" % condition.text)
+
+
+def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
+    """Raises ProfileError if more raw memory counts as alive in this profile, with all
+    of its samples, than malloc itself has in use: then blocks were given back unseen,
+    and nobody knows which."""
+    asked = [condition.text for condition in conditions
+             if condition.is_raw and condition.measure == ALIVE]
+    missed = missed_frees(profile, summarize(profile).figures.bytes(
+        STILL_ALIVE, quantile(len(conditions)))) if asked else 0
+    if missed:
+        raise ProfileError(
+            "'%s' can't be judged: %s more count as alive than malloc itself has in "
+            "use, as free() was called through a pointer that was made before the "
+            "sampling began: start the program with --raw-memory" % (
+                asked[0], format_bytes(missed)))
 
 
 def check_processes(conditions: Sequence[Condition], is_everything: bool,
@@ -197,17 +231,22 @@ def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
                     condition.text, SEVERAL))
 
 
-def of_run(conditions: Sequence[Condition], profile: Profile,
-           figures: Figures) -> list[Verdict]:
-    """`figures`: of its samples, of summary.Choice.judged."""
-    return [of_readings(condition, [profile]) if condition.is_read
-            else judge([condition], [figures], count=len(conditions))[0]
+def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
+           figures: Mapping[bool, Figures]) -> list[Verdict]:
+    """`profiles`: by whether they are of raw memory; `figures`: of their samples, of
+    summary.Choice.judged."""
+    return [of_readings(condition, [profiles[condition.is_raw]]) if condition.is_read
+            else judge([condition], [figures[condition.is_raw]],
+                       count=len(conditions))[0]
             for condition in conditions]
 
 
-def of(conditions: Sequence[Condition], difference: Difference) -> list[Verdict]:
+def of(conditions: Sequence[Condition], shown: Difference,
+       raw: Difference | None = None) -> list[Verdict]:
+    """`raw`: of raw memory, if `shown` is not."""
     verdicts = []
     for condition in conditions:
+        difference = raw if condition.is_raw and raw is not None else shown
         if condition.is_read:
             verdicts.append(of_readings(
                 condition, difference.sides.after, difference.sides.before,

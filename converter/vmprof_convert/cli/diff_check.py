@@ -5,12 +5,13 @@ Both return EXIT_FAILED if a condition of --fail-if is met.
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vmprof_convert.analysis import thresholds
+from vmprof_convert.analysis import process_memory, thresholds
 from vmprof_convert.analysis.thresholds import Condition
 from vmprof_convert.cli import formats, run_files, streams
 from vmprof_convert.cli.formats import DIFF_FORMATS
@@ -103,10 +104,10 @@ def _parser(name: str) -> argparse.ArgumentParser:
         required=name == CHECK, default=[] if name == DIFF else None,
         help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
              "be garbage: 'alive > 10M', 'objects > 2M', 'peak > 200M' (the most that "
-             "the GC's heap had in use), 'rss > 300M', 'private > 90M'%s; more than "
-             "once: if one of them is%s" % (
+             "the GC's heap had in use), 'rss > 300M', 'private > 90M', 'raw > 50M' "
+             "(what C code has of malloc)%s; more than once: if one of them is%s" % (
                  100 * thresholds.CONFIDENCE,
-                 ", 'alive growth > 1M', 'allocated growth > 5%%'"
+                 ", 'alive growth > 1M', 'allocated growth > 5%%', 'raw growth > 1M'"
                  if name == DIFF else "",
                  ". It is about all samples, or about those that are chosen: growth of "
                  "a --function's needs several runs a side" if name == DIFF else ""))
@@ -127,6 +128,9 @@ def _condition(text: str) -> Condition:
 def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser(name)
     options = parser.parse_args(arguments)
+    if options.raw:
+        options.fail_if = [condition._replace(is_raw=True)
+                           for condition in options.fail_if]
     if name == CHECK:
         return options
     if options.between and options.against:
@@ -202,10 +206,16 @@ def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
     return [[_find(paths) for paths in side.values()] for side in sides]
 
 
-def _read(files: list[File], options: argparse.Namespace) -> Profile:
+def _read(files: list[File], options: argparse.Namespace, is_raw: bool) -> Profile:
     """That of the run, with the samples that are asked for."""
+    asked = argparse.Namespace(**{**vars(options), "raw": is_raw})
     with about(files[0].name):
-        return run_files.read(files, options)
+        if files[0].path == STANDARD and is_raw != options.raw:
+            raise ProfileError(
+                "'raw ...' of --fail-if reads a profile by itself, and standard input "
+                "can be read once: name a file, or write --raw")
+        return run_files.read(files, asked, functools.partial(
+            thresholds.check_raw, options.fail_if) if is_raw else None)
 
 
 def _complain(lines: Sequence[str]) -> None:
@@ -217,24 +227,35 @@ def _check(options: argparse.Namespace) -> bool:
     """Whether the run failed."""
     from vmprof_convert.analysis.summary import Choice, summarize
     path, = options.profiles
-    profile = _read(_find([path]), options)
-    _check_conditions(options, [path], [profile])
-    figures = summarize(profile, choice=Choice(judged=True)).figures
-    found = thresholds.of_run(options.fail_if, profile, figures)
-    lines = [*map(str, found), *caveats.thinned(profile)]
-    if any(condition.measure == thresholds.ALIVE for condition in options.fail_if):
-        lines += caveats.not_judged(("", figures))
+    files = _find([path])
+    profiles: dict[bool, Profile] = {}
+    for is_raw in sorted({condition.is_raw for condition in options.fail_if}):
+        profiles[is_raw] = _read(files, options, is_raw)
+        _check_conditions(options, is_raw, [path], [profiles[is_raw]])
+    figures = {is_raw: summarize(profile, choice=Choice(judged=True)).figures
+               for is_raw, profile in profiles.items()}
+    found = thresholds.of_run(options.fail_if, profiles, figures)
+    lines = [*map(str, found), *caveats.thinned(*profiles.values())]
+    for is_raw, profile in profiles.items():
+        if is_raw:
+            lines += process_memory.of_malloc(profile)
+        elif any(condition.measure == thresholds.ALIVE and not condition.is_raw
+                 for condition in options.fail_if):
+            lines += caveats.not_judged(("", figures[is_raw]))
     streams.say("\n".join(lines))
     return any(verdict.failed for verdict in found)
 
 
-def _check_conditions(options: argparse.Namespace, paths: Sequence[str],
+def _check_conditions(options: argparse.Namespace, is_raw: bool, paths: Sequence[str],
                       profiles: Sequence[Profile]) -> None:
-    thresholds.check_processes(options.fail_if, selection(options).is_everything,
+    """Those that are about these profiles."""
+    conditions = [condition for condition in options.fail_if
+                  if condition.is_raw == is_raw]
+    thresholds.check_processes(conditions, selection(options).is_everything,
                              bool(getattr(options, "between", None)))
     for path, profile in zip(paths, profiles):
         with about(path):
-            thresholds.check(options.fail_if, profile, len(profiles) > 1)
+            thresholds.check(conditions, profile, len(profiles) > 1)
 
 
 def _diff(options: argparse.Namespace) -> bool:
@@ -251,25 +272,10 @@ def _diff(options: argparse.Namespace) -> bool:
             for files in side:
                 for file in files:
                     output.check_target(options.output, file.path)
-    profiles = [[_read(files, options) for files in side] for side in sides_files]
-    paths = [[files[0].path for files in side] for side in sides_files]
-    if options.between:
-        (profile,), = profiles
-        first, dots, second = options.between.partition("..")
-        begin = diff.find_moment(profile, first)
-        end = diff.find_moment(profile, second, is_last=True)
-        if not dots or end <= begin:
-            raise ProfileError("--between %s: write A..B, of which A is before B"
-                               % (options.between,))
-        sides = diff.of_moments(profile, begin, end)
-        names: diff_tables.Names = ([first], [second])
-        paths *= 2
-    else:
-        before, after = profiles
-        sides = diff.of_runs(before, after, bool(options.function or options.file))
-        names = (paths[0], paths[1])
-    _check_conditions(options, paths[0] + paths[1], sides.runs)
-    thresholds.check_places(options.fail_if, sides)
+    sides = _sides(options, sides_files, options.raw)
+    raw_sides = None
+    if not options.raw and any(condition.is_raw for condition in options.fail_if):
+        raw_sides = _sides(options, sides_files, True)
     is_own = options.mine
     if not (is_own or options.by or DIFF_FORMATS[options.to].write):
         # as in a report, if nothing is asked for: much less depends on which function
@@ -280,7 +286,9 @@ def _diff(options: argparse.Namespace) -> bool:
                     group_storage=options.group_storage)
     with about(" and ".join(options.profiles + (options.against or []))):
         difference = diff.compare(sides, choice)
-    found = thresholds.of(options.fail_if, difference)
+        found = thresholds.of(options.fail_if, difference, raw_sides and diff.compare(
+            raw_sides, Choice(by=("function",))))
+    names = _names(options, sides_files)
     text = io.StringIO()
     data, left_out = io.BytesIO(), []
     if DIFF_FORMATS[options.to].write is not None:
@@ -306,6 +314,40 @@ def _diff(options: argparse.Namespace) -> bool:
         left_out = [*caveats.thinned(*sides.runs), *left_out]
     _complain(left_out)
     return any(verdict.failed for verdict in found)
+
+
+def _sides(options: argparse.Namespace, files: list[list[list[File]]],
+           is_raw: bool) -> diff.Sides:
+    """Of raw memory, or of the GC's heap.  Raises ProfileError if they can't tell what
+    is asked for."""
+    from vmprof_convert.analysis import diff
+    profiles = [[_read(of_run, options, is_raw) for of_run in side] for side in files]
+    paths = [of_run[0].path for side in files for of_run in side]
+    if options.between:
+        (profile,), = profiles
+        first, dots, second = options.between.partition("..")
+        begin = diff.find_moment(profile, first)
+        end = diff.find_moment(profile, second, is_last=True)
+        if not dots or end <= begin:
+            raise ProfileError("--between %s: write A..B, of which A is before B"
+                               % (options.between,))
+        sides = diff.of_moments(profile, begin, end)
+        paths *= 2
+    else:
+        before, after = profiles
+        sides = diff.of_runs(before, after, bool(options.function or options.file))
+    _check_conditions(options, is_raw, paths, sides.runs)
+    thresholds.check_places(options.fail_if, sides)
+    return sides
+
+
+def _names(options: argparse.Namespace,
+           files: list[list[list[File]]]) -> diff_tables.Names:
+    if options.between:
+        first, _, second = options.between.partition("..")
+        return [first], [second]
+    before, after = ([of_run[0].path for of_run in side] for side in files)
+    return before, after
 
 
 def _write_stacks(form: str, difference: diff.Difference, names: diff_tables.Names,

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vmprof_convert import readers
@@ -107,8 +107,10 @@ def by_run(paths: Sequence[str]) -> dict[str, list[str]]:
     return runs
 
 
-def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
-    """The profile of all, with the samples that were asked for."""
+def read(files: Sequence[File], asked: argparse.Namespace,
+         look: Callable[[Profile], None] | None = None) -> Profile:
+    """The profile of all, with the samples that were asked for; `look` gets it before
+    they are chosen."""
     from vmprof_convert.analysis.selection import select
     from vmprof_convert.cli import options
     from vmprof_convert.cli.progress import progress_bar
@@ -123,6 +125,8 @@ def read(files: Sequence[File], asked: argparse.Namespace) -> Profile:
     selection = options.selection(asked)
     profile = merging.merge(merging.chosen(parts, selection.processes)).profile
     profile.thinned = limit.thinned()
+    if look is not None:
+        look(profile)
     return select(profile, selection)
 
 

@@ -109,8 +109,9 @@ class _Reading:
         """Raises ProfileError if it was not read for what it does not hold."""
         if self._of_objects == records.RAW and not (
                 self.contents.settings.get("interval")):
-            raise ProfileError("no raw memory was sampled: --raw shows it of a program "
-                               "that was sampled with --raw-memory, such as 512k")
+            raise ProfileError("no raw memory was sampled, which --raw and conditions "
+                               "such as 'raw growth > 10M' are about: start the "
+                               "program with --raw-memory 512k, for example")
         contents, last = self.contents, self.logs[-1]
         stacks, found = contents.stacks, functions(contents, self.names)
         nameless = of_interpreter(found, contents.settings)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 from vmprof_convert.analysis.heap_check import contradiction
 from vmprof_convert.analysis.process_memory import in_brief as memory_in_brief
-from vmprof_convert.analysis.process_memory import of_process, raw_in_use_at_end
+from vmprof_convert.analysis.process_memory import missed_frees, of_process
 from vmprof_convert.analysis.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
@@ -214,26 +214,17 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
         essential.insert(0, _alive_in_brief(profile, choice))
     if memory := memory_in_brief(profile):
         essential.insert(0, memory)
-    if is_all and choice.at is None and (missed := _missed_frees(profile, summary)):
-        essential.insert(0, missed)
+    if is_all and choice.at is None and (missed := missed_frees(
+            profile, summary.figures.bytes(STILL_ALIVE))):
+        essential.insert(0, (
+            "wrong: %s more count as alive here than malloc itself has in use: free() "
+            "was called through a pointer that was made before the sampling began"
+            % format_bytes(missed)))
     lines += essential[:MOST_LINES - 2]
     left = len(everything) - max(len(lines) - 1, 0)
     if left > 0:
         lines.append("(more about these figures: --remarks)")
     return lines
-
-
-def _missed_frees(profile: Profile, summary: Summary) -> str:
-    """Whether more is said to be in use than malloc itself counts: then blocks were
-    given back in a way that was not seen.  Empty: it is not, or not known."""
-    counted = raw_in_use_at_end(profile)
-    if not profile.is_raw or counted is None or profile.processes:
-        return ""
-    too_many = summary.figures.bytes(STILL_ALIVE).low - counted
-    return "" if too_many <= _LEAST * counted else (
-        "wrong: %s more count as alive here than malloc itself has in use: free() was "
-        "called through a pointer that was made before the sampling began"
-        % format_bytes(too_many))
 
 
 def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
@@ -353,7 +344,7 @@ def _lacks_callers(profile: Profile) -> bool:
 
 
 def _collections(profile: Profile) -> list[str]:
-    if not profile.moments or not profile.collections or profile.is_raw:
+    if not profile.moments or not profile.collections:
         return []
     return ["collections: %d minor, %d major" % (
         profile.moments[-1].collections,

@@ -1,0 +1,222 @@
+"""--fail-if about raw memory: what C code had of malloc."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from convert_runs import run_and_fail
+from made_profiles import Log
+from vmprof_convert import cli, readers
+from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.meaning.lifetimes import JUDGED, STILL_ALIVE
+
+KIB = 2**10
+SECOND = 10**9
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Profiles of ten seconds, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_(name: str, *, kept: int = 0, given_back: int = 0, objects: int = 100,
+               counted: int | None = None, raw: int = 64, run: str = "",
+               pid: int = 10) -> None:
+        """`kept`: blocks of a KiB, by leak(), evenly over the run; `given_back`: by
+        work(), each half a second later; `objects`: of a KiB, of the GC's heap;
+        `counted`: KiB in use in the end, by malloc's own count.  Of each block that is
+        sampled, the probability is 1 but for a millionth."""
+        log = Log()
+        main, leak, work = map(log.function, ("main", "leak", "work"))
+        log.settings(run=run or name, pid=pid, raw=raw, facts="types,lifetimes")
+        log.collection(SECOND // 2)
+        for _ in range(objects):
+            log.allocation([main], size=KIB, interval=64, time=SECOND // 4)
+            log.young(log.keys, 1)
+        log.event(3, SECOND, 0, 1)
+        blocks = [(number * 10 * SECOND // kept, leak) for number in range(kept)]
+        blocks += [(number * 9 * SECOND // given_back, work)
+                   for number in range(given_back)]
+        for time, function in sorted(blocks):
+            key = log.block([main, function], size=KIB, interval=64, time=time)
+            if function == work:
+                log.given_back(key, time + SECOND // 2)
+        log.mark(2 * SECOND, "warm")
+        log.mark(10 * SECOND, "done")
+        if counted is not None:
+            log.figure(10, 0, 5 * KIB)
+            log.figure(10, 10 * SECOND, counted * KIB)
+        (tmp_path / (name + ".vmprof")).write_bytes(log.data())
+    return write_
+
+
+@pytest.fixture
+def folder(write: Write, tmp_path: Path) -> Path:
+    write("a", kept=100, given_back=1000)
+    write("b", kept=300, given_back=1000)
+    return tmp_path
+
+
+def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code, and what was said, in one line."""
+    code = cli.main(arguments)
+    return code, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("text, code, said", [
+    ("raw > 99k", 1, "failed: raw > 99k: raw alive is 100 KiB"),
+    ("raw > 101k", 0, "passed: raw > 101k: raw alive is 100 KiB"),
+    ("raw alive > 99k", 1, "failed: raw alive > 99k: raw alive is 100 KiB"),
+    ("raw allocated > 1097k", 1, "raw allocated is 1.074 MiB"),
+    ("raw allocated > 1103k", 0, "raw allocated is 1.074 MiB"),
+    ("raw objects > 1000", 1, "raw objects is 1.10k"),
+    ("raw objects > 1200", 0, "raw objects is 1.10k"),
+])
+def test_what_is_in_use_and_what_was_asked_for(
+        folder: Path, capsys: pytest.CaptureFixture[str], text: str, code: int,
+        said: str) -> None:
+    found, out = ended(capsys, "check", "a.vmprof", "--fail-if", text)
+    assert found == code and said in out, out
+
+
+def test_what_was_given_back_is_not_in_use(
+        write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write("a", given_back=1000)
+    assert ended(capsys, "check", "a.vmprof", "--fail-if", "raw > 1k")[0] == 0
+    assert ended(capsys, "check", "a.vmprof", "--fail-if", "raw allocated > 900k",
+                 )[0] == 1
+
+
+def test_the_gcs_heap_is_none_of_it_nor_it_of_the_heap(
+        write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write("a", kept=100, objects=500)
+    code, said = ended(capsys, "check", "a.vmprof", "--fail-if", "alive > 400k",
+                       "--fail-if", "raw > 200k", "--fail-if", "allocated > 550k")
+    assert code == 1
+    assert "failed: alive > 400k: alive is 500 KiB" in said
+    assert "passed: raw > 200k: raw alive is 100 KiB" in said
+    assert "passed: allocated > 550k: allocated is 500 KiB" in said
+    # with --raw, everything is about raw memory
+    assert "alive > 99k: raw alive is 100 KiB" in ended(
+        capsys, "check", "a.vmprof", "--raw", "--fail-if", "alive > 99k")[1]
+
+
+def test_filters_choose_blocks(folder: Path,
+                               capsys: pytest.CaptureFixture[str]) -> None:
+    for function, code in ("leak", 1), ("work", 0):
+        assert ended(capsys, "check", "a.vmprof", "--function", function, "--fail-if",
+                     "raw > 50k")[0] == code
+
+
+@pytest.mark.parametrize("text, code", [
+    ("raw growth > 195k", 1), ("raw growth > 205k", 0), ("raw growth > 190%", 1),
+    ("raw growth > 210%", 0), ("raw > 295k", 1), ("raw > 305k", 0),
+    ("alive growth > 1k", 0)])
+def test_growth_from_one_run_to_another(
+        folder: Path, capsys: pytest.CaptureFixture[str], text: str, code: int) -> None:
+    for options in [], ["--raw"] * text.startswith("raw"):
+        found, said = ended(capsys, "diff", "a.vmprof", "b.vmprof", *options,
+                            "--fail-if", text)
+        assert (found, "%s: %s: " % (("passed", "failed")[code], text) in said) == (
+            code, True), said
+    assert ended(capsys, "diff", "b.vmprof", "a.vmprof", "--fail-if",
+                 "raw growth > 0")[0] == 0
+
+
+@pytest.mark.parametrize("between", ["warm..done", "2.1..10"])
+def test_growth_within_a_run(folder: Path, capsys: pytest.CaptureFixture[str],
+                             between: str) -> None:
+    """Of 79 KiB, beside what has 55 in use all the time and gives it back before the
+    end; also where no mark is: nothing has to find out what is in use there."""
+    for function, limit, code in (
+            ("leak", "75k", 1), ("leak", "82k", 0), ("*", "20k", 1), ("*", "26k", 0),
+            ("work", "0", 0)):
+        found, said = ended(
+            capsys, "diff", "a.vmprof", "--between", between, "--raw", "--sort",
+            "alive", "--function", function, "--fail-if", "raw growth > " + limit)
+        assert found == code, said
+        assert "may be garbage" not in said and "unclear" not in said
+
+
+def test_what_is_in_use_is_known(folder: Path) -> None:
+    """All of it is judged, at its end and at each moment of it."""
+    from vmprof_convert.analysis.diff import moment
+    profile = readers.read("a.vmprof", raw=True)
+    for at in moment(profile, 3 * SECOND + 12345), profile:
+        figures = summarize(at, choice=Choice(judged=True)).figures
+        assert figures.sum(STILL_ALIVE).value_bytes == (
+            figures.sum(JUDGED).value_bytes) > 0
+    assert not profile.collections and set(profile.looks) >= {2 * SECOND, 10 * SECOND}
+
+
+def test_hardly_any_raw_memory_is_within_limits(
+        write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write("a")
+    write("b")
+    assert ended(capsys, "check", "a.vmprof", "--fail-if", "raw > 1k")[0] == 0
+    assert ended(capsys, "diff", "a.vmprof", "b.vmprof", "--fail-if",
+                 "raw growth > 1k")[0] == 0
+
+
+def test_where_none_was_sampled_nothing_is_judged(
+        write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    log.settings(facts="types,lifetimes")
+    log.allocation([log.function("f")], size=24)
+    write("a", kept=100)
+    (tmp_path / "heap.vmprof").write_bytes(log.data())
+    for command in (["check", "heap.vmprof"], ["diff", "a.vmprof", "heap.vmprof"]):
+        assert "heap.vmprof: no raw memory was sampled, which --raw and conditions " \
+            "such as 'raw growth > 10M' are about: start the program with " \
+            "--raw-memory" in run_and_fail(tmp_path, capsys, *command, "--fail-if",
+                                           "raw > 1G")
+
+
+def test_growth_is_of_two(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'raw growth > 1' is about two profiles, or two moments" in run_and_fail(
+        folder, capsys, "check", "a.vmprof", "--fail-if", "raw growth > 1")
+
+
+def test_where_blocks_were_given_back_unseen_nothing_is_judged(
+        write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By malloc's own count there are fewer; also of a part that is chosen, which
+    might be less than all that malloc has."""
+    write("good", kept=100, counted=106)
+    write("bad", kept=100, given_back=10, counted=20)
+    code, said = ended(capsys, "check", "good.vmprof", "--fail-if", "raw > 50k")
+    assert code == 1 and said.endswith(
+        "raw memory, as malloc counts it: 5 KiB in use when sampling began, 106 KiB at "
+        "the end")
+    for command in (["check", "bad.vmprof"], ["diff", "bad.vmprof", "good.vmprof"],
+                    ["check", "bad.vmprof", "--function", "work", "--raw"]):
+        for limit in "10k", "1G":
+            assert "bad.vmprof: 'raw > %s' can't be judged: 8" % limit in run_and_fail(
+                tmp_path, capsys, *command, "--fail-if", "allocated > 1G",
+                "--fail-if", "raw > " + limit)
+    # of what was asked for, that changes nothing
+    assert ended(capsys, "check", "bad.vmprof", "--fail-if",
+                 "raw allocated > 50k")[0] == 1
+
+
+def test_of_several_processes_malloc_counts_together(
+        write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write("app", run="r", kept=100, counted=106)
+    write("app.11", run="r", pid=11, kept=100, counted=106)
+    assert ended(capsys, "check", "app.vmprof", "--fail-if", "raw > 190k")[0] == 1
+    assert ended(capsys, "check", "app.vmprof", "--fail-if", "raw > 210k")[0] == 0
+    write("app.11", run="r", pid=11, kept=100, counted=20)
+    assert "can't be judged" in run_and_fail(
+        tmp_path, capsys, "check", "app.vmprof", "--fail-if", "raw > 190k")
+
+
+def test_standard_input_is_read_once(
+        folder: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("a.vmprof", "rb") as file:
+        monkeypatch.setattr("sys.__stdin__", file)
+        assert "'raw ...' of --fail-if reads a profile by itself" in run_and_fail(
+            folder, capsys, "check", "-", "--fail-if", "raw > 1")
+        assert ended(capsys, "check", "-", "--raw", "--fail-if", "raw > 99k")[0] == 1
