@@ -161,7 +161,8 @@ def test_kept():
 
 
 def test_what_c_code_keeps_is_a_leak(project: PyPy) -> None:
-    """Beyond the GC's heap, where nothing is sampled; and not what it frees."""
+    """Beyond the GC's heap, and not what it frees; who asked for it is said, where raw
+    memory is sampled."""
     done = run(project, """
 import array, ctypes, threading, zlib
 kept = []
@@ -196,11 +197,36 @@ def test_threads():
                                      ("ctypes", 1.9, 2.0, "1000 KiB")):
         found = re.search(
             r"10 calls of test_%s left ([\d.]+) MiB outside of the GC's heap \(as "
-            r"malloc counts\), and may %s" % (name, limit), said)
+            r"malloc counts\), and may %s; called again, they left at least so much. "
+            r"(.{200})" % (name, limit), said)
         assert found and least < float(found[1]) < most, done.out
+        if has_builtin():
+            assert found[2].startswith("Most of it is in no sample"), done.out
+            continue
+        who = re.match(r"Of the first calls, by samples: alive type function where "
+                       r"([\d.]+) (?:±[\d.]+ )?MiB malloc \(libpypy[^)]*\) test_%s "
+                       % name, found[2])
+        assert who and least * 0.97 < float(who[1]) < most, done.out
     assert re.search(r"10 calls of test_both left 4\d\d KiB .* and may 100 KiB", said)
     assert re.search(r"10 calls of test_both left [\d.]+ MiB outside of the GC's heap",
                      said), done.out
+
+
+def test_what_is_in_no_sample_is_not_put_on_others(project: PyPy) -> None:
+    """What asks by a pointer that is older than the sampling."""
+    done = run(project, """
+import cffi
+ffi = cffi.FFI()
+ffi.cdef("void *malloc(size_t);")
+malloc = ffi.dlopen(None).malloc
+@pytest.mark.limit_leaks("10 kB")
+def test_unseen():
+    malloc(100000)
+""")
+    assert done.code == 1, done.out
+    said = " ".join(done.out.split())
+    assert re.search(r"10 calls of test_unseen left 97\d KiB outside .* so much. Most "
+                     r"of it is in no sample: look at ctypes, cffi", said), done.out
 
 
 def test_where_malloc_does_not_tell_that_is_said(project: PyPy) -> None:

@@ -16,7 +16,7 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -135,9 +135,9 @@ def _call_and_count(item: pytest.Function, marker: pytest.Mark | None) -> str:
         except BaseException as error:
             raised.append(error)
 
-    profile = _sampled(item, interval, measured)
-    failure = "" if profile is None else _judge(
-        item, profile, None if raised else condition)
+    profiles = _sampled(item, interval, measured)
+    failure = "" if profiles is None else _judge(
+        item, profiles.heap, None if raised else condition)
     if raised:
         raise raised[0]
     return failure
@@ -205,28 +205,28 @@ def _call_and_compare(item: pytest.Function, marker: pytest.Mark) -> str:
         if is_above:
             not_held.extend(_look_who_holds(session))
 
-    profile = _sampled(item, _interval(condition.limit), measured)
-    if profile is None:
+    profiles = _sampled(item, _interval(condition.limit), measured, has_raw=True)
+    if profiles is None:
         return ""
     from vmprof_convert.analysis import diff, thresholds
     from vmprof_convert.analysis.summary import Choice
-    profile = diff.without_interpreter(profile)
+    profile = diff.without_interpreter(profiles.heap)
     sides = diff.of_moments(profile, diff.find_moment(profile, _FIRST),
                             diff.find_moment(profile, _LAST, is_last=True))
-    difference = diff.compare(sides, Choice(by=("line", "type"), sort="alive"))
+    choice = Choice(by=("line", "type"), sort="alive")
+    difference = diff.compare(sides, choice)
     verdict, = thresholds.of([condition], difference)
     what = "%d calls of %s left" % (repeat, item.name)
     failures = []
     if verdict.failed:
-        failures.append(_failure(verdict, what, sides.gained[0],
-                                 Choice(by=("line", "type"), sort="alive")))
+        failures.append(_failure(verdict, what, sides.gained[0], choice))
         failures += not_held or _held(profile, sides.gained[0])
     if not outside:
         item.user_properties.append((
             _NOT_MEASURED, "%s: what C code keeps outside of the GC's heap: this "
             "system does not tell" % item.nodeid))
     elif text := _outside(what, outside[0], condition):
-        failures.append(text)
+        failures.append(_who_asked(text, outside[0], profiles.raw))
     return "\n".join(failures)
 
 
@@ -271,9 +271,24 @@ def _outside(what: str, bytes_: int, condition: Condition) -> str:
         return ""
     return (
         "%s %s outside of the GC's heap (as malloc counts), and may %s; called again, "
-        "they left at least so much. Nothing is sampled there: look at ctypes, cffi, "
-        "array and C extensions" % (
+        "they left at least so much." % (
             what, format_bytes(bytes_), format_bytes(condition.limit)))
+
+
+def _who_asked(text: str, bytes_: int, raw: Profile | None) -> str:
+    """The text, and who asked for so many bytes, as far as it is there of the first
+    calls."""
+    from vmprof_convert.analysis import diff
+    from vmprof_convert.analysis.summary import Choice, summarize
+    if raw is not None:
+        sides = diff.of_moments(raw, diff.find_moment(raw, _FIRST), diff.find_moment(
+            raw, _LAST, is_last=True))
+        gained, = (diff.only_own_code(sides) or sides).gained
+        if summarize(gained).figures.bytes("alive").high > bytes_ / 2:
+            return _table(text + " Of the first calls, by samples:", gained, Choice(
+                by=("function", "type"), sort="alive"))
+    return (text + " Most of it is in no sample: look at ctypes, cffi, array and C "
+            "extensions")
 
 
 @contextlib.contextmanager
@@ -335,10 +350,18 @@ def _interval(limit: float) -> int:
     return int(min(max(limit / SAMPLES, SMALLEST), LARGEST))
 
 
+class _Profiles(NamedTuple):
+    heap: Profile
+    #: None: it was not asked for, or this PyPy can't sample it
+    raw: Profile | None
+
+
 def _sampled(item: pytest.Function, interval: int | str,
-             work: Callable[[Session], None]) -> Profile | None:
-    """None: the test was in the way, and is in the table with why."""
-    from vmprof_allocation import AllocationSamplingError, sample
+             work: Callable[[Session], None], *, has_raw: bool = False
+             ) -> _Profiles | None:
+    """`has_raw`: raw memory, too, where that is possible.  None: the test was in the
+    way, and is in the table with why."""
+    from vmprof_allocation import AllocationSamplingError
     from vmprof_convert import readers
     from vmprof_convert.errors import ProfileError
     if _is_sampled():
@@ -346,9 +369,7 @@ def _sampled(item: pytest.Function, interval: int | str,
     with tempfile.TemporaryDirectory(prefix="allocations") as folder:
         path = os.path.join(folder, "test.vmprof")
         try:
-            # what processes of the test allocate is not in this file
-            session = sample(path, interval, follow=False)
-            session.start()
+            session = _started(path, interval, has_raw)
         except AllocationSamplingError as error:
             _complain(item, str(error))
         try:
@@ -364,11 +385,28 @@ def _sampled(item: pytest.Function, interval: int | str,
                 why = str(error)
         try:
             if not why:
-                return readers.read(path)
+                heap = readers.read(path)
+                return _Profiles(heap, readers.read(path, raw=True)
+                                 if heap.raw_interval else None)
         except (ProfileError, OSError) as error:
             why = str(error)
     item.user_properties.append((_NOT_MEASURED, "%s: %s" % (item.nodeid, why)))
     return None
+
+
+def _started(path: str, interval: int | str, has_raw: bool) -> Session:
+    """Raises AllocationSamplingError."""
+    from vmprof_allocation import AllocationSamplingError, sample
+    # what processes of the test allocate is not in this file
+    session = sample(path, interval, follow=False,
+                     raw_memory=interval if has_raw else None)
+    try:
+        session.start()
+    except AllocationSamplingError:
+        if not has_raw:
+            raise
+        return _started(path, interval, False)
+    return session
 
 
 def _is_sampled() -> bool:
@@ -381,15 +419,21 @@ def _is_sampled() -> bool:
 
 
 def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> str:
+    from vmprof_convert.analysis.thresholds import CONFIDENCE
+    from vmprof_convert.text.units import format_bytes, format_ends
+    estimate = verdict.estimate
+    return _table("%s %s (%s .. %s, %.4g %%), and may %s" % (
+        what, *format_ends(estimate.low, estimate.value, estimate.high),
+        100 * CONFIDENCE, format_bytes(verdict.limit)), profile, choice)
+
+
+def _table(head: str, profile: Profile, choice: Choice) -> str:
     """In twenty lines at most."""
     import io
 
     from vmprof_convert.analysis.summary import summarize
-    from vmprof_convert.analysis.thresholds import CONFIDENCE
     from vmprof_convert.report import tables, terminal_table
     from vmprof_convert.text.terminal import Terminal
-    from vmprof_convert.text.units import format_bytes, format_ends
-    estimate = verdict.estimate
     # a row of less than a hundredth tells nothing
     state = "alive" if choice.sort == "alive" else None
     sums = [row.own.sum(state).value_bytes
@@ -399,10 +443,7 @@ def _failure(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> s
     if state is not None:
         page = page._replace(tables=[_without_allocated(one) for one in page.tables])
     text = io.StringIO()
-    terminal_table.write(page._replace(head=["%s %s (%s .. %s, %.4g %%), and may %s" % (
-        what, *format_ends(estimate.low, estimate.value, estimate.high),
-        100 * CONFIDENCE, format_bytes(verdict.limit))],
-        notes=[]), text, Terminal(100))
+    terminal_table.write(page._replace(head=[head], notes=[]), text, Terminal(100))
     return "\n".join(text.getvalue().splitlines()[:20])
 
 

@@ -1,5 +1,5 @@
 """How many bytes C code has of malloc, beside those of the GC's heap: for the pytest
-plugin, whose samples are of that heap alone.
+plugin, whose samples of it say who asked, where they are possible, and see not all.
 
 malloc counts exactly what is in use, and PyPy's GC has all of its heap of malloc.  (The
 process's private memory grows and shrinks by 5 MiB with work that keeps nothing, as
