@@ -376,6 +376,17 @@ kept.append([[] for _ in range(100000)])
     main, = [thread for thread in firefox["threads"] if thread["name"] == "MainThread"]
     assert sum(weight for weight in main["nativeAllocations"]["weight"] if weight > 0
                ) == pytest.approx(bytes_, rel=0.05)
+    # beside the heap, it is the same
+    done = stock_pypy.command("-m", "vmprof_convert", "-o", "both.json", "out.vmprof")
+    assert done.code == 0, done.err
+    both = {thread["name"]: thread.get("nativeAllocations") for thread in json.loads(
+        (folder / "both.json").read_text())["threads"]}
+    assert sum(both["Raw memory (malloc)"]["weight"]) == sum(
+        main["nativeAllocations"]["weight"])
+    assert sum(weight for weight in both["MainThread"]["weight"] if weight > 0
+               ) == pytest.approx(json.loads(stock_pypy.command(
+                   "-m", "vmprof_convert", "--to", "json", "out.vmprof").out)[
+                       "sum"]["allocated"]["bytes"]["value"], rel=1e-3)
     del firefox["meta"]         # which says how all kinds of markers look
     assert "Major collection" not in json.dumps(firefox)
 

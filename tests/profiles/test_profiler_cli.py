@@ -328,6 +328,34 @@ def test_collections_are_markers_and_memory_a_track(opened: Opener,
     assert set(counters) == {"Allocation rate", "Memory in use"}
 
 
+def test_raw_memory_is_a_thread_and_a_track_of_its_own(opened: Opener) -> None:
+    log = Log()
+    main, leak, work = map(log.function, ("main", "leak", "work"))
+    log.settings(raw=1, facts="types,lifetimes", gaps="fixed")
+    log.allocation([main], size=5000, interval=1, time=MS)
+    log.collection(2 * MS)
+    log.young(1, 0)
+    asked = log.type("malloc (libz.so.1)")
+    for number in range(1, 11):
+        log.block([main, leak], size=1000, interval=1, time=number * MS, type_=asked)
+        key = log.block([main, work], size=700, interval=1, time=number * MS,
+                        type_=asked)
+        log.given_back(key, (number + 5) * MS)
+    session = opened(log.data())
+    assert session.functions(0, "native-allocations")["main"] == (0, 5000)
+    assert "leak" not in session.functions(0, "native-allocations")
+    asked_for = session.functions(1, "native-allocations")
+    in_use = session.functions(1, "native-retained-allocations")
+    assert (asked_for["leak"][1], asked_for["work"][1]) == (10000, 7000)
+    assert asked_for["malloc (libz.so.1)"] == (17000, 17000)
+    assert in_use["leak"][1] == in_use["main"][1] == 10000
+    assert session.functions(1, "native-deallocations-sites") == {
+        "[free()]": (-7000, -7000)}
+    counters = {counter["label"] for counter in session.ask(
+        "counter", "list")["counters"]}
+    assert counters == {"Allocation rate", "Memory in use", "Raw memory in use"}
+
+
 def test_a_real_run_shows_what_the_report_shows(
         opened: Opener, pypy: PyPy) -> None:
     """From PyPy to the Firefox Profiler: the same bytes per function."""

@@ -263,6 +263,8 @@ def _converter(files: Sequence[run_files.File], asked: argparse.Namespace,
         tree = held.tree(files, asked)
         return tree.profile, partial(format_.write_held, tree)
     profile = run_files.read(files, asked)
+    if format_.has_raw and profile.raw_interval:
+        profile.raw = run_files.read_raw(files, asked)
     return profile, partial(_convert, profile, asked, format_)
 
 
@@ -273,10 +275,11 @@ def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
     assert format_.write is not None
     with progress_bar("converting", " stacks") as progress:
         not_held = format_.write(profile, out, asked, progress)
-    if profile.thinned is None:
+    profiles = [profile, *([profile.raw] if profile.raw else [])]
+    if not any(one.thinned for one in profiles):
         return not_held
     from vmprof_convert.report import caveats
-    return [*caveats.thinned(profile), *not_held]
+    return [*caveats.thinned(*profiles), *not_held]
 
 
 @contextlib.contextmanager

@@ -51,6 +51,8 @@ class Format(NamedTuple):
     write_held: WriteHeld | None = None
     #: what was asked of who holds what is in it, beside all else
     has_held: bool = False
+    #: raw memory can be in it, beside the GC's heap
+    has_raw: bool = False
 
 
 # Writers are imported when they write: most runs need none of them.
@@ -68,6 +70,8 @@ def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
         not_held.append(
             "not in there: %d sampled objects of earlier parts of the profile; the "
             "report has them, and so has who opens all parts" % carried)
+    if profile.raw_interval and not (profile.raw and options.axis == AXES[0]):
+        not_held.append("not in there: raw memory, of which --raw makes a file")
     return not_held
 
 
@@ -136,7 +140,7 @@ def _vmprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
            default=".json.gz", options=("sources", "axis"), view=SERVED,
-           has_held=True),
+           has_held=True, has_raw=True),
     Format("html", (".html",), "a page", _html, default=".html", view=OPENED,
            has_held=True),
     Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vmprof_convert import readers
-from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.profile import merging
 from vmprof_convert.readers import Head
 
@@ -128,6 +128,18 @@ def read(files: Sequence[File], asked: argparse.Namespace,
     if look is not None:
         look(profile)
     return select(profile, selection)
+
+
+def read_raw(files: Sequence[File], asked: argparse.Namespace) -> Profile | None:
+    """Raw memory, beside what read() makes of the same files; None: they can't be read
+    again, or one of them lacks it, or nothing of it is what was asked for."""
+    import argparse
+    if any(file.path == STANDARD for file in files):
+        return None
+    try:
+        return read(files, argparse.Namespace(**{**vars(asked), "raw": True}))
+    except (ProfileError, FileError):
+        return None
 
 
 def read_events(file: File, asked: argparse.Namespace) -> merging.Read:

@@ -455,6 +455,8 @@ class Profile:
     thinned: Thinned | None = None
     #: who held what, each time that somebody asked
     held: list[Held] = dataclasses.field(default_factory=list)
+    #: what of raw memory was sampled beside this, if it was read for who shows both
+    raw: Profile | None = None
 
     def labels_of(self, stack: int) -> dict[str, str]:
         """Those of its samples."""

@@ -214,17 +214,22 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
         essential.insert(0, _alive_in_brief(profile, choice))
     if memory := memory_in_brief(profile):
         essential.insert(0, memory)
-    if is_all and choice.at is None and (missed := missed_frees(
-            profile, summary.figures.bytes(STILL_ALIVE))):
-        essential.insert(0, (
-            "wrong: %s more count as alive here than malloc itself has in use: free() "
-            "was called through a pointer that was made before the sampling began"
-            % format_bytes(missed)))
+    if is_all and choice.at is None:
+        essential[:0] = missed(profile, summary.figures)
     lines += essential[:MOST_LINES - 2]
     left = len(everything) - max(len(lines) - 1, 0)
     if left > 0:
         lines.append("(more about these figures: --remarks)")
     return lines
+
+
+def missed(profile: Profile, figures: Figures) -> list[str]:
+    """Whether more raw memory counts as alive than malloc itself has in use; `figures`:
+    of all samples of the profile, to its end."""
+    bytes_ = missed_frees(profile, figures.bytes(STILL_ALIVE))
+    return ["wrong: %s more count as alive here than malloc itself has in use: free() "
+            "was called through a pointer that was made before the sampling began"
+            % format_bytes(bytes_)] if bytes_ else []
 
 
 def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:

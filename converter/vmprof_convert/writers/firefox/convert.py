@@ -40,6 +40,8 @@ END_OF_TIME = 253402300800.0
 _BROAD_BINS = 50
 #: the thread of holders
 HELD_BY = "Held by"
+#: the thread of raw memory, beside those of the GC's heap
+RAW_MEMORY = "Raw memory (malloc)"
 #: texts that are written at once: some are long, and many are short
 _TOGETHER = 2**5
 
@@ -81,8 +83,9 @@ def convert(profile: Profile,
             missing_texts: int = 0) -> Json:
     """The profile in the processed format, ready for json.dump.
 
-    `progress(done, total)` is called now and then, with numbers of stacks.
-    `unit` is what the x axis is in, TIME or BYTES.  `texts` are those of the
+    Raw memory that is with it (Profile.raw) has a thread and a counter of each process,
+    on an axis of time.  `progress(done, total)` is called now and then, with numbers of
+    stacks.  `unit` is what the x axis is in, TIME or BYTES.  `texts` are those of the
     program's files, if they are to go with it, and `missing_texts` how many of
     them nobody has.  Raises ProfileError if there are no samples.
     """
@@ -90,11 +93,17 @@ def convert(profile: Profile,
         raise ProfileError(
             "the profile has no samples: there is nothing to convert" + (
                 "; records of kinds that are not known here were passed over: %s"
-                % profile.passed_over if profile.unknown else ""))
+                % profile.passed_over if profile.unknown else "") + (
+                "; of raw memory, --raw makes a file" if profile.raw_interval else ""))
     summary = sum_up(profile)
     profile.samples.sort()
+    raw = profile.raw if unit == TIME and profile.raw and len(
+        profile.raw.samples) else None
+    if raw is not None:
+        raw.samples.sort()
     with lives.split_shrunk(profile.samples):
-        return _Conversion(profile, unit).run(summary, progress, texts, missing_texts)
+        return _Conversion(profile, unit).run(summary, progress, texts, missing_texts,
+                                              raw)
 
 
 def query(profile: Profile) -> str:
@@ -103,7 +112,9 @@ def query(profile: Profile) -> str:
 
 
 class _Conversion:
-    def __init__(self, profile: Profile, unit: str):
+    def __init__(self, profile: Profile, unit: str,
+                 builder: ProfileBuilder | None = None):
+        """`builder`: of a file in which this is beside another one."""
         self._profile = profile
         self._weights = _Weights(profile.samples, profile.gaps, _bytes).rounded()
         self._axis = Axis(profile, self._weights, unit)
@@ -114,7 +125,7 @@ class _Conversion:
         self._product = _PRODUCTS.get(profile.interpreter,
                                       profile.interpreter or "vmprof")
         self._tracks = Tracks(profile, self._weights, self._product)
-        self._builder = self._make_builder()
+        self._builder = builder or self._make_builder()
 
     def _make_builder(self) -> ProfileBuilder:
         profile = self._profile
@@ -131,7 +142,8 @@ class _Conversion:
             unit="ms" if self._axis.unit == TIME else "bytes")
 
     def run(self, summary: Summary, progress: Callable[[int, int], None] | None,
-            texts: Mapping[str, str] | None, missing_texts: int) -> Json:
+            texts: Mapping[str, str] | None, missing_texts: int,
+            raw: Profile | None) -> Json:
         profile, builder, times = self._profile, self._builder, self._axis.samples
         if texts:
             builder.set_sources(texts)
@@ -149,6 +161,7 @@ class _Conversion:
             profile, builder, self._origins, progress,
             has_idle=any(track.allocations for track in tracks) or any(pauses)
             or any(map(_held, processes)))
+        beside = None if raw is None else _RawMemory(raw, self._axis.unit, builder)
         unlabelled = 0
         for track, before in zip(tracks, pauses):
             thread = self._thread(track.process, track.name, track.tid)
@@ -178,6 +191,10 @@ class _Conversion:
             thread.set_markers(markers, [builder.string(marker.name)
                                          for marker in markers])
             builder.add_thread(thread)
+            if beside is not None:
+                beside.add(track.process.pid, end)
+        if beside is not None:
+            beside.add_others(end)
         for process in processes:
             self._add_held(process, end, found.idle)
         allocations = self._tracks.allocations(everything)
@@ -189,7 +206,7 @@ class _Conversion:
             builder.add_thread(thread)
         for process in processes:
             self._add_counters(process, rows[process.pid])
-        info.describe(profile, summary, builder, missing_texts, unlabelled)
+        info.describe(profile, summary, builder, missing_texts, unlabelled, raw)
         return builder.build()
 
     def _thread(self, process: Process, name: str, tid: Union[int, str]) -> Thread:
@@ -250,7 +267,7 @@ class _Conversion:
             ends = self._ends_of(process.threads.keys())
             self._builder.add_counter(Counter.held(
                 *births, self._axis.shown(ends.moments),
-                ends.sums(self._weights)), process.pid)
+                ends.sums(self._weights), is_raw=self._profile.is_raw), process.pid)
         heap = self._read(process, HEAP)
         if heap:
             self._builder.add_counter(Counter.heap(*map(list, zip(*heap))),
@@ -287,6 +304,41 @@ class _Conversion:
             return []
         times = self._axis.shown(self._axis.samples)
         return [(times[row], memory[row] * 1024) for row in rows if memory[row] > 0]
+
+
+class _RawMemory(_Conversion):
+    """Of raw memory, in the file of what the same processes have in the GC's heap: a
+    thread of each, with all that its threads asked for, and a counter."""
+
+    def __init__(self, profile: Profile, unit: str, builder: ProfileBuilder) -> None:
+        super().__init__(profile, unit, builder)
+        #: of each process, by its number: what is not in the file as yet
+        self._left: dict[str, Track] = {}
+        for track in self._tracks.all(by_key(self._axis.samples)):
+            self._left.setdefault(track.process.pid, track)
+        self._found = stacks.add(profile, builder, self._origins, None, has_idle=True)
+
+    def add(self, pid: str, end: float) -> None:
+        """What is left of this process."""
+        track = self._left.pop(pid, None)
+        if track is None:
+            return
+        thread = self._thread(track.process, RAW_MEMORY, "malloc")
+        self._draw(thread, track.allocations, self._profile.samples.stack,
+                   gathered(self._weights, track.allocations), threads.BYTES, end,
+                   self._found.idle, shown=self._found.code)
+        self._set_allocations(thread, track, self._found)
+        self._builder.add_thread(thread)
+        ends = self._ends_of(track.numbers)
+        self._builder.add_counter(Counter.held(
+            self._axis.shown(gathered(self._axis.samples, track.allocations)),
+            gathered(self._weights, track.allocations), self._axis.shown(ends.moments),
+            ends.sums(self._weights), is_raw=True), pid)
+
+    def add_others(self, end: float) -> None:
+        """Of processes that have nothing else."""
+        for pid in list(self._left):
+            self.add(pid, end)
 
 
 def _held(process: Process) -> Held | None:

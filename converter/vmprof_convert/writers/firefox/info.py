@@ -1,7 +1,7 @@
 """The panel "Profile info": how much it is all in all, and what is missing."""
 from __future__ import annotations
 
-from vmprof_convert.analysis.summary import TYPE, Choice, Summary
+from vmprof_convert.analysis.summary import TYPE, Choice, Summary, summarize
 from vmprof_convert.meaning.visible_stacks import CUT
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
@@ -23,9 +23,10 @@ _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
 
 
 def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
-             not_embedded: int, unlabelled: int) -> None:
+             not_embedded: int, unlabelled: int, raw: Profile | None) -> None:
     """`summary`: that of sum_up(); `not_embedded`: files whose text was wanted, and is
-    not there; `unlabelled`: threads whose labels changed too often."""
+    not there; `unlabelled`: threads whose labels changed too often; `raw`: raw memory
+    that is beside it."""
     ticks = summary.time_samples
     last = profile.moments[-1] if profile.moments else None
     entries = []
@@ -41,12 +42,21 @@ def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
         entries.append(Entry("Allocation samples", "integer", summary.samples))
     if ticks:
         entries.append(Entry("Time samples", "integer", ticks))
-    builder.add_extra("What was sampled", entries)
-    missing = caveats.of_run(profile) + [
+    missing = caveats.of_run(profile) + caveats.missed(profile, summary.figures) + [
         text for text in caveats.of_figures(
             profile, summary, Choice(by=(TYPE,) if profile.has_types else ()))
         # it says that they are here
         if not text.startswith("time samples: ")]
+    if raw is not None:
+        figures = summarize(raw).figures
+        total = figures.bytes()
+        entries += [
+            Entry("Raw memory that was asked for, an estimate", "string",
+                  "%s (95 %%: %s .. %s)" % format_ends(
+                      total.low, total.value, total.high)),
+            Entry("Samples of raw memory", "integer", figures.sum().samples)]
+        missing += ["raw memory: " + text for text in caveats.missed(raw, figures)]
+    builder.add_extra("What was sampled", entries)
     if profile.cut_off:
         missing.append("what is below %s has lost its outermost callers" % CUT)
     if profile.torn:

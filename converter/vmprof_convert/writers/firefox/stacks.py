@@ -31,6 +31,9 @@ _NO_TYPE = -2
 MINOR, MAJOR, OUT_OF_SIGHT = SITES = (
     "[minor collection]", "[major collection]", "[not followed any further]")
 
+#: and of raw memory, in place of MAJOR
+GIVEN_BACK = "[free()]"
+
 _ORIGINS = {origins.PROGRAM: categories.PROGRAM,
             origins.PACKAGES: categories.PACKAGES,
             origins.LIBRARY: categories.LIBRARY,
@@ -93,7 +96,9 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
     sites = SITES if profile.has_lifetimes else ()
     return Stacks(
         of_code, array.array("i", typed),
-        {site: label(site, categories.COLLECTOR) for site in sites},
+        {site: label(site, categories.COLLECTOR)
+         if site != MAJOR or not profile.is_raw else label(
+             GIVEN_BACK, categories.OTHER) for site in sites},
         label(IDLE, categories.IDLE) if has_idle else -1)
 
 

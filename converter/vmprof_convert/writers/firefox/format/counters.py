@@ -74,22 +74,28 @@ class Counter:
 
     @classmethod
     def held(cls, times: Sequence[float], counts: Sequence[int],
-             ends: Sequence[float], ended: Sequence[int]) -> Counter:
+             ends: Sequence[float], ended: Sequence[int], *,
+             is_raw: bool = False) -> Counter:
         """Memory in use: `counts` at `times`, ascending, at least one, are what
-        came, and `ended` at `ends`, also ascending, what went."""
+        came, and `ended` at `ends`, also ascending, what went.  `is_raw`: raw memory,
+        and not the GC's."""
         last = max(times[-1], ends[-1] if ends else 0.0)
         starts, bins = _binned(times, counts, last)
         for number, count in enumerate(_binned(ends, ended, last)[1]):
             bins[number] -= count
+        name, description, label, color, weight = (
+            "raw-memory", "Bytes of malloc that were not given back, an estimate",
+            "Raw memory in use", "teal", 12) if is_raw else (
+            "held-memory", "Bytes that no collection found dead, an estimate",
+            "Memory in use", "green", 10)
         return cls(
-            "held-memory", "Memory", "Bytes that no collection found dead, an "
-            "estimate", starts, bins, {
+            name, "Memory", description, starts, bins, {
                 "graphType": "line-accumulated",
                 "unit": "bytes",
-                "color": "green",
+                "color": color,
                 "markerSchemaLocation": None,
-                "sortWeight": 10,
-                "label": "Memory in use",
+                "sortWeight": weight,
+                "label": label,
                 "tooltipRows": [
                     _row("accumulated", "bytes", "in use"),
                     _row("count-range", "bytes", "range in the graph"),
