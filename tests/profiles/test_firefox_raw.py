@@ -132,6 +132,21 @@ def test_without_samples_of_the_heap_there_is_a_file_of_raw_memory(
     assert counters(written("app.vmprof", "--raw"))[str(PID), "raw-memory"] == 2000
 
 
+def test_what_an_earlier_part_asked_for_is_said(
+        app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    log.settings(facts="types,lifetimes", raw=1, part=2, first=2)
+    f = log.function("f")
+    log.block([f], size=500)
+    log.allocation([f], size=24)
+    log.block([f], size=1000, interval=1)
+    app.write_bytes(log.data())
+    assert allocated(written("app.vmprof"), 1) == {("f",): 1000}
+    assert capsys.readouterr().err == (
+        "vmprof-convert: not in there: 1 block of raw memory that earlier parts of the "
+        "profile asked for\n")
+
+
 def test_raw_memory_alone(app: Path) -> None:
     found = written("app.vmprof", "--raw")
     assert [thread["name"] for thread in found["threads"]] == [

@@ -61,6 +61,7 @@ class Format(NamedTuple):
 def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
              progress: Progress) -> Sequence[str]:
     from vmprof_convert.meaning import source_text
+    from vmprof_convert.text.units import format_number
     from vmprof_convert.writers import firefox
     texts, missing = (source_text.read(profile) if options.sources else (None, 0))
     firefox.write(profile, out, progress, unit=options.axis, texts=texts,
@@ -70,6 +71,9 @@ def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
         not_held.append(
             "not in there: %d sampled objects of earlier parts of the profile; the "
             "report has them, and so has who opens all parts" % carried)
+    if profile.raw and (carried := len(profile.raw.samples.carried)):
+        not_held.append("not in there: %s of raw memory that earlier parts of the "
+                        "profile asked for" % format_number(carried, "block"))
     if profile.raw_interval and not (profile.raw and options.axis == AXES[0]):
         not_held.append("not in there: raw memory, of which --raw makes a file")
     return not_held
