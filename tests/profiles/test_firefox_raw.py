@@ -141,7 +141,8 @@ def test_what_an_earlier_part_asked_for_is_said(
     log.allocation([f], size=24)
     log.block([f], size=1000, interval=1)
     app.write_bytes(log.data())
-    assert allocated(written("app.vmprof"), 1) == {("f",): 1000}
+    assert allocated(written("app.vmprof"), 1) == {
+        ("f", "[type not known]"): 1000}
     assert capsys.readouterr().err == (
         "vmprof-convert: not in there: 1 block of raw memory that earlier parts of the "
         "profile asked for\n")
