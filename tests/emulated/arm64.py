@@ -2,7 +2,8 @@
 
     arm64.py RELEASE
 
-makes .build/arm64/RELEASE: `root`, and `pypy3`, which is a PYPY= for tests.  Needs
+makes .build/arm64/RELEASE: `root`; `site`, our packages; and `pypy3`, which is a PYPY=
+for tests.  Needs
 Debian's debootstrap, qemu-user-static and gcc-aarch64-linux-gnu.  Nothing runs emulated
 meanwhile.
 """
@@ -51,9 +52,13 @@ def unpack(package: Path, root: Path) -> None:
         sys.exit("arm64.py: %s can't be unpacked" % package)
 
 
-def site_packages(root: Path) -> Path:
+def add_site(root: Path, site: Path) -> None:
+    """A folder that is there in both: so tests of this machine find what they try."""
     (library,) = (root / "usr/lib").glob("pypy3.*")
-    return root / "usr/local/lib" / library.name / "dist-packages"
+    target = root / "usr/local/lib" / library.name / "dist-packages"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    (target / "tried.pth").write_text("import site; site.addsitedir(%r)\n" % str(site))
 
 
 def install(target: Path) -> None:
@@ -81,7 +86,8 @@ def make(release: str) -> Path:
     root, command = folder / "root", folder / "pypy3"
     if not root.exists():
         make_root(release, root)
-    install(site_packages(root))
+    install(folder / "site")
+    add_site(root, folder / "site")
     command.write_text(COMMAND % (
         sys.executable, Path(__file__).with_name("enter.py"), root))
     command.chmod(0o755)

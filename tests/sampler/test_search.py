@@ -314,6 +314,8 @@ def test_relative_cache_folder_is_not_taken(
     ("type_info", "1099511627776", "the address of the type table"),
     ("slot", ",".join(["8"] * 11), "the address of data"),
     ("slot", "0", "the layout"),
+    ("machine", "aarch64", "the machine: this is x86_64, and what was found is for "
+                           "aarch64"),
     ("type_fixed_size", "4096", "the layout"),
 ])
 def test_address_outside_of_its_segment_is_refused(
