@@ -518,7 +518,7 @@ def _change_for_raw_memory(settings: dict[str, str]) -> None:
     settings["samples"] = "raw"
     settings["facts"] = "types,lifetimes"
     settings["capabilities"] = "labels,marks,names"
-    for name in "limit", "period", "lines", "native":
+    for name in "limit", "period", "lines":
         settings.pop(name, None)
 
 

@@ -53,10 +53,23 @@ void recorder_raw_type(int64_t number, const char *name)
     snprintf(name_of_type, sizeof name_of_type, "%s", name);
 }
 
-static uint64_t no_key(void) { return 0; }
+static size_t no_native(uintptr_t caller, uintptr_t functions[RAW_MEMORY_NATIVE])
+{
+    (void)caller;
+    (void)functions;
+    return 0;
+}
+static uint64_t no_key(const uintptr_t *functions, size_t count)
+{
+    (void)functions;
+    (void)count;
+    return 0;
+}
 static void no_walk(void) { }
 static int is_not_ignored(void) { return 0; }
-static const struct raw_memory_stacks no_stacks = { no_key, no_walk, is_not_ignored };
+static const struct raw_memory_stacks no_stacks = {
+    no_native, no_key, no_walk, is_not_ignored
+};
 
 /* ____________________________________________________________ */
 

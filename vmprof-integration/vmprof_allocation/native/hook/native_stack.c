@@ -27,7 +27,7 @@ static _Unwind_Ptr (*get_function)(struct _Unwind_Context *);
 static _Unwind_Ptr (*get_address)(struct _Unwind_Context *);
 static void *(*find_function)(void *);
 
-static struct native_library own;
+static struct native_library own, unwinder;
 static uintptr_t loops[NATIVE_LOOPS];
 static size_t loops_count;
 
@@ -78,6 +78,9 @@ int native_stack_open(const void *own_code)
     if (backtrace == NULL || get_cfa == NULL || get_function == NULL ||
         get_address == NULL || find_function == NULL || !finds_objects(handle))
         backtrace = NULL;
+    if (backtrace != NULL &&
+        !native_stack_library((uintptr_t)backtrace, &unwinder))
+        backtrace = NULL;
     dlclose(handle);
     if (own_code != NULL)
         (void)native_stack_library((uintptr_t)own_code, &own);
@@ -95,6 +98,11 @@ int native_stack_library(uintptr_t address, struct native_library *library)
     library->end = (uintptr_t)found.end;
     library->path = found.link_map->l_name;
     return 1;
+}
+
+int native_stack_is_unwinder(uintptr_t address)
+{
+    return unwinder.start <= address && address < unwinder.end;
 }
 
 /* ____________________________________________________________ */

@@ -3,8 +3,8 @@
  * innermost Python frame.
  *
  * libgcc's unwinder walks the thread's own stack.  It gets there from the hook,
- * with the GIL, in any thread, so that it must not wait for a lock that somebody
- * may hold who waits for the GIL.  Since libgcc 12 it asks glibc's (2.35)
+ * with the GIL, in any thread, or from inside malloc(), so that it must not wait for a lock
+ * that somebody may hold who waits for the GIL, or asks for memory.  Since libgcc 12 it asks glibc's (2.35)
  * _dl_find_object() where unwind tables are, which takes no lock and needs no
  * memory; before, it went through the linker's list of libraries, under its lock.
  * So there the answer is no.
@@ -44,6 +44,11 @@ int native_stack_learn(void);
 #define NATIVE_LOOPS    16
 size_t native_stack_find_loops(const uintptr_t *functions, size_t count,
                                uintptr_t loops[NATIVE_LOOPS]);
+
+/* Whether the unwinder's own code is there.  It asks for memory with a lock that it takes to
+   walk as well, if code was registered with it (__register_frame()): then it must not be
+   asked to. */
+int native_stack_is_unwinder(uintptr_t address);
 
 /* Where the functions begin whose frames are inside of the innermost Python frame,
    and below the address 'limit', the innermost one first.  Returns how many. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 #include "../malloc/raw_memory.h"
@@ -41,36 +42,61 @@ void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void))
 }
 
 /* ____________________________________________________________ */
-/* native frames; the GIL is held from one to the other */
+/* native frames */
+
+struct native {
+    uintptr_t functions[NATIVE_FRAMES];
+    size_t count;
+};
 
 static int with_native;
-static uintptr_t native[NATIVE_FRAMES];
-static size_t native_count;
+static struct native native;            /* the GIL is held from find_native() on */
 
 void walk_native(int on)
 {
     with_native = on;
-    native_count = 0;
+    native.count = 0;
 }
 
-/* Have those of this thread.  What stands for its Python frames is 'key': returns
-   what stands for all. */
-static uint64_t find_native(uint64_t key)
+/* Those of this thread; returns how many. */
+static size_t walk_natively(uintptr_t *functions)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
+
+    if (innermost == NULL)
+        return 0;               /* it isn't a Python frame that it would end at */
+    return native_stack_walk(
+        functions, NATIVE_FRAMES,
+        innermost->kind == NODE_JITTED ? (uintptr_t)innermost->value : UINTPTR_MAX);
+}
+
+/* What stands for the Python frames is 'key': returns what stands for all. */
+static uint64_t with_functions(uint64_t key, const uintptr_t *functions, size_t count)
+{
     size_t i;
 
-    native_count = 0;
-    if (innermost == NULL)
-        return key;             /* it isn't a Python frame that it would end at */
-    native_count = native_stack_walk(
-        native, NATIVE_FRAMES,
-        innermost->kind == NODE_JITTED ? (uintptr_t)innermost->value : UINTPTR_MAX);
-    for (i = 0; key != 0 && i < native_count; i++) {
-        key = (key ^ native[i]) * 0x9e3779b97f4a7c15u;
+    for (i = 0; key != 0 && i < count; i++) {
+        key = (key ^ functions[i]) * 0x9e3779b97f4a7c15u;
         key ^= key >> 32;
     }
     return key;
+}
+
+static uint64_t find_native(uint64_t key)
+{
+    native.count = walk_natively(native.functions);
+    return with_functions(key, native.functions, native.count);
+}
+
+static size_t put_native(const struct native *of, int64_t *words)
+{
+    size_t i;
+
+    for (i = 0; i < of->count; i++) {
+        *words++ = NODE_NATIVE;
+        *words++ = (int64_t)native_names_number(of->functions[i]);
+    }
+    return 2 * of->count;
 }
 
 /* Of the stack now being walked */
@@ -81,17 +107,14 @@ static int jit;                         /* the JIT allocates: PIECE_JIT, ...; or
 static void find_stack(void)
 {
     static int64_t words[2 + 2 * NATIVE_FRAMES + TRUE_STACK_MOST];
-    size_t count = 0, i;
+    size_t count = 0;
     int is_true = has_key && codemap_is_known();
 
     if (jit != 0) {
         words[count++] = NODE_PIECE;
         words[count++] = jit;
     }
-    for (i = 0; i < native_count; i++) {
-        words[count++] = NODE_NATIVE;
-        words[count++] = (int64_t)native_names_number(native[i]);
-    }
+    count += put_native(&native, words + count);
     if (is_true)
         count += true_stack(vmprof_stack_innermost(), words + count);
     /* (how much memory is resident, only vmprof says) */
@@ -137,7 +160,7 @@ static void walk_stack(void)
     come_back_to(innermost, stub);
     if (recorder_has_new_stacks()) {
         vmprof_output_take_names();
-        native_names_tell(native, native_count);
+        native_names_tell(native.functions, native.count);
     }
 }
 
@@ -195,18 +218,28 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 
 /* ____________________________________________________________ */
 /* of raw memory: perhaps without the GIL, so that it is vmprof's own, as time samples
-   have it, and names have to wait */
+   have it, and names of Python functions have to wait */
 
 #define RAW_MEMORY      3       /* beside PIECE_JIT, ...: other stacks than theirs */
 
-static uint64_t raw_key(void)
+static struct native raw;               /* with the lock of raw memory's */
+
+static size_t raw_native(uintptr_t caller, uintptr_t functions[RAW_MEMORY_NATIVE])
 {
-    return key_of(RAW_MEMORY);
+    return with_native && !native_stack_is_unwinder(caller) ? walk_natively(functions) : 0;
+}
+
+static uint64_t raw_key(const uintptr_t *functions, size_t count)
+{
+    memcpy(raw.functions, functions, count * sizeof *functions);
+    raw.count = count;
+    return with_functions(key_of(RAW_MEMORY), functions, count);
 }
 
 static void walk_raw_stack(void)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
+    int64_t words[2 * NATIVE_FRAMES];
     uintptr_t stub;
 
     if (innermost == NULL) {
@@ -214,12 +247,17 @@ static void walk_raw_stack(void)
         return;
     }
     stub = leave_stub(innermost);
-    signals_call_vmprof_now();
+    if (raw.count > 0)
+        vmprof_output_take(signals_call_vmprof_now, words, put_native(&raw, words), 0);
+    else
+        signals_call_vmprof_now();
     come_back_to(innermost, stub);
+    native_names_tell(raw.functions, raw.count);
 }
 
+_Static_assert(RAW_MEMORY_NATIVE == NATIVE_FRAMES, "room for all");
 static const struct raw_memory_stacks raw_stacks = {
-    raw_key, walk_raw_stack, walk_is_ignored
+    raw_native, raw_key, walk_raw_stack, walk_is_ignored
 };
 
 int walk_find_stack(void)

@@ -204,17 +204,22 @@ static void take_sample(void *memory, size_t size, int64_t interval, uintptr_t c
     struct block block = {
         (uintptr_t)memory, { .size = (int64_t)size, .interval = interval }
     };
+    uintptr_t native[RAW_MEMORY_NATIVE];
     int saved_errno = errno;
+    size_t count;
 
     if (memory == NULL || !may_record() || is_of_gc(caller, size) || stacks.is_ignored())
         return;
+    own.is_inside++;
+    count = stacks.native(caller, native);
+    own.is_inside--;
     lock();
     /* If sampling has ended while this thread came here, or has begun anew, the block would
        stay in the table with a key that is another sample's by then. */
     if (own.epoch == present_epoch()) {
         take_out(block.address);
         block.sample.type = callers_type(caller);
-        if (recorder_raw(&block.sample, stacks.key(), stacks.walk) != 0) {
+        if (recorder_raw(&block.sample, stacks.key(native, count), stacks.walk) != 0) {
             tell_type(block.sample.type);
             put_in(&block);
         }

@@ -18,15 +18,23 @@
  * one that is called malloc.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Of the calling thread: the GC is at work. */
 extern __thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
 
-/* How a sample gets the stack of this thread: a key that stands for it, or 0 if it has
-   to be walked (recorder.h); and whether what this thread does is not the program's. */
+/* How a sample gets the stack of this thread, and whether what this thread does is not the
+   program's.
+   native: the C functions from the one that has asked, which goes on at 'caller', to the
+   innermost Python frame, into 'functions'; returns how many.  It is called without a lock,
+   as the unwinder may wait for one of its own.
+   key: what stands for the stack with these functions, or 0 if it has to be walked
+   (recorder.h).  walk: walks the same one.  From key to walk, with a lock of raw memory's. */
+#define RAW_MEMORY_NATIVE   32
 struct raw_memory_stacks {
-    uint64_t (*key)(void);
+    size_t (*native)(uintptr_t caller, uintptr_t functions[RAW_MEMORY_NATIVE]);
+    uint64_t (*key)(const uintptr_t *functions, size_t count);
     void (*walk)(void);
     int (*is_ignored)(void);
 };
