@@ -170,8 +170,9 @@ static int is_of_gc(uintptr_t caller, size_t size)
 
 static struct raw_memory_stacks stacks;
 
-/* It was freed; or that was not seen, and its address is given out again.  With the
-   lock. */
+/* It was freed; or that was not seen, and its address is given out again.  (To find that
+   each time malloc() returns, it has to be called, where it is jumped to now: a nanosecond
+   more of the four that a pair of malloc() and free() takes.)  With the lock. */
 static void take_out(uintptr_t address)
 {
     struct block block;
