@@ -102,7 +102,7 @@ class HookEngine(Engine):
             known += ("callers",)
         if self._place is not None and self._place.layout.references:
             known += ("held",)
-        if (self._lib is not None and self._lib.hook_knows_callers()
+        if (self._lib is not None and self._lib.hook_knows_code()
                 and self._lib.hook_knows_lines() and _has_jitlog()):
             known += ("lines",)
         if self._lib is not None and self._lib.hook_raw_memory_is_possible():
@@ -204,8 +204,8 @@ class HookEngine(Engine):
                 if settings.native:
                     from vmprof_allocation.engines.hook import native_frames
                     native_frames.start(self._lib)
-                if settings.lines:
-                    self._log_lines()
+                if self._logs(settings):
+                    self._log_lines(settings)
                 if settings.raw_memory:
                     self._check(self._lib.hook_raw_memory(
                         settings.raw_memory, settings.seed,
@@ -231,13 +231,22 @@ class HookEngine(Engine):
                 self._undo()
                 raise
 
-    def _log_lines(self) -> None:
+    def _logs(self, settings: Settings) -> bool:
+        """Whether PyPy is to log what it compiles.  Not for lines alone: on AArch64 the
+        log has the functions that were compiled together, and PyPy's table has not."""
+        return settings.lines or (not self._lib.hook_knows_callers()
+                                  and "lines" in self.capabilities())
+
+    def _log_lines(self, settings: Settings) -> None:
         import _jitlog
         log = int(self._lib.hook_lines())
         self._check(-min(log, 0), "making room for lines")
         self._end_log = _jitlog.disable
         _jitlog.enable(log)
         if not self._lib.hook_lines_are_as_known():
+            if not settings.lines:
+                self._log_no_lines()
+                return
             raise AllocationSamplingError(
                 "lines can't be known with this PyPy: it writes another log of what it "
                 "compiles than is understood here; leave --lines, or lines=True, out")
@@ -402,7 +411,7 @@ class HookEngine(Engine):
             ("facts", ",".join(self._facts(settings))),
             ("run", run),
         ]
-        if settings.lines:
+        if self._logs(settings):
             common.append(("lines", 1))
         if settings.raw_memory:
             common.append(("raw", settings.raw_memory))

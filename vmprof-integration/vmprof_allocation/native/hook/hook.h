@@ -141,8 +141,10 @@ void hook_limit(int64_t per_second, int64_t share);
 /* What is known of this build allows to find out what becomes of objects. */
 int hook_knows_objects(void);
 
-/* Whether stacks have all functions of compiled code that calls compiled
-   code (true_stack.h), and not vmprof's list alone. */
+/* Whether stacks are found in PyPy's table of compiled code, and not by vmprof; and whether
+   they have, without its log, all functions of compiled code that calls compiled code
+   (true_stack.h). */
+int hook_knows_code(void);
 int hook_knows_callers(void);
 
 /* Whether it can be found at which lines interpreted functions are. */

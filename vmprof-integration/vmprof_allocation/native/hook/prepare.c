@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "../machines/jit_call.h"
 #include "codemap.h"
 #include "divert.h"
 #include "frame_lines.h"
@@ -189,7 +190,12 @@ int hook_knows_lines(void)
     return frame_lines_are_known();
 }
 
-int hook_knows_callers(void)
+int hook_knows_code(void)
 {
     return place.codemap != 0;
+}
+
+int hook_knows_callers(void)
+{
+    return place.codemap != 0 && jit_calls_are_read();
 }

@@ -31,6 +31,9 @@ struct jit_call {
                                    callee has raised an exception */
 };
 
+/* Calls are read at all: the two that follow may say something. */
+int jit_calls_are_read(void);
+
 /* Is 'address', a return address, which may be anything, of the first call?  Returns 0 if
    not, and on another processor than x86-64. */
 int jit_call_returns_to(uintptr_t address, struct jit_call *call);
