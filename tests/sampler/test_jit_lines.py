@@ -73,6 +73,7 @@ class Log:
                               + struct.pack("<Q", step) + b"\x00" + text("ction"))
                 continue
             name, value = (step, 0) if isinstance(step, str) else step
+            is_told, name = not name.startswith("untold "), name.removeprefix("untold ")
             is_copied, name = name.startswith("copied "), name.removeprefix("copied ")
             if name.startswith("guard_") and not is_copied:
                 needs = value
@@ -89,8 +90,9 @@ class Log:
                 self.data += b"\x13" + number + text(
                     "?,%d,%d" % (driver, value)) + text("")
             if has_code:
-                self.data += b"\x16" + struct.pack("<H", offset & 0xffff) + text(
-                    "x" * BYTES)
+                if is_told:
+                    self.data += b"\x16" + struct.pack("<H", offset & 0xffff) + text(
+                        "x" * BYTES)
                 offset += BYTES
 
 
@@ -144,6 +146,33 @@ def test_lines_of_functions_that_are_inlined(told: Told) -> None:
     log.trace(INLINED, ASSEMBLED)
     assert told(log, at(0, 10), at(2, 10, 20), at(3, 10, 20), at(5, 10, 20),
                 at(8, 10)) == ["7", "7 3", "7 3", "7 4", "8"]
+
+
+UNTOLD = "untold call_r", ("untold guard_true", 50)
+
+
+@pytest.mark.parametrize("assembled, first, second", [
+    # one of which it isn't told is between what it is told of
+    (["call_r", ("guard_true", 49), *UNTOLD, "call_n"], "8", "9"),
+    (["call_r", ("untold guard_true", 49), *UNTOLD, "call_n"], "8", "9"),
+    # of two, it is not known which one is where
+    (["untold call_r", ("untold guard_true", 49), *UNTOLD, "call_n"], "-", "9"),
+    # with nothing behind it, it is not known how far it goes
+    (["call_r", ("guard_true", 49), *UNTOLD, "untold call_n"], "-", "-")])
+def test_where_an_operation_is_that_is_assembled_with_its_guard(
+        told: Told, assembled: list[Step], first: str, second: str) -> None:
+    """As calls on AArch64."""
+    log = Log()
+    log.trace([7, "call_r", ("guard_true", 49), 8, "call_r", ("guard_true", 50), 9,
+               "call_n"], assembled)
+    assert told(log, at(2, 10), at(4, 10)) == [first, second]
+
+
+def test_what_is_in_front_of_a_copy_is_not_the_copy(told: Told) -> None:
+    log = Log()
+    log.trace([7, "call_r", ("guard_true", 50), 8, "copystrcontent", 9, "call_r"],
+              ["call_r", ("untold guard_true", 50), "copystrcontent", "call_r"])
+    assert told(log, at(0, 10), at(1, 10), at(3, 10)) == ["7", "-", "9"]
 
 
 def test_a_record_that_is_not_whole(told: Told) -> None:

@@ -72,6 +72,8 @@ static struct {
     /* what is told next: of which event; and where what the next call needs begins, or 0 */
     enum { OF_NONE, OF_LAST, OF_NEXT } offset_is;
     uint32_t start_before;
+    uint32_t told_to;           /* where what was told ends */
+    size_t not_told, not_told_count;    /* events since then: the first one */
 } now;
 
 #define ADD(table) (table_has_room((void **)&(table).at, &(table).room, (table).count, \
@@ -204,7 +206,8 @@ static void begin_optimized(void)
 static void begin_assembled(void)
 {
     now.is_optimized = 0;
-    now.start_before = 0;
+    now.start_before = now.told_to = 0;
+    now.not_told_count = 0;
     assembled.count = 0;
 }
 
@@ -212,6 +215,11 @@ static void put_code(uintptr_t start, uintptr_t end)
 {
     now.start = start;
     now.end = end;
+}
+
+static int is_guard(const struct event *event)
+{
+    return (event->kind & ~0xffffu) == GUARD;
 }
 
 static void put_event(uint32_t kind, int64_t value, int copied)
@@ -226,6 +234,8 @@ static void put_event(uint32_t kind, int64_t value, int copied)
     event->kind = kind;
     event->value = value;
     event->copied = copied;
+    if (!now.is_optimized && !is_guard(event) && now.not_told_count++ == 0)
+        now.not_told = assembled.count - 1;
 }
 
 static void tell_python(void)
@@ -289,9 +299,31 @@ static void put_operation(enum jit_operation kind, uint32_t number, uint64_t des
     }
 }
 
+/* Of an operation that is assembled with the guard behind it, as AArch64's calls are, it is
+   not told where it is: if it is the only one, it is between those of which it is. */
+static void put_what_was_not_told(uint32_t start)
+{
+    struct event *event = &assembled.at[now.not_told];
+    size_t count = now.not_told_count;
+
+    /* the last one is told now; or nobody wants to know where it is */
+    if (count > 0 && (now.offset_is == OF_LAST ||
+                      assembled.at[assembled.count - 1].kind == CALL))
+        count--;
+    if (count == 1 && start > now.told_to) {
+        event->start = now.told_to;
+        event->size = start - now.told_to;
+    }
+    now.not_told_count = 0;
+}
+
 static void put_offset(uint32_t start, uint32_t size)
 {
-    if (now.is_optimized || now.offset_is == OF_NONE)
+    if (now.is_optimized)
+        return;
+    put_what_was_not_told(start);
+    now.told_to = start + size;
+    if (now.offset_is == OF_NONE)
         return;
     if (now.offset_is == OF_NEXT)
         now.start_before = start;
@@ -311,11 +343,6 @@ static void put_line(int64_t line)
 
 /* ____________________________________________________________ */
 /* what runs, in the optimized stage */
-
-static int is_guard(const struct event *event)
-{
-    return (event->kind & ~0xffffu) == GUARD;
-}
 
 /* What runs when the innermost function is left */
 static uint32_t leave(uint32_t state)

@@ -32,9 +32,9 @@ void jit_lines_end(void);
 
 /* Which functions run at 'address', from the outermost on, 'most' at most, if the log tells it
    for certain: returns how many; 0: all of them are left; -1: it is not certain.  PyPy's table
-   says which the outermost one is, and in how many the code begins; others it may have wrong,
-   as a bridge gets those of its guard, and not those of where the program goes on if that
-   fails.  'calls_own_loop': the innermost one goes on in a loop that is called. */
+   says which the outermost one is, and in how many the code begins, or 0 where it doesn't;
+   others it may have wrong, as a bridge gets those of its guard, and not those of where the
+   program goes on if that fails.  'calls_own_loop': the innermost one goes on in a loop that is called. */
 int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
                         int64_t *functions, int most, int *calls_own_loop);
 

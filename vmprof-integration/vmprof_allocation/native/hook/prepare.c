@@ -197,5 +197,5 @@ int hook_knows_code(void)
 
 int hook_knows_callers(void)
 {
-    return place.codemap != 0 && jit_calls_are_read();
+    return place.codemap != 0 && jit_table_is_whole();
 }

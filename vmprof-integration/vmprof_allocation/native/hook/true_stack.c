@@ -7,6 +7,7 @@
 #include "../machines/guarded_read.h"
 #include "inlined.h"
 #include "jit_lines.h"
+#include "../machines/jit_call.h"
 #include "../machines/jit_stub.h"
 #include "python_call.h"
 #include "stack_tree.h"
@@ -139,16 +140,19 @@ static void look_into_log(struct place *place, const struct codemap_piece *piece
                           int64_t called)
 {
     static int64_t told[CODEMAP_DEEPEST];
-    int begins_in = 0, calls_own_loop, count;
+    int begins_in = 0, is_whole = jit_table_is_whole(), calls_own_loop, count;
 
     while (begins_in < piece->count && piece->entries[begins_in].start == 0)
         begins_in++;
     if (begins_in == 0)
         return;
-    count = jit_lines_functions(place->address, piece->entries[0].function, begins_in, told,
-                                CODEMAP_DEEPEST, &calls_own_loop);
+    count = jit_lines_functions(place->address, piece->entries[0].function,
+                                is_whole ? begins_in : 0, told, CODEMAP_DEEPEST,
+                                &calls_own_loop);
     if (count < 0)
         return;
+    if (!is_whole && calls_own_loop && count > 0)
+        place->called = called = told[count - 1];
     place->count = count;
     memcpy(functions_of(place), told, (size_t)count * sizeof *told);
     place->is_inside = calls_own_loop && count > 0 && told[count - 1] == called;

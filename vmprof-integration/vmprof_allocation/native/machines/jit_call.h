@@ -31,11 +31,13 @@ struct jit_call {
                                    callee has raised an exception */
 };
 
-/* Calls are read at all: the two that follow may say something. */
-int jit_calls_are_read(void);
+/* Do the JIT's table of functions (codemap.h) and what follows here tell which functions
+   were inlined, and called?  For AArch64, PyPy writes those alone whose loops were
+   compiled, and calls are not read: its log tells more (jit_lines.h). */
+int jit_table_is_whole(void);
 
 /* Is 'address', a return address, which may be anything, of the first call?  Returns 0 if
-   not, and on another processor than x86-64. */
+   not, and where calls are not read. */
 int jit_call_returns_to(uintptr_t address, struct jit_call *call);
 
 /* Is 'address', which may be anything, the return address of the second call?  As

@@ -1,6 +1,5 @@
 /* The JIT's code for AArch64 allocates without a stub behind the end of a piece, so that a
- * return address is where the program stands; and its calls of compiled code are not read
- * yet: functions whose callers they would tell are those that vmprof's table has. */
+ * return address is where the program stands.  Its calls of compiled code are not read. */
 #include "../jit_call.h"
 #include "../jit_stub.h"
 
@@ -37,7 +36,7 @@ size_t jit_code_calls(const unsigned char code[JIT_CODE_LOOK])
     return 0;
 }
 
-int jit_calls_are_read(void)
+int jit_table_is_whole(void)
 {
     return 0;
 }

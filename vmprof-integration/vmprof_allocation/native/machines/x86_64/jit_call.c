@@ -290,7 +290,7 @@ size_t jit_code_calls(const unsigned char code[JIT_CODE_LOOK])
     return memcmp(code, call_and_reload, sizeof call_and_reload) == 0 ? 3 : 0;
 }
 
-int jit_calls_are_read(void)
+int jit_table_is_whole(void)
 {
     return 1;
 }
