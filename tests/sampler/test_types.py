@@ -22,7 +22,8 @@ Name = tuple[int, int, int, bytes]
 
 @pytest.fixture(scope="module")
 def harness() -> pathlib.Path:
-    return build("types_harness", "hook/types.c", "hook/name.c")
+    return build("types_harness", "hook/types.c", "hook/name.c",
+                 "machines/guarded_read.c")
 
 
 TEXTS = """\

@@ -12,7 +12,7 @@ from native_build import build, machines, run_of
 def test_where_the_descriptor_is(machine: str) -> None:
     """Only what is certain is found: one word, that the handler reads."""
     harness = build("file_harness", "hook/vmprof_file.c",
-                    "machines/%s/handler_word.c" % machine, "machines/pipe_copy.c",
+                    "machines/%s/handler_word.c" % machine, "machines/guarded_read.c",
                     machine=machine)
     done = subprocess.run(run_of(harness, machine), text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")

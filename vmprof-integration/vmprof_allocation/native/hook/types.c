@@ -4,9 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
+#include "../machines/guarded_read.h"
 #include "name.h"
 #include "nursery.h"
 #include "recorder.h"
@@ -313,8 +312,7 @@ static int read_at(uintptr_t address, void *to, size_t size)
     struct iovec local = { to, size }, remote = { (void *)address, size };
 
     return address % 8 == 0 && address >= 4096 &&
-           process_vm_readv(getpid(), &local, 1, &remote, 1, 0) ==
-               (ssize_t)size;
+           guarded_read_places(&remote, &local, 1);
 }
 
 static uintptr_t pointer_at(uintptr_t address)
@@ -336,9 +334,7 @@ static uintptr_t field_at(uintptr_t object, int64_t offset, uint64_t *header)
         { (void *)(object + (uintptr_t)offset), sizeof field },
     };
 
-    if (object % 8 == 0 && object >= 4096 &&
-        process_vm_readv(getpid(), local, 2, remote, 2, 0) ==
-            (ssize_t)(sizeof *header + sizeof field))
+    if (object % 8 == 0 && object >= 4096 && guarded_read_places(remote, local, 2))
         return field;
     *header = 0;
     return 0;

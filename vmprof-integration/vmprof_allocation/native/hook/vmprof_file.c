@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "../machines/guarded_read.h"
 #include "../machines/handler_word.h"
-#include "../machines/pipe_copy.h"
 #include "hook.h"
 
 #define HANDLER_SIZE    192     /* bytes of its code that are looked at */
@@ -18,12 +18,12 @@ static int look(uintptr_t handler, int fd)
     uintptr_t base = hook_base(handler), found = 0, word;
     int i, value;
 
-    if (base == 0 || !pipe_copy(handler, code, sizeof code))
+    if (base == 0 || !guarded_read(handler, code, sizeof code))
         return ENOTSUP;
     for (i = 0; i + HANDLER_LOOK <= HANDLER_SIZE; i++) {
         word = handler_word(code + i, handler + (uintptr_t)i);
         if (word == 0 || (word & 3) != 0 || hook_base(word) != base ||
-            !pipe_copy(word, &value, sizeof value) || value != fd)
+            !guarded_read(word, &value, sizeof value) || value != fd)
             continue;
         if (found != 0 && found != word)
             return ENOTSUP;
@@ -35,18 +35,11 @@ static int look(uintptr_t handler, int fd)
 
 int vmprof_file_learn(uintptr_t handler, int fd)
 {
-    int error;
-
     file = NULL;
     is_set = 0;
     if (fd < 3)
         return ENOTSUP;         /* many words hold a small number */
-    error = pipe_copy_begin();
-    if (error != 0)
-        return error;
-    error = look(handler, fd);
-    pipe_copy_end();
-    return error;
+    return look(handler, fd);
 }
 
 int vmprof_file_set(int fd)

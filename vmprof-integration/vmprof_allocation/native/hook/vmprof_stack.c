@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "../machines/pipe_copy.h"
+#include "../machines/guarded_read.h"
 
 #define MAX_NODES       100000
 #define FULL_RECORD     1000    /* words; 8 KiB hold no more than 1019 */
@@ -19,7 +19,7 @@ static pthread_key_t list_key;
 static int copy(uintptr_t address, void *to, size_t size)
 {
     return address >= 4096 && address % sizeof(void *) == 0 &&
-           pipe_copy(address, to, size);
+           guarded_read(address, to, size);
 }
 
 /* Does the list that begins with the node at 'address' hold the interpreted
@@ -73,14 +73,11 @@ static size_t find_list(uintptr_t thread, const char *record, size_t size)
 
 int vmprof_stack_find(const char *record, size_t size)
 {
-    int found = 0, error;
+    int found = 0;
     pthread_key_t key;
 
     if (list_offset != 0)
         return 0;
-    error = pipe_copy_begin();
-    if (error != 0)
-        return error;
     for (key = 0; key < MOST_KEYS; key++) {
         uintptr_t thread = (uintptr_t)pthread_getspecific(key);
         size_t offset = find_list(thread, record, size);
@@ -90,7 +87,6 @@ int vmprof_stack_find(const char *record, size_t size)
             found++;
         }
     }
-    pipe_copy_end();
     if (found != 1)
         list_offset = 0;
     return found == 1 ? 0 : ENOTSUP;

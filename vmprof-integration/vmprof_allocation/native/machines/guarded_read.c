@@ -1,8 +1,9 @@
 #define _GNU_SOURCE
 #include "guarded_read.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define CODE_PAGES      4096    /* 16 MiB of code, if none has the place of another */
@@ -26,6 +27,35 @@ void guarded_is_mapped(uintptr_t address)
     *cached_page(address) = address >> 12;
 }
 
+/* For where process_vm_readv() may not be called, or does not exist.  (No descriptor stays:
+   the program may close it, and open another file in its place.) */
+static int read_slowly(const struct iovec *from, const struct iovec *to, int count)
+{
+    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC), i;
+
+    if (fd < 0)
+        return 0;
+    for (i = 0; i < count; i++)
+        if (pread(fd, to[i].iov_base, to[i].iov_len, (off_t)(uintptr_t)from[i].iov_base) !=
+            (ssize_t)to[i].iov_len)
+            break;
+    close(fd);
+    return i == count;
+}
+
+int guarded_read_places(const struct iovec *from, const struct iovec *to, int count)
+{
+    ssize_t size = 0, done;
+    int i;
+
+    for (i = 0; i < count; i++)
+        size += (ssize_t)from[i].iov_len;
+    done = process_vm_readv(getpid(), to, (unsigned long)count, from, (unsigned long)count, 0);
+    if (done < 0 && (errno == ENOSYS || errno == EPERM))
+        return read_slowly(from, to, count);
+    return done == size;
+}
+
 int guarded_read(uintptr_t address, void *buffer, size_t size)
 {
     struct iovec there = { (void *)address, size }, here = { buffer, size };
@@ -34,5 +64,5 @@ int guarded_read(uintptr_t address, void *buffer, size_t size)
         memcpy(buffer, (const void *)address, size);
         return 1;
     }
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)size;
+    return guarded_read_places(&there, &here, 1);
 }

@@ -8,8 +8,7 @@
 #pragma GCC visibility push(hidden)
 
 /* The word of four bytes that the instructions 'code' read, or that they have a function
-   return which does nothing else; 'address' is where they stand.  0: they do not.
-   Between pipe_copy_begin() and its end. */
+   return which does nothing else; 'address' is where they stand.  0: they do not. */
 uintptr_t handler_word(const unsigned char code[HANDLER_LOOK], uintptr_t address);
 
 #pragma GCC visibility pop

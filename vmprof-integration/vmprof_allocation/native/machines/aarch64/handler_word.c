@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "../pipe_copy.h"
+#include "../guarded_read.h"
 
 /* The word that two instructions at 'address' read: adrp, and a ldr of four bytes with the
    register that the former sets.  0: they are others. */
@@ -35,11 +35,11 @@ uintptr_t handler_word(const unsigned char code[HANDLER_LOOK], uintptr_t address
     if ((call & 0xfc000000) != 0x94000000)              /* bl */
         return word_read(code, address);
     address += (uintptr_t)((int64_t)(int32_t)(call << 6) >> 4);
-    if (!pipe_copy(address, getter, sizeof bti_c))
+    if (!guarded_read(address, getter, sizeof bti_c))
         return 0;
     if (memcmp(getter, bti_c, sizeof bti_c) == 0)
         address += sizeof bti_c;
-    if (!pipe_copy(address, getter, sizeof getter) ||
+    if (!guarded_read(address, getter, sizeof getter) ||
         memcmp(getter + 8, ret, sizeof ret) != 0)
         return 0;
     return word_read(getter, address);

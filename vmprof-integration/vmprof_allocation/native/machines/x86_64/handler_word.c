@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "../pipe_copy.h"
+#include "../guarded_read.h"
 
 /* Where an instruction of 'size' bytes at 'address' leads, which ends with an
    offset from its end */
@@ -24,11 +24,11 @@ uintptr_t handler_word(const unsigned char code[HANDLER_LOOK], uintptr_t address
     if (code[0] != 0xe8)                                /* call */
         return 0;
     address = target(code, address, 5);
-    if (!pipe_copy(address, getter, sizeof endbr64))
+    if (!guarded_read(address, getter, sizeof endbr64))
         return 0;
     if (memcmp(getter, endbr64, sizeof endbr64) == 0)
         address += sizeof endbr64;
-    if (!pipe_copy(address, getter, sizeof getter) || getter[0] != 0x8b ||
+    if (!guarded_read(address, getter, sizeof getter) || getter[0] != 0x8b ||
         getter[1] != 0x05 || getter[6] != 0xc3)         /* ...; ret */
         return 0;
     return target(getter, address, 6);
