@@ -8,7 +8,8 @@
 #               a Firefox Profiler that is served there
 # make bench    measure the overhead
 # make hard     what tests seldom find anything with: an hour and a half.
-#               BUILD=sid: with the PyPy of another release of Debian (as root)
+#               BUILD=sid: with the PyPy of another release of Debian (as root);
+#               MACHINE=arm64: with three for arm64, emulated
 #
 # Everything is installed below this folder (.venv, .venv-pypy, .node), but
 # for Debian's packages, of which the missing ones are named before.
@@ -43,7 +44,8 @@ WORKERS := 2
 IN_PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ENVIRONMENTS := .build/pypy .build/python .build/test .build/bench .build/node \
 	.build/python2 .build/pypy27 .build/rpython/tree .build/rpython/pristine \
-	.build/pytest .build/system-rpython .build/system-suites .build/system-go
+	.build/pytest .build/system-rpython .build/system-suites .build/system-go \
+	.build/arm64/bookworm/pypy3
 # what hard tests need beside
 COLLECTOR := .build/otelcol/otelcol
 COLLECTOR_VERSION := v0.160.0
@@ -132,11 +134,26 @@ bench: .build/test .build/pypy27 .build/python2 .build/rpython/pristine \
 	.venv/bin/python benchmarks/study.py $(if $(findstring 27,$(SAMPLED)), \
 		--pypy $(SAMPLED) --output .build/study27 toolchain)
 
+# MACHINE=arm64: what the hook engine's own tests say of it, on three releases of Debian
+ifeq ($(MACHINE),arm64)
+ARM64_TESTS := $(addprefix tests/,end_to_end/test_stacks.py end_to_end/test_lines.py \
+	end_to_end/test_estimates.py end_to_end/test_what_became.py \
+	end_to_end/test_native_stacks.py sampler/test_start_stop.py \
+	sampler/test_program.py sampler/test_nursery_gc.py sampler/test_forks.py \
+	sampler/test_children.py sampler/test_harmless.py)
+hard: $(foreach release,bookworm trixie sid,.build/arm64/$(release)/pypy3)
+	for pypy in $^; do \
+		PYPY=$$pypy XDG_CACHE_HOME="$$PWD/.build/arm64/cache" \
+			.venv/bin/pytest $(ARM64_TESTS) $(IN_PARALLEL) || failed=1; \
+	done; [ -z "$$failed" ]
+else
 hard: $(ENVIRONMENTS) .build/system-hard $(COLLECTOR)
 	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)
 	PYTHONPATH=rpython:tests:tests/support:tests/sampler \
 		.venv/bin/python tests/hard/hard.py \
 		$(if $(BUILD),--build $(BUILD))
+
+endif
 
 guest: .build/rpython/guest .build/python
 
@@ -176,7 +193,7 @@ endef
 	$(call apt_install,$$need)
 	@touch $@
 
-# What translated programs, RPython's own tests and those of AArch64 need on top.
+# What translated programs and RPython's own tests need on top.
 .build/system-rpython: | .build/system
 	@need=; \
 	for header in ffi.h gc/gc.h libunwind.h openssl/ssl.h zlib.h; do \
@@ -188,8 +205,6 @@ endef
 		s,zlib.h,zlib1g-dev,'); \
 	command -v valgrind >/dev/null || need="$$need valgrind libc6-dbg"; \
 	command -v objdump >/dev/null || need="$$need binutils"; \
-	command -v aarch64-linux-gnu-ld >/dev/null || \
-		need="$$need binutils-aarch64-linux-gnu"; \
 	command -v pkg-config >/dev/null || need="$$need pkg-config"; \
 	$(call apt_install,$$need)
 	@touch $@
@@ -230,6 +245,21 @@ $(COLLECTOR): tests/hard/collector.yaml | .build/system-go
 		need="$$need debootstrap"; \
 	$(call apt_install,$$need)
 	@[ -n "$(BUILD)" ] || touch $@
+
+# An emulator, and a compiler for what it runs.  Where they can't be had, those tests are
+# skipped.
+.build/system-arm64: | .build/system-go
+	@need=; \
+	command -v debootstrap >/dev/null || need="$$need debootstrap"; \
+	command -v qemu-aarch64-static >/dev/null || need="$$need qemu-user-static"; \
+	echo '#include <stdio.h>' | aarch64-linux-gnu-gcc -x c -fsyntax-only - 2>/dev/null \
+		|| need="$$need gcc-aarch64-linux-gnu libc6-dev-arm64-cross"; \
+	( $(call apt_install,$$need) ) || echo "nothing is tried on arm64"
+	@touch $@
+
+.build/arm64/%/pypy3: tests/emulated/arm64.py tests/emulated/enter.py .build/pypy \
+		| .build/system-arm64 .build/test
+	.venv/bin/python tests/emulated/arm64.py $* || echo "nothing is tried on arm64"
 
 .venv-pypy: | .build/system
 	$(PYPY) -m venv $@

@@ -90,7 +90,8 @@ def profile(emulated: Path) -> Profile:
 def strings(profile: Profile, length: int) -> list[int]:
     """Rows of those, with what the JIT makes with them at once."""
     size = string_size(length)
-    return [row for row, at in enumerate(profile.samples.size) if size <= at < size + 64]
+    return [row for row, at in enumerate(profile.samples.size)
+            if size <= at < size + 64]
 
 
 def makers(profile: Profile, rows: list[int]) -> Counter[str]:
@@ -99,8 +100,8 @@ def makers(profile: Profile, rows: list[int]) -> Counter[str]:
 
 @pytest.mark.long(4)
 def test_as_many_are_sampled_as_have_to_be(profile: Profile) -> None:
-    """An object is with a probability of 1 - exp(-size / interval): within four standard
-    deviations."""
+    """An object is with a probability of 1 - exp(-size / interval): within four
+    standard deviations."""
     check_conservation(profile)
     for length in 3000, 4500:
         likely = 1 - math.exp(-string_size(length) / INTERVAL)

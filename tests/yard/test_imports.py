@@ -294,6 +294,29 @@ def test_c_that_walks_the_heap_includes_nothing_of_the_others() -> None:
             if others.intersection(headers)} == {}
 
 
+def test_c_about_machines_needs_the_log_alone() -> None:
+    folders = "machines", "machines/x86_64", "machines/aarch64"
+    ours = {name: headers for folder in folders
+            for name, headers in native(folder).items()}
+    others = {name for folder in ("hook", "held", "malloc", "sampler", "attach")
+              for name in native(folder)}
+    assert "unwind.h" in ours["jit_returns.c"]
+    assert {name: headers for name, headers in ours.items()
+            if others.intersection(headers)} == {}
+
+
+def test_each_machine_answers_the_same() -> None:
+    """What is declared for all is there on each."""
+    declared = {path.stem for path in (NATIVE / "machines").glob("*.h")}
+    common = {path.stem for path in (NATIVE / "machines").glob("*.c")}
+    folders = [path for path in (NATIVE / "machines").iterdir() if path.is_dir()]
+    assert len(folders) == 2
+    for folder in folders:
+        text = "".join(path.read_text() for path in folder.glob("*.c"))
+        assert {name for name in declared - common
+                if '#include "../%s.h"' % name not in text} == set()
+
+
 def test_c_about_malloc_needs_the_log_and_the_sampler_alone() -> None:
     ours = native("malloc")
     others = set(native("hook")) | set(native("held")) | set(native("attach"))
@@ -313,9 +336,8 @@ def test_c_that_runs_in_other_processes_brings_nothing_else() -> None:
 
 
 def test_c_does_not_know_python() -> None:
-    assert [name for folder in ("hook", "held", "malloc", "sampler", "shared", "attach")
-            for name, headers in native(folder).items()
-            if "Python.h" in headers] == []
+    assert [path.name for path in NATIVE.rglob("*.[ch]")
+            if "Python.h" in included(path.read_text(encoding="utf-8"))] == []
 
 
 def test_c_makes_no_circle() -> None:
