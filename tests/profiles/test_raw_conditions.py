@@ -201,6 +201,31 @@ def test_where_blocks_were_given_back_unseen_nothing_is_judged(
                  "raw allocated > 50k")[0] == 1
 
 
+def test_where_blocks_were_asked_for_unseen_nothing_is_judged(
+        write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What malloc needs for its bookkeeping is none."""
+    write("good", kept=100, counted=2000)
+    write("bad", kept=100, counted=20000)
+    assert ended(capsys, "check", "good.vmprof", "--fail-if", "raw > 1M")[0] == 0
+    assert "'raw > 1M' can't be judged: malloc itself has come to have 19" in (
+        run_and_fail(tmp_path, capsys, "check", "bad.vmprof", "--fail-if", "raw > 1M"))
+
+
+def test_leaks_are_none_where_blocks_were_given_back_unseen(
+        write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write("bad", kept=100, given_back=10, counted=20)
+    assert "leaks of raw memory can't be judged: 8" in run_and_fail(
+        tmp_path, capsys, "bad.vmprof", "--to", "table", "--leaks", "--raw")
+
+
+@pytest.mark.parametrize("condition", ["peak > 1M", "rss growth > 1M"])
+def test_the_process_is_not_raw_memory(
+        folder: Path, capsys: pytest.CaptureFixture[str], condition: str) -> None:
+    assert "'%s' is about the process, and not about raw memory" % condition in (
+        run_and_fail(folder, capsys, "diff", "a.vmprof", "b.vmprof", "--raw",
+                     "--fail-if", condition))
+
+
 def test_of_several_processes_malloc_counts_together(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write("app", run="r", kept=100, counted=106)

@@ -66,6 +66,9 @@ def untouched(profile: Profile, times: Sequence[int]) -> list[int]:
 _NEAR = 10**9
 #: of what malloc has in use, a smaller share may be its bookkeeping
 _LEAST = 0.01
+#: likewise, of what it has come to have in use, beside as much again as was asked for:
+#: that of small blocks
+_BOOKKEEPING = 4 << 20
 
 
 class Growth(NamedTuple):
@@ -196,6 +199,20 @@ def raw_in_use_at_end(profile: Profile) -> int | None:
     return counted[-1].value if counted and _is_of_end(profile, counted[-1]) else None
 
 
+def missed_requests(profile: Profile, alive: Estimate) -> float:
+    """How many bytes more malloc itself has in use than when sampling began, if that is
+    more than what is `alive`, of all samples of the profile, explains beyond doubt:
+    then some was asked for unseen.  0: none, or it is not known."""
+    grown = 0
+    for process in [one.profile for one in profile.processes] or [profile]:
+        counted = readings(process, RAW_IN_USE)
+        at_end = raw_in_use_at_end(process)
+        if not profile.is_raw or at_end is None or len(counted) < 2:
+            return 0.0
+        grown += at_end - counted[0].value
+    return grown - alive.high if grown > 2 * alive.high + _BOOKKEEPING else 0.0
+
+
 def missed_frees(profile: Profile, alive: Estimate) -> float:
     """How many bytes of raw memory more are `alive`, by all samples of the profile and
     beyond doubt, than malloc itself has in use: so many at least were given back
@@ -237,9 +254,13 @@ def of_malloc(profile: Profile) -> list[str]:
     """What malloc itself counts; nothing, if that was not read, or of several
     processes."""
     counted = readings(profile, RAW_IN_USE)
-    return ["raw memory, as malloc counts it: %s in use when sampling began, %s %s" % (
-        format_bytes(counted[0].value), format_bytes(counted[-1].value),
-        _when(profile, counted[-1]))] if len(counted) > 1 else []
+    if not counted:
+        return []
+    # (of a forked child, it is read at its end alone)
+    before = "" if len(counted) == 1 else (
+        "%s in use when sampling began, " % format_bytes(counted[0].value))
+    return ["raw memory, as malloc counts it: %s%s %s" % (
+        before, format_bytes(counted[-1].value), _when(profile, counted[-1]))]
 
 
 def _of_memory(profile: Profile) -> list[str]:

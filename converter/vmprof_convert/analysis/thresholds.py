@@ -31,7 +31,12 @@ from typing import NamedTuple
 
 from vmprof_convert.analysis import diff, spread
 from vmprof_convert.analysis.diff import Difference, Sides, amount, difference
-from vmprof_convert.analysis.process_memory import missed_frees, peak, readings
+from vmprof_convert.analysis.process_memory import (
+    missed_frees,
+    missed_requests,
+    peak,
+    readings,
+)
 from vmprof_convert.analysis.summary import Figures, summarize
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Estimate
@@ -170,19 +175,33 @@ def check(conditions: Sequence[Condition], profile: Profile,
                 "'%s' needs: it was taken without lifetimes" % condition.text)
 
 
-def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
+def check_frees(what: str, profile: Profile, conditions: int = 1) -> None:
     """Raises ProfileError if more raw memory counts as alive in this profile, with all
-    of its samples, than malloc itself has in use: then blocks were given back unseen,
-    and nobody knows which."""
-    asked = [condition.text for condition in conditions
-             if condition.is_raw and condition.measure == ALIVE]
+    of its samples, than malloc itself has in use; `what` can't be judged then."""
     missed = missed_frees(profile, summarize(profile).figures.bytes(
-        STILL_ALIVE, quantile(len(conditions)))) if asked else 0
+        STILL_ALIVE, quantile(conditions)))
     if missed:
         raise ProfileError(
-            "'%s' can't be judged: %s more count as alive than malloc itself has in "
-            "use, as free() was called through a pointer that was made before the "
-            "sampling began: start the program with --raw-memory" % (
+            "%s can't be judged: %s more count as alive than malloc itself has in use, "
+            "as free() was called through a pointer that was made before the sampling "
+            "began: start the program with --raw-memory" % (what, format_bytes(missed)))
+
+
+def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
+    """Raises ProfileError if more raw memory counts as alive in this profile, with all
+    of its samples, than malloc itself has in use, or much less than that has grown by:
+    then blocks were given back, or asked for, unseen, and nobody knows which."""
+    asked = [condition.text for condition in conditions
+             if condition.is_raw and condition.measure == ALIVE]
+    if not asked:
+        return
+    check_frees("'%s'" % asked[0], profile, len(conditions))
+    alive = summarize(profile).figures.bytes(STILL_ALIVE, quantile(len(conditions)))
+    if missed := missed_requests(profile, alive):
+        raise ProfileError(
+            "'%s' can't be judged: malloc itself has come to have %s in use beside "
+            "what was sampled, which was asked for through a pointer that was made "
+            "before the sampling began: start the program with --raw-memory" % (
                 asked[0], format_bytes(missed)))
 
 

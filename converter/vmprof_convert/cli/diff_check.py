@@ -129,6 +129,11 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser(name)
     options = parser.parse_args(arguments)
     if options.raw:
+        for condition in options.fail_if:
+            if condition.is_read:
+                parser.error("argument --fail-if: '%s' is about the process, and not "
+                             "about raw memory: leave --raw out, and write raw before "
+                             "the conditions that are about that" % condition.text)
         options.fail_if = [condition._replace(is_raw=True)
                            for condition in options.fail_if]
     if name == CHECK:
@@ -238,6 +243,9 @@ def _check(options: argparse.Namespace) -> bool:
     lines = [*map(str, found), *caveats.thinned(*profiles.values())]
     for is_raw, profile in profiles.items():
         if is_raw:
+            for process in profile.processes:
+                lines += ["process %d: %s" % (process.profile.pid, line)
+                          for line in process_memory.of_malloc(process.profile)]
             lines += process_memory.of_malloc(profile)
         elif any(condition.measure == thresholds.ALIVE and not condition.is_raw
                  for condition in options.fail_if):

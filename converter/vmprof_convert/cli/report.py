@@ -108,7 +108,12 @@ def make(files: Sequence[File], options: argparse.Namespace,
     except ProfileError as error:
         # of the GC's heap this can't be told: of raw memory, it can
         text = "%s\n" % error
-    return text + "\n" + _make(files, raw, on)
+    try:
+        return text + "\n" + _make(files, raw, on)
+    except ProfileError as error:
+        if not options.leaks:
+            raise
+        return text + "\n%s\n" % error
 
 
 def _has_raw_memory(files: Sequence[File]) -> bool:
@@ -455,6 +460,8 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                            "--fate, which leaves one of them out")
     if options.focus:
         asked = asked._replace(functions=(*asked.functions, options.focus))
+    if options.raw:
+        _check_raw(files, options)
     read = [_read_old(file, options) for file in files]
     chosen = merging.chosen([part for part, _ in read], asked.processes)
     read = [(part, objects) for part, objects in read if part in chosen]
@@ -495,6 +502,16 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                  parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
                  only=str(asked))
     return text.getvalue()
+
+
+def _check_raw(files: Sequence[File], options: argparse.Namespace) -> None:
+    """Raises ProfileError where blocks were given back unseen: they would look like
+    leaks."""
+    from vmprof_convert.analysis import thresholds
+    from vmprof_convert.cli import run_files
+    if all(file.path != run_files.STANDARD for file in files):
+        run_files.read(files, options,
+                       partial(thresholds.check_frees, "leaks of raw memory"))
 
 
 #: of the options, those that --memory has

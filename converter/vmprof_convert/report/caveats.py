@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple, Optional
 
 from vmprof_convert.analysis.heap_check import contradiction
@@ -223,10 +224,15 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
     return lines
 
 
+#: of a normal distribution: one in 10,000 is beyond
+_SURE = NormalDist().inv_cdf(0.9999)
+
+
 def missed(profile: Profile, figures: Figures) -> list[str]:
     """Whether more raw memory counts as alive than malloc itself has in use; `figures`:
     of all samples of the profile, to its end."""
-    bytes_ = missed_frees(profile, figures.bytes(STILL_ALIVE))
+    # (in no equal run of thousands by chance alone)
+    bytes_ = missed_frees(profile, figures.bytes(STILL_ALIVE, _SURE))
     return ["wrong: %s more count as alive here than malloc itself has in use: free() "
             "was called through a pointer that was made before the sampling began"
             % format_bytes(bytes_)] if bytes_ else []
@@ -329,6 +335,9 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
 
 def _lines(profile: Profile, summary: Summary) -> list[Remark]:
     """What is to be known about executed ones."""
+    if profile.is_raw:
+        return [Remark("lines: of raw memory they are not recorded; these are where "
+                       "the functions begin", True)]
     if not summary.has_lines and "lines" not in profile.settings:
         return [Remark(
             "lines: which ones were executed is not recorded in this profile (--lines, "
