@@ -9,18 +9,35 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, PyPy
+from native_build import AARCH64, COMPILERS, X86_64, machines
 
 NATIVE = ROOT / "vmprof-integration" / "vmprof_allocation" / "native"
 
 
-@pytest.mark.parametrize("name", sorted(
-    str(path.relative_to(NATIVE)) for path in NATIVE.rglob("*.c")))
-def test_c_compiles_without_warnings(tmp_path: Path, name: str) -> None:
+def sources(machine: str, *folders: str) -> list[str]:
+    """All but those of another machine, and of these folders."""
+    found = (path.relative_to(NATIVE) for path in NATIVE.rglob("*.c"))
+    return sorted(str(path) for path in found if path.parts[0] not in folders
+                  and (len(path.parts) == 2 or path.parts[1] == machine))
+
+
+def compile_alone(machine: str, name: str, folder: Path) -> None:
     subprocess.run(
-        ["cc", "-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror",
-         "-Wstrict-prototypes", "-Wmissing-prototypes",
+        [COMPILERS[machine], "-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra",
+         "-Werror", "-Wstrict-prototypes", "-Wmissing-prototypes",
          "-I", str(NATIVE / "shared"), "-c",
-         str(NATIVE / name), "-o", str(tmp_path / "x.o")], check=True)
+         str(NATIVE / name), "-o", str(folder / "x.o")], check=True)
+
+
+@pytest.mark.parametrize("name", sources(X86_64))
+def test_c_compiles_without_warnings(tmp_path: Path, name: str) -> None:
+    compile_alone(X86_64, name, tmp_path)
+
+
+@pytest.mark.parametrize("machine", machines()[1:])
+@pytest.mark.parametrize("name", sources(AARCH64, "attach"))
+def test_c_compiles_for_aarch64(tmp_path: Path, name: str, machine: str) -> None:
+    compile_alone(machine, name, tmp_path)
 
 
 def test_other_programs_do_not_load_us(pypy: PyPy) -> None:

@@ -83,7 +83,7 @@ def test_program_that_enables_vmprof_for_a_file_of_its_own(
     own = readers.read(stock_pypy.folder / "own.vmprof")
     assert own.settings == {} and own.end_time is not None
     # 50, if the machine has nothing else to do; ours would be thousands
-    assert 5 <= len(own.samples) <= 60
+    assert 5 <= len(own.samples) <= 500
 
 
 def test_program_that_disables_vmprof_while_threads_allocate(
