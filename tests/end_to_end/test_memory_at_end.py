@@ -60,7 +60,8 @@ def check(process: dict[str, Any], objects: int = 60, c: int = 100, mapped: int 
     assert abs(found["not_explained"]) < MIB
 
 
-@pytest.mark.parametrize("flags", [(), ("--held",)], ids=["alone", "with --held"])
+@pytest.mark.parametrize("flags", [
+    (), ("--held",), ("--raw-memory", "512k")], ids=lambda flags: " ".join(flags))
 def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
     run = pypy.sample(PLANT + """
     plant()

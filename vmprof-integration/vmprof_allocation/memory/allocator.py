@@ -37,10 +37,10 @@ class Allocator:
         told: Any = self._mallinfo()
         return {name: int(getattr(told, name)) for name in (ARENA, USED, FREE, MAPPED)}
 
-    def address(self) -> int:
-        """Of one of its functions that raw memory's samples leave alone: in another
-        library, where another allocator has malloc's place."""
-        return _address_of(self._library, "malloc_usable_size")
+    def address(self, name: str = "malloc") -> int:
+        """Of this function: in another library, where another allocator has its
+        place."""
+        return _address_of(self._library, name)
 
 
 def _address_of(library: Any, name: str) -> int:

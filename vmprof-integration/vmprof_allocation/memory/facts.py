@@ -114,6 +114,9 @@ def _malloc(maps: list[mappings.Mapping]) -> dict[str, int]:
     except AttributeError:
         return {}
     library = mappings.file_at(maps, allocator.address())
+    if library is not None and os.path.basename(library.name) == "_hook.so":
+        # raw memory is sampled: of what has malloc's place, this is left alone
+        library = mappings.file_at(maps, allocator.address("malloc_usable_size"))
     if library is None or not os.path.basename(library.name).startswith(
             ("libc.so", "libc-")):
         return {}
