@@ -34,8 +34,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def check(result: int, what: str) -> None:
     if result:
         error = ctypes.get_errno()
-        sys.exit("enter.py: %s: %s: programs of another machine can't be run here"
-                 % (what, os.strerror(error)))
+        raise OSError(error, os.strerror(error), what)
 
 
 def mount(source: str, target: str, kind: str | None, flags: int) -> None:
@@ -57,16 +56,11 @@ def escaped(digits: str) -> str:
 
 def register_emulator() -> None:
     mount("binfmt_misc", "/proc/sys/fs/binfmt_misc", "binfmt_misc", 0)
-    try:
-        Path("/proc/sys/fs/binfmt_misc/register").write_text(":".join((
-            "", "emulated", "M", "", escaped(HEAD), escaped(MASK), EMULATOR, FLAGS)))
-    except OSError as error:
-        sys.exit("enter.py: %s can't be registered for programs of another machine: %s"
-                 % (EMULATOR, error.strerror))
+    Path("/proc/sys/fs/binfmt_misc/register").write_text(":".join((
+        "", "emulated", "M", "", escaped(HEAD), escaped(MASK), EMULATOR, FLAGS)))
 
 
-def main() -> None:
-    root, command = Path(sys.argv[1]), sys.argv[2:]
+def enter(root: Path) -> None:
     folder = os.getcwd()
     become_root_of_a_namespace()
     mount("none", "/", None, RECURSIVE | PRIVATE)
@@ -77,6 +71,14 @@ def main() -> None:
         mount(shared, below, None, BIND | RECURSIVE)
     os.chroot(root)
     os.chdir(folder)
+
+
+def main() -> None:
+    root, command = Path(sys.argv[1]), sys.argv[2:]
+    try:
+        enter(root)
+    except OSError as error:
+        sys.exit("enter.py: %s: programs of another machine can't be run here" % error)
     os.environ["QEMU_CPU"] = PROCESSOR
     os.execvp(command[0], command)
 
