@@ -14,7 +14,8 @@ KINDS = "small", "large", "of any size", "through stubs", "both"
 def test_return_addresses_of_pieces(machine: str) -> None:
     """Ten pieces, of which each calls a function that calls the next one."""
     harness = build("jit_returns_harness", "machines/aarch64/jit_returns.c",
-                    "machines/aarch64/unwind.c", machine=AARCH64)
+                    "machines/aarch64/unwind.c", "machines/aarch64/segment.c",
+                    machine=AARCH64)
     done = subprocess.run(run_of(harness, machine), text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     lines = dict(line.split(": ") for line in done.stdout.splitlines())

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from native_build import X86_64, build, machines, run_of
+from native_build import AARCH64, X86_64, build, machines, run_of
 
 EXPECTED = """\
 refused: 1 1
@@ -32,7 +32,9 @@ def test_hooked_functions_and_a_full_neighbourhood(gigabytes: int) -> None:
 
 def check(machine: str, gigabytes: int) -> None:
     harness = build("trampoline_harness", "hook/trampoline.c",
-                    "machines/%s/entry_patch.c" % machine, machine=machine)
+                    "machines/%s/entry_patch.c" % machine,
+                    *(["machines/aarch64/segment.c"] if machine == AARCH64 else []),
+                    machine=machine)
     done = subprocess.run([*run_of(harness, machine), str(gigabytes)], text=True,
                           capture_output=True)
     assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr

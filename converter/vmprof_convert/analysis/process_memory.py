@@ -199,12 +199,17 @@ def raw_in_use_at_end(profile: Profile) -> int | None:
     return counted[-1].value if counted and _is_of_end(profile, counted[-1]) else None
 
 
+def _each(profile: Profile) -> list[Profile]:
+    """Of several processes, their own profiles."""
+    return [process.profile for process in profile.processes] or [profile]
+
+
 def missed_requests(profile: Profile, alive: Estimate) -> float:
     """How many bytes more malloc itself has in use than when sampling began, if that is
     more than what is `alive`, of all samples of the profile, explains beyond doubt:
     then some was asked for unseen.  0: none, or it is not known."""
     grown = 0
-    for process in [one.profile for one in profile.processes] or [profile]:
+    for process in _each(profile):
         counted = readings(process, RAW_IN_USE)
         at_end = raw_in_use_at_end(process)
         if not profile.is_raw or at_end is None or len(counted) < 2:
@@ -217,8 +222,7 @@ def missed_frees(profile: Profile, alive: Estimate) -> float:
     """How many bytes of raw memory more are `alive`, by all samples of the profile and
     beyond doubt, than malloc itself has in use: so many at least were given back
     unseen.  0: none, or it is not known."""
-    counted = [raw_in_use_at_end(one) for one in [
-        process.profile for process in profile.processes] or [profile]]
+    counted = [raw_in_use_at_end(process) for process in _each(profile)]
     if not profile.is_raw or None in counted:
         return 0.0
     sum_ = sum(one or 0 for one in counted)

@@ -175,16 +175,17 @@ def check(conditions: Sequence[Condition], profile: Profile,
                 "'%s' needs: it was taken without lifetimes" % condition.text)
 
 
-def check_frees(what: str, profile: Profile, conditions: int = 1) -> None:
-    """Raises ProfileError if more raw memory counts as alive in this profile, with all
-    of its samples, than malloc itself has in use; `what` can't be judged then."""
-    missed = missed_frees(profile, summarize(profile).figures.bytes(
-        STILL_ALIVE, quantile(conditions)))
-    if missed:
+def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
+    """How many bytes of raw memory count as alive in this profile, with all of its
+    samples.  Raises ProfileError if that is more than malloc itself has in use; `what`
+    can't be judged then."""
+    alive = summarize(profile).figures.bytes(STILL_ALIVE, quantile(conditions))
+    if missed := missed_frees(profile, alive):
         raise ProfileError(
             "%s can't be judged: %s more count as alive than malloc itself has in use, "
             "as free() was called through a pointer that was made before the sampling "
             "began: start the program with --raw-memory" % (what, format_bytes(missed)))
+    return alive
 
 
 def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
@@ -195,8 +196,7 @@ def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
              if condition.is_raw and condition.measure == ALIVE]
     if not asked:
         return
-    check_frees("'%s'" % asked[0], profile, len(conditions))
-    alive = summarize(profile).figures.bytes(STILL_ALIVE, quantile(len(conditions)))
+    alive = check_frees("'%s'" % asked[0], profile, len(conditions))
     if missed := missed_requests(profile, alive):
         raise ProfileError(
             "'%s' can't be judged: malloc itself has come to have %s in use beside "

@@ -108,7 +108,7 @@ def by_run(paths: Sequence[str]) -> dict[str, list[str]]:
 
 
 def read(files: Sequence[File], asked: argparse.Namespace,
-         look: Callable[[Profile], None] | None = None) -> Profile:
+         look: Callable[[Profile], object] | None = None) -> Profile:
     """The profile of all, with the samples that were asked for; `look` gets it before
     they are chosen."""
     from vmprof_convert.analysis.selection import select

@@ -3,12 +3,13 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <linux/membarrier.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "segment.h"
 
 /*     entry:      b  slot + DETOUR        slot:           the moved instruction
  *     entry + 4:  ...                                     b  entry + 4
@@ -74,10 +75,10 @@ uint64_t entry_build(unsigned char *slot, uintptr_t entry, int moved,
 /* ____________________________________________________________ */
 
 /* Does a note of properties say that all of the library's branches have landings? */
-static int has_landings(const char *note, size_t size)
+static int has_landings(const unsigned char *note, size_t size)
 {
-    const ElfW(Nhdr) *head = (const ElfW(Nhdr) *)note;
-    const char *end, *property;
+    const Elf64_Nhdr *head = (const Elf64_Nhdr *)note;
+    const unsigned char *end, *property;
     uint32_t type, length, value;
 
     if (size < sizeof *head + 4 || head->n_type != NT_GNU_PROPERTY_TYPE_0 ||
@@ -97,39 +98,16 @@ static int has_landings(const char *note, size_t size)
     return 0;
 }
 
-struct question {
-    uintptr_t code;
-    int is_guarded;
-};
-
-static int look_at_library(struct dl_phdr_info *info, size_t size, void *data)
-{
-    struct question *question = data;
-    int i, is_inside = 0, is_guarded = 0;
-
-    (void)size;
-    for (i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type == PT_LOAD &&
-            question->code - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
-            is_inside = 1;
-        if (p->p_type == PT_GNU_PROPERTY)
-            is_guarded = has_landings((const char *)(info->dlpi_addr + p->p_vaddr),
-                                      p->p_memsz);
-    }
-    question->is_guarded = is_inside && is_guarded;
-    return is_inside;
-}
-
 int entry_protection(uintptr_t entry)
 {
-    struct question question = { entry, 0 };
+    const unsigned char *note;
+    size_t size;
 
     /* the loader guards its pages then: mprotect() without this would end that */
     if (!(getauxval(AT_HWCAP2) & HWCAP2_BTI))
         return 0;
-    (void)dl_iterate_phdr(look_at_library, &question);
-    return question.is_guarded ? PROT_BTI : 0;
+    note = segment_find(entry, PT_GNU_PROPERTY, &size);
+    return note != NULL && has_landings(note, size) ? PROT_BTI : 0;
 }
 
 /* ____________________________________________________________ */

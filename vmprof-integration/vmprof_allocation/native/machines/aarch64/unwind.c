@@ -1,9 +1,10 @@
-#define _GNU_SOURCE
 #include "unwind.h"
 
-#include <link.h>
+#include <elf.h>
 #include <stddef.h>
 #include <string.h>
+
+#include "segment.h"
 
 /* DWARF's numbers of registers */
 #define FP              29
@@ -77,48 +78,23 @@ static int32_t half(const unsigned char *p)
 /* ____________________________________________________________ */
 /* the table of a function */
 
-struct search {
-    uintptr_t pc;
-    const unsigned char *header;
-};
-
-static int look_at_library(struct dl_phdr_info *info, size_t size, void *data)
-{
-    struct search *search = data;
-    const unsigned char *header = NULL;
-    int i, is_inside = 0;
-
-    (void)size;
-    for (i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type == PT_LOAD &&
-            search->pc - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
-            is_inside = 1;
-        if (p->p_type == PT_GNU_EH_FRAME)
-            header = (const unsigned char *)(info->dlpi_addr + p->p_vaddr);
-    }
-    if (is_inside)
-        search->header = header;
-    return is_inside;
-}
-
 /* That of the function that holds 'pc', or NULL: by the sorted list of pairs (where a
    function begins, where its table is), both as distances from the header */
 static const unsigned char *find_table(uintptr_t pc)
 {
     /* version 1; how the three that follow are encoded, as every linker does */
     static const unsigned char usual[4] = { 1, 0x1b, 0x03, 0x3b };
-    struct search search = { pc, NULL };
-    const unsigned char *list;
+    const unsigned char *header, *list;
+    size_t size;
     uint32_t low = 0, high, middle;
     int64_t wanted;
 
-    if (!dl_iterate_phdr(look_at_library, &search) || search.header == NULL ||
-        memcmp(search.header, usual, sizeof usual) != 0)
+    header = segment_find(pc, PT_GNU_EH_FRAME, &size);
+    if (header == NULL || memcmp(header, usual, sizeof usual) != 0)
         return NULL;
-    high = (uint32_t)half(search.header + 8);
-    list = search.header + 12;
-    wanted = (int64_t)(pc - (uintptr_t)search.header);
+    high = (uint32_t)half(header + 8);
+    list = header + 12;
+    wanted = (int64_t)(pc - (uintptr_t)header);
     if (high == 0 || half(list) > wanted)
         return NULL;
     while (high - low > 1) {
@@ -128,7 +104,7 @@ static const unsigned char *find_table(uintptr_t pc)
         else
             high = middle;
     }
-    return search.header + half(list + 8 * (size_t)low + 4);
+    return header + half(list + 8 * (size_t)low + 4);
 }
 
 /* ____________________________________________________________ */
