@@ -9,10 +9,12 @@ from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, gc
 
 #: what is behind one of the GC's pointers is looked at as far as this, in bytes
 BEHIND = 0x200
-#: what makes its words change: in turns, so many small objects, and so many large ones
-#: of this size
+#: what makes its words change: in turns, so many small objects, more by one for each
+#: SMALL_SIZE bytes that are free in arenas (a list with one number takes more), so that
+#: arenas are added; and so many large ones of this size
 TURNS = 3
-SMALL, LARGE, LARGE_SIZE = 60000, 5, 400000
+SMALL, SMALL_SIZE = 60000, 64
+LARGE, LARGE_SIZE = 5, 400000
 #: of each, so many different values have to be seen
 DIFFERENT = 4
 #: steps of the collector after each change
@@ -67,7 +69,7 @@ class _Search:
     def found(self) -> Heap:
         kept: list[Any] = []
         make: list[Callable[[], Any]] = [
-            lambda: [[i] for i in range(SMALL)],
+            lambda: [[i] for i in range(SMALL + _free() // SMALL_SIZE)],
             lambda: [bytes(LARGE_SIZE + i) for i in range(LARGE)]]
         self._watch()
         for more in make * TURNS:
@@ -126,3 +128,9 @@ def _told() -> _Words:
     large = int(stats.total_rawmalloced_memory)
     return (int(stats.total_arena_memory),
             int(stats.total_allocated_memory) - large - nursery, large, nursery)
+
+
+def _free() -> int:
+    """Bytes in arenas that no block takes."""
+    blocks, arenas, _, _ = _told()
+    return arenas - blocks
