@@ -43,10 +43,10 @@ NEW = {
     "rpython/jit/*": "02-incminimark-sample-point.patch",
     "rpython/rlib/*": "07-rvmprof-recorder.patch",
     "pypy/module/*": "07-rvmprof-recorder.patch",
-    "pypy/doc/*": "10-documentation.patch",
+    "pypy/doc/*": "11-documentation.patch",
 }
 #: what PyPy 2.7 has no use for
-PYTHON_3 = ("11-delegating-generators.patch",)
+PYTHON_3 = ("12-delegating-generators.patch",)
 #: of rvmprof, what PyPy shares with vmprof-python, which has it in src
 SHARED = "rpython/rlib/rvmprof/src/shared/"
 SOURCE = "src/"

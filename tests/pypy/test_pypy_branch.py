@@ -96,7 +96,8 @@ def test_each_new_file_comes_with_one_patch() -> None:
 #: hunks that are a part of something: lines of a docstring, items of a dict
 PARTS = {"pypy/module/_vmprof/interp_vmprof.py": 1,
          "pypy/module/_vmprof/moduledef.py": 1,
-         RVMPROF + "dummy.py": 2}
+         RVMPROF + "dummy.py": 2,
+         "rpython/jit/backend/aarch64/test/test_recursive.py": 1}
 
 COMPILE = """
 import json, sys
@@ -164,12 +165,12 @@ class Checkout:
         patches, added = folder / "patches", folder / "added"
         for path in patches, added / "pypy/doc":
             path.mkdir(parents=True)
-        (patches / "series").write_text("01-gc.patch\n10-documentation.patch\n")
+        (patches / "series").write_text("01-gc.patch\n11-documentation.patch\n")
         self.write("gc.py", "a\nnew\nb\n")
         (patches / "01-gc.patch").write_text("gc: one\n\nWhy.\n\n" + self.diff())
         self.commit("first")
         self.write("gc.py", "a\nnew\nb\nlast\n")
-        (patches / "10-documentation.patch").write_text(
+        (patches / "11-documentation.patch").write_text(
             "doc: two\n\nWhy.\n\n" + self.diff())
         (added / "pypy/doc/page.rst").write_text("A page.\n")
         self.git("reset", "--quiet", "--hard", "HEAD~")
@@ -223,7 +224,7 @@ def test_what_is_for_python_3_alone(checkout: Checkout, monkeypatch: pytest.Monk
     library.mkdir(parents=True)
     (library / "os.py").touch()
     checkout.commit("library")
-    monkeypatch.setattr(apply, "PYTHON_3", ("10-documentation.patch",))
+    monkeypatch.setattr(apply, "PYTHON_3", ("11-documentation.patch",))
     assert apply.apply(checkout.path) == count
 
 
