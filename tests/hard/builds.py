@@ -50,6 +50,8 @@ class Build:
     pypy: Path
     #: of another release; None: this machine's
     root: Path | None = None
+    #: seconds, for a whole suite
+    timeout: float = 150.0
 
     def command(self, *arguments: str | Path) -> list[str]:
         """What runs this PyPy."""
@@ -89,6 +91,12 @@ def do(command: Sequence[str | Path], what: str) -> bool:
 def must(command: Sequence[str | Path], what: str) -> None:
     if not do(command, what):
         sys.exit(2)
+
+
+def given(pypy: Path) -> Build:
+    """One that somebody else prepared, for an emulator perhaps."""
+    path = pypy.resolve()
+    return Build(FOLDER / "-".join(path.parts[-3:-1]), path, timeout=1500)
 
 
 def prepare(suite: str | None) -> Build:

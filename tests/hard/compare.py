@@ -17,8 +17,6 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import Carried, Columns
 
 RUN_MODULE = Path(__file__).with_name("run_module.py")
-#: seconds, for a whole suite
-TIMEOUT = 150.0
 #: how often a suite is run again whose outcomes differ
 AGAIN = 2
 
@@ -27,7 +25,7 @@ AGAIN = 2
 Outcomes = dict[str, str]
 #: what a profile says that ends with os._exit()
 OS_EXIT = "the program called os._exit()"
-NO_END = "no end after %d s" % TIMEOUT
+NO_END = "no end in time"
 
 
 @dataclasses.dataclass
@@ -91,7 +89,8 @@ def run(build: Build, suite: Suite, interval: str = "",
                 build.command(*(sampling if interval else []), RUN_MODULE,
                               folder / "outcomes", *suite.arguments),
                 folder, file.fileno(),
-                build.source(suite.name) if suite.source else folder / "tmp")
+                build.source(suite.name) if suite.source else folder / "tmp",
+                build.timeout)
         outcomes = read_outcomes(folder / "outcomes")
         outcomes["(process)"] = code
         samples = 0
@@ -104,7 +103,7 @@ def run(build: Build, suite: Suite, interval: str = "",
 
 
 def execute(command: list[str], home: Path, output: int, folder: Path,
-            timeout: float = TIMEOUT) -> str:
+            timeout: float) -> str:
     """How the process ended."""
     process = subprocess.Popen(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,

@@ -1,7 +1,7 @@
 """The hard run: what takes too long for `make test`, to be done before a
 release.
 
-    hard.py [--build SUITE] [--output FILE] [SUITE...]
+    hard.py [--build SUITE | --pypy FILE] [--output FILE] [SUITE...]
 
 Runs the tests of CPython and of some packages from PyPI with and without
 sampling, compares them test by test, then lets programs loose that start,
@@ -38,6 +38,9 @@ def parse() -> argparse.Namespace:
         "--build", metavar="RELEASE",
         help="the PyPy of another release of Debian: trixie, sid (default: "
         "this machine's)")
+    parser.add_argument(
+        "--pypy", type=Path, metavar="FILE",
+        help="a PyPy that has all that is needed; it may be slow")
     parser.add_argument(
         "--output", type=Path, metavar="FILE",
         help="where the table of a whole run goes, besides .build/hard/RELEASE/"
@@ -139,7 +142,8 @@ def main() -> int:
     except KeyError as e:
         print("there is no suite %s" % e, file=sys.stderr)
         return 2
-    build = builds.prepare(options.build)
+    build = (builds.given(options.pypy) if options.pypy
+             else builds.prepare(options.build))
     name = "%s; commit %s, %s" % (
         version(build), commit(), datetime.date.today().isoformat())
     output = build.folder / "results.rst"

@@ -21,8 +21,9 @@ struct marks_chunk {
 void marks_begin(void);
 void marks_end(void);
 
-/* Chunks by address: two tables, one below the other, of what processes may use */
-#define MARKS_ADDRESS   47
+/* Chunks by address: two tables, one below the other, of as many bits of an address as
+   processes have */
+#define MARKS_ADDRESS   48      /* AArch64: 48; x86-64: 47 */
 #define MARKS_LOWER     13
 #define MARKS_UPPER     (MARKS_ADDRESS - MARKS_CHUNK - MARKS_LOWER)
 extern struct marks_chunk ***marks_upper;
