@@ -1,5 +1,5 @@
-"""The first submission's C under sanitizers, with stacks that fill a record to its last
-word: support/native/samples_harness.c makes them."""
+"""The first submission's C, under sanitizers and on AArch64, with stacks that fill a record
+to its last word: support/native/samples_harness.c makes them."""
 from __future__ import annotations
 
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from native_build import COMPILERS, X86_64, machines, run_of
 from rpython_tree import PRISTINE, ROOT
 
 pytestmark = pytest.mark.python2
@@ -14,31 +15,35 @@ pytestmark = pytest.mark.python2
 OURS = ROOT / "rpython/samples/rpython/rlib/rvmprof/src"
 #: of which the submission changes nothing that is used here
 VMPROF = PRISTINE / "rpython/rlib/rvmprof/src"
-GCC = ["gcc", "-std=gnu99", "-g", "-O1", "-fsanitize=address,undefined",
-       "-fno-sanitize-recover=all", "-DRPYTHON_VMPROF", "-DVMPROF_UNIX",
-       "-DVMPROF_LINUX", "-DPYPY_JIT_CODEMAP", "-DRPY_EXTERN=extern", *(
-           "-I%s" % folder for folder in (OURS / "allocation", OURS / "shared", VMPROF,
-                                          VMPROF / "shared"))]
+FLAGS = ["-std=gnu99", "-g", "-O1", "-DRPYTHON_VMPROF", "-DVMPROF_UNIX", "-DVMPROF_LINUX",
+         "-DPYPY_JIT_CODEMAP", "-DRPY_EXTERN=extern", *("-I%s" % folder for folder in (
+             OURS / "allocation", OURS / "shared", VMPROF, VMPROF / "shared"))]
 
 
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=machines())
+def harness(request: pytest.FixtureRequest,
+            tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command."""
     folder = tmp_path_factory.mktemp("samples")
+    # no sanitizer runs in the emulator
+    command = [COMPILERS[request.param], *FLAGS, *(
+        ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+        if request.param == X86_64 else ["-static"])]
     subprocess.run([
-        *GCC, "-Wall", "-Wextra", "-Werror", "-c", "-o", folder / "ours.o",
+        *command, "-Wall", "-Wextra", "-Werror", "-c", "-o", folder / "ours.o",
         OURS / "allocation" / "rvmprof_allocation.c"], check=True)
     subprocess.run([        # vmprof's own has warnings
-        *GCC, "-w", "-o", folder / "harness",
+        *command, "-w", "-o", folder / "harness",
         ROOT / "tests/support/native/samples_harness.c", folder / "ours.o",
         VMPROF / "shared" / "vmp_stack.c", VMPROF / "shared" / "vmprof_mt.c"],
         check=True)
-    return folder / "harness"
+    return run_of(folder / "harness", request.param)
 
 
-def sizes(harness: Path, folder: Path, frames: int, *options: str) -> list[int]:
+def sizes(harness: list[str], folder: Path, frames: int, *options: str) -> list[int]:
     """Of the profile: after the samples, after their objects, and at the end."""
     profile = folder / "profile"
-    done = subprocess.run([harness, profile, str(frames), *options], text=True,
+    done = subprocess.run([*harness, profile, str(frames), *options], text=True,
                           capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     return [*map(int, done.stdout.split()), profile.stat().st_size]
@@ -46,14 +51,14 @@ def sizes(harness: Path, folder: Path, frames: int, *options: str) -> list[int]:
 
 @pytest.mark.parametrize("frames", [
     10, 486, 487, 488, 496, 504, 505, 506, 507, 508, 600])
-def test_no_word_is_written_behind_a_record(harness: Path, tmp_path: Path,
+def test_no_word_is_written_behind_a_record(harness: list[str], tmp_path: Path,
                                             frames: int) -> None:
     """vmprof goes on with what is inlined while a single word is free."""
     before, behind, end = sizes(harness, tmp_path, frames)
     assert before <= behind < end
 
 
-def test_nothing_is_written_while_vmprof_is_stopped(harness: Path,
+def test_nothing_is_written_while_vmprof_is_stopped(harness: list[str],
                                                     tmp_path: Path) -> None:
     """vmprof.disable() reads the file then."""
     before, behind, end = sizes(harness, tmp_path, 500, "stopped")

@@ -1,7 +1,7 @@
 """recorder.c: threads that take samples at the same time, a thread that
 writes them, forks, and one profile after another.
 
-Built once to find errors of memory, and once to find data races.
+Built once to find errors of memory, once to find data races, and for AArch64.
 """
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ import subprocess
 import pytest
 
 import made_profiles
-from native_build import MEMORY, THREADS, build
+from native_build import MEMORY, THREADS, X86_64, build, machines, run_of
 from vmprof_convert import readers
 
 TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
-def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str) -> None:
+@pytest.mark.parametrize("sanitizer, machine", [
+    (MEMORY, X86_64), (THREADS, X86_64), *(
+        pytest.param("", *machine.values, marks=machine.marks)
+        for machine in machines()[1:])])
+def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str,
+                              machine: str) -> None:
     harness = build(
         "recorder_harness", "shared/recorder.c", "shared/profile_log.c",
         "shared/records.c", "shared/pending.c", "shared/children.c",
         "shared/file_sink.c",
         "shared/stack_tree.c", "shared/code_names.c", "shared/figures.c",
-        "shared/pace.c", "shared/flusher.c", sanitizer=sanitizer)
+        "shared/pace.c", "shared/flusher.c", sanitizer=sanitizer, machine=machine)
     file = tmp_path / "profile"
     done = subprocess.run(
-        [harness, file, bytes(made_profiles.Log().bytes).hex(), TRAILER.hex()],
+        [*run_of(harness, machine), file, bytes(made_profiles.Log().bytes).hex(),
+         TRAILER.hex()],
         text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     for path, line in zip((file, tmp_path / "profile.2"),

@@ -17,24 +17,29 @@ import pytest
 
 from conftest import PYPY, ROOT
 from made_profiles import Log
+from native_build import COMPILERS, X86_64, machines
 
 FOLDERS = {"vmprof-integration": "vmprof-allocation", "converter": "vmprof-convert"}
 
 
+def build(folder: str, work: Path, python: str = sys.executable,
+          **environment: str) -> Path:
+    """Of a copy of the sources: building leaves its traces."""
+    shutil.copytree(ROOT / folder, work / "source")
+    subprocess.run([python, "-m", "pip", "wheel", "-q", "--no-deps",
+                    "--disable-pip-version-check",
+                    "-w", str(work), str(work / "source")], check=True,
+                   env={**os.environ, **environment})
+    wheel, = work.glob("*.whl")
+    return wheel
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Of copies of the sources, by the name of the distribution: building leaves its
-    traces.  The converter's needs no compiler."""
-    built = {}
-    for folder, name in FOLDERS.items():
-        work = tmp_path_factory.mktemp("wheel")
-        shutil.copytree(ROOT / folder, work / "source")
-        subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps",
-                        "-w", str(work), str(work / "source")], check=True,
-                       env={**os.environ, **(
-                           {"CC": "/bin/false"} if folder == "converter" else {})})
-        built[name], = work.glob("*.whl")
-    return built
+    """By the name of the distribution.  The converter's needs no compiler."""
+    return {name: build(folder, tmp_path_factory.mktemp("wheel"), **(
+                {"CC": "/bin/false"} if folder == "converter" else {}))
+            for folder, name in FOLDERS.items()}
 
 
 def metadata(wheel: Path) -> email.message.EmailMessage:
@@ -47,19 +52,30 @@ def metadata(wheel: Path) -> email.message.EmailMessage:
     return message
 
 
-@pytest.mark.xdist_group("wheels")
-def test_platform_is_one_that_an_index_takes(wheels: dict[str, Path]) -> None:
+def check_platform(wheel: Path, machine: str) -> None:
     """`linux_x86_64` says nothing of the libraries that it needs."""
-    wheel = wheels["vmprof-allocation"]
-    tag = re.fullmatch(r".*-py3-none-manylinux_2_(\d+)_x86_64\.whl", wheel.name)
+    tag = re.fullmatch(r".*-py3-none-manylinux_2_(\d+)_%s\.whl" % machine, wheel.name)
     assert tag, wheel.name
     said = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel],
                           check=True, capture_output=True, text=True).stdout
     # it knows some versions of glibc: the first that has what is needed
-    assert re.search(r'platform tag: "manylinux_2_\d+_x86_64"',
+    assert re.search(r'platform tag: "manylinux_2_\d+_%s"' % machine,
                      " ".join(said.split())), said
     needed = {int(version) for version in re.findall(r"GLIBC_2\.(\d+)", said)}
     assert max(needed) == int(tag.group(1))
+
+
+@pytest.mark.xdist_group("wheels")
+def test_platform_is_one_that_an_index_takes(wheels: dict[str, Path]) -> None:
+    check_platform(wheels["vmprof-allocation"], X86_64)
+
+
+@pytest.mark.parametrize("machine", machines()[1:])
+def test_wheel_for_another_machine(tmp_path: Path, machine: str) -> None:
+    """Made here, by a cross compiler.  PyPy has cffi itself, and need not get one that
+    runs here."""
+    check_platform(build("vmprof-integration", tmp_path, PYPY, CC=COMPILERS[machine],
+                         _PYTHON_HOST_PLATFORM="linux-" + machine), machine)
 
 
 @pytest.mark.xdist_group("wheels")
