@@ -1,5 +1,5 @@
-"""The first submission's C, under sanitizers and on AArch64, with stacks that fill a record
-to its last word: support/native/samples_harness.c makes them."""
+"""The first submission's C, under sanitizers and on AArch64, with stacks that fill a
+record to its last word: support/native/samples_harness.c makes them."""
 from __future__ import annotations
 
 import subprocess
@@ -15,9 +15,10 @@ pytestmark = pytest.mark.python2
 OURS = ROOT / "rpython/samples/rpython/rlib/rvmprof/src"
 #: of which the submission changes nothing that is used here
 VMPROF = PRISTINE / "rpython/rlib/rvmprof/src"
-FLAGS = ["-std=gnu99", "-g", "-O1", "-DRPYTHON_VMPROF", "-DVMPROF_UNIX", "-DVMPROF_LINUX",
-         "-DPYPY_JIT_CODEMAP", "-DRPY_EXTERN=extern", *("-I%s" % folder for folder in (
-             OURS / "allocation", OURS / "shared", VMPROF, VMPROF / "shared"))]
+FLAGS = ["-std=gnu99", "-g", "-O1", "-DRPYTHON_VMPROF", "-DVMPROF_UNIX",
+         "-DVMPROF_LINUX", "-DPYPY_JIT_CODEMAP", "-DRPY_EXTERN=extern", *(
+             "-I%s" % folder for folder in (
+                 OURS / "allocation", OURS / "shared", VMPROF, VMPROF / "shared"))]
 
 
 @pytest.fixture(scope="module", params=machines())
