@@ -107,7 +107,7 @@ class Told:
         self._harness, self._path = harness, path
 
     def __call__(self, log: Log | bytearray, *commands: str,
-                 cuts: Iterable[int] = ()) -> list[str]:
+                 cuts: Iterable[int] = (), is_table_whole: bool = True) -> list[str]:
         """What these commands print, if that is the log, which is written in pieces
         that end there."""
         data = log.data if isinstance(log, Log) else log
@@ -115,7 +115,7 @@ class Told:
         ends = [0, *sorted(cuts), len(data)]
         lines = ["log %d %d" % pair for pair in zip(ends, ends[1:])]
         done = subprocess.run(
-            [self._harness, self._path], input="\n".join([*lines, *commands]) + "\n",
+            [self._harness, self._path, *([] if is_table_whole else ["partial"])], input="\n".join([*lines, *commands]) + "\n",
             text=True, capture_output=True)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
@@ -293,6 +293,48 @@ def test_a_bridge_of_a_trace_that_is_not_known(told: Told) -> None:
     assert told(log, at(1, 10, code=bridge), at(2, 10, 20, code=bridge),
                 at(2, 10, 11, 20, code=bridge), at(2, 10, 11, code=bridge),
                 functions(2, 1, bridge)) == ["-", "- 2", "- - 2", "- -", "-1"]
+
+
+def inside(operation: int, *, byte: int = 0, code: int = CODE) -> str:
+    """Where a signal interrupts an operation: behind this byte of it."""
+    return "functions %d 10 0" % (code + BYTES * (operation + 1) + byte + 1)
+
+
+def test_any_place_where_the_table_is_not_whole(told: Told) -> None:
+    """Up to the operation that enters a function, and leaves it: on AArch64."""
+    log = Log()
+    log.trace([7, ("enter_portal_frame", 20), 2, ("guard_true", 50),
+               ("enter_portal_frame", 30), 3, "leave_portal_frame", "leave_portal_frame",
+               8, ("guard_true", 51), "leave_portal_frame", "call_n"],
+              ["label", ("enter_portal_frame", 20), "label", ("guard_true", 50),
+               ("enter_portal_frame", 30), "label", "leave_portal_frame", "label",
+               "leave_portal_frame", ("guard_true", 51), "leave_portal_frame", "finish"])
+    bridge = log.trace([("enter_portal_frame", 40), ("guard_true", 52)],
+                       ["label", ("enter_portal_frame", 40), ("guard_true", 52)],
+                       guard=50, code=1 << 21)
+    places = (inside(0), inside(0, byte=BYTES - 1), inside(1), inside(3), inside(5),
+              inside(7), inside(9), inside(11), inside(0, code=bridge),
+              inside(2, code=bridge))
+    assert told(log, *places, is_table_whole=False) == [
+        "10", "10", "10 20", "10 20", "10 20 30", "10 20", "10", "-1", "10 20",
+        "10 20 40"]
+    assert set(told(log, *places)) == {"-1"}
+
+
+@pytest.mark.parametrize("optimized, assembled", [
+    # it isn't told where a function begins
+    (["call_r", ("enter_portal_frame", 20), ("guard_true", 50)],
+     ["call_r", ("untold enter_portal_frame", 20), ("guard_true", 50)]),
+    # nor whether the call has ended the one that was left to it
+    (["call_r", ("enter_portal_frame", 20), 2, "call_assembler_r",
+      ("guard_exception", 50)],
+     ["call_r", ("enter_portal_frame", 20), "call_assembler_r", ("guard_exception", 50)]),
+])
+def test_no_place_where_it_is_not_certain(told: Told, optimized: list[Step],
+                                          assembled: list[Step]) -> None:
+    log = Log()
+    log.trace([7, *optimized], assembled)
+    assert told(log, inside(len(assembled) - 1), is_table_whole=False) == ["-1"]
 
 
 def returning(operation: int, code: int = CODE) -> str:

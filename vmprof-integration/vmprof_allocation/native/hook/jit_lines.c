@@ -5,6 +5,7 @@
 
 #include "frame_lines.h"
 #include "jit_log.h"
+#include "../machines/jit_call.h"
 #include "table.h"
 
 /* What runs, at a place of a trace: the innermost function, and what it is inlined in */
@@ -23,9 +24,20 @@ struct place {
     uint32_t state;
 };
 
+/* From this offset on, up to the next span's, these functions run: what PyPy's table has on
+   other machines (jit_table_is_whole) */
+struct span {
+    uint32_t start;
+    uint32_t state;             /* once it is known; 0 is none */
+    int64_t enters;             /* the function; or LEFT */
+};
+#define LEFT            (-1)
+#define NOT_TOLD        UINT32_MAX
+
 struct trace {
     uintptr_t start, end;
     size_t places, count;       /* the first one */
+    size_t spans, span_count;   /* likewise; the first span is the whole trace's */
     uint32_t first;             /* the state that it begins in */
 };
 
@@ -48,12 +60,13 @@ struct event {
 #define LEAVE           0x50000u
 #define LINE            0x60000u
 
-#define MOST            ((size_t)1 << 22)       /* states, places: 64 and 48 MiB */
+#define MOST            ((size_t)1 << 22)       /* states, places, spans: each 64 MiB */
 #define MOST_GUARDS     ((size_t)1 << 20)
 
 #define TABLE(type) struct { type *at; size_t count, room; }
 static TABLE(struct state) states;      /* the first one stands for nothing */
 static TABLE(struct place) places;
+static TABLE(struct span) spans;
 static TABLE(struct trace) traces;      /* by where they are; none overlap */
 static TABLE(struct event) optimized, assembled;
 /* open addressing; 'is_doubtful': what runs where it fails may be less */
@@ -70,10 +83,11 @@ static struct {
     uint32_t first;             /* where it begins */
     uintptr_t start, end;
     /* what is told next: of which event; and where what the next call needs begins, or 0 */
-    enum { OF_NONE, OF_LAST, OF_NEXT } offset_is;
+    enum { OF_NONE, OF_LAST, OF_NEXT, OF_SPAN } offset_is;
     uint32_t start_before;
     uint32_t told_to;           /* where what was told ends */
     size_t not_told, not_told_count;    /* events since then: the first one */
+    size_t first_span;
 } now;
 
 #define ADD(table) (table_has_room((void **)&(table).at, &(table).room, (table).count, \
@@ -203,12 +217,25 @@ static void begin_optimized(void)
     optimized.count = 0;
 }
 
+static void put_span(uint32_t start, int64_t enters)
+{
+    struct span *span = ADD(spans);
+
+    if (span == NULL)
+        now.is_lost = 1;
+    else
+        *span = (struct span){ start, 0, enters };
+}
+
 static void begin_assembled(void)
 {
     now.is_optimized = 0;
     now.start_before = now.told_to = 0;
     now.not_told_count = 0;
     assembled.count = 0;
+    now.first_span = spans.count;
+    if (!jit_table_is_whole())
+        put_span(0, 0);
 }
 
 static void put_code(uintptr_t start, uintptr_t end)
@@ -286,13 +313,13 @@ static void put_operation(enum jit_operation kind, uint32_t number, uint64_t des
         if (assembled.count > 0)
             assembled.at[assembled.count - 1].kind = NEW;
         break;
-    case JIT_ENTER:
+    case JIT_ENTER: case JIT_LEAVE:
         if (now.is_optimized)
-            put_event(ENTER, value, 0);
-        break;
-    case JIT_LEAVE:
-        if (now.is_optimized)
-            put_event(LEAVE, 0, 0);
+            put_event(kind == JIT_ENTER ? ENTER : LEAVE, value, 0);
+        else if (!jit_table_is_whole()) {
+            put_span(NOT_TOLD, kind == JIT_ENTER ? value : LEFT);
+            now.offset_is = OF_SPAN;
+        }
         break;
     case JIT_OTHER:
         break;
@@ -325,7 +352,11 @@ static void put_offset(uint32_t start, uint32_t size)
     now.told_to = start + size;
     if (now.offset_is == OF_NONE)
         return;
-    if (now.offset_is == OF_NEXT)
+    if (now.offset_is == OF_SPAN) {
+        if (spans.count > now.first_span)
+            spans.at[spans.count - 1].start = start;
+    }
+    else if (now.offset_is == OF_NEXT)
         now.start_before = start;
     else if (assembled.count > 0) {
         struct event *last = &assembled.at[assembled.count - 1];
@@ -433,6 +464,28 @@ static void follow_states(void)
         if (event->kind >= ENTER)
             call = SIZE_MAX;
     }
+}
+
+/* ... and in the assembled one.  Returns 0 if it is not told where one of the spans begins. */
+static int follow_spans(void)
+{
+    uint32_t state = now.first;
+    size_t i;
+
+    for (i = now.first_span; i < spans.count; i++) {
+        struct span *span = &spans.at[i];
+        if (span->start == NOT_TOLD)
+            return 0;
+        if (span->enters == LEFT) {
+            state = states.at[state].outer;
+            if (state != 0 && now.is_doubtful && !states.at[state].is_doubtful)
+                state = copy_of(state);
+        }
+        else if (i > now.first_span && state != 0)
+            state = new_state(state, span->enters, 0);
+        span->state = state;
+    }
+    return 1;
 }
 
 /* ____________________________________________________________ */
@@ -551,6 +604,8 @@ static void add_trace(size_t first_place)
     trace->end = now.end;
     trace->places = first_place;
     trace->count = places.count - first_place;
+    trace->spans = now.first_span;
+    trace->span_count = spans.count - now.first_span;
     trace->first = now.first;
 }
 
@@ -567,6 +622,8 @@ static void end_stage(void)
     /* without its other stage, it is known that there is other code now */
     if (!now.is_there || now.is_lost || !put_places() || now.is_lost)
         places.count = first_place;
+    if (!now.is_there || now.is_lost || !follow_spans() || now.is_lost)
+        spans.count = now.first_span;
     add_trace(first_place);
     now.start = now.end = 0;
     now.is_there = 0;
@@ -600,6 +657,7 @@ void jit_lines_end(void)
     jit_log_end();
     GIVE_BACK(states);
     GIVE_BACK(places);
+    GIVE_BACK(spans);
     GIVE_BACK(traces);
     GIVE_BACK(optimized);
     GIVE_BACK(assembled);
@@ -640,6 +698,21 @@ static uint32_t state_of(uintptr_t address)
     return trace == NULL ? 0 : state_at(trace, (uint32_t)(address - trace->start));
 }
 
+/* As state_at(), of any place */
+static uint32_t state_of_span(const struct trace *trace, uint32_t offset)
+{
+    size_t low = trace->spans, high = low + trace->span_count, middle;
+
+    while (low < high) {
+        middle = low + (high - low) / 2;
+        if (spans.at[middle].start < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > trace->spans ? spans.at[low - 1].state : 0;
+}
+
 static int depth_of(uint32_t state)
 {
     int depth = 0;
@@ -654,8 +727,11 @@ int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
 {
     const struct trace *trace = is_on ? trace_at(address) : NULL;
     uint32_t state = state_of(address);
-    int count = depth_of(state), i;
+    int count, i;
 
+    if (state == 0 && trace != NULL)
+        state = state_of_span(trace, (uint32_t)(address - trace->start));
+    count = depth_of(state);
     if (state == 0 || states.at[state].is_doubtful || count > most)
         return -1;
     /* where the interpreter comes to, is told by a number that a guard may have had before */
