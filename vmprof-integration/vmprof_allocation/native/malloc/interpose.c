@@ -8,10 +8,21 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "maps.h"
 
-#define PAGE            4096
+/* Relocations that make a word an address of a symbol: of calls, of data, of data alone */
+#ifdef __aarch64__
+#define OF_CALLS        R_AARCH64_JUMP_SLOT
+#define OF_ADDRESSES    R_AARCH64_GLOB_DAT
+#define OF_WORDS        R_AARCH64_ABS64
+#else
+#define OF_CALLS        R_X86_64_JUMP_SLOT
+#define OF_ADDRESSES    R_X86_64_GLOB_DAT
+#define OF_WORDS        R_X86_64_64
+#endif
+
 #define MOST_RANGES     16384
 #define TRIES           20      /* each 2 ms */
 
@@ -59,6 +70,17 @@ static int protection_of(uintptr_t address)
     const struct maps_range *range = maps_find(ranges, ranges_count, address);
 
     return range != NULL ? range->value : -1;
+}
+
+static size_t page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Where the page of this address begins */
+static uintptr_t page_of(uintptr_t address)
+{
+    return address & ~(uintptr_t)(page_size() - 1);
 }
 
 /* ____________________________________________________________ */
@@ -130,7 +152,7 @@ static int read_object(const struct dl_phdr_info *info, struct object *o)
             dynamic = (const ElfW(Dyn) *)start;
         if (p->p_type == PT_GNU_RELRO) {
             o->relro = start;
-            o->relro_end = end & ~(uintptr_t)(PAGE - 1);
+            o->relro_end = page_of(end);
         }
         if (p->p_type == PT_LOAD) {
             o->start = start < o->start ? start : o->start;
@@ -157,7 +179,7 @@ static int is_too_early;
 static int store(const struct object *o, uintptr_t *word, uintptr_t value)
 {
     int protection = protection_of((uintptr_t)word);
-    void *page = (void *)((uintptr_t)word & ~(uintptr_t)(PAGE - 1));
+    void *page = (void *)page_of((uintptr_t)word);
 
     if (protection < 0 || !(protection & PROT_READ))
         return EFAULT;
@@ -167,11 +189,11 @@ static int store(const struct object *o, uintptr_t *word, uintptr_t value)
         is_too_early = 1;
         return 0;
     }
-    if (!(protection & PROT_WRITE) && mprotect(page, PAGE, protection | PROT_WRITE) != 0)
+    if (!(protection & PROT_WRITE) && mprotect(page, page_size(), protection | PROT_WRITE) != 0)
         return errno;
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
     if (!(protection & PROT_WRITE))
-        (void)mprotect(page, PAGE, protection);
+        (void)mprotect(page, page_size(), protection);
     return 0;
 }
 
@@ -236,8 +258,7 @@ static int pass_slots(const struct object *o, const struct pass *pass, int which
     for (i = 0; i < o->slots_count[which]; i++) {
         const ElfW(Rela) *r = &o->slots[which][i];
         uint32_t kind = ELF64_R_TYPE(r->r_info), symbol = ELF64_R_SYM(r->r_info);
-        if (symbol != 0 && (kind == R_X86_64_JUMP_SLOT || kind == R_X86_64_GLOB_DAT ||
-                            kind == R_X86_64_64) &&
+        if (symbol != 0 && (kind == OF_CALLS || kind == OF_ADDRESSES || kind == OF_WORDS) &&
             is_name_of_one(o->names + o->symbols[symbol].st_name)) {
             /* One that is not filled in yet leads elsewhere, and is left alone. */
             int e = change(o, (uintptr_t *)(o->base + r->r_offset), 0, pass);
