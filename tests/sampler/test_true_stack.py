@@ -47,6 +47,25 @@ def test_compiled_code_between_interpreted_frames(harness: pathlib.Path) -> None
         "c9 p5000 i2 i1 c8", "p5000 i3 i2 i1 c8", "p5000 i1"]
 
 
+@pytest.mark.parametrize("how", ["interrupted", "unwound"])
+def test_where_a_signal_interrupts_compiled_code(harness: pathlib.Path, how: str) -> None:
+    """Not where its last call was: the node of its own."""
+    assert frames(harness, piece(5000, 1, 2, 3), piece(7000, 4),
+                  how + " 5015 j 5500 c 8 j 7500 c 9", how + " 5008 j 5500 c 8",
+                  how + " 5020 c 8", how + " 4999 j 5500 c 8") == [
+        "p5000 i2 i1 c8 p7000 i4 c9", "p5000 i1 c8", "p5000 i3 i2 i1 c8",
+        "p5000 i3 i2 i1 c8"]
+
+
+def test_no_return_address_is_taken_from_the_stack(harness: pathlib.Path) -> None:
+    """Where others are found; what is further out than the last of these, is not known."""
+    assert frames(harness, piece(5000, 1, 2), piece(7000, 4),
+                  "unwound 4000 c 7 j 5500 c 8 j 7500 c 9",
+                  "unwound 4000 c 7 j 5500 c 8 j 0 c 9",
+                  "unwound 4000 c 7 j 0 c 8 j 5500 c 9") == [
+        "c7 p5000 i2 i1 c8 p7000 i4 c9", "c7 p5000 i2 i1 c8 c9", "c7 c8 c9"]
+
+
 def test_what_is_no_address_of_compiled_code(harness: pathlib.Path) -> None:
     assert frames(harness, piece(5000, 1), "stack c 9 j 4999 c 8", "stack j 6000",
                   "stack j 6000 j 5500") == ["c9 c8", "", "p5000 i1"]

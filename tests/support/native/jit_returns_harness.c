@@ -1,11 +1,14 @@
 /* machines/aarch64/jit_returns.c: finds where pieces of compiled code stand, which are made
  * here as the JIT makes them, and call functions whose frames are of many kinds.  A line of
  * stdout says for each of these how many pieces ran, how many return addresses were put where
- * vmprof looks, how many of them are right, and how many words were as before at the end. */
+ * vmprof looks, how many of them are right, and how many words were as before at the end.  The
+ * last ones are interrupted by a signal, whose handler is told them. */
 #include <alloca.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <ucontext.h>
 
 #include "jit_returns.h"
 #include "stack_nodes.h"
@@ -17,6 +20,7 @@ typedef void function(int depth);
 static struct stack_node nodes[2 * DEEPEST];
 static int count;
 static function *innermost_of[1];
+static void (*interrupted_in)(void);
 
 /* A piece: the JIT's header, with a frame of 80 bytes; a call; the return.  It has no table
    of how to unwind it.  through_stub: by one of the JIT's own functions, as an allocation */
@@ -80,7 +84,7 @@ static void look(const char *what)
     for (i = 0; i < count; i++)
         if (nodes[i].kind == NODE_JITTED)
             before[i] = *stack_nodes_return_address(&nodes[i]);
-    jit_returns_begin(&nodes[count - 1]);
+    jit_returns_begin(JIT_RETURNS_RAW, &nodes[count - 1]);
     for (i = 0; i < count; i++)
         if (nodes[i].kind == NODE_JITTED) {
             uintptr_t found = *stack_nodes_return_address(&nodes[i]);
@@ -88,7 +92,7 @@ static void look(const char *what)
             put += found != before[i];
             right += found == (uintptr_t)piece_returns || found == (uintptr_t)stub_returns;
         }
-    jit_returns_end();
+    jit_returns_end(JIT_RETURNS_RAW);
     for (i = 0; i < count; i++)
         if (nodes[i].kind == NODE_JITTED)
             same += before[i] == *stack_nodes_return_address(&nodes[i]);
@@ -105,7 +109,7 @@ static NOINLINE void go_on(int depth, void (*call)(int, function *))
     if (depth > 0)
         call(depth - 1, innermost_of[0]);
     else
-        look("");
+        interrupted_in != NULL ? interrupted_in() : look("");
     __asm__ volatile("");               /* no tail call */
 }
 
@@ -157,12 +161,96 @@ static void run(const char *what, function *f)
     piece(9, f);
 }
 
+/* ____________________________________________________________ */
+/* what a signal interrupts: 'udf' is an instruction that there is not */
+
+void without_frame(void), with_signature(void), with_small_frame(void), in_stub(void),
+    in_stub_with_frame(void), in_function_of_stub(void), in_piece(void);
+
+#define FUNCTION(name, code) \
+    ".globl " name "\n.type " name ", %function\n" name ": .cfi_startproc\n" code \
+    ".cfi_endproc\n.size " name ", . - " name "\n"
+#define PIECE(name, code) \
+    ".globl " name "\n" name ": stp x30, x29, [sp, #-80]!\n" \
+    "mov x0, #0\nmov x1, sp\nbl note\nmov x29, #1\n" code "ldp x30, x29, [sp], #80\nret\n"
+
+__asm__(FUNCTION("without_frame", "udf #0\nret\n")
+        FUNCTION("with_signature", "paciasp\n.cfi_negate_ra_state\nudf #0\nautiasp\n"
+                 ".cfi_negate_ra_state\nret\n")
+        FUNCTION("with_small_frame", "stp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n"
+                 ".cfi_offset 29, -16\n.cfi_offset 30, -8\nmov x30, #1\nudf #0\n"
+                 "ldp x29, x30, [sp], #16\n.cfi_restore 30\n.cfi_restore 29\n"
+                 ".cfi_def_cfa_offset 0\nret\n")
+        PIECE("in_piece", "mov x30, #12\nudf #0\n")
+        PIECE("in_stub", "bl stub_at_once\n.globl at_once_returns\nat_once_returns:\n")
+        PIECE("in_stub_with_frame", "bl stub_later\n.globl later_returns\nlater_returns:\n")
+        PIECE("in_function_of_stub", "bl stub_calls\n.globl calls_returns\ncalls_returns:\n")
+        "stub_at_once: udf #0\nret\n"
+        "stub_later: sub sp, sp, #16\nstr x30, [sp]\nmov x30, #1\nudf #0\nldr x30, [sp]\n"
+        "add sp, sp, #16\nret\n"
+        "stub_calls: sub sp, sp, #16\nstr x30, [sp]\nbl without_frame\nldr x30, [sp]\n"
+        "add sp, sp, #16\nret\n");
+
+extern const char at_once_returns[], later_returns[], calls_returns[];
+
+static int is_right(uintptr_t address)
+{
+    return address == (uintptr_t)piece_returns || address == (uintptr_t)stub_returns ||
+           address == (uintptr_t)at_once_returns || address == (uintptr_t)later_returns ||
+           address == (uintptr_t)calls_returns;
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    ucontext_t *interrupted = context;
+    uintptr_t before[2 * DEEPEST], pc;
+    const uintptr_t *returns;
+    int i, pieces = 0, right = 0, same = 0, at = 0;
+
+    (void)number;
+    (void)info;
+    for (i = 0; i < count; i++)
+        if (nodes[i].kind == NODE_JITTED)
+            before[i] = *stack_nodes_return_address(&nodes[i]);
+    returns = jit_returns_interrupted(&nodes[count - 1], interrupted, &pc);
+    for (i = count - 1; i >= 0; i--)
+        if (nodes[i].kind == NODE_JITTED) {
+            pieces++;
+            same += before[i] == *stack_nodes_return_address(&nodes[i]);
+            if (returns[at] == 0)
+                continue;
+            /* where it is interrupted itself, its own doesn't count */
+            right += is_right(returns[at]) || (interrupted_in == in_piece && at == 0);
+            at++;
+        }
+    printf(": %d pieces, %d put, %d right, %d as before\n", pieces, 0, right, same);
+    if (pc != interrupted->uc_mcontext.pc || returns[at] != 0)
+        printf("wrong\n");
+    interrupted->uc_mcontext.pc += 4;
+}
+
+static void run_interrupted(const char *what, void (*in)(void))
+{
+    interrupted_in = in;
+    run(what, large);
+}
+
 int main(void)
 {
+    struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
+
     run("small", small);
     run("large", large);
     run("of any size", of_any_size);
     run("through stubs", through_stubs);
     run("both", early);
+    sigaction(SIGILL, &action, NULL);
+    run_interrupted("without a frame", without_frame);
+    run_interrupted("with a signature", with_signature);
+    run_interrupted("with a small frame", with_small_frame);
+    run_interrupted("in the piece", in_piece);
+    run_interrupted("in a stub", in_stub);
+    run_interrupted("in a stub with a frame", in_stub_with_frame);
+    run_interrupted("in a stub's function", in_function_of_stub);
     return 0;
 }

@@ -15,6 +15,11 @@
  *                         compiled code, whose last call returns to the offset.  Prints
  *                         the frames: cNUMBER is interpreted, pOFFSET a piece, iNUMBER
  *                         inlined
+ *   interrupted OFFSET c NUMBER j OFFSET ...
+ *                         likewise, where a signal interrupts the thread there
+ *   unwound OFFSET c NUMBER j OFFSET ...
+ *                         likewise, where return addresses are not on the stack, but found:
+ *                         from an offset of 0 on, they are not
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -97,12 +102,14 @@ static void add_piece(char *rest)
     piece->piece->numbers = 4 * found;
 }
 
-static void print_stack(char *rest)
+/* 'pc': 0, or where it is interrupted */
+static void print_stack(char *rest, uintptr_t pc, int is_unwound)
 {
+    uintptr_t returns[NODES + 1];
     static uintptr_t addresses[NODES][2];
     static int64_t words[TRUE_STACK_MOST];
     struct stack_node nodes[NODES];
-    size_t size = 0, i;
+    size_t size = 0, found = 0, i;
     char *kind;
 
     for (kind = strtok(rest, " "); kind != NULL; kind = strtok(NULL, " "), size++) {
@@ -114,11 +121,14 @@ static void print_stack(char *rest)
         nodes[size].kind = *kind == 'c' ? NODE_CODE : NODE_JITTED;
         nodes[size].value = number;
         if (*kind == 'j') {
-            addresses[size][0] = (uintptr_t)memory + (uintptr_t)number;
+            addresses[size][0] = is_unwound ? 7 : (uintptr_t)memory + (uintptr_t)number;
+            returns[found++] = number != 0 ? (uintptr_t)memory + (uintptr_t)number : 0;
             nodes[size].value = (intptr_t)&addresses[size][1];
         }
     }
-    size = true_stack(nodes, words);
+    returns[found] = 0;
+    size = pc == 0 ? true_stack(nodes, words)
+                   : true_stack_of_functions(nodes, pc, is_unwound ? returns : NULL, words);
     CHECK(size % 2 == 0);
     for (i = 0; i < size; i += 2)
         printf("%s%c%" PRId64, i == 0 ? "" : " ",
@@ -183,7 +193,11 @@ static void obey(char *line)
     else if (strncmp(line, "piece ", 6) == 0)
         add_piece(rest);
     else if (strncmp(line, "stack ", 6) == 0)
-        print_stack(rest);
+        print_stack(rest, 0, 0);
+    else if (strncmp(line, "interrupted ", 12) == 0 || strncmp(line, "unwound ", 8) == 0) {
+        uintptr_t pc = (uintptr_t)memory + strtoul(rest, &rest, 10);
+        print_stack(rest, pc, *line == 'u');
+    }
     else if (strcmp(line, "forget") == 0)
         keys++;
     else

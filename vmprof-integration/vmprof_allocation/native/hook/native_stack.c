@@ -7,20 +7,12 @@
 #include <string.h>
 #include <unwind.h>
 
+#include "../machines/found_object.h"
+
 #define UNWINDER        "libgcc_s.so.1"
-#define FIND_OBJECT     "_dl_find_object"
 #define LEAST_FRAMES    5       /* Python ones, to learn from */
 
-/* What glibc fills in; an older one's header doesn't have it. */
-struct found_object {
-    unsigned long long flags;
-    void *start, *end;
-    struct link_map *link_map;
-    void *tables;
-    unsigned long long reserved[7];
-};
-
-static int (*find_object)(void *, struct found_object *);
+static found_object_finder *find_object;
 static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
 static _Unwind_Word (*get_cfa)(struct _Unwind_Context *);
 static _Unwind_Ptr (*get_function)(struct _Unwind_Context *);
@@ -33,7 +25,7 @@ static size_t loops_count;
 
 int native_stack_is_possible(void)
 {
-    return dlsym(RTLD_DEFAULT, FIND_OBJECT) != NULL;
+    return found_object_find_finder() != NULL;
 }
 
 /* Does the library's table of strings have the name of glibc's function?  Then it
@@ -54,8 +46,8 @@ static int finds_objects(void *handle)
             size = entry->d_un.d_val;
     }
     return strings > map->l_addr &&
-           memmem((const void *)strings, size, FIND_OBJECT,
-                  sizeof FIND_OBJECT) != NULL;
+           memmem((const void *)strings, size, FOUND_OBJECT_FINDER,
+                  sizeof FOUND_OBJECT_FINDER) != NULL;
 }
 
 int native_stack_open(const void *own_code)
@@ -63,7 +55,7 @@ int native_stack_open(const void *own_code)
     void *handle;
 
     memset(&own, 0, sizeof own);
-    *(void **)&find_object = dlsym(RTLD_DEFAULT, FIND_OBJECT);
+    find_object = found_object_find_finder();
     if (find_object == NULL)
         return ENOTSUP;
     /* it stays: a thread that ends may need it just as well */

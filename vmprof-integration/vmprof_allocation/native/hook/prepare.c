@@ -18,6 +18,7 @@
 #include "nursery.h"
 #include "objects.h"
 #include "process_end.h"
+#include "recorder.h"
 #include "sampled_child.h"
 #include "start_stop.h"
 #include "trampoline.h"
@@ -82,7 +83,10 @@ static ssize_t on_write(int fd, const void *data, size_t size)
 {
     if (!jit_log_is(fd))
         return vmprof_output_write(fd, data, size);
+    /* who takes a sample without the GIL reads what it tells */
+    recorder_lock();
     jit_log_write(data, size);
+    recorder_unlock();
     return (ssize_t)size;
 }
 

@@ -194,7 +194,7 @@ int hook_enabled(const char *settings, int take_time_samples)
     code_names_enabled();
     recorder_unlock();
     if (take_time_samples)
-        error = signals_begin_time_samples();
+        error = signals_begin_time_samples(walk_time_sample);
     else
         signals_restore();
     if (error == 0)
@@ -226,7 +226,13 @@ int hook_native(void)
 
 int hook_lines(void)
 {
-    return jit_lines_begin();
+    int descriptor;
+
+    /* a time sample reads it, perhaps without the GIL */
+    recorder_lock();
+    descriptor = jit_lines_begin();
+    recorder_unlock();
+    return descriptor;
 }
 
 int hook_has_lines(void)
@@ -241,7 +247,7 @@ int hook_lines_are_as_known(void)
 
 int hook_raw_memory_is_possible(void)
 {
-    return jit_returns_are_there();
+    return jit_returns_are_free();
 }
 
 int hook_raw_memory(int64_t interval, uint64_t seed, int fixed_gaps)
@@ -301,7 +307,9 @@ int hook_close(void)
     code_names_end();
     walk_native(0);
     native_names_end();
+    recorder_lock();
     jit_lines_end();
+    recorder_unlock();
     (void)raw_memory_plan(0, 0, 0);
     running = 0;
     signals_restore();

@@ -10,6 +10,7 @@
 
 static struct sigaction vmprof_action;
 static volatile int takes_time_samples;
+static void (*take_sample)(siginfo_t *info, void *context);
 
 /* what the program did with them, as long as they are not its own */
 static struct sigaction program_action;
@@ -43,7 +44,7 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
 
     (void)signal;
     if (takes_time_samples && recorder_begin_time_sample(1)) {
-        signals_call_vmprof(info, context);
+        take_sample(info, context);
         recorder_end_time_sample();
     }
     errno = saved_errno;
@@ -61,10 +62,11 @@ uintptr_t signals_vmprofs_handler(void)
     return (uintptr_t)vmprof_action.sa_sigaction;
 }
 
-int signals_begin_time_samples(void)
+int signals_begin_time_samples(void (*take)(siginfo_t *, void *))
 {
     struct sigaction action = vmprof_action;
 
+    take_sample = take;
     takes_time_samples = 1;
     action.sa_sigaction = on_sigprof;
     if (sigaction(SIGPROF, &action, NULL) < 0)

@@ -24,8 +24,9 @@ void signals_call_vmprof(siginfo_t *info, void *context);
 /* ... or of this thread, here and now */
 void signals_call_vmprof_now(void);
 
-/* From now on, vmprof's signals take time samples.  Returns 0 or an errno. */
-int signals_begin_time_samples(void);
+/* From now on, vmprof's signals take time samples: 'take' has the recorder's lock.  Returns
+   0 or an errno. */
+int signals_begin_time_samples(void (*take)(siginfo_t *info, void *context));
 /* No more; but the signals still come. */
 void signals_end_time_samples(void);
 int signals_take_time_samples(void);

@@ -232,34 +232,72 @@ static int64_t add_place(struct place *place, int64_t inner)
     return place->count > 0 ? functions[0] : 0;
 }
 
-size_t true_stack(const struct stack_node *innermost,
-                  int64_t words[TRUE_STACK_MOST])
+/* The place of the next piece's call, of 'returns' if they are given; NULL: it is not known */
+static struct place *next_place(const struct stack_node *node, int is_innermost,
+                                const uintptr_t **returns)
 {
-    const struct stack_node *node;
-    struct place *place;
-    int64_t inner = -1;
+    uintptr_t address = *stack_nodes_return_address(node), stub;
 
-    stack = words;
-    size = 0;
-    returning.line = 0;
-    for (node = innermost; node != NULL; node = node->next) {
-        uintptr_t address, stub;
+    if (*returns != NULL) {
+        address = **returns;
+        *returns += address != 0;
+        return address != 0 ? place_at(address) : NULL;
+    }
+    stub = is_innermost ? jit_stub_back(address) : 0;
+    return place_at(stub != 0 ? stub : address);
+}
+
+static void add_functions(const struct stack_node *innermost, const struct stack_node *node,
+                          const uintptr_t *returns, int64_t inner)
+{
+    for (; node != NULL; node = node->next) {
+        struct place *place;
         if (node->kind != NODE_JITTED) {
             add_interpreted(node->value);
             inner = -1;
             continue;
         }
-        address = *stack_nodes_return_address(node);
-        stub = node == innermost ? jit_stub_back(address) : 0;
-        if (stub != 0)
-            address = stub;
-        place = place_at(address);
+        place = next_place(node, node == innermost, &returns);
         /* otherwise it is not the address of a call */
-        inner = place->piece != 0 ? add_place(place, inner) : -1;
+        inner = place != NULL && place->piece != 0 ? add_place(place, inner) : -1;
     }
+}
+
+static void begin(int64_t *words)
+{
+    stack = words;
+    size = 0;
+    returning.line = 0;
+}
+
+size_t true_stack(const struct stack_node *innermost,
+                  int64_t words[TRUE_STACK_MOST])
+{
+    begin(words);
+    add_functions(innermost, innermost, NULL, -1);
     if (jit_lines_are_on()) {
         find_lines();
         put_lines();
     }
+    return size;
+}
+
+size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
+                               const uintptr_t *returns, int64_t words[TRUE_STACK_MOST])
+{
+    const struct stack_node *node = innermost;
+    struct codemap_piece piece;
+    int64_t inner = -1;
+
+    begin(words);
+    if (pc != 0 && codemap_find(pc, &piece)) {
+        /* a place is behind what runs there */
+        inner = add_place(place_at(pc + 1), -1);
+        if (node != NULL && node->kind == NODE_JITTED) {
+            node = node->next;  /* its own */
+            returns += returns != NULL && *returns != 0;
+        }
+    }
+    add_functions(innermost, node, returns, inner);
     return size;
 }

@@ -25,6 +25,12 @@
 #define TRUE_STACK_MOST 1900
 
 /* The stack that begins with the node 'innermost', as pairs (kind, address) of
-   PROFILE.rst.  Returns the number of words.  With the GIL. */
+   PROFILE.rst.  Returns the number of words.  With the GIL, and the recorder's lock. */
 size_t true_stack(const struct stack_node *innermost,
                   int64_t words[TRUE_STACK_MOST]);
+
+/* Likewise without lines, with the recorder's lock alone, and while PyPy doesn't change its
+   table.  'pc': where a signal interrupts this thread, and 'returns' what
+   jit_returns_interrupted() says of it; or 0 and NULL. */
+size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
+                               const uintptr_t *returns, int64_t words[TRUE_STACK_MOST]);

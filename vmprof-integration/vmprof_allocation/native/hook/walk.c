@@ -33,11 +33,13 @@
 static const struct raw_memory_stacks raw_stacks;
 static long (*vmprof_enter_signal)(void);
 static long (*vmprof_exit_signal)(void);
+static int returns_are_free;            /* jit_returns_are_free() */
 
 void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void))
 {
     vmprof_enter_signal = enter_signal;
     vmprof_exit_signal = exit_signal;
+    returns_are_free = jit_returns_are_free();
     raw_memory_prepare(&raw_stacks);
 }
 
@@ -199,7 +201,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 
     if (is_ignored)
         return sample->interval;
-    jit_returns_begin(vmprof_stack_innermost());
+    jit_returns_begin(JIT_RETURNS_OBJECT, vmprof_stack_innermost());
     jit = !jit_work_is_on((size_t)sample->size) ? 0 :
           jit_lines_are_on() && jit_work_is_log() ? PIECE_JIT_LOG : PIECE_JIT;
     stack = key_of(jit);
@@ -209,11 +211,64 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
     if (with_native)
         stack = find_native(stack);
     key = recorder_allocation(sample->size, sample->interval, stack, walk_stack);
-    jit_returns_end();
+    jit_returns_end(JIT_RETURNS_OBJECT);
     if (key == 0)
         return sample->interval;
     objects_sampled(key, sample);
     return recorder_next_interval();
+}
+
+/* ____________________________________________________________ */
+/* perhaps without the GIL */
+
+/* vmprof's stacks lack what true_stack.h says; and where a signal interrupts compiled code, it
+   takes the place of the last call for the one that is interrupted.  This thread's stack,
+   where 'context' interrupts it, or, if that is NULL, here; with the recorder's lock.  Returns
+   the number of words; 0: it is not known, or vmprof takes no sample now. */
+static size_t find_functions(const ucontext_t *context, int64_t words[TRUE_STACK_MOST])
+{
+    const struct stack_node *innermost = vmprof_stack_innermost();
+    const uintptr_t *returns = NULL;
+    uintptr_t pc = 0;
+    size_t count = 0;
+
+    if (!returns_are_free || !codemap_is_known() || vmprof_enter_signal == NULL ||
+        vmprof_exit_signal == NULL)
+        return 0;
+    /* until the latter, PyPy doesn't change the table */
+    if (vmprof_enter_signal() == 0) {
+        if (context != NULL)
+            returns = jit_returns_interrupted(innermost, context, &pc);
+        count = true_stack_of_functions(innermost, pc, returns, words);
+    }
+    (void)vmprof_exit_signal();
+    return count;
+}
+
+/* ____________________________________________________________ */
+/* of time */
+
+static struct {
+    siginfo_t *info;
+    void *context;
+} interrupted;                          /* with the recorder's lock */
+
+static void call_vmprof(void)
+{
+    signals_call_vmprof(interrupted.info, interrupted.context);
+}
+
+void walk_time_sample(siginfo_t *info, void *context)
+{
+    static int64_t words[TRUE_STACK_MOST];
+    size_t count = find_functions(context, words);
+
+    interrupted.info = info;
+    interrupted.context = context;
+    if (count > 0)
+        vmprof_output_take(call_vmprof, words, count, 1);
+    else
+        call_vmprof();
 }
 
 /* ____________________________________________________________ */
@@ -231,27 +286,37 @@ static size_t raw_native(uintptr_t caller, uintptr_t functions[RAW_MEMORY_NATIVE
 
 static uint64_t raw_key(const uintptr_t *functions, size_t count)
 {
+    uint64_t key;
+
     memcpy(raw.functions, functions, count * sizeof *functions);
     raw.count = count;
-    return with_functions(key_of(RAW_MEMORY), functions, count);
+    jit_returns_begin(JIT_RETURNS_RAW, vmprof_stack_innermost());
+    key = key_of(RAW_MEMORY);
+    jit_returns_end(JIT_RETURNS_RAW);
+    return with_functions(key, functions, count);
 }
 
 static void walk_raw_stack(void)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
-    int64_t words[2 * NATIVE_FRAMES];
+    static int64_t words[2 * NATIVE_FRAMES + TRUE_STACK_MOST];
+    size_t count, own;
     uintptr_t stub;
 
     if (innermost == NULL) {
         recorder_walked(NULL, 0);       /* no Python code runs in this thread */
         return;
     }
+    jit_returns_begin(JIT_RETURNS_RAW, innermost);
     stub = leave_stub(innermost);
-    if (raw.count > 0)
-        vmprof_output_take(signals_call_vmprof_now, words, put_native(&raw, words), 0);
+    count = put_native(&raw, words);
+    own = find_functions(NULL, words + count);
+    if (count + own > 0)
+        vmprof_output_take(signals_call_vmprof_now, words, count + own, own > 0);
     else
         signals_call_vmprof_now();
     come_back_to(innermost, stub);
+    jit_returns_end(JIT_RETURNS_RAW);
     native_names_tell(raw.functions, raw.count);
 }
 

@@ -3,6 +3,7 @@
  * keeps, or walked (true_stack.h), or, where PyPy's table of compiled code was not found,
  * vmprof is asked to take a sample. */
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "nursery.h"
@@ -20,6 +21,10 @@ void walk_native(int on);
 
 /* What the calling thread does is not the program's: hook_ignore() */
 int walk_is_ignored(void);
+
+/* Take a time sample, of what 'context' interrupts: in a signal's handler, with the recorder's
+   lock. */
+void walk_time_sample(siginfo_t *info, void *context);
 
 /* Take an allocation sample; nursery.h says what is returned. */
 int64_t walk_take_sample(const struct nursery_sample *sample);

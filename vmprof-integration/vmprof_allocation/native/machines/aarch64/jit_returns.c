@@ -1,7 +1,9 @@
+#define _GNU_SOURCE
 #include "../jit_returns.h"
 
 #include <stddef.h>
 
+#include "../guarded_read.h"
 #include "unwind.h"
 
 /* The frame of a piece, S being what vmprof's node of it holds:
@@ -15,44 +17,75 @@
  */
 #define PIECE_FRAME     80
 #define STUB_FRAME      16
-#define MOST_PIECES     4096
+#define MOST_PIECES     512     /* vmprof's samples have no more */
 
-static struct found {
-    uintptr_t *place;           /* where vmprof looks */
-    uintptr_t returns, before;
-} found[MOST_PIECES];
-static size_t count;
+static struct user {
+    struct unwind_rules rules;
+    uintptr_t *places[MOST_PIECES];             /* where vmprof looks, ... */
+    uintptr_t before[MOST_PIECES];              /*   and what was there */
+    uintptr_t returns[MOST_PIECES + 1];
+    size_t count;
+} users[JIT_RETURNS_USERS];
 
 static uintptr_t word(uintptr_t address)
 {
     return *(const uintptr_t *)address;
 }
 
-/* Is there a call in front of this return address?  bl or blr */
+/* Is there a call in front of this return address, which may be anything?  bl or blr */
 static int is_behind_call(uintptr_t address)
 {
     uint32_t call;
 
-    if (address % 4 != 0 || address < 4096)
+    if (address % sizeof call != 0 ||
+        !guarded_read(address - sizeof call, &call, sizeof call))
         return 0;
-    call = *(const uint32_t *)(address - 4);
     return (call & 0xfc000000) == 0x94000000 || (call & 0xfffffc1f) == 0xd63f0000;
 }
 
 /* Unwind from 'frame' to the piece with this stack pointer.  Returns its return address;
    0: the way there is not known. */
-static uintptr_t unwind_to(struct unwound *frame, uintptr_t sp)
+static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t sp)
 {
-    while (frame->sp < sp && unwind_step(frame, sp))
+    uintptr_t found = 0;
+
+    while (frame->sp < sp && unwind_step(&user->rules, frame, sp))
         ;
     if (frame->sp == sp)
-        return frame->pc;
-    /* (it is the piece that the stub was called from) */
-    return frame->sp == sp - STUB_FRAME ? word(sp - STUB_FRAME) : 0;
+        /* what has no frame, if it is the first one: it may be the piece itself */
+        found = frame->is_interrupted ? unwind_without_signature(frame->lr) : frame->pc;
+    else if (frame->sp == sp - STUB_FRAME)
+        /* (it is the piece that the stub was called from) */
+        found = word(sp - STUB_FRAME);
+    if (is_behind_call(found))
+        return found;
+    return frame->sp == sp && frame->is_interrupted ? frame->pc : 0;
 }
 
-void jit_returns_begin(const struct stack_node *innermost)
+static void find(struct user *user, const struct stack_node *innermost,
+                 struct unwound *frame)
 {
+    user->count = 0;
+    for (; innermost != NULL && user->count < MOST_PIECES; innermost = innermost->next) {
+        uintptr_t sp = (uintptr_t)innermost->value, returns;
+        if (innermost->kind != NODE_JITTED)
+            continue;
+        returns = unwind_to(user, frame, sp);
+        if (returns == 0)
+            break;              /* of those further out, nothing is known, either */
+        user->places[user->count] = stack_nodes_return_address(innermost);
+        user->returns[user->count++] = returns;
+        frame->pc = word(sp);
+        frame->fp = word(sp + sizeof sp);
+        frame->sp = sp + PIECE_FRAME;
+        frame->is_interrupted = 0;
+    }
+    user->returns[user->count] = 0;
+}
+
+void jit_returns_begin(enum jit_returns_of whom, const struct stack_node *innermost)
+{
+    struct user *user = &users[whom];
     struct unwound frame;
     size_t i;
 
@@ -61,34 +94,41 @@ void jit_returns_begin(const struct stack_node *innermost)
     frame.pc = (uintptr_t)__builtin_return_address(0);
     frame.sp = (uintptr_t)__builtin_dwarf_cfa();
     frame.fp = word((uintptr_t)__builtin_frame_address(0));
-    count = 0;
-    for (; innermost != NULL && count < MOST_PIECES; innermost = innermost->next) {
-        uintptr_t sp = (uintptr_t)innermost->value, returns;
-        if (innermost->kind != NODE_JITTED)
-            continue;
-        returns = unwind_to(&frame, sp);
-        if (!is_behind_call(returns))
-            break;              /* of those further out, nothing is known, either */
-        found[count].place = stack_nodes_return_address(innermost);
-        found[count].before = *found[count].place;
-        found[count++].returns = returns;
-        frame.pc = word(sp);
-        frame.fp = word(sp + sizeof sp);
-        frame.sp = sp + PIECE_FRAME;
-    }
-    for (i = 0; i < count; i++)
-        *found[i].place = found[i].returns;
-}
-
-void jit_returns_end(void)
-{
-    while (count > 0) {
-        count--;
-        *found[count].place = found[count].before;
+    frame.lr = 0;
+    frame.is_interrupted = 0;
+    find(user, innermost, &frame);
+    for (i = 0; i < user->count; i++) {
+        user->before[i] = *user->places[i];
+        *user->places[i] = user->returns[i];
     }
 }
 
-int jit_returns_are_there(void)
+void jit_returns_end(enum jit_returns_of whom)
 {
-    return 0;
+    struct user *user = &users[whom];
+
+    while (user->count > 0) {
+        user->count--;
+        *user->places[user->count] = user->before[user->count];
+    }
+}
+
+const uintptr_t *jit_returns_interrupted(const struct stack_node *innermost,
+                                         const ucontext_t *context, uintptr_t *pc)
+{
+    struct user *user = &users[JIT_RETURNS_INTERRUPTED];
+    struct unwound frame = {
+        .pc = context->uc_mcontext.pc, .sp = context->uc_mcontext.sp,
+        .fp = context->uc_mcontext.regs[29], .lr = context->uc_mcontext.regs[30],
+        .is_interrupted = 1
+    };
+
+    *pc = frame.pc;
+    find(user, innermost, &frame);
+    return user->returns;
+}
+
+int jit_returns_are_free(void)
+{
+    return unwind_is_free();
 }

@@ -4,27 +4,24 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "../found_object.h"
 #include "segment.h"
 
 /* DWARF's numbers of registers */
 #define FP              29
 #define LR              30
 #define SP              31
-#define RULES           4096    /* places whose rule is remembered; a power of two */
 #define STATES          8       /* that a table may remember at once */
 #define NOT_SAVED       INT32_MIN
 
-/* What is true of a frame while it is at 'pc' */
-struct rule {
-    uintptr_t pc;
-    int is_known;
-    int is_signed;              /* the return address, with this frame's stack pointer */
-    uint32_t cfa_register;      /* SP or FP; the caller's stack pointer (CFA) is that */
-    int32_t cfa_offset;         /*   register, and this */
-    int32_t lr, fp;             /* where they are saved, from the CFA; or NOT_SAVED */
-};
+static found_object_finder *find_object;
 
-static struct rule rules[RULES];
+int unwind_is_free(void)
+{
+    if (find_object == NULL)
+        find_object = found_object_find_finder();
+    return find_object != NULL;
+}
 
 /* ____________________________________________________________ */
 /* reading a table; what is behind its end is 0 */
@@ -78,18 +75,27 @@ static int32_t half(const unsigned char *p)
 /* ____________________________________________________________ */
 /* the table of a function */
 
+/* The sorted list of tables of the library that holds 'pc', or NULL */
+static const unsigned char *find_list(uintptr_t pc)
+{
+    struct found_object found;
+    size_t size;
+
+    if (find_object == NULL)
+        return segment_find(pc, PT_GNU_EH_FRAME, &size);
+    return find_object((void *)pc, &found) == 0 ? found.tables : NULL;
+}
+
 /* That of the function that holds 'pc', or NULL: by the sorted list of pairs (where a
    function begins, where its table is), both as distances from the header */
 static const unsigned char *find_table(uintptr_t pc)
 {
     /* version 1; how the three that follow are encoded, as every linker does */
     static const unsigned char usual[4] = { 1, 0x1b, 0x03, 0x3b };
-    const unsigned char *header, *list;
-    size_t size;
+    const unsigned char *header = find_list(pc), *list;
     uint32_t low = 0, high, middle;
     int64_t wanted;
 
-    header = segment_find(pc, PT_GNU_EH_FRAME, &size);
     if (header == NULL || memcmp(header, usual, sizeof usual) != 0)
         return NULL;
     high = (uint32_t)half(header + 8);
@@ -110,7 +116,7 @@ static const unsigned char *find_table(uintptr_t pc)
 /* ____________________________________________________________ */
 /* its instructions */
 
-static void set_saved(struct rule *rule, uint64_t reg, int32_t offset)
+static void set_saved(struct unwind_rule *rule, uint64_t reg, int32_t offset)
 {
     if (reg == LR)
         rule->lr = offset;
@@ -118,7 +124,7 @@ static void set_saved(struct rule *rule, uint64_t reg, int32_t offset)
         rule->fp = offset;
 }
 
-static void set_as_before(struct rule *rule, uint64_t reg, const struct rule *before)
+static void set_as_before(struct unwind_rule *rule, uint64_t reg, const struct unwind_rule *before)
 {
     set_saved(rule, reg, reg == LR ? before->lr : before->fp);
 }
@@ -127,7 +133,7 @@ struct function {
     uintptr_t at;               /* the place that the rule is true of */
     uint64_t code_factor;
     int64_t data_factor;
-    struct rule before;         /* what is true of all functions of this kind */
+    struct unwind_rule before;         /* what is true of all functions of this kind */
 };
 
 static int32_t offset(struct reader *r, const struct function *function, int is_signed)
@@ -137,8 +143,8 @@ static int32_t offset(struct reader *r, const struct function *function, int is_
 
 /* One instruction other than those that go on to another place.  Returns 0 if it is not
    understood. */
-static int carry_out(unsigned op, struct reader *r, struct rule *rule,
-                     const struct function *function, struct rule *states, int *count)
+static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
+                     const struct function *function, struct unwind_rule *states, int *count)
 {
     uint64_t reg = op & 0x3f;
 
@@ -210,9 +216,9 @@ static int carry_out(unsigned op, struct reader *r, struct rule *rule,
 
 /* Carry out those that are for addresses up to 'pc'.  Returns 0 if one is not
    understood. */
-static int run(struct reader r, struct rule *rule, struct function *function, uintptr_t pc)
+static int run(struct reader r, struct unwind_rule *rule, struct function *function, uintptr_t pc)
 {
-    struct rule states[STATES];
+    struct unwind_rule states[STATES];
     int count = 0;
 
     while (r.p < r.end) {
@@ -274,7 +280,7 @@ static int read_kind(const unsigned char *kind, struct function *function,
     return behind <= r.end;
 }
 
-static void find_rule(struct rule *rule, uintptr_t pc)
+static void find_rule(struct unwind_rule *rule, uintptr_t pc)
 {
     const unsigned char *table = find_table(pc);
     struct function function = { 0, 1, 1, { 0 } };
@@ -300,13 +306,13 @@ static void find_rule(struct rule *rule, uintptr_t pc)
     r.p = table + 16;
     r.end = table + 4 + (uint32_t)half(table);
     skip(&r, leb(&r, 0));
-    rule->is_known = run(r, rule, &function, pc) && rule->lr != NOT_SAVED &&
+    rule->is_known = run(r, rule, &function, pc) &&
                      (rule->cfa_register == SP || rule->cfa_register == FP);
 }
 
 /* ____________________________________________________________ */
 
-static uintptr_t without_signature(uintptr_t address)
+uintptr_t unwind_without_signature(uintptr_t address)
 {
     register uintptr_t x30 __asm__("x30") = address;
 
@@ -326,23 +332,26 @@ static int saved(uintptr_t low, uintptr_t high, int32_t offset, uintptr_t *value
     return 1;
 }
 
-int unwind_step(struct unwound *frame, uintptr_t limit)
+int unwind_step(struct unwind_rules *rules, struct unwound *frame, uintptr_t limit)
 {
     /* the call, and not what comes behind it: that may be another function */
-    uintptr_t pc = frame->pc - 1, cfa, lr, fp = frame->fp;
-    struct rule *rule = &rules[(pc ^ pc >> 12) % RULES];
+    uintptr_t pc = frame->pc - !frame->is_interrupted, cfa, lr = frame->lr, fp = frame->fp;
+    struct unwind_rule *rule = &rules->at[(pc ^ pc >> 12) % UNWIND_RULES];
 
     if (rule->pc != pc)
         find_rule(rule, pc);
-    if (!rule->is_known)
+    if (!rule->is_known || (rule->lr == NOT_SAVED && !frame->is_interrupted))
         return 0;
     cfa = (rule->cfa_register == SP ? frame->sp : frame->fp) +
           (uintptr_t)(intptr_t)rule->cfa_offset;
-    if (cfa <= frame->sp || cfa > limit || !saved(frame->sp, cfa, rule->lr, &lr) ||
+    /* one that has saved nothing yet, or no more, may have no frame */
+    if (cfa < frame->sp || cfa > limit || (cfa == frame->sp && !frame->is_interrupted) ||
+        (rule->lr != NOT_SAVED && !saved(frame->sp, cfa, rule->lr, &lr)) ||
         (rule->fp != NOT_SAVED && !saved(frame->sp, cfa, rule->fp, &fp)))
         return 0;
-    frame->pc = rule->is_signed ? without_signature(lr) : lr;
+    frame->pc = rule->is_signed ? unwind_without_signature(lr) : lr;
     frame->fp = fp;
     frame->sp = cfa;
+    frame->is_interrupted = 0;
     return 1;
 }
