@@ -13,7 +13,7 @@
 #define NAME_SIZE       28
 
 struct program {
-    volatile int state;         /* 0: free, 1: its name is being written, 2 */
+    int state;                  /* 0: free, 1: its name is being written, 2 */
     volatile int count;
     char name[NAME_SIZE];
 };
@@ -54,6 +54,11 @@ static void clean_name(const char *path, char *name)
                       ? path[i] : '?';
 }
 
+static int has_name(const struct program *program)
+{
+    return __atomic_load_n(&program->state, __ATOMIC_ACQUIRE) == 2;
+}
+
 void programs_count(const char *path, int by)
 {
     char name[NAME_SIZE];
@@ -70,11 +75,10 @@ void programs_count(const char *path, int by)
         }
         if (__sync_bool_compare_and_swap(&program->state, 0, 1)) {
             memcpy(program->name, name, NAME_SIZE);
-            __sync_synchronize();
-            program->state = 2;
+            __atomic_store_n(&program->state, 2, __ATOMIC_RELEASE);
         }
         /* one that is being written may be this one: then it has two places */
-        if (program->state == 2 && memcmp(program->name, name, NAME_SIZE) == 0) {
+        if (has_name(program) && memcmp(program->name, name, NAME_SIZE) == 0) {
             __sync_fetch_and_add(&program->count, by);
             return;
         }
@@ -95,7 +99,7 @@ void programs_note(void)
     if (programs == NULL || first != getpid())
         return;
     for (i = 0; i < MOST; i++) {
-        int count = programs[i].state == 2 ? programs[i].count : 0;
+        int count = has_name(&programs[i]) ? programs[i].count : 0;
         if (count <= 0)
             continue;
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%d %s",
