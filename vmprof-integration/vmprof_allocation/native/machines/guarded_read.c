@@ -11,6 +11,7 @@
 /* Pages in which code of the JIT's was found */
 static uintptr_t code_page[CODE_PAGES];
 
+/* (in steps of 4 KiB, of which larger pages are made) */
 static uintptr_t *cached_page(uintptr_t address)
 {
     return &code_page[(address >> 12) % CODE_PAGES];
@@ -19,12 +20,13 @@ static uintptr_t *cached_page(uintptr_t address)
 static int is_code(uintptr_t address)
 {
     /* page 0, of which an empty entry speaks, is never mapped */
-    return address >> 12 != 0 && *cached_page(address) == address >> 12;
+    return address >> 12 != 0 &&
+           __atomic_load_n(cached_page(address), __ATOMIC_RELAXED) == address >> 12;
 }
 
 void guarded_is_mapped(uintptr_t address)
 {
-    *cached_page(address) = address >> 12;
+    __atomic_store_n(cached_page(address), address >> 12, __ATOMIC_RELAXED);
 }
 
 /* For where process_vm_readv() may not be called, or does not exist.  (No descriptor stays:

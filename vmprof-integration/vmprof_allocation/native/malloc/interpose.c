@@ -191,6 +191,7 @@ static int store(const struct object *o, uintptr_t *word, uintptr_t value)
     }
     if (!(protection & PROT_WRITE) && mprotect(page, page_size(), protection | PROT_WRITE) != 0)
         return errno;
+    /* (what a thread reads that comes to one of ours by it was written milliseconds ago) */
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
     if (!(protection & PROT_WRITE))
         (void)mprotect(page, page_size(), protection);
