@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import time_shares
 from found import check_conservation, found
-from truth import innermost, string_size
+from truth import SIGMAS, innermost, sigma, string_size
 from vmprof_convert import readers
-from vmprof_convert.profile.model import Profile
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 ROOT = Path(__file__).parents[2]
 PYPY = ROOT / ".build/arm64/bookworm/pypy3"
@@ -60,6 +62,35 @@ for i in range(3):
 kept.append(None)
 """
 
+RAW_INTERVAL = 16384
+RAW_MEMORY = """
+import cffi
+ffi = cffi.FFI()
+ffi.cdef("void *malloc(size_t); void free(void *);")
+c = ffi.dlopen(None)
+blocks = []
+def asks():
+    return c.malloc(5000)
+def keeps():
+    for _ in range(3000):
+        blocks.append(asks())
+def gives_back():
+    for _ in range(5000):
+        c.free(asks())
+keeps()
+gives_back()
+"""
+
+
+def run(folder: Path, program: str, *flags: str) -> Path:
+    (folder / "app.py").write_text(program)
+    done = subprocess.run(
+        [PYPY, "-m", "vmprof", *flags, "-o", "app.vmprof", "app.py"], cwd=folder,
+        text=True, capture_output=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(CACHE), "PYPY_GC_NURSERY": "4M"})
+    assert done.returncode == 0, done.stderr
+    return folder
+
 
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -72,14 +103,8 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "can't be run here" in started.stderr:
         pytest.skip(started.stderr.strip())
     assert (started.stdout, started.stderr) == ("42\n", "")
-    folder = tmp_path_factory.mktemp("arm64")
-    (folder / "app.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [PYPY, "-m", "vmprof", "--allocation-sampling", str(INTERVAL),
-         "-o", "app.vmprof", "app.py"], cwd=folder, text=True, capture_output=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(CACHE), "PYPY_GC_NURSERY": "4M"})
-    assert done.returncode == 0, done.stderr
-    return folder
+    return run(tmp_path_factory.mktemp("arm64"), PROGRAM,
+               "--allocation-sampling", str(INTERVAL))
 
 
 @pytest.fixture(scope="session")
@@ -127,3 +152,32 @@ def test_a_child_goes_on(emulated: Path) -> None:
     child = readers.read(path)
     names = makers(child, strings(child, 3000))
     assert names["first"] >= 0.95 * names.total() > 500, names
+
+
+@pytest.fixture(scope="session")
+def of_c_and_time(emulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile of raw memory, and of time."""
+    folder = run(tmp_path_factory.mktemp("arm64"), RAW_MEMORY + time_shares.program(5),
+                 "--allocation-sampling", "1M", "--raw-memory", str(RAW_INTERVAL),
+                 "--period", "0.005")
+    return folder / "app.vmprof"
+
+
+def test_time_in_compiled_code_goes_to_the_function_that_takes_it(
+        of_c_and_time: Path) -> None:
+    time_shares.check(readers.read(of_c_and_time))
+
+
+def test_what_c_code_asks_for_is_of_the_function_that_has_called_it(
+        of_c_and_time: Path) -> None:
+    profile = readers.read(of_c_and_time, raw=True)
+    samples = profile.samples
+    for caller, count, fate in ("keeps", 3000, ALIVE), ("gives_back", 5000, FREED):
+        rows = [row for row, size in enumerate(samples.size) if size == 5000 and [
+            profile.function(frame.address).name
+            for frame in profile.stacks[samples.stack[row]]][-2:] == [caller, "asks"]]
+        estimate = sum(weight_bytes(samples.size[row], samples.interval[row], profile.gaps)
+                       for row in rows)
+        assert abs(estimate - count * 5000) < SIGMAS * sigma(count, 5000, RAW_INTERVAL)
+        assert {samples.fate[row] for row in rows} == {fate}
+        assert all("malloc" in profile.types[samples.type[row]].python for row in rows)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import time_shares
 from conftest import PyPy, has_builtin
 from truth import (
     SIGMAS,
@@ -451,6 +452,13 @@ def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
     assert min(samples.time) >= 0
     assert [samples.time[i] for i in times] == sorted(
         samples.time[i] for i in times)
+
+
+def test_time_in_compiled_code_goes_to_the_function_that_takes_it(
+        stock_pypy: PyPy) -> None:
+    """And not to the one that has called last from there, as vmprof has it."""
+    time_shares.check(stock_pypy.sample(
+        time_shares.program(1.5), "1M", "--period", "0.002").profile())
 
 
 def test_allocation_sampling_alone_takes_no_time_samples(pypy: PyPy) -> None:
