@@ -176,7 +176,7 @@ def test_what_c_code_asks_for_is_of_the_function_that_has_called_it(
         rows = [row for row, size in enumerate(samples.size) if size == 5000 and [
             profile.function(frame.address).name
             for frame in profile.stacks[samples.stack[row]]][-2:] == [caller, "asks"]]
-        estimate = sum(weight_bytes(samples.size[row], samples.interval[row], profile.gaps)
+        estimate = sum(weight_bytes(5000, samples.interval[row], profile.gaps)
                        for row in rows)
         assert abs(estimate - count * 5000) < SIGMAS * sigma(count, 5000, RAW_INTERVAL)
         assert {samples.fate[row] for row in rows} == {fate}

@@ -115,8 +115,9 @@ class Told:
         ends = [0, *sorted(cuts), len(data)]
         lines = ["log %d %d" % pair for pair in zip(ends, ends[1:])]
         done = subprocess.run(
-            [self._harness, self._path, *([] if is_table_whole else ["partial"])], input="\n".join([*lines, *commands]) + "\n",
-            text=True, capture_output=True)
+            [self._harness, self._path, *([] if is_table_whole else ["partial"])],
+            input="\n".join([*lines, *commands]) + "\n", text=True,
+            capture_output=True)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
 
@@ -304,11 +305,13 @@ def test_any_place_where_the_table_is_not_whole(told: Told) -> None:
     """Up to the operation that enters a function, and leaves it: on AArch64."""
     log = Log()
     log.trace([7, ("enter_portal_frame", 20), 2, ("guard_true", 50),
-               ("enter_portal_frame", 30), 3, "leave_portal_frame", "leave_portal_frame",
-               8, ("guard_true", 51), "leave_portal_frame", "call_n"],
+               ("enter_portal_frame", 30), 3, "leave_portal_frame",
+               "leave_portal_frame", 8, ("guard_true", 51), "leave_portal_frame",
+               "call_n"],
               ["label", ("enter_portal_frame", 20), "label", ("guard_true", 50),
                ("enter_portal_frame", 30), "label", "leave_portal_frame", "label",
-               "leave_portal_frame", ("guard_true", 51), "leave_portal_frame", "finish"])
+               "leave_portal_frame", ("guard_true", 51), "leave_portal_frame",
+               "finish"])
     bridge = log.trace([("enter_portal_frame", 40), ("guard_true", 52)],
                        ["label", ("enter_portal_frame", 40), ("guard_true", 52)],
                        guard=50, code=1 << 21)
@@ -328,7 +331,8 @@ def test_any_place_where_the_table_is_not_whole(told: Told) -> None:
     # nor whether the call has ended the one that was left to it
     (["call_r", ("enter_portal_frame", 20), 2, "call_assembler_r",
       ("guard_exception", 50)],
-     ["call_r", ("enter_portal_frame", 20), "call_assembler_r", ("guard_exception", 50)]),
+     ["call_r", ("enter_portal_frame", 20), "call_assembler_r",
+      ("guard_exception", 50)]),
 ])
 def test_no_place_where_it_is_not_certain(told: Told, optimized: list[Step],
                                           assembled: list[Step]) -> None:

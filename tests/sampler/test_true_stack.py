@@ -48,7 +48,8 @@ def test_compiled_code_between_interpreted_frames(harness: pathlib.Path) -> None
 
 
 @pytest.mark.parametrize("how", ["interrupted", "unwound"])
-def test_where_a_signal_interrupts_compiled_code(harness: pathlib.Path, how: str) -> None:
+def test_where_a_signal_interrupts_compiled_code(harness: pathlib.Path,
+                                                 how: str) -> None:
     """Not where its last call was: the node of its own."""
     assert frames(harness, piece(5000, 1, 2, 3), piece(7000, 4),
                   how + " 5015 j 5500 c 8 j 7500 c 9", how + " 5008 j 5500 c 8",
@@ -58,7 +59,7 @@ def test_where_a_signal_interrupts_compiled_code(harness: pathlib.Path, how: str
 
 
 def test_no_return_address_is_taken_from_the_stack(harness: pathlib.Path) -> None:
-    """Where others are found; what is further out than the last of these, is not known."""
+    """Where others are found; what is further out than the last one is not known."""
     assert frames(harness, piece(5000, 1, 2), piece(7000, 4),
                   "unwound 4000 c 7 j 5500 c 8 j 7500 c 9",
                   "unwound 4000 c 7 j 5500 c 8 j 0 c 9",

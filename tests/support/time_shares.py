@@ -9,12 +9,14 @@ from vmprof_convert.profile.model import Profile
 def _function(name: str, parts: int) -> str:
     # (with branches: an emulator looks for signals there alone)
     steps = ("    a = a + table[(a ^ %d) & 15] & 0xffff\n"
-             "    if a > limits[%d]: a -= i\n" % (7 * part, part) for part in range(parts))
+             "    if a > limits[%d]: a -= i\n" % (7 * part, part)
+             for part in range(parts))
     return "def %s(i, a):\n%s    return a\n" % (name, "".join(steps))
 
 
 def program(seconds: float) -> str:
-    """`heavy` has three times the work of `light`, for so many seconds of the processor's."""
+    """`heavy` has three times the work of `light`.  So many seconds of the
+    processor's"""
     return """
 import time
 table, limits = list(range(3, 19)), list(range(70000, 70012))
@@ -39,4 +41,5 @@ def check(profile: Profile) -> None:
         and "loop" in [profile.function(frame.address).name for frame in frames])
     both = found["light"] + found["heavy"]
     assert both > 0.75 * found.total() > 75, found
-    assert abs(found["heavy"] - 0.75 * both) < 0.08 * both + 5 * (both * 3 / 16) ** 0.5, found
+    sigma = (both * 3 / 16) ** 0.5
+    assert abs(found["heavy"] - 0.75 * both) < 0.08 * both + 5 * sigma, found

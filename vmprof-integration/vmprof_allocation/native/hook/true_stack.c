@@ -232,17 +232,18 @@ static int64_t add_place(struct place *place, int64_t inner)
     return place->count > 0 ? functions[0] : 0;
 }
 
-/* The place of the next piece's call, of 'returns' if they are given; NULL: it is not known */
+/* The place of the next piece's call, of 'returns' if they are given; NULL: not known */
 static struct place *next_place(const struct stack_node *node, int is_innermost,
                                 const uintptr_t **returns)
 {
-    uintptr_t address = *stack_nodes_return_address(node), stub;
+    uintptr_t address, stub;
 
     if (*returns != NULL) {
         address = **returns;
         *returns += address != 0;
         return address != 0 ? place_at(address) : NULL;
     }
+    address = *stack_nodes_return_address(node);
     stub = is_innermost ? jit_stub_back(address) : 0;
     return place_at(stub != 0 ? stub : address);
 }

@@ -272,8 +272,7 @@ void walk_time_sample(siginfo_t *info, void *context)
 }
 
 /* ____________________________________________________________ */
-/* of raw memory: perhaps without the GIL, so that it is vmprof's own, as time samples
-   have it, and names of Python functions have to wait */
+/* of raw memory: names of Python functions have to wait for the GIL */
 
 #define RAW_MEMORY      3       /* beside PIECE_JIT, ...: other stacks than theirs */
 

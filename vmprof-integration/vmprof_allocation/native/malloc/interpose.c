@@ -259,7 +259,8 @@ static int pass_slots(const struct object *o, const struct pass *pass, int which
     for (i = 0; i < o->slots_count[which]; i++) {
         const ElfW(Rela) *r = &o->slots[which][i];
         uint32_t kind = ELF64_R_TYPE(r->r_info), symbol = ELF64_R_SYM(r->r_info);
-        if (symbol != 0 && (kind == OF_CALLS || kind == OF_ADDRESSES || kind == OF_WORDS) &&
+        if (symbol != 0 &&
+            (kind == OF_CALLS || kind == OF_ADDRESSES || kind == OF_WORDS) &&
             is_name_of_one(o->names + o->symbols[symbol].st_name)) {
             /* One that is not filled in yet leads elsewhere, and is left alone. */
             int e = change(o, (uintptr_t *)(o->base + r->r_offset), 0, pass);

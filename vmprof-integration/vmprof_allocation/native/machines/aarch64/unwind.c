@@ -12,7 +12,7 @@
 #define LR              30
 #define SP              31
 #define STATES          8       /* that a table may remember at once */
-#define NOT_SAVED       INT32_MIN
+#define NOT_SAVED       UNWIND_NOT_SAVED
 
 static found_object_finder *find_object;
 
@@ -124,7 +124,8 @@ static void set_saved(struct unwind_rule *rule, uint64_t reg, int32_t offset)
         rule->fp = offset;
 }
 
-static void set_as_before(struct unwind_rule *rule, uint64_t reg, const struct unwind_rule *before)
+static void set_as_before(struct unwind_rule *rule, uint64_t reg,
+                          const struct unwind_rule *before)
 {
     set_saved(rule, reg, reg == LR ? before->lr : before->fp);
 }
@@ -133,7 +134,7 @@ struct function {
     uintptr_t at;               /* the place that the rule is true of */
     uint64_t code_factor;
     int64_t data_factor;
-    struct unwind_rule before;         /* what is true of all functions of this kind */
+    struct unwind_rule before;  /* what is true of all functions of this kind */
 };
 
 static int32_t offset(struct reader *r, const struct function *function, int is_signed)
@@ -144,7 +145,8 @@ static int32_t offset(struct reader *r, const struct function *function, int is_
 /* One instruction other than those that go on to another place.  Returns 0 if it is not
    understood. */
 static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
-                     const struct function *function, struct unwind_rule *states, int *count)
+                     const struct function *function, struct unwind_rule *states,
+                     int *count)
 {
     uint64_t reg = op & 0x3f;
 
@@ -216,7 +218,8 @@ static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
 
 /* Carry out those that are for addresses up to 'pc'.  Returns 0 if one is not
    understood. */
-static int run(struct reader r, struct unwind_rule *rule, struct function *function, uintptr_t pc)
+static int run(struct reader r, struct unwind_rule *rule, struct function *function,
+               uintptr_t pc)
 {
     struct unwind_rule states[STATES];
     int count = 0;

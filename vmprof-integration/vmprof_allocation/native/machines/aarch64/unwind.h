@@ -28,8 +28,9 @@ struct unwind_rule {
     int is_signed;              /* the return address, with this frame's stack pointer */
     uint32_t cfa_register;      /* SP or FP; the caller's stack pointer (CFA) is that */
     int32_t cfa_offset;         /*   register, and this */
-    int32_t lr, fp;             /* where they are saved, from the CFA; or NOT_SAVED */
+    int32_t lr, fp;             /* where they are saved, from the CFA; or: */
 };
+#define UNWIND_NOT_SAVED    INT32_MIN
 
 #define UNWIND_RULES    4096    /* places whose rule is remembered; a power of two */
 
