@@ -189,7 +189,8 @@ static int store(const struct object *o, uintptr_t *word, uintptr_t value)
         is_too_early = 1;
         return 0;
     }
-    if (!(protection & PROT_WRITE) && mprotect(page, page_size(), protection | PROT_WRITE) != 0)
+    if (!(protection & PROT_WRITE) &&
+        mprotect(page, page_size(), protection | PROT_WRITE) != 0)
         return errno;
     /* (what a thread reads that comes to one of ours by it was written milliseconds ago) */
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
