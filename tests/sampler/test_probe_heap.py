@@ -13,8 +13,9 @@ from test_search import fields, remembered
 from vmprof_allocation.engines.hook.probe import heap
 from vmprof_allocation.engines.hook.probe.collector import SWEEPING
 from vmprof_allocation.engines.hook.probe.memory import NotCertain
+from vmprof_convert import readers
 from vmprof_convert.analysis.process_memory import readings
-from vmprof_convert.profile.model import HEAP, HEAP_HAS, NURSERY, RESIDENT
+from vmprof_convert.profile.model import HEAP, HEAP_HAS, NURSERY, RAW_IN_USE, RESIDENT
 
 BASE = 0x100000
 #: relative to it: the GC's own words, one of its parts, and where its data ends
@@ -172,6 +173,18 @@ def test_where_one_is_not_known_there_is_no_reading(
     assert readings(profile, RESIDENT)
     for kind in HEAP, HEAP_HAS, NURSERY:
         assert not readings(profile, kind)
+
+
+def test_nor_of_what_malloc_has_without_it(stock_pypy: PyPy) -> None:
+    """0 would say that all of raw memory was given back."""
+    remembered(stock_pypy, **dict.fromkeys(NAMES, "0"))
+    run = stock_pypy.sample("""
+        import ctypes
+        kept = [ctypes.create_string_buffer(5000) for _ in range(2000)]
+    """, "1M", "--raw-memory", "16k")
+    assert list(readings(readers.read(run.path, raw=True), RAW_IN_USE)) == []
+    assert "wrong" not in stock_pypy.command(
+        "-m", "vmprof_allocation", "report", "out.vmprof").out
 
 
 @pytest.mark.parametrize("name", NAMES)

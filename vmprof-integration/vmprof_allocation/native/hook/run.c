@@ -49,10 +49,11 @@ static void (*at_disable)(void);
 
 void run_note_raw_memory(void)
 {
-    int64_t counted = -1, heap = heap_has();
+    int64_t counted, heap = heap_has();
 
-    if (raw_memory_is_on() && heap >= 0)
-        counted = raw_memory_counted();
+    if (!raw_memory_is_on() || heap < 0)
+        return;
+    counted = raw_memory_counted();
     if (counted >= heap)
         recorder_figure(FIGURES_RAW, counted - heap);
 }
