@@ -117,10 +117,9 @@ def library(name, *sources):
 LIBRARIES = [
     library("engines.hook._hook", "hook/*.c", "held/*.c",
             "machines/*.c", "machines/%s/*.c" % MACHINE,
-            "malloc/*.c", "sampler/*.c", "shared/*.c")]
-if MACHINE == "x86_64":
+            "malloc/*.c", "sampler/*.c", "shared/*.c"),
     # how one gets into another process
-    LIBRARIES.append(library("remote.entry._tracer", "attach/*.c"))
+    library("remote.entry._tracer", "attach/*.c", "attach/%s/*.c" % MACHINE)]
 
 setup(
     ext_modules=LIBRARIES if SUPPORTED else [],

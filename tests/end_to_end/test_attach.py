@@ -7,9 +7,11 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -391,6 +393,13 @@ def test_what_is_another_users_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 def test_only_its_own_pypy_gets_into_a_program() -> None:
     """This is a CPython."""
     with pytest.raises(AllocationSamplingError, match="its own PyPy, on Linux"):
+        Target(1)
+
+
+def test_what_is_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.implementation, "name", "pypy")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="riscv64"))
+    with pytest.raises(AllocationSamplingError, match="AArch64; this is riscv64"):
         Target(1)
 
 

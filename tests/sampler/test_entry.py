@@ -132,10 +132,3 @@ def test_a_thread_that_does_not_call(
 def test_what_is_run_is_short_enough() -> None:
     """FRAME_MAX_PROGRAM of native/attach/frame.h, wherever we are installed."""
     assert len(enter.program("x" * 100)) + 1000 < 8192
-
-
-def test_a_machine_whose_programs_one_does_not_get_into(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="aarch64"))
-    with pytest.raises(AllocationSamplingError, match="x86-64; this is aarch64"):
-        Tracer()

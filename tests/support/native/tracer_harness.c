@@ -31,7 +31,8 @@
 
 /* what both see */
 static struct shared {
-    volatile int allocated, called, released, woken, is_ending, delayed;
+    volatile int allocated, called, released, woken, is_ending, delayed, handled;
+    volatile int is_waiting;
     /* somebody else has the GIL */
     volatile int is_locked;
 } *shared;
@@ -182,6 +183,8 @@ static pid_t begin_waiting(bool is_slow)
     check(pid >= 0, "fork");
     if (pid)
         return pid;
+    /* where only parents may trace (Yama) */
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (is_slow) {
         listener = filter(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC,
                           SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
@@ -276,6 +279,168 @@ static void trace_with_too_long_a_program(void)
     check(shared->allocated == 0, "it was made to run something");
 }
 
+static void handle(int number)
+{
+    (void)number;
+    shared->handled++;
+}
+
+/* One that waits until a signal ends that, or for ever where it does not. */
+static pid_t begin_handling(bool is_restarted)
+{
+    struct sigaction action = {
+        .sa_handler = handle, .sa_flags = is_restarted ? SA_RESTART : 0};
+    int ends[2];
+    char byte;
+    memset(shared, 0, sizeof *shared);
+    pid_t pid = fork();
+    check(pid >= 0, "fork");
+    if (pid) {
+        check(becomes(&shared->is_waiting, 1), "it begins");
+        return pid;
+    }
+    sigaction(SIGUSR1, &action, NULL);
+    if (pipe(ends) != 0)
+        _exit(2);
+    /* from here on it makes no other call */
+    shared->is_waiting = 1;
+    while (!shared->is_ending) {
+        if (is_restarted ? read(ends[0], &byte, 1) < 0
+                         : select(0, NULL, NULL, NULL, NULL) < 0 && errno == EINTR)
+            shared->woken++;
+    }
+    _exit(0);
+}
+
+/* One that comes while the thread stands still does to its system call what it would
+   have done. */
+static void trace_signals(bool is_restarted)
+{
+    pid_t pid = begin_handling(is_restarted);
+    struct tracer_request request = request_for(pid);
+    for (int i = 1; i <= TIMES; i++) {
+        check(tracer_enter(&request) == 0, "tracer_enter");
+        check(kill(pid, SIGUSR1) == 0, "kill");
+        check(tracer_leave() == 0, "tracer_leave");
+        check(becomes(&shared->handled, i), "the signal");
+        check(becomes(&shared->woken, is_restarted ? 0 : i), "what it waits in");
+        check(becomes(&shared->released, i), "the thread");
+    }
+    kill(pid, SIGKILL);
+    check(waitpid(pid, NULL, 0) == pid, "its end");
+}
+
+/* Who got into it is killed while it stands still. */
+static void trace_and_die(void)
+{
+    int status;
+    pid_t pid = begin_waiting(false);
+    pid_t tracer = fork();
+    check(tracer >= 0, "fork");
+    if (tracer == 0) {
+        struct tracer_request request = request_for(pid);
+        if (tracer_enter(&request) == 0)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    check(waitpid(tracer, &status, 0) == tracer && WIFSIGNALED(status), "tracer_enter");
+    check(becomes(&shared->released, 1) && shared->called == 1, "the thread");
+    end_waiting(pid);
+}
+
+#ifdef __aarch64__
+/* Values in all registers that a system call leaves alone: q0 to q31, fpsr, x1 to x7 and
+   x9 to x30, and the flags.  It is x86-64's churn.c that does it there. */
+struct values {
+    uint64_t vectors[64], others[32];
+};
+void keep(const struct values *from, struct values *to);
+#define EACH_VECTOR(what) \
+    what(0, 1) what(2, 3) what(4, 5) what(6, 7) what(8, 9) what(10, 11) what(12, 13) \
+    what(14, 15) what(16, 17) what(18, 19) what(20, 21) what(22, 23) what(24, 25) \
+    what(26, 27) what(28, 29) what(30, 31)
+#define EACH_PAIR(what) \
+    what(2, 3) what(4, 5) what(6, 7) what(10, 11) what(12, 13) what(14, 15) \
+    what(16, 17) what(18, 19) what(20, 21) what(22, 23) what(24, 25) what(26, 27) \
+    what(28, 29)
+#define LOAD_VECTOR(a, b) "ldp q" #a ", q" #b ", [x0, #16*" #a "]\n"
+#define STORE_VECTOR(a, b) "stp q" #a ", q" #b ", [x0, #16*" #a "]\n"
+#define LOAD_PAIR(a, b) "ldp x" #a ", x" #b ", [x0, #8*" #a "]\n"
+#define STORE_PAIR(a, b) "stp x" #a ", x" #b ", [x0, #8*" #a "]\n"
+__asm__(
+    ".globl keep\n"
+    "keep:\n"
+    "stp x29, x30, [sp, #-112]!\n"
+    "stp x19, x20, [sp, #16]\n"
+    "stp x21, x22, [sp, #32]\n"
+    "stp x23, x24, [sp, #48]\n"
+    "stp x25, x26, [sp, #64]\n"
+    "stp x27, x28, [sp, #80]\n"
+    "str x1, [sp, #96]\n"
+    EACH_VECTOR(LOAD_VECTOR)
+    "add x0, x0, #512\n"
+    "ldr x8, [x0]\n"
+    "msr nzcv, x8\n"
+    EACH_PAIR(LOAD_PAIR)
+    "ldr x1, [x0, #8]\n"
+    "ldr x9, [x0, #72]\n"
+    "ldr x30, [x0, #240]\n"
+    "mov x8, #173\n"           /* getppid() */
+    "svc #0\n"
+    "ldr x0, [sp, #96]\n"
+    EACH_VECTOR(STORE_VECTOR)
+    "add x0, x0, #512\n"
+    "mrs x8, nzcv\n"
+    "str x8, [x0]\n"
+    EACH_PAIR(STORE_PAIR)
+    "str x1, [x0, #8]\n"
+    "str x9, [x0, #72]\n"
+    "str x30, [x0, #240]\n"
+    "ldp x19, x20, [sp, #16]\n"
+    "ldp x21, x22, [sp, #32]\n"
+    "ldp x23, x24, [sp, #48]\n"
+    "ldp x25, x26, [sp, #64]\n"
+    "ldp x27, x28, [sp, #80]\n"
+    "ldp x29, x30, [sp], #112\n"
+    "ret\n");
+
+static pid_t begin_keeping(void)
+{
+    struct values from, to;
+    memset(shared, 0, sizeof *shared);
+    pid_t pid = fork();
+    check(pid >= 0, "fork");
+    if (pid)
+        return pid;
+    for (int i = 0; i < 64; i++)
+        from.vectors[i] = 0x0123456789abcdefu * (i + 1);
+    for (int i = 0; i < 32; i++)
+        from.others[i] = 0x0fedcba987654321u * (i + 1);
+    from.others[0] = 0xb0000000u;
+    from.others[8] = from.others[31] = 0;
+    while (!shared->is_ending) {
+        errno = 77;
+        memset(&to, 0, sizeof to);
+        keep(&from, &to);
+        shared->woken += memcmp(&from, &to, sizeof to) != 0 || errno != 77;
+    }
+    _exit(0);
+}
+
+static void trace_registers(void)
+{
+    pid_t pid = begin_keeping();
+    struct tracer_request request = request_for(pid);
+    for (int i = 1; i <= TIMES; i++) {
+        check(tracer_enter(&request) == 0, "tracer_enter");
+        check(tracer_leave() == 0, "tracer_leave");
+        check(becomes(&shared->released, i), "the thread");
+    }
+    shared->is_ending = 1;
+    check(waitpid(pid, NULL, 0) == pid && shared->woken == 0, "registers are others");
+}
+#endif
+
 static void trace(bool is_busy)
 {
     int status;
@@ -322,6 +487,15 @@ int main(int argc, char **argv)
         trace_while_it_stands_still();
     else if (strcmp(argv[1], "too-long") == 0)
         trace_with_too_long_a_program();
+    else if (strcmp(argv[1], "signals") == 0) {
+        trace_signals(false);
+        trace_signals(true);
+    } else if (strcmp(argv[1], "dies") == 0)
+        trace_and_die();
+#ifdef __aarch64__
+    else if (strcmp(argv[1], "registers") == 0)
+        trace_registers();
+#endif
     else
         check(false, "no such case");
     printf("ok\n");

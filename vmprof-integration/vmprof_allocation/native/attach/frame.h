@@ -1,12 +1,13 @@
 #pragma once
 /* What the entering process writes into memory of its own in the other process, behind
-   the code of stub.c: what that reads. */
+   the code of MACHINE/stub.c: what that reads. */
 #include <stddef.h>
 #include <stdint.h>
 
 #define FRAME_MAX_PROGRAM 8192
 /* AMX alone takes 8 KiB */
-#define FRAME_MAX_XSTATE 16384
+#define FRAME_MAX_VECTORS 16384
+#define FRAME_MAX_REGISTERS 34
 
 struct frame {
     /* functions of libc, there */
@@ -25,14 +26,15 @@ struct frame {
     /* Who watches says that the stopped thread has left this memory.  So often the new
        thread looks for that; if it is not so then, the memory stays. */
     int32_t is_left, looks;
-    /* what the thread goes on with if nobody watches it any more: r15 r14 r13 r12 rbp
-       rbx r11 r10 r9 r8 rax rcx rdx rsi rdi flags rsp */
-    uint64_t registers[17];
+    /* what the thread goes on with if nobody watches it any more, in the order of
+       MACHINE/registers.c */
+    uint64_t registers[FRAME_MAX_REGISTERS];
     /* all that was mapped: the code, this, and the stopped thread's stack */
     uint64_t memory, memory_size;
     /* in Python */
     char program[FRAME_MAX_PROGRAM];
-    char xstate[FRAME_MAX_XSTATE] __attribute__((aligned(64)));
+    /* as that machine's stub.c saves them */
+    char vectors[FRAME_MAX_VECTORS] __attribute__((aligned(64)));
 };
 
 /* The assembler can't ask the compiler. */
@@ -55,10 +57,10 @@ struct frame {
 #define FRAME_IS_LEFT 112
 #define FRAME_LOOKS 116
 #define FRAME_REGISTERS 120
-#define FRAME_MEMORY 256
-#define FRAME_MEMORY_SIZE 264
-#define FRAME_PROGRAM 272
-#define FRAME_XSTATE 8512
+#define FRAME_MEMORY 392
+#define FRAME_MEMORY_SIZE 400
+#define FRAME_PROGRAM 408
+#define FRAME_VECTORS 8640
 
 #define FRAME_HAS(field, at) \
     _Static_assert(offsetof(struct frame, field) == (at), #field)
@@ -84,4 +86,4 @@ FRAME_HAS(registers, FRAME_REGISTERS);
 FRAME_HAS(memory, FRAME_MEMORY);
 FRAME_HAS(memory_size, FRAME_MEMORY_SIZE);
 FRAME_HAS(program, FRAME_PROGRAM);
-FRAME_HAS(xstate, FRAME_XSTATE);
+FRAME_HAS(vectors, FRAME_VECTORS);

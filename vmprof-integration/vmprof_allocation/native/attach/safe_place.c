@@ -18,9 +18,11 @@
 static bool waits(long number)
 {
     switch (number) {
-    case SYS_select: case SYS_pselect6: case SYS_poll: case SYS_ppoll:
-    case SYS_epoll_wait: case SYS_epoll_pwait:
-    case SYS_nanosleep: case SYS_clock_nanosleep: case SYS_pause:
+#ifdef SYS_select               /* a machine that is older than what replaced these */
+    case SYS_select: case SYS_poll: case SYS_epoll_wait: case SYS_pause:
+#endif
+    case SYS_pselect6: case SYS_ppoll: case SYS_epoll_pwait:
+    case SYS_nanosleep: case SYS_clock_nanosleep:
     case SYS_wait4: case SYS_waitid:
     case SYS_accept: case SYS_accept4: case SYS_connect:
     case SYS_rt_sigtimedwait: case SYS_rt_sigsuspend: case SYS_flock:
@@ -41,9 +43,13 @@ static bool is_quick(long number)
     case SYS_sendfile: case SYS_shutdown: case SYS_socket: case SYS_bind:
     case SYS_listen: case SYS_setsockopt: case SYS_getsockopt:
     case SYS_getsockname: case SYS_getpeername: case SYS_epoll_ctl:
-    case SYS_pipe2: case SYS_dup: case SYS_dup2: case SYS_dup3: case SYS_ioctl:
-    case SYS_fsync: case SYS_fdatasync: case SYS_ftruncate: case SYS_rename:
-    case SYS_unlink: case SYS_mkdir: case SYS_rmdir: case SYS_chdir:
+    case SYS_pipe2: case SYS_dup: case SYS_dup3: case SYS_ioctl:
+    case SYS_fsync: case SYS_fdatasync: case SYS_ftruncate: case SYS_chdir:
+#ifdef SYS_rename
+    case SYS_dup2: case SYS_rename: case SYS_unlink: case SYS_mkdir: case SYS_rmdir:
+#else
+    case SYS_renameat: case SYS_renameat2: case SYS_unlinkat: case SYS_mkdirat:
+#endif
     case SYS_getdents64: case SYS_kill: case SYS_getppid: case SYS_getrusage:
     case SYS_times:
         return true;
@@ -53,9 +59,9 @@ static bool is_quick(long number)
 
 /* glibc's locks make FUTEX_WAIT; semaphores and condition variables, which PyPy's
    locks and its GIL are made of, FUTEX_WAIT_BITSET. */
-static bool is_no_lock(const struct user_regs_struct *registers)
+static bool is_no_lock(const struct registers *registers)
 {
-    return (registers->rsi & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+    return (registers->second & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
 }
 
 /* Files are what the loader reads. */
@@ -86,17 +92,17 @@ static bool may_be_in_handler(pid_t pid, pid_t tid)
     return found != 2 || (blocked & caught) != 0;
 }
 
-bool is_safe_place(pid_t pid, pid_t tid, const struct user_regs_struct *registers)
+bool is_safe_place(pid_t pid, pid_t tid, const struct registers *registers)
 {
-    long number = (long)registers->orig_rax;
+    long number = (long)registers->number;
     if (waits(number))
         return true;
     if (number == SYS_futex)
         return is_no_lock(registers);
     if (number == SYS_read)
-        return reads_no_file(pid, registers->rdi) && !may_be_in_handler(pid, tid);
+        return reads_no_file(pid, registers->first) && !may_be_in_handler(pid, tid);
     /* malloc_stats() writes there, and holds its lock */
-    if (number == SYS_write && registers->rdi == STDERR_FILENO)
+    if (number == SYS_write && registers->first == STDERR_FILENO)
         return false;
     return is_quick(number) && !may_be_in_handler(pid, tid);
 }

@@ -3,7 +3,6 @@
 #include "tracer.h"
 #pragma GCC visibility pop
 
-#include <cpuid.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "frame.h"
+#include "registers.h"
 #include "safe_place.h"
 #include "stub.h"
 
@@ -35,12 +35,6 @@
 #define SPINS 1000
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 #define ALL_SIGNALS (~(uint64_t)0)
-#define CODE_64_BIT 0x33
-/* of the kernel, for a system call that is to be made again; user space sees none */
-#define ERESTARTSYS 512
-#define ERESTARTNOINTR 513
-#define ERESTARTNOHAND 514
-#define ERESTART_RESTARTBLOCK 516
 /* bytes of a function that are compared */
 #define SAME 16
 /* of the new thread, a hundredth of a second each, at the end of what it does */
@@ -50,7 +44,7 @@
 static struct {
     pid_t pid, tid;
     /* as it was stopped; and as it goes on if this process is killed meanwhile */
-    struct user_regs_struct registers, resumed;
+    struct registers registers, resumed;
     uint64_t mask;
     /* what was mapped there: the code, the frame and its stack; or 0 */
     uint64_t memory;
@@ -114,9 +108,9 @@ static bool is_entry(int status)
            && (!get_info(&info) || info.op != PTRACE_SYSCALL_INFO_EXIT);
 }
 
-static bool will_be_made_again(const struct user_regs_struct *registers)
+static bool will_be_made_again(const struct registers *registers)
 {
-    switch (-(int64_t)registers->rax) {
+    switch (-registers_result(registers)) {
     case ERESTARTSYS: case ERESTARTNOINTR: case ERESTARTNOHAND:
     case ERESTART_RESTARTBLOCK:
         return true;
@@ -144,27 +138,19 @@ static bool has_signal(void)
     return (pending & ~blocked) != 0;
 }
 
-/* The two bytes before the program counter. */
-static bool is_behind_syscall(uint64_t rip)
-{
-    errno = 0;
-    long word = request(PTRACE_PEEKTEXT, rip - 2, 0);
-    return errno == 0 && (word & 0xffff) == 0x050f;
-}
-
 static bool is_safe(int status)
 {
-    struct user_regs_struct *registers = &traced.registers;
-    if (request(PTRACE_GETREGS, 0, (uintptr_t)registers) < 0)
+    struct registers *registers = &traced.registers;
+    if (!registers_read(traced.tid, registers))
         return false;
     bool is_interrupted = status >> 16 == PTRACE_EVENT_STOP
                           && WSTOPSIG(status) == SIGTRAP;
     if (!(is_interrupted || (WSTOPSIG(status) == SYSCALL_STOP && !is_entry(status))))
         return false;
-    if (registers->cs != CODE_64_BIT || (int64_t)registers->orig_rax < 0
-            || !is_behind_syscall(registers->rip))
+    if (registers->number < 0 || !registers_are_behind_call(traced.tid, registers))
         return false;
-    if (will_be_made_again(registers) && (!is_interrupted || has_signal()))
+    if (will_be_made_again(registers)
+            && (is_interrupted != registers_tell_later || has_signal()))
         return false;
     return is_safe_place(traced.pid, traced.tid, registers);
 }
@@ -202,10 +188,13 @@ static int find_safe_place(int milliseconds)
     int status = 0, error;
     request(PTRACE_INTERRUPT, 0, 0);
     error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
-    if (error == 0 && !get_info(&info)) {
-        /* where a system call that it is made to make ends could not be seen */
-        let_go(status, true);
-        return ENOSYS;
+    if (error == 0) {
+        /* ENOSYS: where a system call that it is made to make ends could not be seen */
+        int refused = get_info(&info) ? registers_check(traced.tid) : ENOSYS;
+        if (refused) {
+            let_go(status, true);
+            return refused;
+        }
     }
     while (error == 0) {
         if (is_safe(status))
@@ -228,8 +217,7 @@ static int find_safe_place(int milliseconds)
 }
 
 /* Until the exit of a system call whose next instruction is `behind`. */
-static int run_until(uint64_t behind, struct user_regs_struct *registers,
-                     int64_t deadline)
+static int run_until(uint64_t behind, struct registers *registers, int64_t deadline)
 {
     int status = 0;
     if (request(PTRACE_SYSCALL, 0, 0) < 0)
@@ -238,18 +226,18 @@ static int run_until(uint64_t behind, struct user_regs_struct *registers,
         int error = wait_for_stop(&status, deadline);
         if (error)
             return error;
-        if (request(PTRACE_GETREGS, 0, (uintptr_t)registers) < 0)
+        if (!registers_read(traced.tid, registers))
             return errno;
-        if (registers->rip == behind && WSTOPSIG(status) == SYSCALL_STOP
+        if (registers_pc(registers) == behind && WSTOPSIG(status) == SYSCALL_STOP
                 && !is_entry(status))
             return 0;
         go_on(PTRACE_SYSCALL, status, true);
     }
 }
 
-static int set(const struct user_regs_struct *registers, uint64_t mask)
+static int set(const struct registers *registers, uint64_t mask)
 {
-    if (request(PTRACE_SETREGS, 0, (uintptr_t)registers) < 0
+    if (!registers_write(traced.tid, registers)
             || request(PTRACE_SETSIGMASK, sizeof mask, (uintptr_t)&mask) < 0)
         return errno;
     return 0;
@@ -261,22 +249,15 @@ static int set(const struct user_regs_struct *registers, uint64_t mask)
    however long that takes. */
 static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
-    struct user_regs_struct registers = traced.registers;
-    registers.rip -= 2;
-    registers.orig_rax = -1;
-    registers.rax = number;
-    registers.rdi = a;
-    registers.rsi = b;
-    registers.rdx = c;
-    registers.r10 = d;
-    registers.r8 = -1;
-    registers.r9 = 0;
+    struct registers registers = traced.registers;
+    registers_call(&registers, number, (uint64_t[]){a, b, c, d, -1, 0});
+    registers_forget(&registers);
     int error = set(&registers, ALL_SIGNALS);
     if (error == 0)
-        error = run_until(traced.registers.rip, &registers, NO_DEADLINE);
+        error = run_until(registers_pc(&traced.registers), &registers, NO_DEADLINE);
     if (error == 0)
         error = set(&traced.resumed, traced.mask);
-    return error ? -error : (int64_t)registers.rax;
+    return error ? -error : registers_result(&registers);
 }
 
 static int write_memory(uint64_t address, const void *from, size_t size)
@@ -309,29 +290,17 @@ static bool is_same(uint64_t there, uint64_t here)
     return true;
 }
 
-static bool xstate_fits(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_OSXSAVE
-           && __get_cpuid_count(0xd, 0, &a, &b, &c, &d) && b <= FRAME_MAX_XSTATE;
-}
-
 /* What the kernel does when no handler comes between. */
 static void resolve(void)
 {
-    struct user_regs_struct *r = &traced.resumed;
-    *r = traced.registers;
-    if (will_be_made_again(r)) {
-        r->rax = (int64_t)r->rax == -ERESTART_RESTARTBLOCK ? SYS_restart_syscall
-                                                           : r->orig_rax;
-        r->rip -= 2;
-    }
-    r->orig_rax = -1;
+    traced.resumed = traced.registers;
+    if (will_be_made_again(&traced.registers))
+        registers_make_again(&traced.resumed);
+    registers_forget(&traced.resumed);
 }
 
 static void fill(struct frame *frame, const struct tracer_request *request)
 {
-    const struct user_regs_struct r = traced.resumed;
     frame->create = request->create;
     frame->self = request->self;
     frame->detach = request->detach;
@@ -347,11 +316,7 @@ static void fill(struct frame *frame, const struct tracer_request *request)
     snprintf(frame->program, sizeof frame->program, "%s", request->program);
     frame->memory = traced.memory;
     frame->memory_size = MEMORY_SIZE;
-    uint64_t registers[] = {r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10,
-                            r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi, r.rdi, r.eflags,
-                            r.rsp};
-    _Static_assert(sizeof registers == sizeof frame->registers, "all of them");
-    memcpy(frame->registers, registers, sizeof registers);
+    registers_save(&traced.resumed, frame->registers);
 }
 
 /* Everything that the new thread needs is there then. */
@@ -363,8 +328,8 @@ static int write_all(const struct tracer_request *request)
     memset(&frame, 0, sizeof frame);
     fill(&frame, request);
     memcpy(code, stub_begin, size);
-    memcpy(code + (stub_resume - stub_begin), &traced.resumed.rip,
-           sizeof traced.resumed.rip);
+    uint64_t resumed = registers_pc(&traced.resumed);
+    memcpy(code + (stub_resume - stub_begin), &resumed, sizeof resumed);
     int error = write_memory(traced.memory, code, size);
     return error ? error : write_memory(traced.memory + PAGE, &frame, sizeof frame);
 }
@@ -382,11 +347,10 @@ static int map(void)
 
 static int run_stub(void)
 {
-    struct user_regs_struct registers = traced.registers;
-    registers.rip = traced.memory;
-    registers.rbx = traced.memory + PAGE;
-    registers.rsp = traced.memory + MEMORY_SIZE;
-    registers.orig_rax = -1;
+    struct registers registers = traced.registers;
+    registers_enter(&registers, traced.memory, traced.memory + PAGE,
+                    traced.memory + MEMORY_SIZE);
+    registers_forget(&registers);
     int error = set(&registers, ALL_SIGNALS);
     if (error)
         return error;
@@ -448,8 +412,6 @@ int tracer_enter(const struct tracer_request *wanted)
     memset(&traced, 0, sizeof traced);
     traced.pid = wanted->pid;
     traced.tid = wanted->tid;
-    if (!xstate_fits())
-        return ENOTSUP;
     /* without PTRACE_O_EXITKILL: it is to outlive this process */
     if (request(PTRACE_SEIZE, 0, PTRACE_O_TRACESYSGOOD) < 0)
         return errno;
@@ -475,16 +437,33 @@ int tracer_enter(const struct tracer_request *wanted)
     return error;
 }
 
+/* To the kernel, which makes the thread's own call again: by another one, from where it
+   stands, behind a call of ours or its own. */
+static int tell_first_argument(void)
+{
+    struct registers registers;
+    if (!registers_read(traced.tid, &registers))
+        return errno;
+    uint64_t behind = registers_pc(&registers);
+    registers_call(&registers, SYS_getppid, (uint64_t[6]){traced.registers.first});
+    registers_forget(&registers);
+    int error = set(&registers, ALL_SIGNALS);
+    return error ? error : run_until(behind, &registers, NO_DEADLINE);
+}
+
 int tracer_leave(void)
 {
     const int32_t yes = 1;
     int status = 0, error = 0;
+    if (registers_lack_first && will_be_made_again(&traced.registers))
+        error = tell_first_argument();
     /* it stops once more, where the kernel looks whether a system call is to be made
        again: with its own registers, and the signals that have come */
-    if (request(PTRACE_INTERRUPT, 0, 0) < 0)
+    if (error == 0 && request(PTRACE_INTERRUPT, 0, 0) < 0)
         error = errno;
-    else if ((error = set(&traced.registers, traced.mask)) == 0
-             && request(PTRACE_CONT, 0, 0) < 0)
+    if (error == 0)
+        error = set(&traced.registers, traced.mask);
+    if (error == 0 && request(PTRACE_CONT, 0, 0) < 0)
         error = errno;
     if (error == 0)
         error = wait_for_stop(&status, now() + STEP_MILLISECONDS);

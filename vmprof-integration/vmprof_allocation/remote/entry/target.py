@@ -11,7 +11,7 @@ import re
 import sys
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.remote.entry import gil, maps
+from vmprof_allocation.remote.entry import gil, gil_code, maps
 from vmprof_allocation.remote.entry.maps import Mapping
 from vmprof_allocation.remote.process_info import (
     executable,
@@ -31,8 +31,8 @@ _OTHER_MALLOC = re.compile(
     r"jemalloc|tcmalloc|mimalloc|hoard|scudo|heaptrack|vgpreload|libc_malloc_debug|"
     r"libmemusage|lib(?:a|t|l|m|hwa)san\.so")
 #: system calls that are not made again when a thread was stopped meanwhile, but end
-#: with EINTR: epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait
-_ENDING = {"232", "281", "441", "128"}
+#: with EINTR: epoll_wait, which not all have, epoll_pwait, epoll_pwait2, rt_sigtimedwait
+_ENDING = {"x86_64": {"232", "281", "441", "128"}, "aarch64": {"22", "441", "137"}}
 
 
 #: who may trace whom, where there is such a thing
@@ -202,7 +202,7 @@ class Target:
         except OSError:
             number = "running"
         # who waits has nothing else to do
-        return 2 if number in _ENDING else 1 if number == "running" else 0
+        return 2 if number in _ENDING[os.uname().machine] else 1 if number == "running" else 0
 
 
 def _here(name: str) -> int:
@@ -262,3 +262,8 @@ def _check_here() -> None:
         raise AllocationSamplingError(
             "a program that is not prepared is reached with its own PyPy, on Linux; "
             "this is %s: run it with that pypy3" % sys.implementation.name)
+    machine = os.uname().machine
+    if machine not in gil_code.MACHINES:
+        raise AllocationSamplingError(
+            "to get into a program that is not prepared works on x86-64 and AArch64; "
+            "this is %s. Start it with VMPROF_CONTROL=1 in its environment" % machine)

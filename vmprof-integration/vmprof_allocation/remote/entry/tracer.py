@@ -21,11 +21,6 @@ class _Request(ctypes.Structure):
 
 class Tracer:
     def __init__(self) -> None:
-        machine = os.uname().machine
-        if machine != "x86_64":
-            raise AllocationSamplingError(
-                "to get into a program that is not prepared works on x86-64; this is "
-                "%s. Start it with VMPROF_CONTROL=1 in its environment" % machine)
         try:
             self._library = ctypes.CDLL(os.path.join(_FOLDER, "_tracer.so"))
         except OSError as e:

@@ -1,13 +1,13 @@
-/* What a thread of the other process is made to run (tracer.c): it makes a thread, and
+/* What a thread of the other process is made to run (../tracer.c): it makes a thread, and
    goes on where it was, also if nobody watches it any more.
 
-   rbx is the frame (frame.h), rsp a stack of its own.  The thread was at a system
-   call: it holds no lock of malloc's (safe_place.c), which is all that
+   rbx is the frame (../frame.h), rsp a stack of its own.  The thread was at a system
+   call: it holds no lock of malloc's (../safe_place.c), which is all that
    pthread_create() needs.  It is the new thread that takes the GIL, and has Python run
    a program.  All signals are blocked, and stay so in the new thread. */
-#include "stub.h"
+#include "../stub.h"
 
-#include "frame.h"
+#include "../frame.h"
 
 #define TEXT(number) #number
 /* a field of the frame */
@@ -27,7 +27,7 @@ __asm__(
     SYMBOL("stub_begin")
     LINE("cld")
     ALL_STATES
-    LINE("xsave64 " AT(FRAME_XSTATE))
+    LINE("xsave64 " AT(FRAME_VECTORS))
     LINE("call *" AT(FRAME_ERRNO_LOCATION))
     LINE("mov (%rax), %eax")
     LINE("mov %eax, " AT(FRAME_OLD_ERRNO))
@@ -46,7 +46,7 @@ __asm__(
     LINE("mov " AT(FRAME_OLD_ERRNO) ", %ecx")
     LINE("mov %ecx, (%rax)")
     ALL_STATES
-    LINE("xrstor64 " AT(FRAME_XSTATE))
+    LINE("xrstor64 " AT(FRAME_VECTORS))
     /* nothing is blocked: who watches takes over here */
     LINE("xor %esi, %esi")
     SIGPROCMASK("0")
