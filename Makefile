@@ -136,7 +136,8 @@ bench: .build/test .build/pypy27 .build/python2 .build/rpython/pristine \
 
 HARD := PYTHONPATH=rpython:tests:tests/support:tests/sampler \
 	.venv/bin/python tests/hard/hard.py
-# MACHINE=arm64: what the hook engine's own tests say of it, on three releases of Debian
+# MACHINE=arm64: what the hook engine's own tests say of it, on three releases of Debian,
+# and attach in a whole system of one
 ifeq ($(MACHINE),arm64)
 ARM64_TESTS := $(addprefix tests/,end_to_end/test_stacks.py end_to_end/test_lines.py \
 	end_to_end/test_estimates.py end_to_end/test_what_became.py \
@@ -153,6 +154,9 @@ hard: $(foreach release,bookworm trixie sid,.build/arm64/$(release)/pypy3)
 			.venv/bin/pytest $(ARM64_TESTS) $(IN_PARALLEL) || failed=1; \
 		$(HARD) --pypy $$pypy $(ARM64_SUITES) || failed=1; \
 	done; [ -z "$$failed" ]
+	# with what was found by then, as that takes ten minutes there
+	$(MAKE) .build/system-machine
+	.venv/bin/pytest tests/emulated/test_machine.py -m hard
 else
 hard: $(ENVIRONMENTS) .build/system-hard $(COLLECTOR)
 	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)
@@ -260,6 +264,13 @@ $(COLLECTOR): tests/hard/collector.yaml | .build/system-go
 	echo '#include <stdio.h>' | aarch64-linux-gnu-gcc -x c -fsyntax-only - 2>/dev/null \
 		|| need="$$need gcc-aarch64-linux-gnu libc6-dev-arm64-cross"; \
 	( $(call apt_install,$$need) ) || echo "nothing is tried on arm64"
+	@touch $@
+
+# An emulator of a whole system.
+.build/system-machine: | .build/system-arm64
+	@need=; \
+	command -v qemu-system-aarch64 >/dev/null || need="$$need qemu-system-arm"; \
+	( $(call apt_install,$$need) ) || echo "no system of arm64 is tried"
 	@touch $@
 
 .build/arm64/%/pypy3: tests/emulated/arm64.py tests/emulated/enter.py .build/pypy \

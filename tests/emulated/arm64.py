@@ -26,12 +26,12 @@ exec "%s" "%s" "%s" /usr/bin/pypy3 "$@"
 """
 
 
-def make_root(release: str, root: Path) -> None:
+def make_root(release: str, root: Path, packages: str = PACKAGES) -> None:
     """Unpacked alone: of a package's scripts, none has to run."""
     with tempfile.TemporaryDirectory(dir=root.parent) as folder:
         made = Path(folder, "root")
         subprocess.run(["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase",
-                        "--include=" + PACKAGES, release, made],
+                        "--include=" + packages, release, made],
                        check=True, stdout=subprocess.DEVNULL)
         for package in sorted(made.glob("var/cache/apt/archives/*.deb")):
             unpack(package, made)

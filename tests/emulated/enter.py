@@ -83,4 +83,5 @@ def main() -> None:
     os.execvp(command[0], command)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,6 @@ import pytest
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.entry import enter
 from vmprof_allocation.remote.entry.enter import Entry
-from vmprof_allocation.remote.entry.tracer import Tracer
 
 LATER = 1e9
 

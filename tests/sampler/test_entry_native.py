@@ -21,7 +21,9 @@ from vmprof_allocation.remote.entry.maps import Mapping, base, holding, read
                  marks=pytest.mark.slow),
     pytest.param("lock", id="another thread has the GIL"),
     pytest.param("stands-still", id="its memory stays while it stands still"),
-    pytest.param("too-long", id="a program that is too long")])
+    pytest.param("too-long", id="a program that is too long"),
+    pytest.param("signals", id="signals come while it stands still"),
+    pytest.param("dies", id="who got into it is killed while it stands still")])
 def test_a_process_is_made_to_run_a_program(case: str) -> None:
     """Its sleep is not cut short, its memory is as it was, and what is no such process
     is left alone."""
@@ -68,15 +70,40 @@ def function(at: int, waiting: int = WAITING, stored: int | None = None) -> byte
         + b"\x31\xf6\x31\xff\x48\x83\xc4\x08\xe9" + b"\4" * 4)
 
 
-def find(tmp_path: Path, code: bytes, initial: int = -42) -> Gil:
+#: how RPyGilAllocate() begins for AArch64, as gcc made it of two PyPys, with the word
+#: at WAITING
+AARCH64 = {
+    "7.3.11": (0xa9be53f3, 0xb0000013, 0xf9402260, 0xf9000bfe, 0xb7f80080, 0xf9400bfe,
+               0xa8c253f3, 0xd65f03c0),
+    "7.3.19": (0xd503233f, 0xa9be4ffe, 0xb0000013, 0xf9402260, 0xb7f80080, 0xa8c24ffe,
+               0xd50323bf, 0xd65f03c0)}
+
+
+def bl(at: int, target: int) -> int:
+    return 0x94000000 | (target - at) // 4 & 0x3ffffff
+
+
+def aarch64(head: tuple[int, ...], at: int, *, condition: int = 0x800,
+            stored: int = 0xf900227f, end: int = 0x14000100) -> bytes:
+    """At `at`, with calls of 0x700, 0x700 and `condition`."""
+    words = [*head]
+    for target in 0x700, 0x700, condition:
+        words += [0xaa1403e0, 0xd2800001, bl(at + 4 * len(words) + 8, target),
+                  0x35000260]
+    words += [stored, 0xa8c253f3, 0xf0ffffe2, 0xd2800001, 0x91340042, 0xd2800000, end]
+    return b"".join(word.to_bytes(4, "little") for word in words)
+
+
+def find(tmp_path: Path, code: bytes, initial: int = -42, filler: bytes = b"\xcc",
+         machine: str = "x86_64") -> Gil:
     library = tmp_path / "libpypy3-c.so"
     data = bytearray(0x1000)
     data[WAITING - 0x1000:WAITING - 0x1000 + 8] = initial.to_bytes(
         8, "little", signed=True)
-    library.write_bytes(code.ljust(0x1000, b"\xcc") + data)
+    library.write_bytes(code.ljust(0x1000, filler) + data)
     maps = [Mapping(0x10000, 0x11000, "r-xp", 0, ("fe:01", 7), str(library)),
             Mapping(0x11000, 0x12000, "rw-p", 0x1000, ("fe:01", 7), str(library))]
-    return gil.find(maps, maps[0])
+    return gil.find(maps, maps[0], machine)
 
 
 def test_the_function_that_makes_the_lock_is_found(tmp_path: Path) -> None:
@@ -96,6 +123,26 @@ def test_it_may_begin_with_endbr64(tmp_path: Path) -> None:
 def test_in_doubt_it_is_not_found(tmp_path: Path, code: bytes, initial: int) -> None:
     with pytest.raises(AllocationSamplingError, match="build of PyPy is not known"):
         find(tmp_path, code, initial)
+
+
+@pytest.mark.parametrize("head", AARCH64.values(), ids=AARCH64)
+def test_it_is_found_on_aarch64(tmp_path: Path, head: tuple[int, ...]) -> None:
+    code = bytes(64) + aarch64(head, 64)
+    assert find(tmp_path, code, filler=b"\0", machine="aarch64") == Gil(
+        0x10000 + WAITING, 0x10040)
+
+
+@pytest.mark.parametrize("before, changes, initial", [
+    (bytes(64), {}, 0), (bytes(60) + b"\x20\0\0\x8b", {}, -42),
+    (bytes(64), {"condition": 0x700}, -42), (bytes(64), {"stored": 0xf900267f}, -42),
+    (bytes(64), {"stored": 0xf900229f}, -42), (bytes(64), {"end": 0xd65f03c0}, -42),
+], ids=["not -42", "not a function's beginning", "no condition", "another word",
+        "another register", "not gone on with"])
+def test_in_doubt_it_is_not_found_on_aarch64(
+        tmp_path: Path, before: bytes, changes: dict[str, int], initial: int) -> None:
+    code = before + aarch64(AARCH64["7.3.11"], 64, **changes)
+    with pytest.raises(AllocationSamplingError, match="build of PyPy is not known"):
+        find(tmp_path, code, initial, filler=b"\0", machine="aarch64")
 
 
 def test_native_knows_the_places_that_stub_uses() -> None:

@@ -50,6 +50,8 @@ def _x86_64(code: bytes) -> Iterator[Found]:
 _NOP, _PACIASP, _BTI_C, _RET = 0xd503201f, 0xd503233f, 0xd503245f, 0xd65f03c0
 #: mov x0, #0; mov x1, #0
 _FIRST, _SECOND = 0xd2800000, 0xd2800001
+#: the last byte of b
+_JUMPS = b"\x14", b"\x15", b"\x16", b"\x17"
 #: words: from the word that is zero to the end; from the question to that; and before
 #: the question
 _END, _BODY, _HEAD = 10, 50, 6
@@ -60,14 +62,14 @@ def _aarch64(code: bytes) -> Iterator[Found]:
     at = code.find(last)
     while at >= 0:
         # followed by b
-        if at % 4 == 0 and code[at + 7:at + 8] in (b"\x14", b"\x15", b"\x16", b"\x17"):
+        if at % 4 == 0 and code[at + 7:at + 8] in _JUMPS:
             begin = max(0, at - 4 * (_END + _BODY + _HEAD))
             yield from _ending(array.array("I", code[begin:at]), begin)
         at = code.find(last, at + 1)
 
 
 def _ending(words: array.array[int], begin: int) -> Iterator[Found]:
-    """What makes the lock, if it ends behind these, the first of which is at `begin`."""
+    """What makes the lock, if it ends behind these, the first of them at `begin`."""
     # str xzr, [xn, #...]
     zeroed = [i for i in range(max(0, len(words) - _END), len(words))
               if words[i] & 0xffc0001f == 0xf900001f]

@@ -31,8 +31,9 @@ _OTHER_MALLOC = re.compile(
     r"jemalloc|tcmalloc|mimalloc|hoard|scudo|heaptrack|vgpreload|libc_malloc_debug|"
     r"libmemusage|lib(?:a|t|l|m|hwa)san\.so")
 #: system calls that are not made again when a thread was stopped meanwhile, but end
-#: with EINTR: epoll_wait, which not all have, epoll_pwait, epoll_pwait2, rt_sigtimedwait
-_ENDING = {"x86_64": {"232", "281", "441", "128"}, "aarch64": {"22", "441", "137"}}
+#: with EINTR: epoll_wait (of x86-64), epoll_pwait, epoll_pwait2, rt_sigtimedwait
+_ENDING = {"x86_64": {"232", "281", "441", "128"},
+           "aarch64": {"22", "441", "137"}}
 
 
 #: who may trace whom, where there is such a thing
@@ -202,7 +203,8 @@ class Target:
         except OSError:
             number = "running"
         # who waits has nothing else to do
-        return 2 if number in _ENDING[os.uname().machine] else 1 if number == "running" else 0
+        ending = _ENDING[os.uname().machine]
+        return 2 if number in ending else 1 if number == "running" else 0
 
 
 def _here(name: str) -> int:

@@ -16,7 +16,7 @@
 /* of the general registers: that with the call's number, and the frame's */
 #define NUMBER 8
 #define FRAME 19
-/* linux/elf.h, where it is newer than the one that this is built with */
+/* where the headers that this is built with are older */
 #ifndef NT_ARM_GCS
 #define NT_ARM_GCS 0x410
 #endif
