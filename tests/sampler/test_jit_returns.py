@@ -11,7 +11,7 @@ KINDS = "small", "large", "of any size", "through stubs", "both"
 #: where a signal interrupts the innermost function; with another piece there or not
 INTERRUPTED = {"without a frame": 0, "with a signature": 0, "with a small frame": 0,
                "in the piece": 1, "in a stub": 1, "in a stub with a frame": 1,
-               "in a stub's function": 1}
+               "in a stub's function": 1, "while it waits for the GIL": 1}
 
 
 @pytest.mark.parametrize("machine", [m for m in machines() if m != X86_64])

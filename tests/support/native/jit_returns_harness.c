@@ -165,7 +165,7 @@ static void run(const char *what, function *f)
 /* what a signal interrupts: 'udf' is an instruction that there is not */
 
 void without_frame(void), with_signature(void), with_small_frame(void), in_stub(void),
-    in_stub_with_frame(void), in_function_of_stub(void), in_piece(void);
+    in_stub_with_frame(void), in_function_of_stub(void), in_piece(void), for_the_gil(void);
 
 #define FUNCTION(name, code) \
     ".globl " name "\n.type " name ", %function\n" name ": .cfi_startproc\n" code \
@@ -185,19 +185,23 @@ __asm__(FUNCTION("without_frame", "udf #0\nret\n")
         PIECE("in_stub", "bl stub_at_once\n.globl at_once_returns\nat_once_returns:\n")
         PIECE("in_stub_with_frame", "bl stub_later\n.globl later_returns\nlater_returns:\n")
         PIECE("in_function_of_stub", "bl stub_calls\n.globl calls_returns\ncalls_returns:\n")
+        /* what it has as a result is kept beside */
+        PIECE("for_the_gil", "fmov d0, #1.0\nsub sp, sp, #16\nstr d0, [sp]\n"
+              "bl with_small_frame\n.globl gil_returns\ngil_returns:\n"
+              "add sp, sp, #16\n")
         "stub_at_once: udf #0\nret\n"
         "stub_later: sub sp, sp, #16\nstr x30, [sp]\nmov x30, #1\nudf #0\nldr x30, [sp]\n"
         "add sp, sp, #16\nret\n"
         "stub_calls: sub sp, sp, #16\nstr x30, [sp]\nbl without_frame\nldr x30, [sp]\n"
         "add sp, sp, #16\nret\n");
 
-extern const char at_once_returns[], later_returns[], calls_returns[];
+extern const char at_once_returns[], later_returns[], calls_returns[], gil_returns[];
 
 static int is_right(uintptr_t address)
 {
     return address == (uintptr_t)piece_returns || address == (uintptr_t)stub_returns ||
            address == (uintptr_t)at_once_returns || address == (uintptr_t)later_returns ||
-           address == (uintptr_t)calls_returns;
+           address == (uintptr_t)calls_returns || address == (uintptr_t)gil_returns;
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -252,5 +256,6 @@ int main(void)
     run_interrupted("in a stub", in_stub);
     run_interrupted("in a stub with a frame", in_stub_with_frame);
     run_interrupted("in a stub's function", in_function_of_stub);
+    run_interrupted("while it waits for the GIL", for_the_gil);
     return 0;
 }

@@ -20,6 +20,7 @@ struct tracer_request {
 /* Returns 0: the thread has made the other one, and stands still until
    tracer_leave().  EAGAIN: it was at no safe place in that time.  ESRCH: it is gone.
    ENOEXEC: it runs something else.  ENOSYS: there is no PTRACE_GET_SYSCALL_INFO.
+   ENOTSUP: a thread has more than what is kept here.
    E2BIG: the program is too long.  Or another errno.  Unless 0, the thread was let go
    as it was. */
 int tracer_enter(const struct tracer_request *request);

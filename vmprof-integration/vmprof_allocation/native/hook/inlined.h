@@ -17,7 +17,7 @@
  *      leave g               f           f g
  *      leave f                           f
  *
- * (A JIT with pypy-branch/patches/07 leaves it before it looks whether the call raised.)
+ * (A JIT with pypy-branch/patches/08 leaves it before it looks whether the call raised.)
  * So calls that raise are looked for in the code of a piece, once, and end the function that
  * made them.  Pieces that begin at such a place (bridges) have the error from their beginning,
  * and keep it.

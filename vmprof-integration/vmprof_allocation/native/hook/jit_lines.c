@@ -60,7 +60,7 @@ struct event {
 #define LEAVE           0x50000u
 #define LINE            0x60000u
 
-#define MOST            ((size_t)1 << 22)       /* states, places, spans: each 64 MiB */
+#define MOST            ((size_t)1 << 22)       /* states, spans: each 64 MiB; places: 48 */
 #define MOST_GUARDS     ((size_t)1 << 20)
 
 #define TABLE(type) struct { type *at; size_t count, room; }

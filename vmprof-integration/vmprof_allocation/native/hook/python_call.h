@@ -15,7 +15,7 @@ struct python_call {
     int raises;                 /* it ends with an exception */
     int is_left;                /* the table leaves a function between the call and the
                                    check for an exception, as a PyPy does whose JIT has
-                                   pypy-branch/patches/07 */
+                                   pypy-branch/patches/08 */
     int is_settled;             /* it need not be asked again as long as the code is there */
     int is_others;              /* what is called is compiled code, but of no Python
                                    function: another interpreter's, as of generators */

@@ -251,7 +251,8 @@ static struct place *next_place(const struct stack_node *node, int is_innermost,
 static void add_functions(const struct stack_node *innermost, const struct stack_node *node,
                           const uintptr_t *returns, int64_t inner)
 {
-    for (; node != NULL; node = node->next) {
+    /* what is full takes no more, however deep the stack is */
+    for (; node != NULL && size + 2 <= TRUE_STACK_CUT; node = node->next) {
         struct place *place;
         if (node->kind != NODE_JITTED) {
             add_interpreted(node->value);
@@ -292,11 +293,15 @@ size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
 
     begin(words);
     if (pc != 0 && codemap_find(pc, &piece)) {
-        /* a place is behind what runs there */
-        inner = add_place(place_at(pc + 1), -1);
+        /* a place is behind what runs there; what ends a piece may have none */
+        struct place *place = place_at(pc + 1);
+        if (place->piece == piece.start)
+            inner = add_place(place, -1);
         if (node != NULL && node->kind == NODE_JITTED) {
-            node = node->next;  /* its own */
-            returns += returns != NULL && *returns != 0;
+            /* its own; for a few instructions at its ends its caller's, as vmprof has it */
+            node = node->next;
+            if (returns != NULL && *returns != 0)
+                returns++;
         }
     }
     add_functions(innermost, node, returns, inner);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "../jit_returns.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 #include "../guarded_read.h"
@@ -59,20 +60,26 @@ static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t s
         found = word(sp - STUB_FRAME);
     if (is_behind_call(found))
         return found;
-    return frame->sp == sp && frame->is_interrupted ? frame->pc : 0;
+    /* it stands in the piece, which has moved the stack pointer (arguments, or a result that is
+       kept while it waits for the GIL); or in what has no table: that is in no piece */
+    return frame->sp <= sp && (frame->is_interrupted || is_behind_call(frame->pc))
+               ? frame->pc : 0;
 }
 
 static void find(struct user *user, const struct stack_node *innermost,
                  struct unwound *frame)
 {
+    size_t nodes;
+
     user->count = 0;
-    for (; innermost != NULL && user->count < MOST_PIECES; innermost = innermost->next) {
+    for (nodes = 0; innermost != NULL && nodes < MOST_PIECES;
+         nodes++, innermost = innermost->next) {
         uintptr_t sp = (uintptr_t)innermost->value, returns;
         if (innermost->kind != NODE_JITTED)
             continue;
         returns = unwind_to(user, frame, sp);
         if (returns == 0)
-            break;              /* of those further out, nothing is known, either */
+            break;              /* the list is not this stack's */
         user->places[user->count] = stack_nodes_return_address(innermost);
         user->returns[user->count++] = returns;
         frame->pc = word(sp);
@@ -87,6 +94,7 @@ void jit_returns_begin(enum jit_returns_of whom, const struct stack_node *innerm
 {
     struct user *user = &users[whom];
     struct unwound frame;
+    int saved_errno;
     size_t i;
 
     /* that of the caller: the ABI has x29 lead to what it was there, where a function has
@@ -96,7 +104,10 @@ void jit_returns_begin(enum jit_returns_of whom, const struct stack_node *innerm
     frame.fp = word((uintptr_t)__builtin_frame_address(0));
     frame.lr = 0;
     frame.is_interrupted = 0;
+    /* (to read what may be no address sets it) */
+    saved_errno = errno;
     find(user, innermost, &frame);
+    errno = saved_errno;
     for (i = 0; i < user->count; i++) {
         user->before[i] = *user->places[i];
         *user->places[i] = user->returns[i];
