@@ -65,8 +65,11 @@ def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy, begun: Way) -
 def test_top_of_a_program_that_was_just_attached_to(stock_pypy: PyPy) -> None:
     """Each command gets into it anew; what is left behind is the same."""
     with running(stock_pypy, THREADS) as program:
+        threads = program.threads()
         program.attach()
-        before = program.threads(), set(program.descriptors())
+        # that of the answer ends a moment after it
+        wait_until(lambda: program.threads() == threads)
+        before = threads, set(program.descriptors())
         for _ in range(2):
             run = top(stock_pypy, program, "-d", "0.2", "--pictures", "1",
                       "--allocation-sampling", "16k")
