@@ -234,9 +234,9 @@ def refusal(pid: int, number: int | None) -> str:
         return ("process %d did not stop in time (it may wait for a disk); nothing of "
                 "it was sampled" % pid)
     if number == errno.ENOTSUP:
-        return ("process %d was not touched: its processor keeps more of a thread than is "
-                "known here (a shadow stack, GCS, or more registers); start the program "
-                "with vmprof" % pid)
+        return ("process %d was not touched: its processor keeps more of a thread than "
+                "is known here (a shadow stack, GCS, or more registers); start the "
+                "program with vmprof" % pid)
     if number == errno.ENOSYS:
         return ("process %d was not touched: this kernel, or a sandbox, does not tell "
                 "what is needed (PTRACE_GET_SYSCALL_INFO, of Linux 5.3); start the "
