@@ -61,6 +61,19 @@ def add_site(root: Path, site: Path) -> None:
     (target / "tried.pth").write_text("import site; site.addsitedir(%r)\n" % str(site))
 
 
+def make_wheel(folder: Path) -> Path:
+    """Of our package, in this folder, from a copy: setuptools leaves folders of its
+    own.  By PyPy, which has cffi itself, and need not get one that runs here."""
+    shutil.copytree(PROJECT / "vmprof-integration", folder / "source")
+    subprocess.run(
+        [PROJECT / ".venv-pypy/bin/pypy3", "-m", "pip", "wheel", "-q", "--no-deps",
+         "--disable-pip-version-check", "-w", folder, folder / "source"],
+        check=True, env={**os.environ, "CC": "aarch64-linux-gnu-gcc",
+                         "_PYTHON_HOST_PLATFORM": "linux-aarch64"})
+    (wheel,) = folder.glob("*_aarch64.whl")
+    return wheel
+
+
 def install(target: Path) -> None:
     """Our packages, built for arm64, and what .venv-pypy has beside."""
     (there,) = (PROJECT / ".venv-pypy/lib").glob("pypy3.*/site-packages")
@@ -68,15 +81,7 @@ def install(target: Path) -> None:
     shutil.copytree(there, target, symlinks=True)
     shutil.rmtree(target / "vmprof_allocation")
     with tempfile.TemporaryDirectory(dir=PROJECT / ".build") as folder:
-        # not where setuptools would leave its own folders
-        shutil.copytree(PROJECT / "vmprof-integration", Path(folder, "source"))
-        subprocess.run(
-            [PROJECT / ".venv-pypy/bin/pypy3", "-m", "pip", "wheel", "-q", "--no-deps",
-             "--disable-pip-version-check", "-w", folder, Path(folder, "source")],
-            check=True, env={**os.environ, "CC": "aarch64-linux-gnu-gcc",
-                             "_PYTHON_HOST_PLATFORM": "linux-aarch64"})
-        (wheel,) = Path(folder).glob("*_aarch64.whl")
-        zipfile.ZipFile(wheel).extractall(target)
+        zipfile.ZipFile(make_wheel(Path(folder))).extractall(target)
 
 
 def make(release: str) -> Path:

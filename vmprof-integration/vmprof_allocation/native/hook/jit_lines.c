@@ -726,11 +726,15 @@ int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
                         int64_t *functions, int most, int *calls_own_loop)
 {
     const struct trace *trace = is_on ? trace_at(address) : NULL;
-    uint32_t state = state_of(address);
+    uint32_t offset, state;
     int count, i;
 
-    if (state == 0 && trace != NULL)
-        state = state_of_span(trace, (uint32_t)(address - trace->start));
+    if (trace == NULL)
+        return -1;
+    offset = (uint32_t)(address - trace->start);
+    state = state_at(trace, offset);
+    if (state == 0)
+        state = state_of_span(trace, offset);
     count = depth_of(state);
     if (state == 0 || states.at[state].is_doubtful || count > most)
         return -1;

@@ -22,6 +22,7 @@
 static int64_t *stack;
 static uint32_t lines[TRUE_STACK_CUT / 2];
 static size_t size;
+static int with_lines;
 #define IN_FRAME        ((uint32_t)JIT_LINES_IN_FRAME)
 /* That of the function which comes next, if compiled code runs it that is in the stack already:
    its frame is not up to date */
@@ -222,9 +223,9 @@ static int64_t add_place(struct place *place, int64_t inner)
     }
     add_at(PIECE, (int64_t)place->piece, 0);
     returning.line = 0;
-    if (place->count == 0)
+    if (with_lines && place->count == 0)
         returning = jit_lines_returning(place->address);
-    else
+    else if (with_lines)
         jit_lines_at(place->address, functions, place->count, of);
     while (count-- > 0)
         if (functions[count] != 0)
@@ -265,19 +266,20 @@ static void add_functions(const struct stack_node *innermost, const struct stack
     }
 }
 
-static void begin(int64_t *words)
+static void begin(int64_t *words, int are_lines_asked)
 {
     stack = words;
     size = 0;
+    with_lines = are_lines_asked;
     returning.line = 0;
 }
 
 size_t true_stack(const struct stack_node *innermost,
                   int64_t words[TRUE_STACK_MOST])
 {
-    begin(words);
+    begin(words, jit_lines_are_on());
     add_functions(innermost, innermost, NULL, -1);
-    if (jit_lines_are_on()) {
+    if (with_lines) {
         find_lines();
         put_lines();
     }
@@ -291,7 +293,7 @@ size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
     struct codemap_piece piece;
     int64_t inner = -1;
 
-    begin(words);
+    begin(words, 0);
     if (pc != 0 && codemap_find(pc, &piece)) {
         /* a place is behind what runs there; what ends a piece may have none */
         struct place *place = place_at(pc + 1);
