@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from vmprof_convert.meaning.origins import IMPORTING, NOWHERE, PROGRAM, Origins
 from vmprof_convert.meaning.visible_stacks import (
@@ -31,9 +32,9 @@ class OwnStacks(StackTable):
     def __len__(self) -> int:
         return len(self._all)
 
-    def has_compiled(self) -> bool:
+    def compiled(self) -> Iterator[Frame]:
         # what a library allocates may be all that is compiled
-        return self._all.has_compiled()
+        return self._all.compiled()
 
     def stack(self, number: int) -> tuple[Frame, ...]:
         own: list[Frame] = []

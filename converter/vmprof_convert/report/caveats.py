@@ -259,9 +259,13 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             summary.missing_bytes > _LEAST * summary.bytes.value))
     if _lacks_callers(profile):
         found.append(Remark(
+            "callers: where a frame of compiled code has no line, functions that were "
+            "compiled into it may be missing; PyPy's log tells them, but not of what "
+            "was compiled before it began, nor of all else"
+            if _has_log(profile) else
             "callers: where compiled code calls compiled code, stacks are vmprof's, "
             "and lack some functions, or have them twice", True))
-    if profile.stacks.has_compiled():
+    if any(profile.stacks.compiled()):
         found.append(Remark(
             "compiled code: an object counts where the JIT made it, which may be in "
             "another function of those that it compiled together, before or after the "
@@ -354,7 +358,12 @@ def _lacks_callers(profile: Profile) -> bool:
     """Whether its engine could not tell who calls whom in compiled code."""
     known = profile.settings.get("capabilities")
     return (known is not None and "callers" not in known.split(",")
-            and profile.stacks.has_compiled())
+            and any(not (frame.line and _has_log(profile))
+                    for frame in profile.stacks.compiled()))
+
+
+def _has_log(profile: Profile) -> bool:
+    return profile.settings.get("lines") == "1"
 
 
 def _collections(profile: Profile) -> list[str]:
