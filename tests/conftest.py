@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 import installed
+import native_build
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 
@@ -30,6 +31,11 @@ ROOT = Path(__file__).parent.parent
 PYPY = os.path.abspath(os.environ.get(
     "PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3")))
 CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
+#: where the PyPy of an emulated machine has its files (tests/emulated/arm64.py)
+EMULATED_ROOT = Path(PYPY).with_name("root")
+EMULATED = EMULATED_ROOT.exists()
+not_emulated = pytest.mark.skipif(
+    EMULATED, reason="the emulator is no kernel, and its Debian has no pip")
 
 #: markers of the tests that have these fixtures
 MARKERS = {"pypy": "pypy", "pprof": "go", "speedscope_schema": "node",
@@ -153,6 +159,27 @@ class PyPy:
             ["sh", "-c", command, PYPY, *arguments], cwd=self.folder, text=True,
             env=self.environment, stdout=subprocess.PIPE)
         return done.returncode, done.stdout
+
+    def compile_c(self, source: str, target: str, *flags: str) -> Path:
+        """Make a shared library for this PyPy's machine, in the folder of its programs.
+        `flags`, in which {0} is this PyPy's root folder."""
+        compiler = native_build.COMPILERS[
+            native_build.AARCH64 if EMULATED else native_build.X86_64]
+        root = EMULATED_ROOT if EMULATED else ""
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-xc", "-", "-o", target,
+             *(flag.format(root) for flag in flags)],
+            input=source, cwd=self.folder, text=True, check=True)
+        return self.folder / target
+
+    def compile_extension(self, name: str, source: str, *flags: str) -> Path:
+        """Likewise a module of Python, for this PyPy's release."""
+        folder, suffix = json.loads(self.command("-c", """if 1:
+            import json, sysconfig
+            print(json.dumps([sysconfig.get_paths()["include"],
+                              sysconfig.get_config_var("EXT_SUFFIX")]))
+        """).out)
+        return self.compile_c(source, name + suffix, "-I{0}" + folder, *flags)
 
     def profile(self) -> Profile:
         """The one that was written last."""

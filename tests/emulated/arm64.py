@@ -19,7 +19,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 #: what is added to the smallest system
-PACKAGES = "pypy3,pypy3-lib-testsuite,ca-certificates,procps"
+PACKAGES = "pypy3,pypy3-dev,pypy3-lib-testsuite,ca-certificates,procps"
 COMMAND = """\
 #!/bin/sh
 exec "%s" "%s" "%s" /usr/bin/pypy3 "$@"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PyPy
+from conftest import EMULATED, PyPy
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 
@@ -287,9 +287,10 @@ def test_functions_that_call_themselves(
         known.update(line > 0 for _, line in stack)
     assert agreeing[False] <= 0.001 * agreeing.total(), (agreeing, differing)
     assert agreeing.total() > 5000
-    assert known[True] > 0.85 * known.total(), known
+    assert known[True] > (0.75 if EMULATED else 0.85) * known.total(), known
 
 
+@pytest.mark.skipif(EMULATED, reason="on AArch64, there are always some")
 def test_without_the_flag_there_are_none(program: PyPy) -> None:
     run = program.sample("import traced", "4k", arguments=("300",))
     assert {line for _, stack in places(run.profile()) for _, line in stack} == {0}
@@ -326,7 +327,7 @@ def test_in_children_too(program: PyPy, tmp_path: Path) -> None:
         for number in profile.samples.stack:
             if profile.stacks[number][-1].kind == "jit":
                 known[profile.stacks[number][-1].line > 0] += 1
-        assert known[True] > 0.9 * known.total() > 100, (path, known)
+        assert known[True] > (0.75 if EMULATED else 0.9) * known.total() > 100, (path, known)
 
 
 @pytest.mark.parametrize("follow", [True, False])

@@ -2,7 +2,6 @@
 Python frame, of real programs."""
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from pathlib import Path
@@ -77,17 +76,7 @@ INSIDE = ["fill", "make_list"]
 @pytest.fixture
 def filler(stock_pypy: PyPy) -> Path:
     """A module made of EXTENSION, in the program's folder."""
-    folder, suffix = json.loads(stock_pypy.command("-c", """if 1:
-        import json, sysconfig
-        print(json.dumps([sysconfig.get_paths()["include"],
-                          sysconfig.get_config_var("EXT_SUFFIX")]))
-    """).out)
-    source = stock_pypy.folder / "filler.c"
-    target = stock_pypy.folder / ("filler%s" % suffix)
-    source.write_text(EXTENSION)
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-I", folder, "-o", target,
-                    source], check=True)
-    return target
+    return stock_pypy.compile_extension("filler", EXTENSION, "-O1")
 
 
 #: PyPy's own functions, which have names in builds that are not stripped
@@ -143,9 +132,9 @@ def test_functions_of_a_compiled_extension(
     assert not any(f.name.startswith("libpypy") for f in profile.functions.values())
 
 
-def test_extension_without_symbols(stock_pypy: PyPy, filler: Path) -> None:
+def test_extension_without_symbols(stock_pypy: PyPy) -> None:
     """Its functions have no names; but it is known whose they are."""
-    subprocess.run(["strip", filler], check=True)
+    filler = stock_pypy.compile_extension("filler", EXTENSION, "-O1", "-s")
     profile = stock_pypy.sample("""
         import filler
         def fills():
@@ -160,7 +149,7 @@ def test_extension_without_symbols(stock_pypy: PyPy, filler: Path) -> None:
 
 
 def test_library_that_calls_back_through_cffi(stock_pypy: PyPy) -> None:
-    (stock_pypy.folder / "often.c").write_text("""
+    stock_pypy.compile_c("""
         int call_often(int (*function)(int), int count)
         {
             int sum = 0;
@@ -168,9 +157,7 @@ def test_library_that_calls_back_through_cffi(stock_pypy: PyPy) -> None:
                 sum += function(i);
             return sum;
         }
-    """)
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "often.c", "-o", "often.so"],
-                   check=True, cwd=stock_pypy.folder)
+    """, "often.so", "-O1")
     profile = stock_pypy.sample("""
         import _cffi_backend, cffi
         ffi = cffi.FFI()
@@ -269,8 +256,7 @@ def test_pythons_part_of_a_stack_is_as_without(stock_pypy: PyPy, program: str) -
 
 def test_threads(stock_pypy: PyPy, filler: Path) -> None:
     """While another one loads and unloads a library."""
-    subprocess.run(["gcc", "-shared", "-fPIC", "-xc", "/dev/null", "-o", "other.so"],
-                   check=True, cwd=stock_pypy.folder)
+    stock_pypy.compile_c("", "other.so")
     run = stock_pypy.sample("""
         import cffi, threading, filler
         ffi = cffi.FFI()
@@ -425,12 +411,10 @@ def test_what_does_not_go_with_it(
 
 def test_unwinder_that_takes_locks_is_refused(stock_pypy: PyPy) -> None:
     """As libgcc's does before version 12.  Nothing was written then."""
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-xc", "-", "-o", "libgcc_s.so.1"], check=True,
-        cwd=stock_pypy.folder, text=True, input="".join(
-            "void _Unwind_%s(void) {}\n" % name for name in (
-                "Backtrace", "GetCFA", "GetIP", "GetRegionStart",
-                "FindEnclosingFunction")))
+    stock_pypy.compile_c("".join(
+        "void _Unwind_%s(void) {}\n" % name for name in (
+            "Backtrace", "GetCFA", "GetIP", "GetRegionStart",
+            "FindEnclosingFunction")), "libgcc_s.so.1")
     run = stock_pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1k", "--native", "-o", "out.vmprof",
         str(stock_pypy.script("print('runs')")),

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from c_extension import build_holder
-from conftest import PyPy
+from conftest import PyPy, not_emulated
 from fact_records import PROMOTED, FactRecords
 from found import check_conservation, found
 from truth import innermost
@@ -596,6 +596,7 @@ def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("kibibytes", [200000, 300000, 400000])
+@not_emulated
 def test_a_program_that_may_take_little_address_space(
         stock_pypy: PyPy, kibibytes: int) -> None:
     """It ends as it would, and nothing is made up."""

@@ -114,13 +114,14 @@ def test_children_that_become_this_interpreter(stock_pypy: PyPy) -> None:
         import os, subprocess, sys
         child = [sys.executable, "child.py"]
         subprocess.run(child)
-        subprocess.run(child, env={"A": "1"})
+        cache = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+        subprocess.run(child, env={"A": "1", **cache})
         subprocess.run([sys.executable, "-I", "child.py"])
         sys.stdout.flush()
         if os.fork() == 0:
             os.execv(sys.executable, child)
         os.wait()
-        os.execve(sys.executable, child, {"PATH": "/bin"})
+        os.execve(sys.executable, child, {"PATH": "/bin", **cache})
     """, "4k")
     assert run.out == "[]\n" * 5
     found = children(run.path)

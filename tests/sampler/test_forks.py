@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-from conftest import PYPY, PyPy, has_builtin
+from conftest import PYPY, PyPy, has_builtin, not_emulated
 from peek import NOTHING, PEEK
 from truth import SIGMAS, innermost, sigmas
 from vmprof_convert import readers
@@ -193,6 +193,7 @@ def test_pipe_ends_with_the_run_although_children_go_on(pypy: PyPy) -> None:
     assert int((pypy.folder / "size").read_text()) > 1000
 
 
+@not_emulated
 def test_child_that_was_made_without_fork(pypy: PyPy) -> None:
     """By the system call itself, of which no library hears: it must not write
     into its parent's profile."""

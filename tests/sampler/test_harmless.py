@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import PYPY, PyPy, has_builtin
+from conftest import PYPY, PyPy, has_builtin, not_emulated
 from peek import NOTHING, PEEK
 from truth import innermost
 
@@ -246,6 +246,7 @@ SECCOMP = """
 """
 
 
+@not_emulated
 def test_kernel_that_forbids_writable_code_is_a_refusal(
         stock_pypy: PyPy) -> None:
     script = stock_pypy.script(SECCOMP + """
@@ -313,11 +314,10 @@ REPLACE(open64)
 """
 
 
+@not_emulated
 def test_command_line_without_proc(stock_pypy: PyPy) -> None:
     """vmprof itself said that it knows no --allocation-sampling."""
-    library = stock_pypy.folder / "no_proc.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, "-x", "c", "-", "-ldl"],
-                   input=NO_PROC, text=True, check=True)
+    library = stock_pypy.compile_c(NO_PROC, "no_proc.so", "-ldl")
     script = stock_pypy.script("print('ran')")
     done = subprocess.run(
         [PYPY, "-m", "vmprof", "--allocation-sampling", "128k", "-o", "out.vmprof",
@@ -529,6 +529,7 @@ def test_native_part_that_cannot_be_loaded(stock_pypy: PyPy) -> None:
     assert not (stock_pypy.folder / "out.vmprof").exists()
 
 
+@not_emulated
 def test_handler_of_sigprof_that_was_taken_away(pypy: PyPy) -> None:
     script = pypy.script("""
         import signal, vmprof_allocation

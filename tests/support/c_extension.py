@@ -103,31 +103,22 @@ static HPy init_boxes_impl(HPyContext *ctx)
 
 def build_holder(pypy: PyPy) -> None:
     """In the folder of its programs: hold(object), let_go()."""
-    (pypy.folder / "holder.c").write_text(_HOLDER)
-    # from there, as its headers may be those of another release
-    run = pypy.command("-c", """if 1:
-        import subprocess, sysconfig
-        subprocess.check_call([
-            "gcc", "-shared", "-fPIC", "-I", sysconfig.get_paths()["include"], "-o",
-            "holder" + sysconfig.get_config_var("EXT_SUFFIX"), "holder.c"])
-    """)
-    assert (run.code, run.err) == (0, "")
+    pypy.compile_extension("holder", _HOLDER)
 
 
 def build_boxes(pypy: PyPy) -> bool:
     """Likewise: Box().put(object), in_handle(object), in_global(object).  False: this
     PyPy has no HPy."""
-    (pypy.folder / "boxes.c").write_text(_BOXES)
     run = pypy.command("-c", """if 1:
-        import os, subprocess, sys
+        import os, sys
         try:
             import hpy.devel
         except ImportError:
             sys.exit(2)
-        subprocess.check_call([
-            "gcc", "-shared", "-fPIC", "-DHPY_UNIVERSAL_ABI", "-I",
-            os.path.join(os.path.dirname(hpy.devel.__file__), "include"), "-o",
-            "boxes.hpy.so", "boxes.c"])
+        print(os.path.join(os.path.dirname(hpy.devel.__file__), "include"))
     """)
     assert run.code == 2 or (run.code, run.err) == (0, "")
+    if run.code == 0:
+        pypy.compile_c(_BOXES, "boxes.hpy.so", "-DHPY_UNIVERSAL_ABI",
+                       "-I{0}" + run.out.strip())
     return run.code == 0

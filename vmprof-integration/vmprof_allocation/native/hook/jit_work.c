@@ -7,7 +7,8 @@
 /* Items of the list: rpython/rlib/jit.py's Counters */
 #define COMPILES        1       /* the other one is that it traces */
 
-#define ROOTS           128     /* that are looked at */
+#define ROOTS           128     /* words of their stack that are looked at */
+#define OF_LOG          48      /* references: for whether a trace is written to the log */
 /* A trace has 6000 operations by default: no list of them is larger.  Larger objects are
    the program's, of which the JIT runs what it traces. */
 #define LARGEST         (64 << 10)
@@ -32,43 +33,65 @@ void jit_work_prepare(uintptr_t its_phases, uintptr_t roots)
     roots_end = (const uintptr_t *const *)roots;
 }
 
-/* Whose is the innermost function that runs, of those of which that can be told?  How deep
-   the stack of roots is, is not known. */
-static enum types_whose innermost(void)
+/* The stack of roots, as far as it is looked at; how deep it is, is not known.  Returns 0 if it
+   can't be read. */
+static int read_roots(uintptr_t words[ROOTS])
 {
-    uintptr_t words[ROOTS], root;
+    return roots_end != NULL &&
+           guarded_read((uintptr_t)(*roots_end - ROOTS), words, ROOTS * sizeof *words);
+}
+
+/* Whose is the innermost function that runs, of those of which that can be told? */
+static enum types_whose innermost(const uintptr_t words[ROOTS])
+{
     struct roots roots = { words, words + ROOTS, 0 };
+    enum types_whose whose = TYPES_ANYBODYS;
+    uintptr_t root;
     uint64_t header;
-    enum types_whose whose;
 
-    if (!guarded_read((uintptr_t)(*roots_end - ROOTS), words, sizeof words))
-        return TYPES_ANYBODYS;
-    while ((root = roots_next(&roots)) != 0) {
+    while (whose == TYPES_ANYBODYS && (root = roots_next(&roots)) != 0) {
         if (!guarded_read(root, &header, sizeof header))
-            return TYPES_ANYBODYS;
+            break;
         whose = types_whose(header);
-        if (whose != TYPES_ANYBODYS)
-            return whose;
     }
-    return TYPES_ANYBODYS;
+    return whose;
 }
 
-static int is_jits(enum types_whose whose)
+/* Is a trace being written to the log? */
+static int writes_log(const uintptr_t words[ROOTS])
 {
-    return whose == TYPES_JITS || whose == TYPES_LOGS;
+    struct roots roots = { words, words + ROOTS, 0 };
+    struct iovec objects[OF_LOG], to[OF_LOG];
+    uint64_t headers[OF_LOG];
+    uintptr_t root;
+    int count = 0, i;
+
+    while (count < OF_LOG && (root = roots_next(&roots)) != 0) {
+        objects[count] = (struct iovec){ (void *)root, sizeof *headers };
+        to[count] = (struct iovec){ &headers[count], sizeof *headers };
+        count++;
+    }
+    if (!guarded_read_places(objects, to, count))
+        return 0;
+    for (i = 0; i < count; i++)
+        if (types_whose(headers[i]) == TYPES_LOGS)
+            return 1;
+    return 0;
 }
 
-int jit_work_is_log(void)
-{
-    return roots_end != NULL && innermost() == TYPES_LOGS;
-}
-
-int jit_work_is_on(size_t size)
+enum jit_work jit_work(size_t size, int has_log)
 {
     const struct list *list = phases == NULL ? NULL : *phases;
+    uintptr_t words[ROOTS];
+    int is_known;
 
     if (list == NULL || list->length <= 0)
-        return 0;
-    return list->items->item[list->length - 1] == COMPILES ||
-           (roots_end != NULL && size < LARGEST && is_jits(innermost()));
+        return JIT_WORK_NONE;
+    is_known = read_roots(words);
+    if (is_known && has_log && writes_log(words))
+        return JIT_WORK_LOG;
+    if (list->items->item[list->length - 1] == COMPILES ||
+        (is_known && size < LARGEST && innermost(words) == TYPES_JITS))
+        return JIT_WORK_COMPILER;
+    return JIT_WORK_NONE;
 }

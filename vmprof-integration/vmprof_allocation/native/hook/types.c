@@ -115,7 +115,8 @@ static enum types_whose whose(const char *gcs)
         { "GcStruct rpython.jit.", TYPES_JITS },
         { "GcStruct pypy.", TYPES_PYTHONS },
         { "GcStruct JITFRAME ", TYPES_PYTHONS },        /* of compiled code */
-        { "GcStruct rpython.rlib.rjitlog.", TYPES_LOGS },
+        { "GcStruct rpython.rlib.rjitlog.rjitlog.LogTrace ", TYPES_LOGS },
+        { "GcStruct rpython.rlib.rjitlog.", TYPES_JITS },
     };
     size_t i;
 

@@ -60,7 +60,8 @@ int types_may_shrink(const struct type *);
 int64_t types_function(uintptr_t object);
 
 /* Whose an object with this first word is by its type: the JIT's own, one of the
-   interpreter's or of Python's, or anything, such as an array. */
+   interpreter's or of Python's, what writes a trace to the JIT's log, or anything, such as
+   an array. */
 enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS, TYPES_LOGS };
 enum types_whose types_whose(uint64_t header);
 

@@ -25,9 +25,8 @@
 #include "vmprof_stack.h"
 
 /* vmprof's, of frames in a record */
-#define NODE_PIECE      6       /* ... of the JIT's code; PROFILE.rst: */
-#define PIECE_JIT       1       /* instead of where it begins: the JIT itself, ... */
-#define PIECE_JIT_LOG   2       /*   or its log */
+#define NODE_PIECE      6       /* ... of the JIT's code; or, instead of where that
+                                   begins, enum jit_work */
 #define NODE_NATIVE     7
 
 static const struct raw_memory_stacks raw_stacks;
@@ -104,7 +103,7 @@ static size_t put_native(const struct native *of, int64_t *words)
 /* Of the stack now being walked */
 static int has_key;                     /* otherwise vmprof takes none, or it is too
                                            deep */
-static int jit;                         /* the JIT allocates: PIECE_JIT, ...; or 0 */
+static enum jit_work jit;
 
 static void find_stack(void)
 {
@@ -112,7 +111,7 @@ static void find_stack(void)
     size_t count = 0;
     int is_true = has_key && codemap_is_known();
 
-    if (jit != 0) {
+    if (jit != JIT_WORK_NONE) {
         words[count++] = NODE_PIECE;
         words[count++] = jit;
     }
@@ -202,8 +201,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
     if (is_ignored)
         return sample->interval;
     jit_returns_begin(JIT_RETURNS_OBJECT, vmprof_stack_innermost());
-    jit = !jit_work_is_on((size_t)sample->size) ? 0 :
-          jit_lines_are_on() && jit_work_is_log() ? PIECE_JIT_LOG : PIECE_JIT;
+    jit = jit_work((size_t)sample->size, jit_lines_are_on());
     stack = key_of(jit);
     has_key = stack != 0;
     if (has_key && jit_lines_are_on())
@@ -274,7 +272,7 @@ void walk_time_sample(siginfo_t *info, void *context)
 /* ____________________________________________________________ */
 /* of raw memory: names of Python functions have to wait for the GIL */
 
-#define RAW_MEMORY      3       /* beside PIECE_JIT, ...: other stacks than theirs */
+#define RAW_MEMORY      3       /* beside enum jit_work: other stacks than theirs */
 
 static struct native raw;               /* with the lock of raw memory's */
 
