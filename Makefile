@@ -149,9 +149,11 @@ ARM64_SUITES := bool abc atexit augassign contextlib coroutines dict dynamic exc
 	fork1 gc grammar iter list scope slice struct sys_settrace tuple wait4 weakref with \
 	yield_from zlib
 hard: $(foreach release,bookworm trixie sid,.build/arm64/$(release)/pypy3)
+	# what each test would look for is looked for once: that takes minutes there
+	export XDG_CACHE_HOME="$$PWD/.build/arm64/cache"; \
 	for pypy in $^; do \
-		PYPY=$$pypy XDG_CACHE_HOME="$$PWD/.build/arm64/cache" \
-			.venv/bin/pytest $(ARM64_TESTS) $(IN_PARALLEL) || failed=1; \
+		$$pypy -m vmprof_allocation doctor && \
+		PYPY=$$pypy .venv/bin/pytest $(ARM64_TESTS) $(IN_PARALLEL) || failed=1; \
 		$(HARD) --pypy $$pypy $(ARM64_SUITES) || failed=1; \
 	done; [ -z "$$failed" ]
 	# with what was found by then, as that takes ten minutes there

@@ -17,6 +17,7 @@ from found import check_conservation, found
 from truth import SIGMAS, innermost, sigma, string_size
 from vmprof_convert import readers
 from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.meaning.visible_stacks import COMPILED, Program
 from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +63,14 @@ for i in range(3):
 kept.append(None)
 """
 
+# What was compiled by the time the sampling begins, nothing tells.
+WARM = PROGRAM[:PROGRAM.index("class Node")] + """
+import vmprof_allocation
+fill(20000)
+with vmprof_allocation.sample("app.vmprof", 4096):
+    fill(20000)
+"""
+
 RAW_INTERVAL = 16384
 RAW_MEMORY = """
 import cffi
@@ -83,9 +92,11 @@ gives_back()
 
 
 def run(folder: Path, program: str, *flags: str) -> Path:
+    """`flags`: of vmprof; without any, the program begins the sampling itself."""
     (folder / "app.py").write_text(program)
+    command = ["-m", "vmprof", *flags, "-o", "app.vmprof"] if flags else []
     done = subprocess.run(
-        [PYPY, "-m", "vmprof", *flags, "-o", "app.vmprof", "app.py"], cwd=folder,
+        [PYPY, *command, "app.py"], cwd=folder,
         text=True, capture_output=True,
         env={**os.environ, "XDG_CACHE_HOME": str(CACHE), "PYPY_GC_NURSERY": "4M"})
     assert done.returncode == 0, done.stderr
@@ -152,6 +163,16 @@ def test_a_child_goes_on(emulated: Path) -> None:
     child = readers.read(path)
     names = makers(child, strings(child, 3000))
     assert names["first"] >= 0.95 * names.total() > 500, names
+
+
+def test_what_was_compiled_before_is_nobody_elses(
+        emulated: Path, tmp_path: Path) -> None:
+    profile = readers.read(run(tmp_path, WARM) / "app.vmprof")
+    program = Program(profile)
+    names = Counter(program.functions(profile.samples.stack[row])[-1].name
+                    for row in strings(profile, 3000))
+    assert names[COMPILED.name] > 0.9 * names.total() > 5000, names
+    assert set(names) <= {"first", COMPILED.name}
 
 
 @pytest.fixture(scope="session")

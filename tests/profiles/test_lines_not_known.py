@@ -14,11 +14,11 @@ from report_runs import as_json, lines
 from vmprof_convert import cli
 
 
-def profile(known: bool = True, asked: bool = True, **settings: str) -> bytes:
+def profile(known: bool = True, asked: bool = True) -> bytes:
     """Of `work`, which begins at line 4, three of four samples are at line 29, if that
     is `known`."""
     log = Log()
-    log.settings(**({"lines": 1} if asked else {}), **settings)
+    log.settings(**{"lines": 1} if asked else {})
     main, work = log.function("main", 1), log.function("work", 4)
     for number in range(40):
         log.allocation([main, (8, 31), jit(work), (8, 29)] if known and number % 4
@@ -39,8 +39,8 @@ def places(path: Path, *options: str) -> list[str]:
             if "app.py" in line]
 
 
-def remark(path: Path, *options: str, about: str = "lines") -> list[str]:
-    return [line for line in lines(path, *options) if line.startswith(about + ": ")]
+def remark(path: Path, *options: str) -> list[str]:
+    return [line for line in lines(path, *options) if line.startswith("lines: ")]
 
 
 def test_a_report(path: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_report(path: Path) -> None:
         "app.py:29", "app.py:4 (def)", "app.py:31", "app.py:1 (def)"]
     assert remark(path, "--by", "line") == [
         "lines: of 25 % of the bytes, the line is not known, and (def) is where their "
-        "function begins; code that PyPy had compiled before the sampling began has "
-        "none"]
+        "function begins; what PyPy had compiled before the sampling began has none, "
+        "nor has some of the other compiled code"]
     # by functions, there is no other line
     assert places(path, "--by", "function") == ["app.py:4", "app.py:1"]
     assert not remark(path, "--by", "function")
@@ -63,27 +63,6 @@ def test_where_none_is_known(path: Path) -> None:
     path.write_bytes(profile(known=False, asked=False))
     assert places(path, "--by", "line") == ["app.py:4", "app.py:1"]
     assert "is not recorded in this profile" in remark(path, "--by", "line")[0]
-
-
-def test_where_the_log_tells_what_is_compiled_together(tmp_path: Path) -> None:
-    """On AArch64: PyPy's table lacks that, but what has a line has it from the log."""
-    path = tmp_path / "app.vmprof"
-
-    def callers(asked: bool = True) -> list[str]:
-        path.write_bytes(profile(
-            asked=asked, capabilities="labels,lines,names"))
-        return remark(path, about="callers")
-
-    (partly,), (never,) = callers(), callers(asked=False)
-    assert partly.startswith("callers: where a frame of compiled code has no line, ")
-    assert never.startswith("callers: where compiled code calls compiled code, stacks ")
-    path.write_bytes(profile(capabilities="callers,labels,lines,names"))
-    assert not remark(path, about="callers")
-    log = Log()
-    log.settings(lines=1, capabilities="labels,lines,names")
-    log.allocation([jit(log.function("main")), (8, 31)], size=24)
-    path.write_bytes(log.data())
-    assert not remark(path, about="callers")
 
 
 def test_as_json(path: Path) -> None:

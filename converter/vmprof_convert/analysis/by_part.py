@@ -15,6 +15,7 @@ from vmprof_convert.analysis.summary import (
     sort,
     summarize,
 )
+from vmprof_convert.meaning.compiled_code import compiled_code
 from vmprof_convert.meaning.missing_callers import Missing
 from vmprof_convert.profile.model import Profile
 
@@ -36,8 +37,8 @@ def summarize_parts(profile: Profile, parts: Sequence[Group],
     """One row for each part, or with TYPE in `choice.by` for each type in a part.
     `profile`: of all of them.  Raises ProfileError if it can't tell what is asked."""
     by = (TYPE,) if TYPE in choice.by else ()
-    no_gaps = Missing(set(), [])
-    of_each = [summarize(profile, part.tally, choice._replace(by=by), gaps=no_gaps)
+    code = compiled_code(profile)._replace(missing=Missing(set(), []))
+    of_each = [summarize(profile, part.tally, choice._replace(by=by), code=code)
                for part in parts]
     interval = max((one.figures.interval for one in of_each), default=profile.interval)
     figures, hidden, untyped = (Figures(interval) for _ in range(3))
@@ -59,4 +60,6 @@ def summarize_parts(profile: Profile, parts: Sequence[Group],
     intervals = {edge for part in parts for edge in (
         part.tally.smallest_interval, part.tally.largest_interval) if edge}
     return Summary(ordered, figures, sum(one.time_samples for one in of_each),
-                   len(intervals) > 1, hidden, untyped, False, [], 0.0)
+                   len(intervals) > 1, hidden, untyped, False, [], 0.0,
+                   sum(one.not_known_bytes for one in of_each),
+                   sum(one.log_bytes for one in of_each))

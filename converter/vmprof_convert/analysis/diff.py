@@ -114,7 +114,7 @@ class Sides(NamedTuple):
         much, as there is one of each; `by`: what a row is of (summary.Choice);
         `type_`: the row's, if it is of one."""
         if self.is_one_run or len(self.runs) > 2 or not any(
-                any(profile.stacks.compiled()) for profile in self.runs):
+                profile.stacks.has_compiled() for profile in self.runs):
             return False
         # what is alive in the end does not depend on where it was born, or on what was
         # never born in compiled code; what the JIT keeps depends on when it compiles

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vmprof_convert.errors import NotThere, ProfileError
 from vmprof_convert.meaning.lifetimes import CARRIED, FATES, STILL_ALIVE, state
 from vmprof_convert.meaning.origins import Origins
-from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.meaning.type_names import UNNAMED, TypeNames
 from vmprof_convert.meaning.user_code import only_own
 from vmprof_convert.meaning.visible_stacks import Program
 from vmprof_convert.profile.columns import chosen
@@ -79,6 +79,10 @@ class Selection(NamedTuple):
             text = " or ".join(values)
             if text:
                 parts.append("%s %s" % (name, shortened(text)))
+                # of what was made shortly before an end, say, it is not
+                if name == "type" and not any(
+                        _matches(UNNAMED.name, pattern) for pattern in values):
+                    parts[-1] += " (where it is known)"
         return ", ".join(parts)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vmprof_convert.analysis.selection import Selected
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning.compiled_code import CompiledCode, compiled_code
 from vmprof_convert.meaning.estimator import Estimate, Mean, Sampled, Sum, Z
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
@@ -18,7 +19,6 @@ from vmprof_convert.meaning.lifetimes import (
     Judged,
     state,
 )
-from vmprof_convert.meaning.missing_callers import Missing, missing
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.survival import Lives
 from vmprof_convert.meaning.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
@@ -194,6 +194,9 @@ class Summary(NamedTuple):
     #: callers that compiled code's stacks lack, and up to how many bytes
     missing: list[Function]
     missing_bytes: float
+    #: bytes in whose stacks others may be missing; and of the JIT's log
+    not_known_bytes: float
+    log_bytes: float
 
     @property
     def bytes(self) -> Estimate:
@@ -428,9 +431,9 @@ def check(profile: Profile, choice: Choice) -> None:
 
 def summarize(profile: Profile, tally: Tally | None = None,
               choice: Choice = BY_FUNCTION, *, origins: Origins | None = None,
-              gaps: Missing | None = None) -> Summary:
+              code: CompiledCode | None = None) -> Summary:
     """Add the allocation samples of `profile` up; or those of `tally`, if they
-    went there.  `origins`, `gaps`: of the profile as it was read, if this is a part
+    went there.  `origins`, `code`: of the profile as it was read, if this is a part
     of it.
 
     A function that stands several times in a stack counts once in its total.
@@ -440,8 +443,8 @@ def summarize(profile: Profile, tally: Tally | None = None,
     if tally is None:
         tally = tally_of(profile, choice.at, survived=choice.survived,
                          judged=choice.judged)
-    if gaps is None:
-        gaps = missing(profile)
+    if code is None:
+        code = compiled_code(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)
     interval = tally.largest_interval or profile.interval
     own: dict[Subject, Figures] = {}
@@ -452,14 +455,16 @@ def summarize(profile: Profile, tally: Tally | None = None,
     for (stack, type_, then), sum_ in tally.sums().items():
         by_stack[stack].append((type_, then, sum_))
     places = Places(profile, choice.by, origins)
-    lacking = Sum()
+    lacking, not_known, logged = Sum(), Sum(), Sum()
     for stack, parts in by_stack.items():
         of_stack = places.of(stack)
         innermost, distinct = of_stack[-1], set(of_stack)
         for type_, then, sum_ in parts:
             everything.add(then, sum_)
-            if stack in gaps.stacks:
-                lacking.add_sum(sum_)
+            for stacks, of_them in ((code.missing.stacks, lacking),
+                                    (code.not_known, not_known), (code.log, logged)):
+                if stack in stacks:
+                    of_them.add_sum(sum_)
             shown = names.shown(type_)
             if shown == UNNAMED:
                 untyped.add(then, sum_)
@@ -479,24 +484,27 @@ def summarize(profile: Profile, tally: Tally | None = None,
     return Summary(rows, everything, tally.time_samples,
                    tally.smallest_interval != tally.largest_interval,
                    hidden, untyped, places.has_lines,
-                   [function for function in gaps.functions if function in known]
-                   if lacking.samples else [],
-                   lacking.bytes(interval).value if lacking.samples else 0.0)
+                   [function for function in code.missing.functions
+                    if lacking.samples and function in known],
+                   *(sum_.bytes(interval).value if sum_.samples else 0.0
+                     for sum_ in (lacking, not_known, logged)))
 
 
 def sum_up(profile: Profile) -> Summary:
     """Of all samples together, and by type if that is known: without a look at stacks,
     but for those that lack something."""
-    gaps = missing(profile)
-    # one stack stands for them, and the lost one for all others
-    lacking = min(gaps.stacks, default=-1)
+    code = compiled_code(profile)
+    # one stack stands for all that lack the same
+    alike: dict[tuple[bool, ...], int] = {}
     tally = tally_of(profile, None, {
-        stack: lacking if stack in gaps.stacks else -1
+        stack: alike.setdefault((stack in code.missing.stacks, stack in code.not_known,
+                                 stack in code.log), stack)
         for stack in range(-1, len(profile.stacks))})
     summary = summarize(
-        profile, tally, Choice(by=(TYPE,) if profile.has_types else ()), gaps=gaps)
+        profile, tally, Choice(by=(TYPE,) if profile.has_types else ()), code=code)
     # these are shown elsewhere
-    return summary._replace(missing=gaps.functions if summary.missing_bytes else [])
+    return summary._replace(
+        missing=code.missing.functions if summary.missing_bytes else [])
 
 
 def figures_of(all_: dict[Subject, Figures], subject: Subject,

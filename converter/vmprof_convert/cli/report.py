@@ -202,7 +202,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert.analysis.by_part import Group, summarize_parts
     from vmprof_convert.analysis.selection import Selected, chosen_threads
     from vmprof_convert.analysis.summary import PARTS, THREAD, Choice, Tally, summarize
-    from vmprof_convert.meaning.missing_callers import missing
+    from vmprof_convert.meaning.compiled_code import compiled_code
     from vmprof_convert.meaning.origins import Origins
     from vmprof_convert.meaning.user_code import only_own
     from vmprof_convert.profile import merging
@@ -250,7 +250,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
             of_processes.append(of_process.figures())
             tally.add_tally(of_process)
     del read
-    gaps = missing(profile)
+    code = compiled_code(profile)
     chosen_by_us = _is_ours_to_choose(profile, options, origins, asked)
     asked, by = _by(profile, options, origins, asked)
     choice = Choice(by=by, sort=options.sort or "self", at=options.at,
@@ -260,7 +260,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     def view_of(asked: Selection) -> View:
         shown = only_own(profile, origins) if asked.mine else profile
         summary = summarize_parts(shown, parts, choice) if by[0] in PARTS else (
-            summarize(shown, tally, choice, origins=origins, gaps=gaps))
+            summarize(shown, tally, choice, origins=origins, code=code))
         return View(shown, summary, choice, origins, asked, limit, of_processes,
                     options.remarks)
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 from vmprof_convert.meaning.origins import IMPORTING, NOWHERE, PROGRAM, Origins
 from vmprof_convert.meaning.visible_stacks import (
@@ -15,6 +14,7 @@ from vmprof_convert.meaning.visible_stacks import (
 )
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.profile.stacks import Frame, StackTable
+from vmprof_convert.readers.pypy_stacks import LABELS, NOT_KNOWN
 
 
 class OwnStacks(StackTable):
@@ -32,9 +32,9 @@ class OwnStacks(StackTable):
     def __len__(self) -> int:
         return len(self._all)
 
-    def compiled(self) -> Iterator[Frame]:
+    def has_compiled(self) -> bool:
         # what a library allocates may be all that is compiled
-        return self._all.compiled()
+        return self._all.has_compiled()
 
     def stack(self, number: int) -> tuple[Frame, ...]:
         own: list[Frame] = []
@@ -45,8 +45,11 @@ class OwnStacks(StackTable):
             # no import of the program's
             stack = tuple(frame for frame in stack
                           if self._origin(frame) != IMPORTING)
+        origin = NOWHERE
         for frame in stack:
-            origin = self._origin(frame)
+            # whichever was compiled with its caller counts as that does
+            if LABELS.get(frame) != NOT_KNOWN:
+                origin = self._origin(frame)
             if origin in (PROGRAM, NOWHERE):
                 own.append(frame)
                 is_import = False

@@ -9,6 +9,7 @@ from itertools import islice
 
 from vmprof_convert.profile.model import LABEL, PYTHON, Function, Profile
 from vmprof_convert.profile.stacks import Frame, Stacks, Tree
+from vmprof_convert.readers.pypy_stacks import NOT_KNOWN
 
 #: files that stand between PyPy's start-up code and the program; the first one
 #: in profiles with blocks of version 2
@@ -31,7 +32,7 @@ START = Function("[starting and ending the run]", 0, "", LABEL)
 #: stands for stacks of pieces of the JIT's machine code alone, of which vmprof
 #: doesn't know what they are: mostly generators that were resumed inside a
 #: `yield from`, one in the other, so many that no other frame had room
-COMPILED = Function("[compiled code, function not known]", 0, "", LABEL)
+COMPILED = NOT_KNOWN
 #: stands for stacks that were empty from the beginning
 EMPTY = Function("[no frames]", 0, "", LABEL)
 #: stands for stacks that got lost

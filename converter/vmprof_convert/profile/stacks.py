@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from itertools import accumulate, compress
 from typing import NamedTuple, overload
 
@@ -60,9 +60,9 @@ class StackTable(Sequence[tuple[Frame, ...]]):
     def stack(self, number: int) -> tuple[Frame, ...]:
         raise NotImplementedError
 
-    def compiled(self) -> Iterator[Frame]:
-        """The frames of compiled code; some of them more than once."""
-        return (frame for frame in self.tree().frames if frame.kind == "jit")
+    def has_compiled(self) -> bool:
+        """Whether any frame was one of compiled code."""
+        return any(frame.kind == "jit" for frame in self.tree().frames)
 
     def tree(self) -> Tree:
         """All of them, for who looks at each node once: their frames, one stack after
@@ -111,6 +111,9 @@ class Stacks(StackTable):
             node = self._parent[node]
         frames.reverse()
         return tuple(frames)
+
+    def has_compiled(self) -> bool:
+        return any(frame.kind == "jit" for frame in self.frames)
 
     def tree(self) -> Tree:
         # not all nodes are of a stack: see pypy_stacks.child()

@@ -4,19 +4,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vmprof_convert.profile.model import LABEL, Function
-from vmprof_convert.profile.stacks import Frame, Stacks
+from vmprof_convert.profile.stacks import Frame, Stacks, StackTable
 
 INTERPRETED, JIT, MACHINE_CODE, NATIVE, LINE = 1, 3, 6, 7, 8
 #: innermost in the stack of what the JIT allocates while it traces a loop, optimizes
-#: it and writes machine code, or a log of that (for lines); its caller is the function
-#: that runs then
+#: it and writes machine code, or a log of that (for lines, and on AArch64 for stacks);
+#: its caller is the function that runs then
 COMPILER = Function("[JIT compiler]", 0, "", LABEL)
-LOG = Function("[JIT compiler: its log, for --lines]", 0, "", LABEL)
+LOG = Function("[JIT compiler: its log]", 0, "", LABEL)
+#: called by a function with which others may have been compiled, if nothing tells which
+#: of them runs
+NOT_KNOWN = Function("[compiled code, function not known]", 0, "", LABEL)
 #: by the pair that stands for it
-_OF_THE_JIT = {(MACHINE_CODE, 1): Frame(1, "native", 0),
-               (MACHINE_CODE, 2): Frame(2, "native", 0)}
+_OF_THE_JIT = {(MACHINE_CODE, number): Frame(number, "native", 0)
+               for number in (1, 2, 3)}
 #: by frame
-LABELS = dict(zip(_OF_THE_JIT.values(), (COMPILER, LOG)))
+LABELS = dict(zip(_OF_THE_JIT.values(), (COMPILER, LOG, NOT_KNOWN)))
 
 _KINDS = {INTERPRETED: "interpreted", JIT: "jit", NATIVE: "native"}
 
@@ -46,6 +49,15 @@ def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
         if frame.address == address and frame.kind == "interpreted":
             node = outer
     return stacks.child(node, address, name)
+
+
+def stacks_with(stacks: StackTable, label: Function) -> set[int]:
+    """The numbers of those that have this one of LABELS."""
+    tree = stacks.tree()
+    found = bytearray(len(tree.frames))
+    for node, (parent, frame) in enumerate(zip(tree.parents, tree.frames)):
+        found[node] = node > 0 and (found[parent] or LABELS.get(frame) == label)
+    return {number for number, node in enumerate(tree.nodes) if found[node]}
 
 
 def decode(stacks: Stacks, words: Sequence[int]) -> int:

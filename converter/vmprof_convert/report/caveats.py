@@ -22,6 +22,7 @@ from vmprof_convert.meaning.lifetimes import (
 )
 from vmprof_convert.meaning.visible_stacks import LOST, UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
+from vmprof_convert.readers.pypy_stacks import NOT_KNOWN
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import (
     format_bytes,
@@ -257,15 +258,16 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             "not show who waits in \"yield from\" or \"await\"" % (
                 format_bytes(summary.missing_bytes), names),
             summary.missing_bytes > _LEAST * summary.bytes.value))
-    if _lacks_callers(profile):
+    found += _callers(profile, summary)
+    if summary.log_bytes > _NOTHING * summary.bytes.value:
         found.append(Remark(
-            "callers: where a frame of compiled code has no line, functions that were "
-            "compiled into it may be missing; PyPy's log tells them, but not of what "
-            "was compiled before it began, nor of all else"
-            if _has_log(profile) else
-            "callers: where compiled code calls compiled code, stacks are vmprof's, "
-            "and lack some functions, or have them twice", True))
-    if any(profile.stacks.compiled()):
+            "log: %.3g %% of the bytes are PyPy's log of what it compiles, %s: the "
+            "program alone does not allocate them" % (
+                _percent(summary.log_bytes, summary),
+                "which tells lines" if _tells_callers(profile)
+                else "without which this machine's stacks lack functions"),
+            summary.log_bytes > _LEAST * summary.bytes.value))
+    if profile.stacks.has_compiled() and not profile.is_raw:
         found.append(Remark(
             "compiled code: an object counts where the JIT made it, which may be in "
             "another function of those that it compiled together, before or after the "
@@ -346,24 +348,41 @@ def _lines(profile: Profile, summary: Summary) -> list[Remark]:
         return [Remark(
             "lines: which ones were executed is not recorded in this profile (--lines, "
             "when it runs); these are where the functions begin", True)]
-    share = sum(row.own.sum().value_bytes for row in summary.rows
-                if row.subject.line == UNKNOWN_LINE) / max(summary.bytes.value, 1.0)
+    unknown = sum(row.own.sum().value_bytes for row in summary.rows
+                  if row.subject.line == UNKNOWN_LINE)
     return [Remark(
         "lines: of %.3g %% of the bytes, the line is not known, and (def) is where "
-        "their function begins; code that PyPy had compiled before the sampling began "
-        "has none" % (100 * share), share > _LEAST)] if share > _NOTHING else []
+        "their function begins; what PyPy had compiled before the sampling began has "
+        "none, nor has some of the other compiled code" % _percent(unknown, summary),
+        unknown > _LEAST * summary.bytes.value)
+    ] if unknown > _NOTHING * summary.bytes.value else []
 
 
-def _lacks_callers(profile: Profile) -> bool:
+def _callers(profile: Profile, summary: Summary) -> list[Remark]:
     """Whether its engine could not tell who calls whom in compiled code."""
+    if _tells_callers(profile) or not profile.stacks.has_compiled():
+        return []
+    # the log that has the lines has these functions, too
+    if profile.settings.get("lines") != "1":
+        return [Remark(
+            "callers: where compiled code calls compiled code, stacks are vmprof's, "
+            "and lack some functions, or have them twice", True)]
+    return [Remark(
+        "callers: in the stacks of %.3g %% of the bytes stands %s, for the function "
+        "that it is called by, or others that were compiled with that: this machine's "
+        "PyPy does not tell them of what it compiled before the sampling began" % (
+            _percent(summary.not_known_bytes, summary), NOT_KNOWN.name),
+        summary.not_known_bytes > _LEAST * summary.bytes.value)
+    ] if summary.not_known_bytes > _NOTHING * summary.bytes.value else []
+
+
+def _tells_callers(profile: Profile) -> bool:
     known = profile.settings.get("capabilities")
-    return (known is not None and "callers" not in known.split(",")
-            and any(not (frame.line and _has_log(profile))
-                    for frame in profile.stacks.compiled()))
+    return known is None or "callers" in known.split(",")
 
 
-def _has_log(profile: Profile) -> bool:
-    return profile.settings.get("lines") == "1"
+def _percent(bytes_: float, summary: Summary) -> float:
+    return 100 * bytes_ / max(summary.bytes.value, 1.0)
 
 
 def _collections(profile: Profile) -> list[str]:

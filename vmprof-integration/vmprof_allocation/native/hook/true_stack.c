@@ -16,6 +16,7 @@
 #define INTERPRETED     1
 #define INLINED         3
 #define PIECE           6
+#define PIECE_NOT_KNOWN 3       /* instead of where it begins */
 #define LINE            8
 
 /* The stack that is being made; and the line of each pair, 0, or where it is to be found */
@@ -122,6 +123,7 @@ struct place {
     int64_t called;             /* as in struct python_call */
     int is_helped, is_settled;
     int is_inside;              /* python_call_is_inside() */
+    int is_outermost_only;      /* what else runs there, neither the table nor the log tells */
     int was_certain;            /* python_call_is_certain() */
     unsigned keys;              /* stack_tree_keys() */
     int count;                  /* of those that run there, from the outermost on; 0 is one */
@@ -150,8 +152,10 @@ static void look_into_log(struct place *place, const struct codemap_piece *piece
     count = jit_lines_functions(place->address, piece->entries[0].function,
                                 is_whole ? begins_in : 0, told, CODEMAP_DEEPEST,
                                 &calls_own_loop);
-    if (count < 0)
+    if (count < 0) {
+        place->is_outermost_only = !is_whole;
         return;
+    }
     if (!is_whole && calls_own_loop && count > 0)
         place->called = called = told[count - 1];
     place->count = count;
@@ -166,7 +170,7 @@ static void look_at(struct place *place, uintptr_t address)
     struct python_call call;
 
     place->piece = 0;
-    place->is_settled = 0;
+    place->is_settled = place->is_outermost_only = 0;
     place->keys = stack_tree_keys();
     place->was_certain = python_call_is_certain();      /* it may become so below */
     if (!codemap_find(address, &piece))
@@ -221,6 +225,8 @@ static int64_t add_place(struct place *place, int64_t inner)
         if ((is_lost || inner == place->called) && place->is_inside)
             count--;
     }
+    if (place->is_outermost_only)
+        add_at(PIECE, PIECE_NOT_KNOWN, 0);
     add_at(PIECE, (int64_t)place->piece, 0);
     returning.line = 0;
     if (with_lines && place->count == 0)

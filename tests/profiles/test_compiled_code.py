@@ -1,0 +1,95 @@
+"""What reports say of compiled code: where a function is not known, as on AArch64 if it
+was compiled before the sampling began; and what the JIT's log costs."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from made_profiles import FrameSpec, Log, jit, machine_code
+from report_runs import as_json, lines
+from vmprof_convert import readers
+from vmprof_convert.analysis.summary import sum_up
+
+COMPILER, LOG, NOT_KNOWN = map(machine_code, (1, 2, 3))
+LABEL = "[compiled code, function not known]"
+
+
+@pytest.fixture
+def log() -> Log:
+    log = Log()
+    log.settings(lines=1, capabilities="labels,lines,names")
+    return log
+
+
+def write(path: Path, log: Log, *stacks: Sequence[FrameSpec]) -> Path:
+    """20 samples of each."""
+    for number in range(20 * len(stacks)):
+        log.allocation(stacks[number % len(stacks)], size=24, time=number)
+    path.write_bytes(log.data())
+    return path
+
+
+def samples(path: Path, of: str, *options: str) -> dict[str, float]:
+    """Of each function; `of`: itself, or in total."""
+    return {row["function"]["name"]: row[of]["allocated"]["samples"]
+            for row in as_json(path, *options)["rows"]}
+
+
+def remarks(path: Path, about: str, *options: str) -> list[str]:
+    return [line for line in lines(path, *options) if line.startswith(about + ": ")]
+
+
+def test_a_function_that_is_not_known_is_nobody_elses(log: Log, tmp_path: Path) -> None:
+    main, work, called = map(log.function, ("main", "work", "called"))
+    path = write(tmp_path / "app.vmprof", log,
+                 [main, work, jit(work), NOT_KNOWN],
+                 [main, work, jit(work), NOT_KNOWN, called], [main], [main])
+    assert samples(path, "self", "--by", "function") == {
+        "main": 40, "work": 0, "called": 20, LABEL: 20}
+    assert samples(path, "total", "--by", "function") == {
+        "main": 80, "work": 40, "called": 20, LABEL: 40}
+    (said,) = remarks(path, "callers")
+    assert said.startswith("callers: in the stacks of 50 % of the bytes stands " + LABEL)
+
+
+def test_in_a_library_it_counts_as_that_does(log: Log, tmp_path: Path) -> None:
+    main = log.function("main", file=str(tmp_path / "app.py"))
+    library = log.function("library", file="/usr/lib/python3/site-packages/x.py")
+    path = write(tmp_path / "app.vmprof", log, [main, library, jit(library), NOT_KNOWN],
+                 [main, jit(main), NOT_KNOWN, library])
+    assert samples(path, "self", "--mine", "--by", "function") == {
+        "main": 20, LABEL: 20}
+
+
+@pytest.mark.parametrize("capabilities, said", [
+    # of x86-64; of a PyPy that can't write its log; of an old profile
+    ("callers,labels", []), ("labels", ["callers: where compiled code calls compiled"]),
+    (None, [])])
+def test_where_there_is_none(tmp_path: Path, capabilities: str | None,
+                             said: list[str]) -> None:
+    log = Log()
+    log.settings(**{"capabilities": capabilities} if capabilities else {})
+    main = log.function("main")
+    path = write(tmp_path / "app.vmprof", log, [main, jit(main)])
+    assert [line[:len(said[0])] for line in remarks(path, "callers")] == said
+
+
+@pytest.mark.parametrize("capabilities, reason", [
+    ("callers,lines", "which tells lines"),
+    ("lines", "without which this machine's stacks lack functions")])
+@pytest.mark.parametrize("by", ["function", "type"])
+def test_what_the_log_costs(tmp_path: Path, capabilities: str, reason: str,
+                            by: str) -> None:
+    log = Log()
+    log.settings(lines=1, capabilities=capabilities, facts="types,lifetimes")
+    main = log.function("main")
+    path = write(tmp_path / "app.vmprof", log, [main, LOG], [main, COMPILER], [main],
+                 [main])
+    assert remarks(path, "log", "--by", by) == [
+        "log: 25 % of the bytes are PyPy's log of what it compiles, " + reason
+        + ": the program alone does not allocate them"]
+    # as in the Firefox file's head
+    summary = sum_up(readers.read(path))
+    assert summary.log_bytes == pytest.approx(0.25 * summary.bytes.value)
