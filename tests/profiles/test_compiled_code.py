@@ -51,7 +51,8 @@ def test_a_function_that_is_not_known_is_nobody_elses(log: Log, tmp_path: Path) 
     assert samples(path, "total", "--by", "function") == {
         "main": 80, "work": 40, "called": 20, LABEL: 40}
     (said,) = remarks(path, "callers")
-    assert said.startswith("callers: in the stacks of 50 % of the bytes stands " + LABEL)
+    assert said.startswith(
+        "callers: in the stacks of 50 % of the bytes stands " + LABEL)
 
 
 def test_in_a_library_it_counts_as_that_does(log: Log, tmp_path: Path) -> None:
