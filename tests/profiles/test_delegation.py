@@ -13,6 +13,7 @@ from report_runs import text
 from vmprof_convert import readers
 from vmprof_convert.analysis import summary
 from vmprof_convert.meaning import missing_callers
+from vmprof_convert.meaning.compiled_code import compiled_code
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.user_code import only_own
 
@@ -92,11 +93,11 @@ def test_what_no_row_shows_is_not_named(tmp_path: Path) -> None:
     log.allocation([main, middle, leaf], size=16)
     log.allocation([jit(main), jit(leaf)], size=16)
     profile = readers.read_bytes(log.data())
-    gaps = missing_callers.missing(profile)
+    code = compiled_code(profile)
     assert [f.name for f in summary.summarize(profile).missing] == ["middle"]
     own = only_own(profile, Origins(profile))
     assert [row.function.name for row in summary.summarize(own).rows] == ["main"]
-    assert summary.summarize(own, gaps=gaps).missing == []
+    assert summary.summarize(own, code=code).missing == []
 
 
 def test_part_of_a_chain(program: Program) -> None:
