@@ -12,7 +12,9 @@ import pytest
 
 from conftest import EMULATED, PyPy
 from vmprof_convert import readers
-from vmprof_convert.profile.model import Profile
+from vmprof_convert.meaning.estimator import weight_bytes
+from vmprof_convert.profile.model import Function, Profile
+from vmprof_convert.readers.pypy_stacks import LOG
 
 #: Each `make(N)` allocates N * 8 characters: the size says which one it was.  (What the
 #: JIT could leave out until it is needed would be allocated at another line.)
@@ -302,6 +304,23 @@ def test_the_report_shows_them(program: PyPy) -> None:
                            str(run.path)).out
     line = 1 + PROGRAM[:PROGRAM.index("make(178)")].count("\n")
     assert re.search(r"numbers +traced\.py:%d$" % line, told, re.MULTILINE), told
+
+
+def test_what_the_log_takes_is_not_the_compilers(program: PyPy) -> None:
+    """Its text: the compiler makes next to none, and the program none of a function."""
+    profile = program.sample("import traced", "4k", "--lines",
+                             arguments=("3000",)).profile()
+    bytes_ = collections.Counter[Function]()
+    for stack, size, type_, interval in zip(
+            profile.samples.stack, profile.samples.size, profile.samples.type,
+            profile.samples.interval):
+        # (its own strings are larger)
+        if size < min(BYTES) and type_ >= 0 and profile.types[
+                type_].layout.startswith("GcStruct rpy_string"):
+            bytes_[profile.function(profile.stacks[stack][-1].address)] += int(
+                weight_bytes(size, interval, profile.gaps))
+    assert bytes_[LOG] > 2**20, bytes_
+    assert bytes_.total() - bytes_[LOG] < 0.1 * bytes_[LOG], bytes_.most_common(5)
 
 
 def test_in_children_too(program: PyPy, tmp_path: Path) -> None:
