@@ -53,6 +53,9 @@ def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
 
 def stacks_with(stacks: StackTable, label: Function) -> set[int]:
     """The numbers of those that have this one of LABELS."""
+    if isinstance(stacks, Stacks) and not any(
+            LABELS.get(frame) == label for frame in stacks.frames):
+        return set()            # without a tree, which takes memory
     tree = stacks.tree()
     found = bytearray(len(tree.frames))
     for node, (parent, frame) in enumerate(zip(tree.parents, tree.frames)):

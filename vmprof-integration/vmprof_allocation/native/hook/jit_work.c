@@ -33,8 +33,7 @@ void jit_work_prepare(uintptr_t its_phases, uintptr_t roots)
     roots_end = (const uintptr_t *const *)roots;
 }
 
-/* The stack of roots, as far as it is looked at; how deep it is, is not known.  Returns 0 if it
-   can't be read. */
+/* How deep the stack of roots is, is not known.  Returns 0 if it can't be read. */
 static int read_roots(uintptr_t words[ROOTS])
 {
     return roots_end != NULL &&
@@ -83,15 +82,15 @@ enum jit_work jit_work(size_t size, int has_log)
 {
     const struct list *list = phases == NULL ? NULL : *phases;
     uintptr_t words[ROOTS];
-    int is_known;
+    int compiles;
 
     if (list == NULL || list->length <= 0)
         return JIT_WORK_NONE;
-    is_known = read_roots(words);
-    if (is_known && has_log && writes_log(words))
-        return JIT_WORK_LOG;
-    if (list->items->item[list->length - 1] == COMPILES ||
-        (is_known && size < LARGEST && innermost(words) == TYPES_JITS))
-        return JIT_WORK_COMPILER;
-    return JIT_WORK_NONE;
+    compiles = list->items->item[list->length - 1] == COMPILES;
+    if ((has_log || !compiles) && read_roots(words)) {
+        if (has_log && writes_log(words))
+            return JIT_WORK_LOG;
+        compiles |= size < LARGEST && innermost(words) == TYPES_JITS;
+    }
+    return compiles ? JIT_WORK_COMPILER : JIT_WORK_NONE;
 }
