@@ -64,17 +64,22 @@ def test_in_a_library_it_counts_as_that_does(log: Log, tmp_path: Path) -> None:
         "main": 20, LABEL: 20}
 
 
-@pytest.mark.parametrize("capabilities, said", [
-    # of x86-64; of a PyPy that can't write its log; of an old profile
-    ("callers,labels", []), ("labels", ["callers: where compiled code calls compiled"]),
-    (None, [])])
-def test_where_there_is_none(tmp_path: Path, capabilities: str | None,
-                             said: list[str]) -> None:
+@pytest.mark.parametrize("settings, said, is_brief", [
+    # of x86-64, without and with lines; of a PyPy that can't write its log
+    ({"capabilities": "callers,labels"}, "callers: in compiled code, some are wrong",
+     False),
+    ({"capabilities": "callers,labels", "lines": "1"}, None, False),
+    ({"capabilities": "labels"}, "callers: where compiled code calls compiled", True)])
+def test_where_there_is_none(tmp_path: Path, settings: dict[str, str], said: str | None,
+                             is_brief: bool) -> None:
     log = Log()
-    log.settings(**{"capabilities": capabilities} if capabilities else {})
+    log.settings(**settings)
     main = log.function("main")
     path = write(tmp_path / "app.vmprof", log, [main, jit(main)])
-    assert [line[:len(said[0])] for line in remarks(path, "callers")] == said
+    assert len(remarks(path, "callers")) == is_brief
+    found = remarks(path, "callers", "--remarks")
+    assert len(found) == (said is not None)
+    assert all(line.startswith(said or "") for line in found)
 
 
 @pytest.mark.parametrize("capabilities, reason", [

@@ -467,7 +467,7 @@ def test_a_build_whose_table_of_compiled_code_is_not_known_says_so(
     loop = "kept = []\nfor i in range(100000):\n    kept.append([i])\n"
     known = stock_pypy.sample(loop, "512")
     assert "callers" in known.profile().settings["capabilities"].split(",")
-    assert "callers:" not in all_remarks(known.path)
+    assert "callers: in compiled code, some are wrong: " in all_remarks(known.path)
     remembered(stock_pypy, codemap="0")
     lacking = stock_pypy.sample(loop, "512")
     assert "callers" not in lacking.profile().settings["capabilities"].split(",")

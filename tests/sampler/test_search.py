@@ -211,6 +211,14 @@ def test_answer_is_remembered_by_build_id(pypy: PyPy) -> None:
         "-m", "vmprof_allocation", "doctor").out
 
 
+def test_what_is_remembered_as_not_known_is_said(stock_pypy: PyPy) -> None:
+    told = "references: not known, so that --held is refused: "
+    doctor = "-m", "vmprof_allocation", "doctor"
+    assert told not in stock_pypy.command(*doctor).out
+    remembered(stock_pypy, references="0")
+    assert told in stock_pypy.command(*doctor).out
+
+
 @pytest.mark.parametrize("damage", [
     "", "{}", "=", "build_id", "build_id=x", "\0\0", "gc=1\nentry=x"])
 def test_damaged_memory_is_not_believed(pypy: PyPy, damage: str) -> None:

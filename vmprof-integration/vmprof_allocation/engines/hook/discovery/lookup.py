@@ -5,7 +5,7 @@ import os
 import sys
 
 from vmprof_allocation.engines.hook.discovery.layout import Layout, unpack
-from vmprof_allocation.errors import Evidence, UnknownBuild
+from vmprof_allocation.errors import NOT_KNOWN, Evidence, UnknownBuild
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -37,6 +37,12 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
             layout = Layout.parse(text)
             if layout.build_id == build_id:
                 evidence.found("remembered in", str(file))
+                if not layout.references:
+                    # it may have been the place: what emulates a program, or seccomp
+                    evidence.found("references", "%s, so that --held is refused: where "
+                                   "that was written, no process could be made that "
+                                   "looks, or they are not as expected; remove it, and "
+                                   "doctor says which" % NOT_KNOWN)
                 return layout
         except ValueError:
             pass        # of another version of ours
