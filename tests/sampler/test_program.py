@@ -317,8 +317,10 @@ def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
                    "vmprof_allocation.errors", "vmprof_allocation.critical.forks",
                    "vmprof_allocation.session.resident", "zlib",
                    *(["_jitlog"] if EMULATED else [])}      # for AArch64's stacks
-    # (of the builtin engine more stays)
-    assert int(run[1]) - int(plain[1]) < (500 if has_builtin() else 300) * 1024
+    # (of the builtin engine more stays; and of the log for AArch64's stacks, what it
+    # told of the program's start)
+    most = 500 if has_builtin() else 350 if EMULATED else 300
+    assert int(run[1]) - int(plain[1]) < most * 1024
 
 
 # ____________________________________________________________
