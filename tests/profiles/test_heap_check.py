@@ -12,6 +12,7 @@ import report_runs
 from made_profiles import SWEPT, Log
 from vmprof_convert import readers
 from vmprof_convert.analysis import heap_check
+from vmprof_convert.analysis.summary import summarize
 from vmprof_convert.profile.model import Swept
 from vmprof_convert.profile.probability import probability
 
@@ -84,6 +85,24 @@ def test_less_than_there_is(tmp_path: Path) -> None:
 def test_the_last_collection_counts(tmp_path: Path) -> None:
     assert not said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, 0),
                     (13 * MIB, 3 * MIB, 12 * MIB, 0))
+
+
+def test_nothing_was_sampled_yet(tmp_path: Path) -> None:
+    """It began with a large interval, and a smaller one was asked for later."""
+    made = Log()
+    made.settings(facts="types,lifetimes", interval=2**30)
+    main = made.function("main")
+    made.row(SWEPT, 10**9, 35 * MIB, 6 * MIB, 0, 0, 0)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(made.data())
+    assert not heap_check.contradiction(readers.read(path))
+    for _ in range(20):
+        made.allocation([main], size=100, time=2 * 10**9, interval=INTERVAL)
+    path.write_bytes(made.data())
+    profile = readers.read(path)
+    assert not heap_check.contradiction(profile)
+    # and more than two of the large ones may have passed without a sample
+    assert 2 * 2**30 < summarize(profile).bytes[2] < 3 * 2**30
 
 
 def test_nothing_is_said_without_it(tmp_path: Path) -> None:

@@ -546,3 +546,20 @@ def test_without_following_children(pypy: PyPy) -> None:
     first, second = windows(pypy.folder)
     assert "work" in functions(second)
     assert first.settings["children"] == "1"
+
+
+def test_the_next_profile_says_the_interval_that_was_asked_for(pypy: PyPy) -> None:
+    """And no limit, which ended by that."""
+    run = pypy.command(str(pypy.script(WORK + """
+    with vmprof_allocation.sample("app.vmprof", "auto") as session:
+        session.set_interval("4k")
+        session.rotate(window(2))
+        kept = work()
+        session.rotate(window(3))
+    """)))
+    assert (run.code, run.err) == (0, "")
+    first, *others = windows(pypy.folder)
+    assert first.settings["limit"]
+    for profile in others:
+        assert (profile.settings["interval"], profile.settings["limit"]) == ("4096", "")
+        assert set(profile.samples.interval) <= {4096}

@@ -81,7 +81,7 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
         while node is not None:
             node.weight += weight
             node = node.parent
-    beside = _largest(root, limit, tally.largest_interval or profile.interval)
+    beside = _largest(root, limit, max(tally.largest_interval, profile.interval))
     _add_up(tally, ends)
     return _listed(root), beside
 

@@ -57,7 +57,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
     none is called `name`."""
     places = Places(profile, (FUNCTION,), origins)
     names = TypeNames(profile, group_storage=choice.group_storage)
-    interval = tally.largest_interval or profile.interval
+    interval = max(tally.largest_interval, profile.interval)
     knows_lines = has_lines(profile)
     by_line = Places(profile, (LINE,), origins)
     known: dict[Function, bool] = {}

@@ -49,7 +49,9 @@ def contradiction(profile: Profile) -> str:
     if not profile.swept:
         return ""
     last = profile.swept[-1]
-    least, most = bounds(last)
+    # nothing may have been sampled yet at the one that the sampling began with
+    least, most = bounds(last._replace(
+        interval=max(last.interval, profile.interval)))
     if least <= last.alive <= most:
         return ""
     counted = "the GC itself counts %s of old objects at %.2f s" % (

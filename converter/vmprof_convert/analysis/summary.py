@@ -233,8 +233,7 @@ class Tally:
             collections.Counter())
         #: time samples of each stack
         self.ticks: collections.Counter[int] = collections.Counter()
-        #: of the samples
-        self.smallest_interval = self.largest_interval = 0
+        self._smallest_interval = self._largest_interval = 0
         self._lives = Lives(self.at) if self.survived else None
 
     def extend(self, rows: Columns) -> None:
@@ -289,10 +288,26 @@ class Tally:
             if sum_ is None:
                 sum_ = self._sums[key] = Sum()
             sum_.add(size, probability(size, interval, gaps), count, live_size)
-            self.largest_interval = max(self.largest_interval, interval)
-            self.smallest_interval = min(self.smallest_interval or interval,
-                                         interval)
+            self._widen(interval, interval)
         self._alike.clear()
+
+    def _widen(self, smallest: int, largest: int) -> None:
+        self._largest_interval = max(self._largest_interval, largest)
+        self._smallest_interval = min(self._smallest_interval or smallest,
+                                      smallest or self._smallest_interval)
+
+    @property
+    def smallest_interval(self) -> int:
+        """Of the samples; 0: there is none."""
+        self._add_up()
+        return self._smallest_interval
+
+    @property
+    def largest_interval(self) -> int:
+        """Of the samples; 0: there is none.  It may be that nothing was sampled at a
+        larger one that the sampling began with (Profile.interval)."""
+        self._add_up()
+        return self._largest_interval
 
     def add_tally(self, other: Tally, stacks: int = 0, types: int = 0) -> None:
         """Of other samples of the same profile; or of one whose first stack and
@@ -303,10 +318,7 @@ class Tally:
             self._sums.setdefault(key, Sum()).add_sum(sum_)
         for stack, count in other.ticks.items():
             self.ticks[stack + stacks if stack >= 0 else stack] += count
-        self.largest_interval = max(self.largest_interval, other.largest_interval)
-        self.smallest_interval = min(
-            self.smallest_interval or other.smallest_interval,
-            other.smallest_interval or self.smallest_interval)
+        self._widen(other.smallest_interval, other.largest_interval)
 
     def keep(self, selected: Selected) -> None:
         """Forget what is not asked for."""
@@ -446,7 +458,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
     if code is None:
         code = compiled_code(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)
-    interval = tally.largest_interval or profile.interval
+    interval = max(tally.largest_interval, profile.interval)
     own: dict[Subject, Figures] = {}
     total: dict[Subject, Figures] = {}
     everything, hidden, untyped = (Figures(interval) for _ in range(3))

@@ -325,7 +325,8 @@ class Session:
             self._note_memory(self._engine)
             try:
                 next_profile.rotate(
-                    self._engine, self.settings, self._run, self._file, self.path,
+                    self._engine, self.settings.with_pace(*self.pace), self._run,
+                    self._file, self.path,
                     self._part + 1, output, self._go_on_in)
             finally:
                 self._memory_part = 0   # the present one may go on, too

@@ -104,8 +104,16 @@ class Settings:
 
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""
+        return self._with(seed=seed)
+
+    def with_pace(self, interval: int, limit: Limit | None) -> Settings:
+        """The same, as they came to be: Session.set_interval()."""
+        return self._with(interval=interval, limit=limit)
+
+    def _with(self, **changed: object) -> Settings:
         settings = Settings.parse(self.text())
-        settings.seed = seed
+        for name, value in changed.items():
+            setattr(settings, name, value)
         return settings
 
 
