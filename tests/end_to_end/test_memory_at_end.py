@@ -76,7 +76,7 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
     assert resident is not None
     assert abs(process["resident"] - int(resident[1]) * 1024) < 4 * MIB
     profile = run.profile()
-    assert abs(process["time"] - profile.end / 1e9) < 1
+    assert 0 < process["time"] <= profile.end / 1e9
 
 
 def test_without_the_flag_it_is_not_read(pypy: PyPy) -> None:
