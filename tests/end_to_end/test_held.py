@@ -376,7 +376,7 @@ def test_a_deep_stack(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("end, said", [
     ("sys.modules.clear()",
      "who holds what is not known: nothing is sampled at the program's end"),
-    ("resource.setrlimit(resource.RLIMIT_AS, (now + 2**19, now + 2**19))",
+    ("resource.setrlimit(resource.RLIMIT_AS, (now + 1000000, now + 1000000))",
      "who holds what is not looked at: the limit of the program's address space "
      "(RLIMIT_AS) leaves it 0 MiB, and that takes up to 32")])
 def test_a_program_that_leaves_nothing_to_ask_with(
@@ -387,7 +387,10 @@ def test_a_program_that_leaves_nothing_to_ask_with(
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * 4096
     """ + end, "64k", "--held")
-    assert run.err == "vmprof: %s\n" % said
+    first, *others = run.err.splitlines()
+    assert first == "vmprof: " + said
+    # the little room that is left may not do for what the end writes, either
+    assert all("the profile is whole, but for names" in line for line in others)
 
 
 @pytest.mark.parametrize("what", [
