@@ -15,7 +15,7 @@ from vmprof_convert.analysis.summary import (
     sort,
     summarize,
 )
-from vmprof_convert.meaning.compiled_code import compiled_code
+from vmprof_convert.meaning.compiled_code import CompiledCode
 from vmprof_convert.meaning.missing_callers import Missing
 from vmprof_convert.profile.model import Profile
 
@@ -32,12 +32,14 @@ class Group(NamedTuple):
     tally: Tally
 
 
-def summarize_parts(profile: Profile, parts: Sequence[Group],
-                    choice: Choice) -> Summary:
+def summarize_parts(profile: Profile, parts: Sequence[Group], choice: Choice,
+                    code: CompiledCode) -> Summary:
     """One row for each part, or with TYPE in `choice.by` for each type in a part.
-    `profile`: of all of them.  Raises ProfileError if it can't tell what is asked."""
+    `profile`: of all of them; `code`: see summarize().  Raises ProfileError if it can't
+    tell what is asked."""
     by = (TYPE,) if TYPE in choice.by else ()
-    code = compiled_code(profile)._replace(missing=Missing(set(), []))
+    # no row is a function's, whose callers could be missing
+    code = code._replace(missing=Missing(set(), []))
     of_each = [summarize(profile, part.tally, choice._replace(by=by), code=code)
                for part in parts]
     interval = max((one.figures.interval for one in of_each), default=profile.interval)

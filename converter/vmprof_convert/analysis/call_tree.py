@@ -13,6 +13,7 @@ from vmprof_convert.analysis.summary import (
     Row,
     Subject,
     Tally,
+    interval_of,
 )
 from vmprof_convert.meaning.lifetimes import CARRIED, STILL_ALIVE
 from vmprof_convert.meaning.origins import Origins
@@ -81,7 +82,7 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
         while node is not None:
             node.weight += weight
             node = node.parent
-    beside = _largest(root, limit, max(tally.largest_interval, profile.interval))
+    beside = _largest(root, limit, interval_of(profile, tally))
     _add_up(tally, ends)
     return _listed(root), beside
 

@@ -14,6 +14,7 @@ from vmprof_convert.analysis.summary import (
     Subject,
     Tally,
     figures_of,
+    interval_of,
     sort,
 )
 from vmprof_convert.errors import ProfileError
@@ -57,7 +58,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
     none is called `name`."""
     places = Places(profile, (FUNCTION,), origins)
     names = TypeNames(profile, group_storage=choice.group_storage)
-    interval = max(tally.largest_interval, profile.interval)
+    interval = interval_of(profile, tally)
     knows_lines = has_lines(profile)
     by_line = Places(profile, (LINE,), origins)
     known: dict[Function, bool] = {}

@@ -304,8 +304,7 @@ class Tally:
 
     @property
     def largest_interval(self) -> int:
-        """Of the samples; 0: there is none.  It may be that nothing was sampled at a
-        larger one that the sampling began with (Profile.interval)."""
+        """Of the samples; 0: there is none."""
         self._add_up()
         return self._largest_interval
 
@@ -441,6 +440,12 @@ def check(profile: Profile, choice: Choice) -> None:
                            "seconds" % (choice.at / 1e9, profile.end / 1e9))
 
 
+def interval_of(profile: Profile, tally: Tally) -> int:
+    """The largest one, for the ends of intervals.  At the one that the sampling began
+    with, nothing may have been sampled."""
+    return max(tally.largest_interval, profile.interval)
+
+
 def summarize(profile: Profile, tally: Tally | None = None,
               choice: Choice = BY_FUNCTION, *, origins: Origins | None = None,
               code: CompiledCode | None = None) -> Summary:
@@ -458,7 +463,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
     if code is None:
         code = compiled_code(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)
-    interval = max(tally.largest_interval, profile.interval)
+    interval = interval_of(profile, tally)
     own: dict[Subject, Figures] = {}
     total: dict[Subject, Figures] = {}
     everything, hidden, untyped = (Figures(interval) for _ in range(3))
@@ -468,15 +473,16 @@ def summarize(profile: Profile, tally: Tally | None = None,
         by_stack[stack].append((type_, then, sum_))
     places = Places(profile, choice.by, origins)
     lacking, not_known, logged = Sum(), Sum(), Sum()
+    remarked = ((code.missing.stacks, lacking), (code.not_known, not_known),
+                (code.log, logged))
     for stack, parts in by_stack.items():
         of_stack = places.of(stack)
         innermost, distinct = of_stack[-1], set(of_stack)
+        also_in = [of_them for stacks, of_them in remarked if stack in stacks]
         for type_, then, sum_ in parts:
             everything.add(then, sum_)
-            for stacks, of_them in ((code.missing.stacks, lacking),
-                                    (code.not_known, not_known), (code.log, logged)):
-                if stack in stacks:
-                    of_them.add_sum(sum_)
+            for of_them in also_in:
+                of_them.add_sum(sum_)
             shown = names.shown(type_)
             if shown == UNNAMED:
                 untyped.add(then, sum_)

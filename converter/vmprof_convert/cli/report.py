@@ -259,7 +259,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
 
     def view_of(asked: Selection) -> View:
         shown = only_own(profile, origins) if asked.mine else profile
-        summary = summarize_parts(shown, parts, choice) if by[0] in PARTS else (
+        summary = summarize_parts(shown, parts, choice, code) if by[0] in PARTS else (
             summarize(shown, tally, choice, origins=origins, code=code))
         return View(shown, summary, choice, origins, asked, limit, of_processes,
                     options.remarks)

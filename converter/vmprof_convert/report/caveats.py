@@ -259,14 +259,12 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
                 format_bytes(summary.missing_bytes), names),
             summary.missing_bytes > _LEAST * summary.bytes.value))
     found += _callers(profile, summary)
-    if summary.log_bytes > _NOTHING * summary.bytes.value:
-        found.append(Remark(
-            "log: %.3g %% of the bytes are PyPy's log of what it compiles, %s: the "
-            "program alone does not allocate them" % (
-                _percent(summary.log_bytes, summary),
-                "which tells lines" if _tells_callers(profile)
-                else "without which this machine's stacks lack functions"),
-            summary.log_bytes > _LEAST * summary.bytes.value))
+    found += _of_share(
+        summary.log_bytes, summary,
+        "log: %.3g %% of the bytes are PyPy's log of what it compiles, "
+        + ("which tells lines" if _tells_callers(profile)
+           else "without which this machine's stacks lack functions")
+        + ": the program alone does not allocate them")
     if profile.stacks.has_compiled() and not profile.is_raw:
         found.append(Remark(
             "compiled code: an object counts where the JIT made it, which may be in "
@@ -350,12 +348,11 @@ def _lines(profile: Profile, summary: Summary) -> list[Remark]:
             "when it runs); these are where the functions begin", True)]
     unknown = sum(row.own.sum().value_bytes for row in summary.rows
                   if row.subject.line == UNKNOWN_LINE)
-    return [Remark(
+    return _of_share(
+        unknown, summary,
         "lines: of %.3g %% of the bytes, the line is not known, and (def) is where "
         "their function begins; what PyPy had compiled before the sampling began has "
-        "none, nor has some of the other compiled code" % _percent(unknown, summary),
-        unknown > _LEAST * summary.bytes.value)
-    ] if unknown > _NOTHING * summary.bytes.value else []
+        "none, nor has some of the other compiled code")
 
 
 def _callers(profile: Profile, summary: Summary) -> list[Remark]:
@@ -370,13 +367,12 @@ def _callers(profile: Profile, summary: Summary) -> list[Remark]:
             "has them right") if _tells_callers(profile) else Remark(
             "callers: where compiled code calls compiled code, stacks are vmprof's, "
             "and lack some functions, or have them twice", True)]
-    return [Remark(
-        "callers: in the stacks of %.3g %% of the bytes stands %s, for the function "
-        "that it is called by, or others that were compiled with that: this machine's "
-        "PyPy does not tell them of what it compiled before the sampling began" % (
-            _percent(summary.not_known_bytes, summary), NOT_KNOWN.name),
-        summary.not_known_bytes > _LEAST * summary.bytes.value)
-    ] if summary.not_known_bytes > _NOTHING * summary.bytes.value else []
+    return _of_share(
+        summary.not_known_bytes, summary,
+        "callers: in the stacks of %.3g %% of the bytes stands " + NOT_KNOWN.name
+        + ", for the function that it is called by, or others that were compiled with "
+        "that: this machine's PyPy does not tell them of what it compiled before the "
+        "sampling began")
 
 
 def _tells_callers(profile: Profile) -> bool:
@@ -384,8 +380,10 @@ def _tells_callers(profile: Profile) -> bool:
     return known is None or "callers" in known.split(",")
 
 
-def _percent(bytes_: float, summary: Summary) -> float:
-    return 100 * bytes_ / max(summary.bytes.value, 1.0)
+def _of_share(bytes_: float, summary: Summary, text: str) -> list[Remark]:
+    """`text` has the percentage of these bytes; of next to nothing, nothing is said."""
+    share = bytes_ / max(summary.bytes.value, 1.0)
+    return [Remark(text % (100 * share), share > _LEAST)] if share > _NOTHING else []
 
 
 def _collections(profile: Profile) -> list[str]:
