@@ -1,6 +1,8 @@
 """pytest's plugin, in a project of its own: tables, limits, and how tests fail."""
 from __future__ import annotations
 
+import html
+import json
 import re
 
 import pytest
@@ -73,7 +75,7 @@ def test_not_kept():
     said = done.out.partition("test_not_kept")[2]
     # 38.2 MiB, give or take 4 times 0.9
     assert re.search(r"test_not_kept allocated (?:3[4-9]|4[01])\.\d MiB \(.* MiB, "
-                     r"99.99 %\), and may 10 MiB", said), said
+                     r"99.99 %\); its limit is 10 MiB", said), said
     assert "shop.py" in said and "churn" in said
     assert "pytest_plugin" not in done.out      # no traceback of ours
     between = said[:said.index("short test summary")]
@@ -98,7 +100,7 @@ def test_small_enough(tmp_path):
     shop.grow(50000)
 """)
     assert done.code == 1 and "1 failed, 3 passed" in done.out, done.out
-    assert re.search(r"10 calls of test_leaks left 4\d\d KiB .* and may 100 KiB",
+    assert re.search(r"10 calls of test_leaks left 4\d\d KiB .* limit is 100 KiB",
                      done.out), done.out
     # the table is about what the message is about
     assert re.search(
@@ -196,18 +198,18 @@ def test_threads():
     for name, least, most, limit in (("array", 7.6, 8.8, "10 KiB"),
                                      ("ctypes", 1.9, 2.0, "1000 KiB")):
         found = re.search(
-            r"10 calls of test_%s left ([\d.]+) MiB outside of the GC's heap \(as "
-            r"malloc counts\), and may %s; called again, they left at least so much. "
-            r"(.{200})" % (name, limit), said)
+            r"10 calls of test_%s left ([\d.]+) MiB outside of the GC's heap, by "
+            r"malloc's count; their limit is %s. The same number of calls once more "
+            r"left at least as much. (.{200})" % (name, limit), said)
         assert found and least < float(found[1]) < most, done.out
         if has_builtin():
-            assert found[2].startswith("Most of it is in no sample"), done.out
+            assert found[2].startswith("Most of it was not sampled"), done.out
             continue
-        who = re.match(r"Of the first calls, by samples: alive type function where "
+        who = re.match(r"Samples of the first calls: alive type function where "
                        r"([\d.]+) (?:±[\d.]+ )?MiB malloc \(libpypy[^)]*\) test_%s "
                        % name, found[2])
         assert who and least * 0.97 < float(who[1]) < most, done.out
-    assert re.search(r"10 calls of test_both left 4\d\d KiB .* and may 100 KiB", said)
+    assert re.search(r"10 calls of test_both left 4\d\d KiB .* limit is 100 KiB", said)
     assert re.search(r"10 calls of test_both left [\d.]+ MiB outside of the GC's heap",
                      said), done.out
 
@@ -225,8 +227,9 @@ def test_unseen():
 """)
     assert done.code == 1, done.out
     said = " ".join(done.out.split())
-    assert re.search(r"10 calls of test_unseen left 97\d KiB outside .* so much. Most "
-                     r"of it is in no sample: look at ctypes, cffi", said), done.out
+    assert re.search(r"10 calls of test_unseen left 97\d KiB outside .* as much. Most "
+                     r"of it was not sampled: check what uses ctypes, cffi",
+                     said), done.out
 
 
 def test_where_malloc_does_not_tell_that_is_said(project: PyPy) -> None:
@@ -240,8 +243,8 @@ def test_x(other_gc):
     pass
 """)
     assert done.code == 0 and "1 passed" in done.out, done.out
-    assert ("not measured: test_shop.py::test_x: what C code keeps outside of the GC's "
-            "heap: this system does not tell") in done.out, done.out
+    assert ("not measured: test_shop.py::test_x: this system does not count native "
+            "memory") in done.out, done.out
 
 
 def test_what_the_jit_keeps_is_no_leak(project: PyPy) -> None:
@@ -289,11 +292,11 @@ def test_serve():
 
 
 def test_markers_that_make_no_sense(project: PyPy) -> None:
-    said = {'limit_allocations("much")': "'much') is no limit: write bytes",
+    said = {'limit_allocations("much")': "invalid limit limit_allocations('much')",
             "limit_allocations()": "write one limit",
-            'limit_leaks("1 MB", repeat=0)': "repeat=0): write a number, 1 or more",
+            'limit_leaks("1 MB", repeat=0)': "invalid limit_leaks(repeat=0): write a",
             'limit_leaks("1 MB", often=1)': "write one limit",
-            'limit_leaks("5%")': "'5%') is no limit: write bytes"}
+            'limit_leaks("5%")': "invalid limit limit_leaks('5%'): write a number of"}
     done = run(project, "".join(
         "@pytest.mark.%s\ndef test_%d_(): pass\n" % (marker, number)
         for number, marker in enumerate(said)))
@@ -303,17 +306,53 @@ def test_markers_that_make_no_sense(project: PyPy) -> None:
             "_ test_")[0], done.out
 
 
-def test_tests_that_can_not_be_measured(project: PyPy) -> None:
+def test_limits_of_unittest_and_of_asynchronous_tests(project: PyPy) -> None:
+    done = run(project, """
+import asyncio, unittest
+class TestCase(unittest.TestCase):
+    @pytest.mark.limit_leaks("10 kB")
+    def test_leaks(self):
+        shop.grow(50000)
+    @pytest.mark.limit_allocations("10 MB")
+    def test_keeps_to_its_limit(self):
+        shop.churn(1)
+@pytest.mark.anyio
+@pytest.mark.limit_leaks("10 kB")
+async def test_anyio_leaks():
+    await asyncio.sleep(0)
+    shop.grow(50000)
+@pytest.mark.asyncio
+@pytest.mark.limit_allocations("10 MB")
+async def test_asyncio_allocates():
+    await asyncio.sleep(0)
+    shop.churn(5000)
+@pytest.mark.asyncio
+async def test_asyncio_allocates_little():
+    await asyncio.sleep(0)
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+""", "--allocations")
+    assert "3 failed, 2 passed" in done.out, done.out
+    for what in (r"10 calls of test_leaks left 4\d\d KiB",
+                 r"10 calls of test_anyio_leaks(?:\[asyncio\])? left 4\d\d KiB",
+                 r"test_asyncio_allocates allocated 3\d\.\d MiB"):
+        assert re.search(what, done.out), done.out
+    assert "allocations of 5 tests" in done.out
+    assert "not measured" not in done.out
+
+
+def test_a_function_that_nobody_calls_is_listed_as_not_measured(project: PyPy) -> None:
     done = run(project, """
 import unittest
-class TestX(unittest.TestCase):
-    @pytest.mark.limit_leaks("1 MB")
-    def test_x(self): pass
-@pytest.mark.limit_leaks("1 MB")
-async def test_y(): pass
+class TestCase(unittest.IsolatedAsyncioTestCase):
+    @pytest.mark.limit_leaks("10 kB")
+    async def test_leaks(self):
+        shop.grow(50000)
 """)
-    assert "2 failed" in done.out or "1 failed, 1 error" in done.out, done.out
-    assert "not for tests of unittest" in done.out and "not async" in done.out
+    assert done.code == 0, done.out
+    assert ("not measured: test_shop.py::TestCase::test_leaks: pytest did not call the "
+            "function of this test") in done.out, done.out
 
 
 def test_processes_of_a_test_are_not_sampled(project: PyPy) -> None:
@@ -346,33 +385,106 @@ def test_x(cache={}):
     assert done.code == 0, done.out
 
 
-def test_a_test_that_samples_by_itself_is_skipped(project: PyPy) -> None:
+def test_a_test_that_samples_runs_as_without_the_plugin(project: PyPy) -> None:
+    """It passes or fails by itself, and the summary says that it was not measured."""
     done = run(project, """
 import vmprof_allocation
-def test_x(tmp_path):
+from vmprof_allocation import tracemalloc
+def test_passes(tmp_path):
     with vmprof_allocation.sample(tmp_path / "x.vmprof"):
         pass
-def test_y():
-    pass
-""", "--allocations", "-rs")
-    assert done.code == 0 and "1 passed, 1 skipped" in done.out, done.out
-    assert "the test samples by itself" in done.out
-    assert "allocations of 1 test " in done.out
-
-
-def test_under_another_sampler_tests_with_limits_are_skipped(project: PyPy) -> None:
-    done = run(project, """
-import vmprof_allocation
-@pytest.fixture
-def sampled(tmp_path):
+def test_fails(tmp_path):
     with vmprof_allocation.sample(tmp_path / "x.vmprof"):
-        yield
+        assert False, "as it should"
+@pytest.mark.limit_leaks("10 kB")
+def test_traces():
+    tracemalloc.start()
+    assert tracemalloc.is_tracing()
+    tracemalloc.stop()
+def test_raises():
+    raise vmprof_allocation.AllocationSamplingError("of its own")
+def test_measured():
+    pass
+""", "--allocations")
+    assert done.code == 1 and "2 failed, 3 passed" in done.out, done.out
+    for name in "passes", "fails", "traces":
+        assert ("not measured: test_shop.py::test_%s: the test itself starts a "
+                "sampler" % name) in done.out, done.out
+    assert "allocations of 2 tests" in done.out
+
+
+SAMPLED_ALREADY = """
 @pytest.mark.limit_allocations("1 kB")
-def test_x(sampled):
+def test_passes():
     shop.churn(5000)
-""", "-rs")
-    assert done.code == 0 and "1 skipped" in done.out, done.out
-    assert "this process is sampled already" in done.out
+@pytest.mark.limit_leaks("1 kB")
+def test_leaks():
+    shop.grow(50000)
+def test_fails():
+    assert False
+"""
+NOT_MEASURED = "not measured: test_shop.py::test_%s: this process is already sampled"
+
+
+def test_tests_run_unmeasured_under_another_sampler(project: PyPy) -> None:
+    project.script("""
+        import pytest, vmprof_allocation
+        @pytest.fixture(autouse=True)
+        def sampled(tmp_path):
+            with vmprof_allocation.sample(tmp_path / "x.vmprof"):
+                yield
+        """, "conftest.py")
+    done = run(project, SAMPLED_ALREADY)
+    assert done.code == 1 and "1 failed, 2 passed" in done.out, done.out
+    assert NOT_MEASURED % "passes" in done.out and NOT_MEASURED % "leaks" in done.out
+
+
+def test_tests_run_unmeasured_under_tracemalloc(project: PyPy) -> None:
+    project.environment["VMPROF_TRACEMALLOC"] = "5,16k"
+    done = run(project, SAMPLED_ALREADY, "--allocations")
+    assert done.code == 1 and "1 failed, 2 passed" in done.out, done.out
+    for name in "passes", "leaks", "fails":
+        assert NOT_MEASURED % name in done.out, done.out
+
+
+def test_tests_run_unmeasured_under_the_command_line(project: PyPy) -> None:
+    project.script("import pytest, shop\n" + SAMPLED_ALREADY, "test_shop.py")
+    done = project.command(
+        "-m", "vmprof", "--allocation-sampling", "64k", "-o", "x.vmprof", "-m",
+        "pytest", "-q", "-p", "no:cacheprovider", PYTHONPATH=str(PACKAGES))
+    assert done.code == 1 and "1 failed, 2 passed" in done.out, done.out
+    assert NOT_MEASURED % "passes" in done.out and NOT_MEASURED % "leaks" in done.out
+
+
+def test_start_and_end_of_the_sampler_do_not_count(project: PyPy) -> None:
+    done = run(project, """
+@pytest.mark.limit_allocations("4 kB")
+def test_x():
+    pass
+""")
+    assert done.code == 0, done.out
+    done = run(project, "".join(
+        "def test_%d():\n    pass\n" % number for number in range(10)),
+        "--allocations", "--allocations-interval", "64", "--junitxml=junit.xml")
+    results = [json.loads(html.unescape(found)) for found in re.findall(
+        r'name="allocations" value="([^"]*)"',
+        (project.folder / "junit.xml").read_text())]
+    assert len(results) == 10
+    # what calls the test takes 1.5 kB; the sampler's start and end took 15 kB
+    assert sum(result["allocated"][0] for result in results) < 10 * 3000, results
+
+
+def test_only_the_last_run_of_a_test_is_in_the_table(project: PyPy) -> None:
+    done = run(project, """
+runs = []
+def test_x():
+    runs.append(1)
+    shop.churn(5000)
+    assert len(runs) == 3
+""", "--allocations", "--reruns", "3")
+    assert done.code == 0 and "1 passed, 2 rerun" in done.out, done.out
+    table = done.out.partition("allocations of 1 test ")[2]
+    assert len(re.findall("test_shop.py::test_x", table)) == 1, done.out
 
 
 def test_a_test_that_closes_the_profile_is_not_measured(project: PyPy) -> None:

@@ -61,7 +61,7 @@ STARTS = tuple(PUSHER + "." + name for name in (
     "folder", "start", "target", "credentials"))
 #: the rooms of the sampler, each above those before it
 SAMPLER_ROOMS = ("errors", "memory", "critical", "settings", "engines", "session",
-                 "remote", "launch", "tracemalloc")
+                 "remote", "launch", "tracemalloc", "pytest_plugin")
 
 RULES = {
     "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER, PUSHER)),

@@ -70,11 +70,19 @@ def restore(state: tuple[Any, ...], pids: list[int]) -> None:
         session.go_on(parent)
 
 
-def end_inherited() -> None:
-    """In a sampled child that begins to sample by itself: what it inherited ends."""
+def make_room() -> None:
+    """End the sessions that a new session, or tracemalloc, replaces.
+
+    These are the session that a forked child inherited, and those that give way.
+    """
     for session in _running[:]:
         if session.is_inherited:
             session.stop()
+        elif session.gives_way:
+            try:
+                session.stop()
+            except AllocationSamplingError:
+                pass        # its profile is incomplete, and nothing will read it
 
 
 def current() -> Session | None:
@@ -127,6 +135,8 @@ class Session:
         self._memory_part = 0
         #: this is a forked child, and goes on as its parent
         self.is_inherited = False
+        #: Whether a session that the program starts meanwhile replaces this one.
+        self.gives_way = False
 
     def start(self, engine: Engine | None = None) -> None:
         """Begin to sample, with choose()'s engine, which may be given; a
@@ -137,7 +147,7 @@ class Session:
         file were refused, that is before any hook is set.
         """
         with Undivided():
-            end_inherited()
+            make_room()
             if engine is None:
                 engine = choose(hook=self.settings.needs_hook)
             file = ProfileFile(self.output)

@@ -14,7 +14,7 @@ from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session.profile_file import file_id
-from vmprof_allocation.session.session import end_inherited
+from vmprof_allocation.session.session import make_room
 from vmprof_allocation.settings.parsing import make_settings
 from vmprof_allocation.tracemalloc.frames import RawTraceback
 from vmprof_allocation.tracemalloc.snapshot import RawTrace
@@ -50,7 +50,7 @@ class Tracer:
         import vmprof_convert.meaning.estimator
         import vmprof_convert.meaning.visible_stacks
         import vmprof_convert.readers  # noqa: F401
-        end_inherited()
+        make_room()
         self._engine: Engine = choose()
         if "lifetimes" not in self._engine.capabilities():
             raise AllocationSamplingError(

@@ -1,0 +1,66 @@
+"""The text of a failure: by how much a test exceeds its limit, and a table."""
+from __future__ import annotations
+
+import io
+
+from vmprof_convert.analysis import holders
+from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.analysis.thresholds import CONFIDENCE, Verdict
+from vmprof_convert.profile.model import ALIVE, Profile
+from vmprof_convert.report import tables, terminal_table
+from vmprof_convert.report.held import holders_of
+from vmprof_convert.report.tables import FIGURE, Table
+from vmprof_convert.text.terminal import Terminal
+from vmprof_convert.text.units import format_bytes, format_ends
+
+#: Bounds of a table: rows, lines with its head, characters in a line.
+_ROWS, _LINES, _WIDTH = 8, 20, 100
+
+
+def exceeded(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> str:
+    """Return the text for objects in the GC's heap, with a table of `profile`."""
+    estimate = verdict.estimate
+    return table("%s %s (%s .. %s, %.4g %%); its limit is %s" % (
+        what, *format_ends(estimate.low, estimate.value, estimate.high),
+        100 * CONFIDENCE, format_bytes(verdict.limit)), profile, choice)
+
+
+def exceeded_natively(what: str, bytes_: int, limit: float) -> str:
+    """Return the text for native memory, without a table."""
+    return (
+        "%s %s outside of the GC's heap, by malloc's count; their limit is %s. The "
+        "same number of calls once more left at least as much." % (
+            what, format_bytes(bytes_), format_bytes(limit)))
+
+
+def retainers(profile: Profile, gained: Profile) -> list[str]:
+    """Return one line with the retainers of the live objects in `gained`, if known."""
+    samples = gained.samples
+    line = holders_of(holders.of_chosen(profile, {
+        (stack, type_) for stack, type_, fate in zip(
+            samples.stack, samples.type, samples.fate) if fate == ALIVE}))
+    return [line] if line else []
+
+
+def table(head: str, profile: Profile, choice: Choice) -> str:
+    """Return the head and the table of the largest rows."""
+    state = "alive" if choice.sort == "alive" else None
+    sums = [row.own.sum(state).value_bytes
+            for row in summarize(profile, choice=choice).rows]
+    # a row of less than a hundredth of all does not help
+    page = tables.of(profile, choice, min(_ROWS, sum(
+        bytes_ > sum(sums) / 100 for bytes_ in sums)))
+    if state is not None:
+        page = page._replace(tables=[_without_allocated(one) for one in page.tables])
+    text = io.StringIO()
+    terminal_table.write(page._replace(head=[head], notes=[]), text, Terminal(_WIDTH))
+    return "\n".join(text.getvalue().splitlines()[:_LINES])
+
+
+def _without_allocated(table_: Table) -> Table:
+    """Return the table without the columns about dead objects."""
+    kept = [number for number, column in enumerate(table_.columns)
+            if column.kind != FIGURE or column.title == "alive"]
+    return table_._replace(
+        columns=[table_.columns[number] for number in kept],
+        rows=[tuple(row[number] for number in kept) for row in table_.rows])

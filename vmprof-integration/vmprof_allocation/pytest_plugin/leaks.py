@@ -1,0 +1,199 @@
+"""Measure how much memory repeated calls of a test leak, for limit_leaks.
+
+The test is called to warm up, and then between two marks in the profile.  The objects
+that are alive at the second mark and not at the first have leaked.
+Native memory is compared by malloc's own count.
+"""
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.pytest_plugin import failures, native_memory
+from vmprof_allocation.pytest_plugin.limits import complain, interval_for, limit
+from vmprof_allocation.pytest_plugin.markers import REPEAT, WARM_UP
+from vmprof_allocation.pytest_plugin.sampling import (
+    Profiles,
+    Sampling,
+    add_not_measured,
+)
+from vmprof_allocation.session.session import Session
+from vmprof_convert.analysis import diff, thresholds
+from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.analysis.thresholds import Condition
+from vmprof_convert.profile.model import Profile
+
+#: Names of the marks: the test may set other marks.
+_FIRST, _LAST = (__name__ + ": " + name for name in ("first", "last"))
+#: With this setting, the JIT compiles no bridge from a guard that fails.
+_NEVER = 2**31 - 1
+
+
+def compare(item: pytest.Function, marker: pytest.Mark
+            ) -> Generator[None, None, str]:
+    """Call the test several times, and compare the leaked bytes with the limit.
+
+    Yields:
+        None, each time that the test is to be called.
+
+    Returns:
+        The reason why the test fails, or "".
+    """
+    warm_up = _number(item, marker, "warm_up", WARM_UP, 0)
+    repeat = _number(item, marker, "repeat", REPEAT, 1)
+    condition = limit(item, marker, "alive growth")
+    # the marker's limit is for one call
+    condition = condition._replace(limit=condition.limit * repeat)
+    #: Growth of the native memory, in bytes; None if it cannot be read.
+    native: int | None = None
+    profiles: Profiles | None = None
+    has_returned = False
+    no_retainers: list[str] = []
+    with Sampling(item, interval_for(condition.limit), native_memory=True) as sampling:
+        session = sampling.session
+        if session is None:
+            yield
+            return ""
+        try:
+            sampling.count(True)
+            for _ in range(warm_up):
+                yield
+                if not sampling.is_on:
+                    return ""
+            with _compiling_nothing():
+                _collect()
+                before = native_memory.read_bytes()
+                # what reading allocated is young, and young objects count as alive
+                _collect()
+                heap = _heap_bytes()
+                session.mark(_FIRST)
+                yield from _repeated(repeat)
+                session.mark(_LAST)
+                # before the profile can be read: the retainers are alive now
+                is_above = _heap_bytes() - heap > condition.limit / 2
+                for is_again in False, True:
+                    after = native_memory.read_bytes()
+                    if before is None or after is None:
+                        break
+                    native = min(after - before, after - before if native is None
+                                 else native)
+                    # the first calls also allocate buffers that are used again later
+                    if is_again or native <= condition.limit + native_memory.NOISE:
+                        break
+                    yield from _repeated(repeat)
+                    before = after
+            if is_above:
+                no_retainers = _find_retainers(session)
+            has_returned = True
+        finally:
+            profiles = sampling.finish()
+    if profiles is None or not has_returned:
+        return ""
+    what = "%d calls of %s left" % (repeat, item.name)
+    texts = _of_heap(profiles.heap, condition, what, no_retainers)
+    if native is None:
+        add_not_measured(item, "this system does not count native memory, which C code "
+                         "allocates outside of the GC's heap")
+    elif native > condition.limit + native_memory.NOISE:
+        texts.append(_of_native_memory(what, native, condition, profiles.native))
+    return "\n".join(texts)
+
+
+def _repeated(times: int) -> Iterator[None]:
+    for _ in range(times):
+        yield
+    _collect()
+
+
+def _of_heap(profile: Profile, condition: Condition, what: str,
+             no_retainers: list[str]) -> list[str]:
+    """Return the text of the failure, if the calls left too many objects."""
+    profile = diff.without_interpreter(profile)
+    sides = diff.of_moments(profile, diff.find_moment(profile, _FIRST),
+                            diff.find_moment(profile, _LAST, is_last=True))
+    choice = Choice(by=("line", "type"), sort="alive")
+    verdict, = thresholds.of([condition], diff.compare(sides, choice))
+    if not verdict.failed:
+        return []
+    gained = sides.gained[0]
+    return [failures.exceeded(verdict, what, gained, choice),
+            *(no_retainers or failures.retainers(profile, gained))]
+
+
+def _of_native_memory(what: str, bytes_: int, condition: Condition,
+                      native: Profile | None) -> str:
+    """Return the text of the failure: the calls left `bytes_` of native memory."""
+    text = failures.exceeded_natively(what, bytes_, condition.limit)
+    if native is not None:
+        sides = diff.of_moments(native, diff.find_moment(native, _FIRST),
+                                diff.find_moment(native, _LAST, is_last=True))
+        gained, = (diff.only_own_code(sides) or sides).gained
+        if summarize(gained).figures.bytes("alive").high > bytes_ / 2:
+            return failures.table(
+                text + " Samples of the first calls:", gained,
+                Choice(by=("function", "type"), sort="alive"))
+    return (text + " Most of it was not sampled: check what uses ctypes, cffi, array "
+            "and C extensions.")
+
+
+def _heap_bytes() -> int:
+    """Return the size of the GC's heap; 0 if this PyPy does not count it."""
+    try:
+        return int(gc.get_stats()._s.total_gc_memory)   # type: ignore[attr-defined]
+    except AttributeError:
+        return 0
+
+
+def _find_retainers(session: Session) -> list[str]:
+    """Have the retainers written into the profile.
+
+    Returns:
+        The reason why that failed, if a user can do something about it.
+    """
+    engine = session.engine
+    if engine is not None and "held" in engine.capabilities():
+        try:
+            session.held()
+        except AllocationSamplingError as error:
+            return [str(error)]
+    return []
+
+
+@contextlib.contextmanager
+def _compiling_nothing() -> Iterator[None]:
+    """Stop the JIT from compiling; code that is already compiled still runs.
+
+    The JIT keeps compiled code in arrays that look like the program's.  During
+    hundreds of calls these grow by more than most leaks.
+    """
+    try:
+        import pypyjit
+    except ImportError:
+        yield
+        return
+    pypyjit.set_param("off")
+    pypyjit.set_param("trace_eagerness=%d" % _NEVER)
+    try:
+        yield
+    finally:
+        # PyPy has no function that returns the settings
+        pypyjit.set_param("default")
+
+
+def _collect() -> None:
+    # an object that one major collection promotes can only be freed by the next one
+    for _ in range(3):
+        gc.collect()
+
+
+def _number(item: pytest.Function, marker: pytest.Mark, name: str, default: int,
+            least: int) -> int:
+    number = marker.kwargs.get(name, default)
+    if not isinstance(number, int) or number < least:
+        complain(item, "invalid %s(%s=%r): write a whole number, %d or more"
+                 % (marker.name, name, number, least))
+    return number

@@ -1,0 +1,46 @@
+"""Read the arguments of the markers; an invalid argument fails the test."""
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from vmprof_allocation.pytest_plugin.markers import LIMIT_LEAKS
+from vmprof_convert.analysis import thresholds
+from vmprof_convert.analysis.thresholds import Condition
+
+#: The mean interval is chosen so that a test at its limit has this many samples.
+_SAMPLES_AT_LIMIT = 400
+#: Bounds of the mean interval, in bytes.
+_SMALLEST, _LARGEST = 64, 2**17
+
+
+def limit(item: pytest.Function, marker: pytest.Mark, measure: str) -> Condition:
+    """Return the marker's limit as the condition that `measure` exceeds it, in bytes.
+
+    Raises:
+        pytest.fail.Exception: The marker's arguments are invalid.
+    """
+    unknown = set(marker.kwargs) - ({"warm_up", "repeat"} if marker.name == LIMIT_LEAKS
+                                    else set())
+    if len(marker.args) != 1 or unknown:
+        complain(item, "%s%r: write one limit, such as %s(\"10 MB\")" % (
+            marker.name, marker.args, marker.name))
+    try:
+        condition = thresholds.parse("%s > %s" % (measure, marker.args[0]))
+    except ValueError:
+        condition = None
+    if condition is None or condition.is_share:
+        complain(item, "invalid limit %s(%r): write a number of bytes, such as "
+                 "\"10 MB\"" % (marker.name, marker.args[0]))
+    return condition
+
+
+def interval_for(limit_bytes: float) -> int:
+    """Return the mean interval, in bytes, for a test with this limit."""
+    return int(min(max(limit_bytes / _SAMPLES_AT_LIMIT, _SMALLEST), _LARGEST))
+
+
+def complain(item: pytest.Function, text: str) -> NoReturn:
+    """Fail the test because of its marker."""
+    pytest.fail("%s: %s" % (item.nodeid, text), pytrace=False)

@@ -1,0 +1,135 @@
+"""Run a test under the sampler, and compare it with its limits.
+
+The steps of a measurement are a generator, which yields each time that the test is to
+be called.  A function that takes the place of the test's own advances the generator and
+calls, or awaits, the test.  So all tests share one measurement, asynchronous or not.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+
+from vmprof_allocation.pytest_plugin import failures, leaks
+from vmprof_allocation.pytest_plugin.limits import interval_for, limit
+from vmprof_allocation.pytest_plugin.markers import (
+    INTERVAL,
+    LIMIT_ALLOCATIONS,
+    LIMIT_LEAKS,
+    OPTION,
+)
+from vmprof_allocation.pytest_plugin.sampling import (
+    NOT_MEASURED,
+    Sampling,
+    add_not_measured,
+)
+from vmprof_convert.analysis import thresholds
+from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.profile.model import Profile
+
+#: Name of the entry in a test's user_properties with its result, a JSON text.
+RESULT = "allocations"
+
+#: Yields when the test is to be called; returns the reason why the test fails, or "".
+Steps = Generator[None, None, str]
+
+
+@contextlib.contextmanager
+def measured(item: pytest.Function) -> Iterator[None]:
+    """Let whatever calls the test of `item` in this context measure the test."""
+    # left by an earlier run of the same item, such as pytest-rerunfailures makes
+    item.user_properties[:] = [
+        entry for entry in item.user_properties
+        if entry[0] not in (RESULT, NOT_MEASURED)]
+    original = item.obj
+    was_called: list[bool] = []
+    item.obj = _replacement(item, original, was_called)
+    try:
+        yield
+    finally:
+        item.obj = original
+    if not was_called:
+        add_not_measured(item, "pytest did not call the function of this test")
+
+
+def _replacement(item: pytest.Function, function: Callable[..., Any],
+                 was_called: list[bool]) -> Callable[..., Any]:
+    """Return a function that measures `function`; it appends to `was_called`."""
+    def begin() -> contextlib.closing[Generator[None, None, None]]:
+        was_called.append(True)
+        return contextlib.closing(_measure(item))
+
+    replacement: Callable[..., Any]
+    if inspect.iscoroutinefunction(function):
+        @functools.wraps(function)
+        async def replacement(*arguments: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
+            result = None
+            with begin() as calls:
+                for _ in calls:
+                    result = await function(*arguments, **named)
+            return result
+    else:
+        @functools.wraps(function)
+        def replacement(*arguments: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
+            result = None
+            with begin() as calls:
+                for _ in calls:
+                    result = function(*arguments, **named)
+            return result
+    return replacement
+
+
+def _measure(item: pytest.Function) -> Generator[None, None, None]:
+    allocations = item.get_closest_marker(LIMIT_ALLOCATIONS)
+    leaking = item.get_closest_marker(LIMIT_LEAKS)
+    failure = ""
+    if leaking:
+        failure = yield from leaks.compare(item, leaking)
+    if failure:
+        allocations = None
+    if allocations or item.config.getoption(OPTION):
+        failure = (yield from _count(item, allocations)) or failure
+    if failure:
+        pytest.fail(failure, pytrace=False)
+
+
+def _count(item: pytest.Function, marker: pytest.Mark | None) -> Steps:
+    """Call the test once; compare the allocated bytes with its limit."""
+    condition = limit(item, marker, "allocated") if marker else None
+    interval: int | str = item.config.getoption(INTERVAL)
+    if condition is not None:
+        interval = interval_for(condition.limit)
+    profile, has_returned = None, False
+    with Sampling(item, interval) as sampling:
+        try:
+            sampling.count(True)
+            yield
+            has_returned = True
+        finally:        # a test that fails has allocated, too
+            profiles = sampling.finish()
+            if profiles is not None:
+                profile = profiles.heap
+                _add_result(item, profile)
+    if profile is None or condition is None or not has_returned:
+        return ""
+    verdict, = thresholds.judge([condition], [summarize(profile).figures])
+    if not verdict.failed:
+        return ""
+    return failures.exceeded(verdict, "%s allocated" % item.name, profile,
+                             Choice(by=("line",)))
+
+
+def _add_result(item: pytest.Function, profile: Profile) -> None:
+    if not item.config.getoption(OPTION):
+        return
+    figures = summarize(profile).figures
+    item.user_properties.append((RESULT, json.dumps({
+        "test": item.nodeid, "allocated": figures.bytes(),
+        "alive": figures.bytes("alive"), "objects": figures.objects()})))
