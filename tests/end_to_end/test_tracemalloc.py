@@ -111,8 +111,56 @@ def test_traceback_of_an_object(pypy: PyPy) -> None:
     """)
     assert [line.strip() for line in lines][-1] == (
         "return [Node() for i in range(n)]")
-    assert "outer" in "".join(lines)
+    assert "return make(10)" in "".join(lines)
     assert young is True and other is None
+
+
+def test_traceback_of_texts_and_of_values(pypy: PyPy) -> None:
+    """Each text has a traceback; a number or a character has none."""
+    places, values = told(pypy, """
+    tracemalloc.start(3, sample_interval=1)
+    def create(number):
+        return ["text %d" % number, "\\u1234 %d" % number, b"bytes %d" % number]
+    def lines():
+        return [t and t[-1].lineno - create.__code__.co_firstlineno
+                for t in map(tracemalloc.get_object_traceback, created)]
+    created = create(7)
+    young = lines()
+    gc.collect()
+    values = [1.5, -0.0, -5, 10**5, 2**70, -2**70, 3+2j, "a", "", b"x", (),
+              None, True, int, frozenset()]
+    print(json.dumps([young + lines(), [
+        str(tracemalloc.get_object_traceback(value)) for value in values]]))
+    """)
+    assert len(places) == 6 and set(places) == {1}
+    assert values == ["None"] * 15
+
+
+def test_executed_lines(stock_pypy: PyPy) -> None:
+    """In interpreted and in compiled code."""
+    source = """
+    tracemalloc.start(sample_interval=1024)
+    def fill(n):
+        kept = []
+        for i in range(n):
+            kept.append(Node())
+            kept.append("text %%d" %% i)
+        return kept
+    kept = fill(%d)
+    gc.collect()
+    first = fill.__code__.co_firstlineno
+    print(json.dumps({line - first: s.count for s in
+                      tracemalloc.take_snapshot().statistics("lineno")
+                      for line in [s.traceback[-1].lineno]
+                      if s.traceback[-1].filename.endswith("app.py")}))
+    """
+    for number, jit in (20000, "off"), (100000, "default"):
+        found = told(stock_pypy, source % number, "--jit", jit)
+        # a node, a text and its characters
+        assert found["3"] + found["4"] == pytest.approx(3 * number, rel=0.1)
+        if jit == "off":    # compiled code may allocate a value later
+            assert found["3"] == pytest.approx(number, rel=0.1)
+        assert found.get("0", 0) < number / 20
 
 
 def test_memory_peak_and_clearing(pypy: PyPy) -> None:
@@ -176,15 +224,15 @@ def test_a_resource_warning_shows_where_the_object_was_allocated(
     assert run.code == 0
     assert re.search(r"ResourceWarning: subprocess \d+ is still running.*"
                      r"Object allocated at \(most recent call last\):\n"
-                     r".*app\.py.*def caller\(\):.*def leaky\(\):", run.err,
+                     r".*app\.py.* caller\(\)\n.* leaky\(\)\n.* return sub", run.err,
                      re.DOTALL), run.err
 
 
 @pytest.mark.parametrize("value, message", [
-    ("many", "VMPROF_TRACEMALLOC='many' is no number of frames"),
-    ("0", "not in 1..65535"),
+    ("many", "invalid number of frames VMPROF_TRACEMALLOC='many'"),
+    ("0", "it must be in 1..65535"),
     ("5,nothing", "the sample interval 'nothing'"),
-    ("5,auto", "is a limit"), ("99999999999", "not in 1..65535"),
+    ("5,auto", "is a limit"), ("99999999999", "invalid number of frames 99999999999"),
 ])
 def test_a_variable_that_is_wrong(pypy: PyPy, value: str,
                                   message: str) -> None:

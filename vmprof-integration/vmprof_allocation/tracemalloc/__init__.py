@@ -1,11 +1,9 @@
-"""tracemalloc for PyPy: what is alive, and where it was allocated.
+"""tracemalloc for PyPy: the live objects, and where they were allocated.
 
-The functions and classes are those of CPython's module `tracemalloc`, with the
-same meaning, but for this: a sample of the allocations is traced, and sizes and
-counts are unbiased estimates of what the garbage collector has not freed, with
-an error beside them.  What it has not looked at yet counts: ``gc.collect()``
-before take_snapshot() leaves only what is held.  PyPy tells functions, no lines:
-a frame's line is that of the function's definition.
+The functions and classes have the same names and meanings as in CPython's module
+`tracemalloc`, with one difference: a sample of the allocations is traced.  Sizes and
+counts are unbiased estimates, each with an error.  They include dead objects that the
+garbage collector has not freed: call ``gc.collect()`` before take_snapshot().
 
 ::
 
@@ -16,10 +14,9 @@ a frame's line is that of the function's definition.
     for statistic in tracemalloc.take_snapshot().statistics("lineno")[:10]:
         print(statistic, "+-", statistic.size_error)
 
-install() lets ``import tracemalloc`` mean this module; so does, for programs
-that nobody edits, the variable VMPROF_TRACEMALLOC of the environment, which also
-begins to trace: a number of frames and, behind a comma, a sample interval, as in
-``25,4k``.
+install() makes ``import tracemalloc`` import this module.  The environment variable
+VMPROF_TRACEMALLOC does the same and also starts to trace.  It contains the number of
+frames, or the number and a sample interval, as in ``25,4k``.
 """
 from __future__ import annotations
 
@@ -94,7 +91,7 @@ def start(nframe: int = 1, *,
     if not isinstance(nframe, int):
         raise TypeError("the number of frames %r is no integer" % (nframe,))
     if not 1 <= nframe <= MAX_NFRAME:
-        raise ValueError("the number of frames %d is not in 1..%d"
+        raise ValueError("invalid number of frames %d: it must be in 1..%d"
                          % (nframe, MAX_NFRAME))
     _limit = nframe
     if _tracer is not None and _tracer.is_on:
@@ -175,8 +172,8 @@ def take_snapshot() -> Snapshot:
 
 @_alone
 def get_object_traceback(obj: object) -> Traceback | None:
-    """Where `obj` was allocated; None if that is not known, as it was not
-    sampled."""
+    """Return where `obj` was allocated; None if `obj` was not sampled, or is a value,
+    such as a number, for which PyPy keeps no memory."""
     tracer = _on()
     found = None if tracer is None else tracer.traceback_of(obj)
     return None if found is None else Traceback(*found)
@@ -200,10 +197,10 @@ def begin() -> None:
     try:
         if not (nframe.isascii() and nframe.isdigit()):
             raise AllocationSamplingError(
-                "%s=%r is no number of frames; write for example 25, or 25,4k"
+                "invalid number of frames %s=%r; write for example 25, or 25,4k"
                 % (VARIABLE, os.environ[VARIABLE]))
         install(interval or None)
-        start(int(nframe[:9]))
+        start(int(nframe))
     except (AllocationSamplingError, ValueError) as e:
         sys.stderr.write("vmprof: %s\n" % e)
         sys.stderr.flush()

@@ -14,8 +14,11 @@ RawTraceback = tuple[RawFrame, ...]
 
 @functools.total_ordering
 class Frame:
-    """A function's frame.  PyPy tells no executed lines: `lineno` is the line of
-    its definition."""
+    """A function's frame.
+
+    `lineno` is the executed line, or the line of the function's definition if the
+    executed line is unknown.
+    """
 
     __slots__ = ("_frame",)
 

@@ -27,6 +27,16 @@ UNKNOWN: RawTraceback = (("<unknown>", 0),)
 _starts = itertools.count()
 
 
+def _address(object_: object) -> int:
+    """Return the address of the memory of `object_`; 0 if it is only a value.
+
+    PyPy's id() of a number, a character and an empty tuple is computed from the value;
+    its lowest bit is set.  A text's id() is the address of its characters plus 2.
+    """
+    number = id(object_)
+    return 0 if number & 1 or not 0 <= number < 2**64 else number & ~7
+
+
 class Tracer:
     """One time of tracing, from its creation to stop().
 
@@ -52,6 +62,7 @@ class Tracer:
         import vmprof_convert.readers  # noqa: F401
         make_room()
         self._engine: Engine = choose()
+        settings.lines = "lines" in self._engine.capabilities()
         if "lifetimes" not in self._engine.capabilities():
             raise AllocationSamplingError(
                 "what is alive is not known in this build of PyPy")
@@ -153,8 +164,9 @@ class Tracer:
         return traces
 
     def traceback_of(self, object_: object) -> tuple[RawTraceback, int] | None:
-        """Where it was allocated; None if it was not sampled."""
-        found = self._engine.find_alive(id(object_))
+        """Return the stack that allocated `object_`; None if it was not sampled."""
+        address = _address(object_)
+        found = self._engine.find_alive(address) if address else None
         if found is None:
             return None
         self._learn({found.stack})
@@ -177,19 +189,21 @@ class Tracer:
         from vmprof_convert import readers
         from vmprof_convert.meaning.visible_stacks import Program
         from vmprof_convert.profile.model import PYTHON
+        from vmprof_convert.profile.stacks import Frame
         profile, numbers = readers.read_stacks(os.pread(self._fd, size, 0), new)
         program = Program(profile)
-        known: dict[int, tuple[str, int]] = {}
+        known: dict[Frame, tuple[str, int]] = {}
         for stack, number in numbers.items():
             frames: list[Any] = []
             is_ours = False
             for frame in reversed(program.frames(profile.stacks[number])):
-                place = known.get(frame.address)
+                place = known.get(frame)
                 if place is None:
                     function = profile.function(frame.address)
-                    place = known[frame.address] = (
+                    line = program.line(frame)
+                    place = known[frame] = (
                         function.file if function.kind == PYTHON else "",
-                        function.line)
+                        line if line > 0 else function.line)
                 is_ours = is_ours or place[0].startswith(_OURS)
                 if place[0]:
                     frames.append(place)
