@@ -24,6 +24,7 @@ import pytest
 
 import installed
 import native_build
+import opened_page
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 
@@ -50,6 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_worker and (problem := installed.problems(
             PYPY, is_ours="PYPY" not in os.environ)):
         raise pytest.UsageError(problem)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    opened_page.is_allowed = item.get_closest_marker("node") is not None
 
 
 def minutes(item: pytest.Item) -> float:

@@ -434,6 +434,7 @@ def test_arguments_that_make_no_sense(
     assert message in run_and_fail(six, capsys, "diff", *arguments)
 
 
+@pytest.mark.node
 def test_the_page_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It has the verdict of the table."""
     assert cli.main(["diff", *A, "--against", *B, "-o", "x.html"]) == 0
@@ -456,6 +457,7 @@ def test_the_page_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert set(opened(six / "x.html")["changes"].values()) == {"same"}
 
 
+@pytest.mark.node
 def test_the_page_of_one_run_a_side(six: Path) -> None:
     assert cli.main(["diff", "a1.vmprof", "b1.vmprof", "-o", "x.html"]) == 0
     found = opened(six / "x.html")

