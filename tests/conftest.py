@@ -122,12 +122,12 @@ def has_builtin() -> bool:
 
 
 class PyPy:
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, nursery: str = "1M"):
         self.folder = folder
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": str(folder),
-            # the default depends on the machine's cache
-            "PYPY_GC_NURSERY": "1M", "PYTHONHASHSEED": "0",
+            # PyPy's own choice depends on the size of the processor's cache
+            "PYPY_GC_NURSERY": nursery, "PYTHONHASHSEED": "0",
             # lines of a report are not wrapped
             "COLUMNS": "1000",
             "XDG_CACHE_HOME": CACHE,
@@ -212,12 +212,25 @@ def look_once() -> None:
                    stdout=subprocess.DEVNULL)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with each of the nursery sizes that its marker `nurseries` names."""
+    marker = metafunc.definition.get_closest_marker("nurseries")
+    if marker is not None and "nursery" in metafunc.fixturenames:
+        metafunc.parametrize("nursery", marker.args)
+
+
 @pytest.fixture
-def pypy(tmp_path: Path) -> PyPy:
+def nursery() -> str:
+    """The size of the nursery of the PyPy under test."""
+    return "1M"
+
+
+@pytest.fixture
+def pypy(tmp_path: Path, nursery: str) -> PyPy:
     if not Path(PYPY).exists():
         pytest.fail("%s is missing: run `make test`, which installs it" % PYPY)
     look_once()
-    return PyPy(tmp_path)
+    return PyPy(tmp_path, nursery)
 
 
 @pytest.fixture

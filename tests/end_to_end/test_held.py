@@ -20,6 +20,8 @@ from vmprof_convert.analysis.holders import text_of
 from vmprof_convert.profile.held import INTERPRETER, NO_PATH, Held
 
 #: a module, which FILL fills
+pytestmark = pytest.mark.nurseries("4M", "240M")
+
 SHOP = """
     import collections, functools, logging.handlers, threading
     seen = {}
@@ -583,6 +585,7 @@ def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
         assert through[OTHERWISE] < held.bytes / 20
 
 
+@pytest.mark.nurseries("1M")     # a minor collection frees what is young
 def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
     source = """
         import gc

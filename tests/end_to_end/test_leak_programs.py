@@ -10,6 +10,8 @@ from conftest import PyPy
 
 #: without an argument all leaks, with a name that one, and what it takes; in three
 #: rounds, of which the last two are the windows
+pytestmark = pytest.mark.nurseries("4M", "240M")
+
 PROGRAM = """
     import array, collections, gc, random, sys, tempfile
     ONLY = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -134,6 +136,7 @@ def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
             found["growth"]["value"])
 
 
+@pytest.mark.nurseries("4M")     # the first use of a larger one counts as growth
 @pytest.mark.parametrize("kept", [
     "(ctypes.c_char * 200000).from_buffer_copy(bytes([1]) * 200000)",
     'array.array("b", [1]) * 200000'])

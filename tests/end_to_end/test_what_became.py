@@ -14,6 +14,7 @@ from vmprof_convert.analysis.summary import Choice, summarize
 from vmprof_convert.meaning.lifetimes import JUDGED, STILL_ALIVE
 from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
+pytestmark = pytest.mark.nurseries("4M", "240M")
 JIT = pytest.mark.parametrize("jit", ["off", ""])
 
 #: makes COUNT nodes, keeps EVERY-th of them, and drops half of these again
@@ -200,6 +201,7 @@ def test_types_of_builtin_objects(stock_pypy: PyPy, expression: str,
     found(profile, type_).check("alive", 20000, also=500)
 
 
+@pytest.mark.nurseries("4M")     # the dead objects are no longer young
 def test_large_objects(stock_pypy: PyPy) -> None:
     """They are not in the nursery: dead young ones go back to the C library."""
     profile = sampled(stock_pypy, """
@@ -229,6 +231,7 @@ def test_large_objects(stock_pypy: PyPy) -> None:
         "alive": 100}
 
 
+@pytest.mark.nurseries("4M")     # needs several major collections
 def test_what_is_in_flight_while_it_is_marking_is_not_judged(
         stock_pypy: PyPy) -> None:
     """Marking a large heap takes as long as thousands of nodes come and go: all that
@@ -597,6 +600,7 @@ def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("kibibytes", [200000, 300000, 400000])
 @not_emulated
+@pytest.mark.nurseries("4M")     # larger ones do not fit
 def test_a_program_that_may_take_little_address_space(
         stock_pypy: PyPy, kibibytes: int) -> None:
     """It ends as it would, and nothing is made up."""

@@ -1,4 +1,4 @@
-"""The documented make targets, on a clean checkout with nothing installed in it."""
+"""The documented make targets succeed on a clean checkout without any environments."""
 from __future__ import annotations
 
 import os

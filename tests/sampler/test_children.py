@@ -267,11 +267,16 @@ def test_what_waits_when_a_process_is_killed(pypy: PyPy) -> None:
     are new, and none twice."""
     run = pypy.sample("""
     import os, signal, time
-    if os.fork() == 0:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
         for _ in range(30):
             kept = [[i] for i in range(2000)]
             time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.write(writer, b"x")
+        signal.pause()
+    os.read(reader, 1)
+    os.kill(child, signal.SIGKILL)
     os.wait()
     """, "1k", PYPY_GC_NURSERY="512M")
     path, = run.path.parent.glob("out.*.vmprof")

@@ -300,7 +300,15 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             found.append(Remark(text % _samples(summary, state),
                                 _counts(summary.figures, state, of, _LEAST)))
     untyped = summary.untyped.sum()
-    if profile.has_types and TYPE in choice.by and (
+    has_many = untyped.value_bytes > _LEAST * summary.bytes.value
+    if profile.has_types and has_many and profile.end_time is None:
+        found.append(Remark(
+            "objects: %s (%s) were in the nursery when the process was killed; their "
+            "types are unknown, and there may be several times as many objects, as a "
+            "batch of several counts as one" % (
+                format_number(untyped.samples, "sample"),
+                format_bytes(untyped.value_bytes)), True))
+    elif profile.has_types and TYPE in choice.by and (
             untyped.value_bytes > _NOTHING * summary.bytes.value):
         found.append(Remark(
             "type not known: %s (%s), what was made since the last minor "
@@ -308,8 +316,7 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
                 format_number(untyped.samples, "sampled object"),
                 format_bytes(untyped.value_bytes),
                 "" if any(not c.is_major for c in profile.collections)
-                else ", and there was none"),
-            untyped.value_bytes > _LEAST * summary.bytes.value))
+                else " (none happened)"), has_many))
     if profile.misfits:
         found.append(Remark(
             "passed over: %s that fit no sample; the profile may be damaged"

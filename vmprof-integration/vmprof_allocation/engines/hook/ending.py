@@ -67,6 +67,9 @@ class HookEnding(Ending):
         self._inherited = {thread for thread, _ in thread_names.of_threads()}
 
     def end_child(self) -> None:
+        # in a safepoint the types of young objects are found
+        self._end(1)
+        reach_safepoint()
         self._name_threads()
         self._finish()
 

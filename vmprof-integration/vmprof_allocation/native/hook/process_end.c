@@ -10,8 +10,10 @@
 
 #include "child_settings.h"
 #include "end_notes.h"
+#include "flusher.h"
 #include "held_by.h"
 #include "hook.h"
+#include "objects.h"
 #include "programs.h"
 #include "run.h"
 #include "signals.h"
@@ -19,9 +21,21 @@
 
 #define MOST_VARIABLES  4000    /* with more, a program is not sampled */
 
+/* The functions that end a process run outside of a safepoint, and may have released the
+   GIL.  If no other thread can take the GIL, then nothing changes the nursery, and the
+   headers in it are valid: the sampled objects in it get types, and batched allocations
+   are divided into objects.  If the process continues nevertheless, the outcomes of these
+   objects remain unknown. */
+static void find_young_objects(void)
+{
+    if (run_process() == getpid() && flusher_is_only_other_thread())
+        objects_tell_waiting();
+}
+
 void process_end_exit(int code)
 {
     held_by_process_ends(1);
+    find_young_objects();
     if (child_is_this())
         (void)run_end();        /* multiprocessing's children end like that */
     else
@@ -36,6 +50,20 @@ void process_end_abort(void)
     abort();
 }
 
+static int ends_the_process(int signal)
+{
+    sigset_t blocked;
+
+    switch (signal) {
+    case SIGCHLD: case SIGCONT: case SIGSTOP: case SIGTSTP: case SIGTTIN: case SIGTTOU:
+    case SIGURG: case SIGWINCH:
+        return 0;
+    default:
+        return pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 &&
+               !sigismember(&blocked, signal);
+    }
+}
+
 /* Would this signal have its default action? */
 static int note_signal(int signal)
 {
@@ -44,6 +72,8 @@ static int note_signal(int signal)
     if ((sigaction(signal, NULL, &action) < 0 || action.sa_handler != SIG_DFL) &&
         !(signal == SIGTERM && sigterm_is_watched()))
         return 0;
+    if (ends_the_process(signal))
+        find_young_objects();
     end_notes_why("the process sent itself a signal");
     return 1;
 }
@@ -77,11 +107,13 @@ int process_end_raise(int signal)
 }
 
 /* A timer outlives an exec, and would kill the new program. */
-static void before_exec(struct itimerval *timer)
+static void before_exec(const char *path, struct itimerval *timer)
 {
     static const struct itimerval off;
 
     held_by_process_ends(1);
+    if (access(path, X_OK) == 0)        /* os.execvp() tries all folders of PATH */
+        find_young_objects();
     end_notes_why("the process became another program");
     memset(timer, 0, sizeof *timer);
     if (signals_take_time_samples())
@@ -133,7 +165,7 @@ int process_end_execve(const char *path, char *const arguments[],
     is_other = variable == NULL && child_is_this();
     if (is_other)
         programs_count(path, 1);
-    before_exec(&timer);
+    before_exec(path, &timer);
     result = failed_exec(variable == NULL
                              ? execve(path, arguments, environment)
                              : execve_with(path, arguments, environment, count, variable),

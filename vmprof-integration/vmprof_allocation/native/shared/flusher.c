@@ -69,6 +69,31 @@ static long count_ours(void)
     return count;
 }
 
+/* Parse a line of /proc/self/stat into fields[1..EXIT_CODE], counted from the process's
+   state, and return the state.  Return 0 if the line is invalid. */
+static char parse_stat(const char *text, long fields[EXIT_CODE + 1])
+{
+    const char *name_end = strrchr(text, ')');
+    char state, *field;
+    int i;
+
+    if (name_end == NULL || sscanf(name_end, ") %c", &state) != 1)
+        return 0;
+    field = (char *)name_end + 3;
+    for (i = 1; i <= EXIT_CODE; i++)
+        fields[i] = strtol(field, &field, 10);
+    return state;
+}
+
+int flusher_is_only_other_thread(void)
+{
+    char text[1024];
+    long fields[EXIT_CODE + 1];
+
+    return read_of_us("/proc/self/stat", text, sizeof text) &&
+           parse_stat(text, fields) != 0 && fields[THREADS] == 1 + has_flusher;
+}
+
 /* All of the program's threads have ended, also the one that is the process: one that
    a thread other than the main one forked ends so, and would wait for us for ever.  Also
    if that can't be told: better no more looks at what waits than a process that never
@@ -76,20 +101,16 @@ static long count_ours(void)
    ends with: what its last thread gave, which is 0 unless it called no libc. */
 static int is_over(long *ours, int *code)
 {
-    char text[1024], *field;
+    char text[1024];
     long fields[EXIT_CODE + 1];
     char state;
-    int i;
 
     *ours = *code = 0;
     if (!read_of_us("/proc/self/stat", text, sizeof text))
         return 1;
-    field = strrchr(text, ')');     /* of the program's name */
-    if (field == NULL || sscanf(field, ") %c", &state) != 1 || state != 'Z')
+    state = parse_stat(text, fields);
+    if (state != 'Z')
         return 0;
-    field += 3;
-    for (i = 1; i <= EXIT_CODE; i++)
-        fields[i] = strtol(field, &field, 10);
     if (fields[THREADS] > 2)
         *ours = count_ours();
     if (fields[THREADS] > 2 + *ours) {

@@ -17,4 +17,8 @@ void flusher_stop(void);
 /* In a forked child, which has no such thread */
 void flusher_forget(void);
 
+/* Return whether the calling thread is the only thread of the process, except for the
+ * flusher. False if /proc cannot be read. */
+int flusher_is_only_other_thread(void);
+
 #pragma GCC visibility pop
