@@ -282,6 +282,12 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             "lost: the stacks of %d of %d samples; their bytes are in %s" % (
                 profile.lost_stacks, samples, LOST.name),
             profile.lost_stacks > _LEAST * samples))
+    dropped = profile.moments[-1].dropped if profile.moments else 0
+    if dropped and not profile.is_raw:
+        found.append(Remark(
+            "dropped: %s, as the sampler was recording another sample; shares of time "
+            "do not include them" % format_number(dropped, "CPU sample"),
+            dropped > _LEAST * (summary.time_samples + dropped)))
     if profile.missing:
         found.append(Remark(
             "not there: %s, as vmprof was stopped then, or had no buffer; what is "

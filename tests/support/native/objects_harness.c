@@ -255,15 +255,30 @@ static void new_object(uint64_t *at, int64_t size, char fate, char *memory,
     young[young_count++] = object;
 }
 
+__thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
+static int keeps_memory;
+
 void raw_memory_free(void *memory)
 {
-    free(memory);
+    if (!keeps_memory)
+        free(memory);
+}
+
+/* Call objects_free() outside of the GC, as C code of another thread may. */
+static void free_outside_of_gc(void *memory)
+{
+    keeps_memory = 1;
+    objects_free(memory);
+    keeps_memory = 0;
 }
 
 static void gc_free(char *memory)
 {
-    if (free_is_ours)
+    if (free_is_ours) {
+        raw_memory_gc_depth++;
         objects_free(memory);
+        raw_memory_gc_depth--;
+    }
     else
         free(memory);
 }
@@ -273,6 +288,9 @@ static void promote(struct object *object)
     uint64_t *copy = object->at;
     int i;
 
+    /* The object is alive: a call that is not the GC's must not end it. */
+    if (free_is_ours && object->memory != NULL)
+        free_outside_of_gc(object->memory);
     if (object->memory == NULL) {
         copy = calloc(1, (size_t)object->size);
         memcpy(copy, object->at, (size_t)object->size);

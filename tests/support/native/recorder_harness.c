@@ -109,13 +109,34 @@ static void *take_time_samples(void *ignored)
 
     (void)ignored;
     for (i = 0; i < SAMPLES; i++)
-        if (recorder_begin_time_sample(i % 2)) {
+        if (recorder_begin_time_sample()) {
             /* the handler of another signal, that comes meanwhile */
-            CHECK(!recorder_begin_time_sample(1));
+            CHECK(!recorder_begin_time_sample());
             CHECK(take_stack(i % stacks));
             recorder_end_time_sample();
         }
     return NULL;
+}
+
+static void *begin_time_sample(void *begun)
+{
+    *(int *)begun = recorder_begin_time_sample();
+    return NULL;
+}
+
+/* A CPU sample drops itself while another thread has the lock. */
+static void check_a_time_sample_never_waits(void)
+{
+    pthread_t thread;
+    int begun = -1;
+
+    alarm(60);                  /* end the harness if the sample waits */
+    recorder_lock();
+    CHECK(pthread_create(&thread, NULL, begin_time_sample, &begun) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(begun == 0 && recorder_counts.dropped == 1);
+    recorder_unlock();
+    alarm(0);
 }
 
 /* what the program's other threads do to it */
@@ -169,7 +190,7 @@ static void run(const char *path)
     recorder_note("ended=");    /* one that waits too long is given up */
     close(fd);
     CHECK(recorder_counts.samples == ALLOCATING * SAMPLES);
-    /* of each two, the one inside the other; or the other if it may not wait */
+    /* one of each two is dropped: the inner one, or the outer one if the lock is taken */
     CHECK(recorder_counts.dropped == TIMED * SAMPLES);
     printf("%" PRId64 " %" PRId64 " %d %" PRId64 "\n", recorder_counts.samples,
            recorder_counts.lost, ALLOCATING * SAMPLES * 16,
@@ -301,6 +322,7 @@ int main(int arguments, char **argument)
     trailer = argument[3];
     snprintf(second, sizeof second, "%s.2", argument[1]);
     snprintf(forked, sizeof forked, "%s.forked", argument[1]);
+    check_a_time_sample_never_waits();
     run(argument[1]);
     fork_a_child(forked);
     run(second);

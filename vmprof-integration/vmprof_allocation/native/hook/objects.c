@@ -532,7 +532,8 @@ static int is_memory_of(uintptr_t memory, uintptr_t object)
 void objects_free(void *memory)
 {
     size_t i;
-    int left = objects.large;
+    /* Outside of the GC the caller may lack the GIL, and the GC may unmap objects. */
+    int left = raw_memory_gc_depth > 0 ? objects.large : 0;
 
     for (i = 0; left > 0 && i < objects.young_count; i++) {
         struct young *young = &objects.young[i];

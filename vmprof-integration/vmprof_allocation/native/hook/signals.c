@@ -43,7 +43,7 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
     int saved_errno = errno;
 
     (void)signal;
-    if (takes_time_samples && recorder_begin_time_sample(1)) {
+    if (takes_time_samples && recorder_begin_time_sample()) {
         take_sample(info, context);
         recorder_end_time_sample();
     }

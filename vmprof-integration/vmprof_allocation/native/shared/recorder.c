@@ -560,17 +560,10 @@ void recorder_end_facts(void)
     errno = facts_errno;
 }
 
-int recorder_begin_time_sample(int may_wait)
+int recorder_begin_time_sample(void)
 {
-    /* what takes a sample is not the program's time */
-    if (!thread.holds_lock) {
-        if (try_lock())
-            return 1;
-        if (may_wait) {
-            recorder_lock();
-            return 1;
-        }
-    }
+    if (!thread.holds_lock && try_lock())
+        return 1;
     __sync_fetch_and_add(&recorder_counts.dropped, 1);
     return 0;
 }

@@ -198,10 +198,11 @@ int64_t recorder_time(int64_t now);
 /* Of the clock that times in the profile are of */
 int64_t recorder_now(void);
 
-/* Around a time sample.  If begin returns 0, leave it alone.  It 'may_wait'
-   for another thread's sample unless that may be waiting for a lock that the
-   interrupted program holds.  Keep errno yourself. */
-int recorder_begin_time_sample(int may_wait);
+/* Begin and end a CPU sample, in a signal handler.  Begin returns 0 if the lock is taken:
+   it counts the sample as dropped, and the caller must not take the sample.  Begin never
+   waits: the interrupted thread may hold a lock of malloc's, for which the thread with the
+   recorder's lock waits.  The caller preserves errno. */
+int recorder_begin_time_sample(void);
 void recorder_end_time_sample(void);
 
 #pragma GCC visibility pop

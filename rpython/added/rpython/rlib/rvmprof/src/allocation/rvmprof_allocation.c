@@ -335,8 +335,7 @@ void vmprof_allocation_thread_name(intptr_t thread, char *name)
 
 int vmprof_begin_time_sample(void)
 {
-    /* libunwind needs the dynamic linker's lock */
-    return !is_open || recorder_begin_time_sample(!vmp_native_enabled());
+    return !is_open || recorder_begin_time_sample();
 }
 
 void vmprof_end_time_sample(void)
