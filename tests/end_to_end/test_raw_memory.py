@@ -151,6 +151,31 @@ for _ in range(3000): kept.append(c.malloc(20000))
     assert raw(run).is_raw and by_function(raw(run))["<module>"].bytes > 55 * MIB
 
 
+def test_a_preloaded_allocator_with_old_symbol_versions(stock_pypy: PyPy) -> None:
+    """glibc's malloc checker defines malloc and free with versions that dlsym() skips,
+    and aborts if it gets a block of the C library's own."""
+    run = stock_pypy.sample("""
+import ctypes, threading, zlib
+libc = ctypes.CDLL(None)
+def work():
+    for _ in range(300):
+        zlib.decompress(zlib.compress(b"ab" * 5000))
+        ctypes.create_string_buffer(30000)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+kept = [bytearray(1 << 20) for _ in range(50)]
+del kept
+print("done")
+""", "32k", "--raw-memory", "64k", LD_PRELOAD="libc_malloc_debug.so.0",
+                            MALLOC_CHECK_="3")
+    if "cannot be preloaded" in run.err:
+        pytest.skip("this C library has no libc_malloc_debug.so.0")
+    assert run.code == 0 and run.out.startswith("done"), run.err
+    # calls are bound to the checker, and are sampled there
+    assert sum(raw(run).samples.size) > 4 * MIB
+
+
 def test_every_byte(stock_pypy: PyPy) -> None:
     """With every byte chosen, each block is sampled once, with its size."""
     run = sampled(stock_pypy, """

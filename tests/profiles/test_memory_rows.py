@@ -189,3 +189,28 @@ def test_the_table() -> None:
 def test_other_facts_are_none() -> None:
     with pytest.raises(KeyError):
         where_memory.of({"pypy.resident": 1})
+
+
+#: a nursery of 240 MiB of which 30 MiB were written to; C code has 60 MiB
+NURSERY = {"gc_nursery": 240, "malloc_used": 60, "malloc_mapped": 240,
+           "arenas_resident": 60, "blocks_resident": 30}
+
+
+def test_of_the_nursery_what_was_written_to_counts() -> None:
+    found = facts(**NURSERY, gc_nursery_written=30)
+    assert rows(found) == {"c": 60, "pypy": 50, "nursery": 30}
+    assert sentence(found).startswith("C code holds 43 % of it")
+    # a malloc that does not count, and one whose arenas are not found
+    found = facts(**NURSERY, gc_nursery_written=30)
+    del found["malloc.used"]
+    assert rows(found) == {"c_or_free": 60, "pypy": 50, "nursery": 30}
+    found = facts(**NURSERY, gc_nursery_written=30)
+    found["blocks.size"] = 0
+    assert rows(found) == {"c_or_free": 60, "pypy": 50, "nursery": 30}
+
+
+def test_a_nursery_of_which_only_the_size_is_known_says_so() -> None:
+    where = where_memory.of(facts(**NURSERY))
+    row = next(row for row in where.rows if row.key == "nursery")
+    assert row.what == "nursery (young objects): its size, resident or not"
+    assert rows(facts(**NURSERY))["untouched"] == -210

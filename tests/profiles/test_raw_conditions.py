@@ -1,6 +1,7 @@
 """--fail-if about raw memory: what C code had of malloc."""
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
     def write_(name: str, *, kept: int = 0, given_back: int = 0, objects: int = 100,
                counted: int | None = None, raw: int = 64, run: str = "",
-               pid: int = 10) -> None:
+               pid: int = 10, has_marks: bool = True) -> None:
         """`kept`: blocks of a KiB, by leak(), evenly over the run; `given_back`: by
         work(), each half a second later; `objects`: of a KiB, of the GC's heap;
         `counted`: KiB in use in the end, by malloc's own count.  Of each block that is
@@ -44,8 +45,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
             key = log.block([main, function], size=KIB, interval=64, time=time)
             if function == work:
                 log.given_back(key, time + SECOND // 2)
-        log.mark(2 * SECOND, "warm")
-        log.mark(10 * SECOND, "done")
+        if has_marks:
+            log.mark(2 * SECOND, "warm")
+            log.mark(10 * SECOND, "done")
         if counted is not None:
             log.figure(10, 0, 5 * KIB)
             log.figure(10, 10 * SECOND, counted * KIB)
@@ -245,3 +247,25 @@ def test_standard_input_is_read_once(
         assert "'raw ...' of --fail-if reads a profile by itself" in run_and_fail(
             folder, capsys, "check", "-", "--fail-if", "raw > 1")
         assert ended(capsys, "check", "-", "--raw", "--fail-if", "raw > 99k")[0] == 1
+
+
+@pytest.mark.parametrize("counted, is_seen", [(105, True), (20480, False)])
+def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
+        write: Write, capsys: pytest.CaptureFixture[str], counted: int,
+        is_seen: bool) -> None:
+    """malloc's count starts at 5 KiB; 100 KiB of blocks are sampled and kept."""
+    for kept, verdict in (100, "leak: "), (0, "no leak was found in "):
+        write("a", kept=kept, given_back=1000, counted=counted - (100 - kept),
+              has_marks=False)
+        code, out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")
+        assert code == 0, out
+        assert ("more than the sampled blocks explain" in out) == (not is_seen), out
+        assert verdict in out
+        assert ("no leak was found in raw memory" in out) == (is_seen and not kept)
+        cli.main(["a.vmprof", "--to", "json", "--leaks", "--raw"])
+        unseen = json.loads(capsys.readouterr().out)["unseen_bytes"]
+        assert unseen == (0.0 if is_seen else pytest.approx(
+            (counted - 105) * KIB, rel=0.01)), unseen
+        # the report of allocations has the same warning
+        assert ("incomplete: malloc's own count grew by" in ended(
+            capsys, "a.vmprof", "--to", "table", "--raw")[1]) == (not is_seen)

@@ -296,3 +296,16 @@ def test_children_too(pypy: PyPy) -> None:
         out = done(pypy, program, "--children", "memory")
         assert len(re.findall("^process [0-9]+: ", out, re.MULTILINE)) == 2
         program.end()
+
+
+def test_the_resident_part_of_a_large_nursery(pypy: PyPy) -> None:
+    """The row of the nursery is no more than what was allocated there until now."""
+    pypy.environment["PYPY_GC_NURSERY"] = "240M"
+    with obedient(pypy) as program:
+        first = ask(pypy, program.program)
+        assert 0 < first["nursery"] < 120 * MIB
+        assert first["nursery"] < first["resident"]
+        assert first.get("untouched", 0) > -60 * MIB
+        program.tell("for i in range(2 * 10**6): str(i) * 20")
+        assert ask(pypy, program.program)["nursery"] > 200 * MIB
+        program.program.end()

@@ -110,7 +110,8 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
             format_number(sum(growth.readings for growth in growths), "reading"))
     return Amounts(RESIDENT, BYTES, grown, rows, title, [
         "what it grew by between two readings counts for the stacks that were sampled "
-        "in between, as their bytes are to each other, and for no more than these%s: "
+        "in between (or before the first of the two, if their memory was touched "
+        "later), as their bytes are to each other, and for no more than these%s: "
         "who allocated when the process grew, which need not be who holds it. What it "
         "shrank by is nobody's" % (
             "; first for objects that did not die young" if profile.has_lifetimes
@@ -124,9 +125,9 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
            "for stacks that only allocated meanwhile" % (
                "" if len(growths) == 1 else " in each process")]
           if any(growth.outside is None for growth in growths) else []),
-        *(["%s of it is more than what was sampled in between: %swhat the GC sets aside"
-           % (format_bytes(unexplained), "libraries in C, the interpreter and its "
-              "machine code, or " if any(
+        *(["%s of it is more than what was sampled shortly before: %swhat the GC sets "
+           "aside" % (format_bytes(unexplained), "libraries in C, the interpreter and "
+              "its machine code, or " if any(
                   growth.outside is None for growth in growths) else "")]
           if unexplained else [])])
 

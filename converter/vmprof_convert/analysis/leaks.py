@@ -87,6 +87,7 @@ from vmprof_convert.analysis.leak_windows import (
     nearest,
     snapshots,
 )
+from vmprof_convert.analysis.process_memory import missed_requests
 from vmprof_convert.meaning.estimator import Estimate, Z
 from vmprof_convert.meaning.type_names import (
     CLASS,
@@ -118,6 +119,8 @@ _KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
 #: innermost functions that stand for the interpreter: what they keep is kept once, or,
 #: of the JIT, as long as it compiles
 _NOT_THE_PROGRAMS = IMPORT, UNCAUGHT, COMPILER, LOG
+#: standard deviations by which a sum may exceed its estimate
+_SURE = 4.0
 #: an object that was not freed, as a number of a major collection
 _NEVER = 2**62
 
@@ -258,6 +261,9 @@ class Leaks(NamedTuple):
     #: of the whole processes, between the first moment and the last one; None: it was
     #: not read in one of them
     memory: Memory | None
+    #: bytes of native memory that malloc's own count grew by in the whole run and that
+    #: the sampled blocks do not explain; 0.0 if there are none or they are unknown
+    unseen: float = 0.0
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -406,7 +412,8 @@ class _Judge:
             (samples + 2 * math.sqrt(samples)) * interval / min(self._seconds),
             leak_memory.of_all([leak_memory.of(process.profile, windows)
                                 for process, windows in zip(
-                                    self._processes, self._windows)]))
+                                    self._processes, self._windows)]),
+            sum(map(_unseen, self._processes)))
 
     def _put(self, place: Place, sites: list[Site], together: Site | None,
              tests: int) -> list[Site]:
@@ -529,6 +536,27 @@ class _Judge:
             places.append(caller)
             paths = [of for of in paths if of[0][depth:depth + 1] == (caller,)]
         return tuple(places), []
+
+
+def _unseen(process: Process) -> float:
+    """Return the growth of malloc's own count that no sampled block explains.
+
+    Returns:
+        Bytes; 0.0 if there are none, or if the profile has no such count.
+    """
+    profile, objects = process.profile, process.objects
+    if not profile.is_raw:
+        return 0.0
+    value = variance = 0.0
+    for size, live_size, mean, freed in zip(objects.size, objects.live_size,
+                                            objects.interval, objects.freed):
+        if freed < 0:
+            p = probability(size, mean, profile.gaps)
+            weight = (live_size or size) / p
+            value += weight
+            variance += weight * weight * (1.0 - p)
+    return missed_requests(profile, Estimate(
+        value, value, value + _SURE * math.sqrt(variance)))
 
 
 def _sum(rows: Iterable[Sequence[float]]) -> tuple[float, float]:

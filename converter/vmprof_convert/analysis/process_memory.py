@@ -95,8 +95,11 @@ class Growth(NamedTuple):
 def growth(profile: Profile) -> Growth:
     """What it grew by between two readings, less what is outside of the GC's heap,
     counts for what was sampled in between, as the bytes are to each other, and for no
-    more than these: first for what did not die young, as the nursery, where young
-    objects are, is used again and again; what is left, for the others.  Outside is what
+    more than these. A block may be touched after the reading that follows its sample:
+    what is left of the growth then counts for the unexplained bytes of the samples
+    before that reading. In each case it counts first for what did not die young, as the
+    nursery, where young objects are, is used again and again; what is left, for the
+    others.  Outside is what
     it grew by if the difference between it and what the GC has grew, too, since the
     first reading.  Raises ProfileError if it was not read."""
     read = readings(profile, RESIDENT)
@@ -113,6 +116,8 @@ def growth(profile: Profile) -> Growth:
     # of the growth of that difference, what was counted
     counted = 0.0
     parts: dict[tuple[int, int], float] = {}
+    # the tiers of the interval before, without the bytes that explained its growth
+    before_it: list[dict[tuple[int, int], float]] = []
     while at < len(rows) and samples.time[rows[at]] <= read[0].time:
         at += 1
     for number, (before, after) in enumerate(zip(read, read[1:]), 1):
@@ -131,6 +136,7 @@ def growth(profile: Profile) -> Growth:
         not_counted = above[number] - above[0] - counted if above else 0.0
         if change < 0:
             shrunk -= change
+            before_it = []
             counted += min(max(not_counted, change), 0.0)
             continue
         grown += change
@@ -138,13 +144,16 @@ def growth(profile: Profile) -> Growth:
         counted += not_heaps
         outside += not_heaps
         left: float = change - not_heaps
-        for sampled in tiers:
+        for sampled in (*tiers, *before_it):
             bytes_ = sum(sampled.values())
             explained = min(bytes_, left)
             left -= explained
             for key, weight in sampled.items() if explained else ():
-                parts[key] = parts.get(key, 0.0) + weight / bytes_ * explained
+                part = weight / bytes_ * explained
+                parts[key] = parts.get(key, 0.0) + part
+                sampled[key] = weight - part
         unexplained += left
+        before_it = tiers
     return Growth(len(read), read[0].value, read[-1].value, grown, shrunk, parts,
                   outside if above else None, unexplained, _when(profile, read[-1]))
 

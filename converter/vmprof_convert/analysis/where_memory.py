@@ -96,7 +96,12 @@ class _Malloc:
     def __init__(self, facts: Mapping[str, int]) -> None:
         gc_arenas, large, nursery = (facts["gc." + name] for name in (
             "arenas", "large", "nursery"))
+        # the GC takes seconds to fill a large nursery for the first time
+        written = facts.get("gc.nursery.written")
         of_gc = gc_arenas + large + nursery
+        #: bytes of the nursery that were never written to, if that is known
+        self.unused = 0 if written is None else nursery - written
+        self.is_nursery_known = written is not None
         blocks = facts.get("gc.blocks")
         #: of what is in use, swapped out
         self.swapped = sum(facts[kind + ".swapped"] for kind in _ANONYMOUS)
@@ -105,7 +110,9 @@ class _Malloc:
         self.untouched = self.perhaps = 0
         #: large objects, and what the GC can have that was not written to
         self.large = large
-        self.rows = [Row(NURSERY, "nursery (young objects)", nursery)]
+        self.rows = [Row(NURSERY, "nursery (young objects)" + (
+            "" if written is not None else ": its size, resident or not"),
+                         nursery - self.unused)]
         #: what is not explained is known
         self.is_known = True
         self.notes: list[str] = []
@@ -136,6 +143,7 @@ class _Malloc:
             "used", "free", "arenas", "mapped"))
         if used < 0 or used + mapped < of_gc:
             present = in_arenas + in_blocks + in_others
+            of_gc -= self.unused
             # what the GC has and never wrote to is not known either
             self.rows.append(Row(C_OR_FREE, _OTHER + ": at least",
                                  max(present - of_gc, 0)))
@@ -151,6 +159,7 @@ class _Malloc:
             # as where the main arena can't grow: it goes on elsewhere, without a mark
             present = in_arenas + in_blocks + in_others
             of_malloc = min(present, used + mapped + free)
+            of_gc -= self.unused
             self.rows.append(Row(C_OR_FREE, _OTHER, max(of_malloc - of_gc, 0)))
             self.notes.append(
                 "what C code has, and what malloc keeps free, is not known one by one: "
@@ -158,7 +167,8 @@ class _Malloc:
             self.untouched = max(of_gc - of_malloc, 0)
             return
         kept = min(max(in_arenas - used, 0), free)
-        self.untouched = max(mapped - in_blocks, 0) + max(used - in_arenas, 0)
+        self.untouched = max(mapped - in_blocks - self.unused, 0) + max(
+            used - in_arenas, 0)
         self.perhaps = min(free, in_arenas) - kept
         self.rows += [
             Row(C, "asked for by C code (malloc), PyPy's own included",
@@ -172,7 +182,8 @@ def _sentence(rows: list[Row], resident: int, heap: _Malloc,
     absent = heap.untouched + heap.swapped
     #: of each row, what may not be resident
     may_miss = {OBJECTS: min(absent, heap.large + heap.swapped), HEAP: absent,
-                NURSERY: absent, C: absent + heap.perhaps, C_OR_FREE: absent,
+                NURSERY: heap.swapped if heap.is_nursery_known else absent,
+                C: absent + heap.perhaps, C_OR_FREE: absent,
                 ROOM: absent, MAPPED: heap.swapped}
     least = {row.key: row.bytes - may_miss.get(row.key, 0) for row in rows
              if row.bytes > 0}

@@ -11,7 +11,11 @@ from typing import NamedTuple, Optional
 
 from vmprof_convert.analysis.heap_check import contradiction
 from vmprof_convert.analysis.process_memory import in_brief as memory_in_brief
-from vmprof_convert.analysis.process_memory import missed_frees, of_process
+from vmprof_convert.analysis.process_memory import (
+    missed_frees,
+    missed_requests,
+    of_process,
+)
 from vmprof_convert.analysis.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
@@ -230,13 +234,24 @@ _SURE = NormalDist().inv_cdf(0.9999)
 
 
 def missed(profile: Profile, figures: Figures) -> list[str]:
-    """Whether more raw memory counts as alive than malloc itself has in use; `figures`:
-    of all samples of the profile, to its end."""
+    """Return warnings if the sampled blocks contradict malloc's own count.
+
+    Args:
+        profile: The profile, to its end.
+        figures: The sums of all its samples.
+    """
     # (in no equal run of thousands by chance alone)
-    bytes_ = missed_frees(profile, figures.bytes(STILL_ALIVE, _SURE))
-    return ["wrong: %s more count as alive here than malloc itself has in use: free() "
-            "was called through a pointer that was made before the sampling began"
-            % format_bytes(bytes_)] if bytes_ else []
+    alive = figures.bytes(STILL_ALIVE, _SURE)
+    if bytes_ := missed_frees(profile, alive):
+        return ["wrong: %s more count as alive here than malloc itself has in use: "
+                "free() was called through a pointer that was made before the sampling "
+                "began" % format_bytes(bytes_)]
+    if bytes_ := missed_requests(profile, alive):
+        return ["incomplete: malloc's own count grew by %s more than the sampled "
+                "blocks explain. The program calls malloc through pointers that it "
+                "looked up before the sampling began, or small blocks need much "
+                "bookkeeping" % format_bytes(bytes_)]
+    return []
 
 
 def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:

@@ -84,6 +84,8 @@ class _Writer:
         is_most = is_most and not self._is_raw
         if is_most:
             self._write_outside()
+        if leaks.unseen:
+            self._write_unseen()
         self._write_all(leaks.leaks, limit, "leak", "grows")
         if not leaks.leaks:
             self._write_none()
@@ -167,12 +169,23 @@ class _Writer:
                     _change(leaks, leaks.growth), enough))
             return
         self._say("no leak was found in %s: %s" % (
+            "the blocks that were sampled" if leaks.unseen else
             "raw memory" if self._is_raw else "the GC's heap",
             "no place where %s held more and more of them" % (
                 "blocks are asked for" if self._is_raw else "objects are allocated")
             if leaks.tested else
             "nothing that is kept has enough samples to show one"))
         self._write_rest("(%s)" % enough)
+
+    def _write_unseen(self) -> None:
+        """Warn about native memory that was allocated without a sample."""
+        self._say("native memory that was not sampled grew: in the whole run, malloc's "
+                  "own count grew by %s more than the sampled blocks explain. "
+                  "Whether that is a leak, and which function allocates it, is "
+                  "unknown" % format_bytes(self._leaks.unseen))
+        self._say("      the program calls malloc through pointers that it looked up "
+                  "before the sampling began, or small blocks need much bookkeeping. "
+                  "Start the program with --raw-memory to sample all calls")
 
     def _write_outside(self) -> None:
         """What no leak is about, and may be the largest one."""

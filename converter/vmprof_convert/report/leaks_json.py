@@ -52,7 +52,7 @@ def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = (),
                  "places": shown(leaks.rest.places)},
         "apart": leaks.apart._asdict(),
         "places_tested": leaks.tested, "objects_lost": leaks.lost,
-        "seen_from_bytes_per_second": leaks.limit,
+        "seen_from_bytes_per_second": leaks.limit, "unseen_bytes": leaks.unseen,
         "memory": None if leaks.memory is None else {
             **leaks.memory._asdict(), "grown": leaks.memory.grown,
             "explained_by_heap": leaks.memory.explained,

@@ -30,6 +30,9 @@ gc: Any = _gc
 
 #: incminimark's state
 _SWEEPING = 2
+#: bytes that the GC requests in addition to the nursery's size: room for the largest
+#: object that it allocates there (nonlarge_max + 1 in incminimark.py)
+_BESIDE_NURSERY = (16384 + 512) * 8
 #: instead of where the GC's state is: it counts its objects also while it sweeps
 COUNTED_ON = "counted-on"
 
@@ -49,6 +52,9 @@ def read(state: str = "") -> dict[str, int]:
                          not swept yet.  Not there while it sweeps: it counts anew
     gc.arenas, gc.large  what it has of malloc: for these; for each larger object,
     gc.nursery           dead ones included; and for its nursery
+    gc.nursery.written   bytes of the nursery that are resident or swapped out. The
+                         nursery's block is found by its size; absent if that is not
+                         unique
     gc.sweeps            1 or 0; not there: it is not known
     malloc.used          of malloc's arenas, in use; free; both, and what it needs
     malloc.free          itself
@@ -75,6 +81,7 @@ def read(state: str = "") -> dict[str, int]:
         counted = _malloc(maps)
         maps = mappings.read()
         kinds = mappings.Kinds(maps, address_in_pypy())
+        written = kinds.written(int(told.nursery_size) + _BESIDE_NURSERY)
     except (OSError, ValueError) as e:
         raise AllocationSamplingError(
             "where the memory is can't be read in /proc: %s" % e) from None
@@ -93,6 +100,8 @@ def read(state: str = "") -> dict[str, int]:
             found["peak"] = int(line.split()[1]) * 1024
     large, nursery = int(told.total_rawmalloced_memory), int(told.nursery_size)
     found["gc.large"], found["gc.nursery"] = large, nursery
+    if written is not None:
+        found["gc.nursery.written"] = min(written, nursery)
     found["gc.arenas"] = int(told.total_allocated_memory) - large - nursery
     if before is not None and after is not None:
         found["gc.sweeps"] = int(before or after)

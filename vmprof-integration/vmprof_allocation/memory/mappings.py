@@ -43,6 +43,8 @@ _SEGMENTS = 56 * 64
 _MOST_PAGES = 2**14
 #: glibc's malloc: what it has in the lowest bits of the size of a block with a mapping
 _HAS_MAPPING = 2
+#: bytes before the user's memory in such a block
+_BLOCK_HEAD = 16
 
 
 class Mapping:
@@ -154,6 +156,8 @@ class Kinds:
         #: of the last block; and of the mappings around the present one that may be
         #: one with it
         self._block_end = self._run_end = 0
+        #: malloc's blocks that have a mapping each: address and bytes
+        self._found: list[tuple[int, int]] = []
         self._stack_pointers = _stack_pointers()
         self._stack_size = _stack_size()
         self._memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -274,8 +278,28 @@ class Kinds:
             if 0 < size <= self._run_end - address:
                 # madvise() divides a mapping
                 self._block_end = address + size
+                self._found.append((address, size))
                 return min(size, end - address)
         return 0
+
+    def written(self, requested: int) -> int | None:
+        """Return how much of one block the process has written to.
+
+        Args:
+            requested: The bytes that malloc was asked for.
+
+        Returns:
+            Bytes that are resident or swapped out. None if no block, or more than one,
+            has this size.
+
+        Raises:
+            OSError: The kernel does not tell which pages are resident.
+        """
+        size = (requested + _BLOCK_HEAD + PAGE - 1) & ~(PAGE - 1)
+        found = [address for address, of_block in self._found if of_block == size]
+        if len(found) != 1:
+            return None
+        return sum(_pages(found[0], found[0] + size)) * PAGE
 
     def _word(self, address: int) -> int:
         """0: there is nothing."""

@@ -329,7 +329,6 @@ int interpose_find(struct interposed *all, int count)
         return ENOTSUP;
     of_malloc = NULL;
     for (i = 0; i < count; i++) {
-        all[i].real = (uintptr_t)dlsym(RTLD_DEFAULT, all[i].name);
         /* (a library of ours that has such a function is no other's) */
         if (all[i].real != 0 && (dladdr((const void *)all[i].real, &found) == 0 ||
                                  found.dli_fbase == own.dli_fbase))

@@ -19,10 +19,10 @@
 struct interposed {
     const char *name;
     uintptr_t ours;
-    uintptr_t real;             /* filled in; 0: there is none of this name */
+    uintptr_t real;             /* the address that calls are bound to; 0 if none has it */
 };
 
-/* Find the real functions, of which one is called malloc.  Returns 0 or an errno. */
+/* Check the real functions, of which one is called malloc.  Returns 0 or an errno. */
 int interpose_find(struct interposed *functions, int count);
 
 /* All of them to ours: with the GIL, and one thread at a time, as the next one.  Slots of an

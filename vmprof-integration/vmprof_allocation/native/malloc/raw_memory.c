@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <malloc.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -370,16 +371,28 @@ static void *our_pvalloc(size_t size)
     return in_pages(PVALLOC, size, CALLER);
 }
 
+/* An allocator that is loaded first need not have all of these. */
+#pragma weak memalign
+#pragma weak aligned_alloc
+#pragma weak posix_memalign
+#pragma weak valloc
+#pragma weak pvalloc
+
+/* The dynamic linker binds these addresses as it binds the calls of other libraries, with
+   the version of each symbol.  dlsym() uses no version, and finds other functions if a
+   preloaded allocator defines only old versions, as glibc's libc_malloc_debug does. */
 static struct interposed functions[FUNCTIONS] = {
-    [MALLOC] = { "malloc", (uintptr_t)our_malloc, 0 },
-    [CALLOC] = { "calloc", (uintptr_t)our_calloc, 0 },
-    [REALLOC] = { "realloc", (uintptr_t)our_realloc, 0 },
+    [MALLOC] = { "malloc", (uintptr_t)our_malloc, (uintptr_t)malloc },
+    [CALLOC] = { "calloc", (uintptr_t)our_calloc, (uintptr_t)calloc },
+    [REALLOC] = { "realloc", (uintptr_t)our_realloc, (uintptr_t)realloc },
     [FREE] = { "free", (uintptr_t)raw_memory_free, (uintptr_t)free },
-    [MEMALIGN] = { "memalign", (uintptr_t)our_memalign, 0 },
-    [ALIGNED_ALLOC] = { "aligned_alloc", (uintptr_t)our_aligned_alloc, 0 },
-    [POSIX_MEMALIGN] = { "posix_memalign", (uintptr_t)our_posix_memalign, 0 },
-    [VALLOC] = { "valloc", (uintptr_t)our_valloc, 0 },
-    [PVALLOC] = { "pvalloc", (uintptr_t)our_pvalloc, 0 },
+    [MEMALIGN] = { "memalign", (uintptr_t)our_memalign, (uintptr_t)memalign },
+    [ALIGNED_ALLOC] = { "aligned_alloc", (uintptr_t)our_aligned_alloc,
+                        (uintptr_t)aligned_alloc },
+    [POSIX_MEMALIGN] = { "posix_memalign", (uintptr_t)our_posix_memalign,
+                         (uintptr_t)posix_memalign },
+    [VALLOC] = { "valloc", (uintptr_t)our_valloc, (uintptr_t)valloc },
+    [PVALLOC] = { "pvalloc", (uintptr_t)our_pvalloc, (uintptr_t)pvalloc },
 };
 
 /* ____________________________________________________________ */
