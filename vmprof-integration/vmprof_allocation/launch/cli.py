@@ -385,7 +385,7 @@ def _check_output(path: str | None, command: list[str]) -> int:
             "write that with vmprof-convert --to vmprof -o -")
     try:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             os.unlink(path)
         except FileExistsError:
             if stat.S_ISFIFO(os.stat(path).st_mode):
@@ -424,7 +424,7 @@ def _open_jitlog(args: Any) -> int:
     path = "%s.jit" % args.output if args.output is not None else os.devnull
     try:
         return _move_up(os.open(
-            path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666))
+            path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o600))
     except OSError as e:
         raise AllocationSamplingError(
             "can't write the JIT log to %r: %s" % (path, e.strerror)) from None

@@ -73,7 +73,7 @@ def make_own(processes: Processes) -> str | None:
         return None
     for path in processes.paths_of_child(os.getpid()):
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             continue
         return path
