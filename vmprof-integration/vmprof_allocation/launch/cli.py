@@ -131,6 +131,8 @@ def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
         if action.dest == "lines":
             action.help = (action.help or "") + _LINES
     if sampling:
+        parser.add_argument("-c", dest="code", action="store_true",
+                            help="Run program as code, as python -c does")
         for action in parser._actions:
             if action.dest == "output":
                 action.type = str
@@ -202,6 +204,9 @@ def seed(text: str | None) -> int | None:
 
 
 def _check(args: Any) -> Settings:
+    if args.code and args.module:
+        raise AllocationSamplingError("-m runs a module and -c runs code: leave one of "
+                                      "them out")
     if args.push is not None:
         _check_push(args)
     elif args.push_every is not None:
@@ -265,7 +270,7 @@ def _is_only_prepared(args: Any) -> bool:
         return False
     for name, value in vars(args).items():
         if value and name not in ("control", "quiet", "program", "args", "module",
-                                  "web_url", "web_auth", "no_native"):
+                                  "code", "web_url", "web_auth", "no_native"):
             raise AllocationSamplingError(
                 "--control alone takes no profile, and has no use for --%s: leave it "
                 "out, or add --allocation-sampling" % name.replace("_", "-"))
@@ -296,7 +301,8 @@ def main(args: Any, original: list[str],
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
-                   *target.find(args.program, args.module), *args.args]
+                   *(["-c", args.program] if args.code
+                     else target.find(args.program, args.module)), *args.args]
         if args.control:
             os.environ[CONTROL] = "1"
         if settings is None:
