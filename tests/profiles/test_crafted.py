@@ -165,3 +165,21 @@ def test_whatever_numbers_are_changed_memory_is_bounded(tmp_path: Path) -> None:
         paths.append(tmp_path / ("%d.vmprof" % number))
         paths[-1].write_bytes(new)
     assert set(codes(paths)) <= {"0", "2"}
+
+
+def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
+    program = """if 1:
+        import sys, time
+        from vmprof_convert.cli import output
+        with output.replacing(sys.argv[1]) as out:
+            print("writes", flush=True)
+            time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "a.json")],
+                          stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writes\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        process.terminate()
+    assert process.returncode == 143
+    assert list(tmp_path.iterdir()) == []

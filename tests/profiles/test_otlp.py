@@ -174,6 +174,7 @@ def test_time_samples_have_a_period_of_time() -> None:
     log.allocation([function], size=100, interval=4096)
     log.tick([function], time=5)
     types = otlp.SampleTypes(profile := readers.read_bytes(log.data()))
-    periods = {type_.name: types.period(profile, type_)[0].name for type_ in types.types}
+    periods = {type_.name: types.period(profile, type_)[0].name
+               for type_ in types.types}
     assert periods["samples"] == periods["cpu"] == "cpu"
     assert periods["alloc_space"] == "space"

@@ -419,7 +419,8 @@ def test_arguments_of_the_wrong_type(pypy: PyPy, arguments: str) -> None:
 
 def test_code_on_the_command_line(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "4k",
-                       "-o", "out.vmprof", "-c", "import sys; print(sys.argv)", "-x", "y")
+                       "-o", "out.vmprof", "-c", "import sys; print(sys.argv)",
+                       "-x", "y")
     assert (run.code, run.out, run.err) == (0, "['-c', '-x', 'y']\n", "")
     assert pypy.profile().end_time is not None
 
