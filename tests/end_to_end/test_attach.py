@@ -579,3 +579,14 @@ def test_children_are_not_followed(stock_pypy: PyPy) -> None:
         assert "child" in out
         assert list(stock_pypy.folder.glob("*.vmprof")) == [
             stock_pypy.folder / "parent.vmprof"]
+
+
+def test_without_a_cache_that_can_be_written(stock_pypy: PyPy) -> None:
+    """The names of types are then in no file that the program could read, and are too
+    long for a message to it."""
+    with running(stock_pypy, BUSY) as program:
+        stock_pypy.environment["XDG_CACHE_HOME"] = "/dev/null/nowhere"
+        program.attach()
+        assert program.end() == "ended\n"
+    found = stock_pypy.profile()
+    assert any(type_.python for type_ in found.types)

@@ -117,3 +117,18 @@ def test_nothing_is_left_to_be_asked_where_all_is_said(tmp_path: Path) -> None:
     path = profile(tmp_path, {"main": 1000})
     assert below(lines(path)) == below(lines(path, "--remarks"))
     assert not [line for line in lines(path) if "--remarks" in line]
+
+
+def test_the_view_that_says_most_of_time(tmp_path: Path) -> None:
+    """Time samples allocate nothing, and were not compared: main had 100 %."""
+    log = Log()
+    main = log.function("main", 10, calls.APP)
+    run = log.function("run", 5, calls.PACKAGES + "server/loop.py")
+    read = log.function("read", 9, calls.PACKAGES + "server/stream.py")
+    for function in [run] * 2 + [read] * 7:
+        log.raw_stack(log.words([main, function]), 1)
+    path = tmp_path / "service.vmprof"
+    path.write_bytes(log.data())
+    found = lines(path)
+    assert any(" read " in line for line in found), found
+    assert "--mine is the program's own: 100 % in main" in "\n".join(found)

@@ -164,3 +164,17 @@ def test_the_program_s_name(command: str, name: str) -> None:
     profile = a_heap()
     profile.command = command
     assert written(profile).resource["service.name"] == name
+
+
+def test_time_samples_have_a_period_of_time() -> None:
+    """Each profile of the request has the period of its own samples."""
+    log = Log()
+    log.settings(period="0.01", interval=4096)
+    function = log.function("f")
+    log.allocation([function], size=100, interval=4096)
+    log.tick([function], time=5)
+    types = otlp.SampleTypes(profile := readers.read_bytes(log.data()))
+    periods = {type_.name: types.period(profile, type_)[0].name
+               for type_ in types.types}
+    assert periods["samples"] == periods["cpu"] == "cpu"
+    assert periods["alloc_space"] == "space"

@@ -501,3 +501,20 @@ def test_gunicorn(pypy: PyPy) -> None:
     for profile in [first, *found]:
         assert abs(sigmas(profile)) < SIGMAS
         assert profile.end_time is not None
+
+
+def test_nobody_else_can_read_a_profile(pypy: PyPy) -> None:
+    """Neither that of a child, nor a later segment: they contain command lines."""
+    pypy.sample("""
+        import os, time
+        kept = [str(i) for i in range(20000)]
+        if not os.fork():
+            kept = [str(i) for i in range(20000)]
+            os._exit(0)
+        os.wait()
+        time.sleep(0.3)
+        kept = [str(i) for i in range(20000)]
+    """, "4k", "--rotate", "0.1")
+    found = list(pypy.folder.glob("*.vmprof"))
+    assert len(found) >= 3
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o600}

@@ -415,3 +415,26 @@ def test_arguments_of_the_wrong_type(pypy: PyPy, arguments: str) -> None:
     """ % arguments)))
     assert run.code == 0, run.err
     assert "None is no file" in run.out or "neither an integer nor text" in run.out
+
+
+def test_code_on_the_command_line(pypy: PyPy) -> None:
+    run = pypy.command("-m", "vmprof", "--allocation-sampling", "4k",
+                       "-o", "out.vmprof", "-c", "import sys; print(sys.argv)",
+                       "-x", "y")
+    assert (run.code, run.out, run.err) == (0, "['-c', '-x', 'y']\n", "")
+    assert pypy.profile().end_time is not None
+
+
+def test_a_jit_that_compiles_at_once(stock_pypy: PyPy) -> None:
+    """The check of where the nursery is was compiled, and allocated later."""
+    run = stock_pypy.sample("print(1)", "4k",
+                            jit="threshold=2,function_threshold=2,trace_eagerness=2")
+    assert run.out == "1\n"
+
+
+def test_a_nursery_that_is_too_small_is_named(stock_pypy: PyPy) -> None:
+    script = stock_pypy.script("print(1)")
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "4k", "-o",
+                             "out.vmprof", str(script), PYPY_GC_NURSERY="1")
+    assert (run.code, run.out) == (2, "")
+    assert "PYPY_GC_NURSERY" in run.err and "not known" not in run.err

@@ -32,23 +32,23 @@ def left(folder: Path, name: str = "vmprof-command-left", age: float = 1000) -> 
 
 def test_it_is_gone_at_the_end(folder: Path) -> None:
     with work_folder.own(*OWNER) as own:
-        assert os.listdir(folder) == [os.path.basename(own)]
-        assert os.stat(own).st_mode & 0o777 == 0o700
+        assert os.listdir(folder) == [os.path.basename(own.path)]
+        assert os.stat(own.path).st_mode & 0o777 == 0o700
     assert os.listdir(folder) == []
 
 
 def test_what_a_killed_one_left_is_removed(folder: Path) -> None:
     left(folder)
     with work_folder.own(*OWNER) as own:
-        assert os.listdir(folder) == [os.path.basename(own)]
+        assert os.listdir(folder) == [os.path.basename(own.path)]
 
 
 def test_what_somebody_holds_or_just_made_stays(folder: Path) -> None:
     with work_folder.own(*OWNER) as other:
-        os.utime(other, (0, 0))
+        os.utime(other.path, (0, 0))
         young, foreign = left(folder, age=1), left(folder, "others")
         with work_folder.own(*OWNER):
-            assert os.path.isdir(other)
+            assert os.path.isdir(other.path)
         assert young.exists() and foreign.exists()
         (young / "1.vmprof").unlink()
 
@@ -81,4 +81,4 @@ def test_where_there_are_no_locks(
     monkeypatch.setattr(fcntl, "flock", flock)
     path = left(folder)
     with work_folder.own(*OWNER) as own:
-        assert path.exists() and os.path.isdir(own)
+        assert path.exists() and os.path.isdir(own.path)

@@ -19,6 +19,7 @@ from vmprof_convert.analysis.summary import (
 )
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import TypeNames
+from vmprof_convert.meaning.visible_stacks import has_lines
 from vmprof_convert.profile.model import LABEL, Function, Profile
 from vmprof_convert.text.units import format_bytes, format_number, format_seconds
 
@@ -78,7 +79,8 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
         notes.append(
             "many kernels give a sample once in 4 ms at most, whatever was asked for: "
             "then this time is too short, and only its shares are right")
-    if LINE in choice.by:
+    # only stock vmprof, for CPython, records lines with time samples
+    if LINE in choice.by and (profile.settings or not has_lines(profile)):
         notes.append(
             "lines: time samples have none; these are where the functions begin")
     if not profile.settings:

@@ -91,6 +91,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
+    # of each profile, the name in messages, where the path has no meaning for the user
+    parser.add_argument("--called", action="append", default=[], help=argparse.SUPPRESS)
     options.add_filters(parser.add_argument_group("which samples, in all formats"))
     options.add_options(parser.add_argument_group("of a report"))
     return parser
@@ -178,6 +180,15 @@ def _check_held(parser: argparse.ArgumentParser, asked: argparse.Namespace,
     if asked.samples is not None:
         parser.error("--samples is for samples of what was allocated, of which --held "
                      "has none: leave it out")
+
+
+def _with_names(text: str, asked: argparse.Namespace) -> str:
+    """Return a message with the names of --called in place of the profiles' paths."""
+    names = dict(zip(asked.profiles, asked.called))
+    if not names:
+        return text
+    return re.sub("(%s)(?![0-9])" % "|".join(map(re.escape, names)),
+                  lambda found: names[found[0]], text)
 
 
 def _run(asked: argparse.Namespace, name: str) -> None:
@@ -332,15 +343,18 @@ def main(arguments: Sequence[str] | None = None, *,
         gc.disable()
     if arguments is None:
         arguments = sys.argv[1:]
+    asked = None
     try:
         if arguments and arguments[0] in JUDGING:
             # without what only it needs
             from vmprof_convert.cli import diff_check
             with _writing():
                 return diff_check.run(arguments)
-        _run(_parse(_parser(command), arguments), name)
+        asked = _parse(_parser(command), arguments)
+        _run(asked, name)
     except (_Failed, FileError, ProfileError) as error:
-        _complain(name, str(error))
+        text = str(error)
+        _complain(name, _with_names(text, asked) if asked is not None else text)
         return EXIT_BAD_INPUT
     except OSError as error:
         _complain(name, "can't write to standard output: %s" % error.strerror)

@@ -5,7 +5,10 @@ import contextlib
 import gzip
 import io
 import os
+import signal
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -45,10 +48,24 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     OutputError.
     """
     try:
-        with _replacing(path) as out:
+        with _ended_by_sigterm(), _replacing(path) as out:
             yield out
     except OSError as error:
         raise OutputError("%s: %s" % (path, error.strerror)) from error
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM raise SystemExit, so that the temporary file is removed."""
+    if (threading.current_thread() is not threading.main_thread()
+            or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL):
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

@@ -266,7 +266,8 @@ def _view(files: Sequence[File], options: argparse.Namespace,
 
     view = view_of(asked)
     if chosen_by_us:
-        view = _that_says_most(view, view_of(asked._replace(mine=False)))
+        view = _that_says_most(view, view_of(asked._replace(mine=False)), tally,
+                               options.of == TIME)
     return view, tally
 
 
@@ -301,10 +302,10 @@ class _Largest(NamedTuple):
     text: str
 
 
-def _that_says_most(own: View, all_: View) -> View:
+def _that_says_most(own: View, all_: View, tally: Tally, is_time: bool) -> View:
     """The program's own code, unless most of it is in one row that everything goes
     through (`main`), or that is no function; with what is most in the other view."""
-    largest, largest_of_all = _largest(own), _largest(all_)
+    largest, largest_of_all = (_largest(view, tally, is_time) for view in (own, all_))
     if largest is None or largest_of_all is None or (
             largest.text == largest_of_all.text):
         return own
@@ -313,21 +314,28 @@ def _that_says_most(own: View, all_: View) -> View:
     return all_._replace(other="--mine is the program's own: %s" % largest.text)
 
 
-def _largest(view: View) -> _Largest | None:
-    """None: there is no row."""
+def _largest(view: View, tally: Tally, is_time: bool) -> _Largest | None:
+    """Find the largest row, of time samples if `is_time`, or if there are no others.
+    Returns None if there is no row."""
+    from vmprof_convert.analysis import cpu_and_rss
     from vmprof_convert.profile.model import LABEL
     from vmprof_convert.text.escape import shortened
-    row = max(view.summary.rows, key=lambda row: row.own.sum().value_bytes,
-              default=None)
-    whole = view.summary.figures.sum().value_bytes
-    if row is None or not whole:
+    whole: float = view.summary.figures.sum().value_bytes
+    if is_time or (not whole and tally.ticks):
+        amounts = cpu_and_rss.time(view.profile, tally.ticks, view.choice, view.origins)
+        whole = amounts.sum
+        rows = [(row.own, row.total, row.subject.function) for row in amounts.rows]
+    else:
+        rows = [(row.own.sum().value_bytes, row.total.sum().value_bytes, row.function)
+                for row in view.summary.rows]
+    if not rows or not whole:
         return None
-    share = row.own.sum().value_bytes / whole
-    says_something = share <= _MOST or (
-        row.function.kind != LABEL
-        and row.total.sum().value_bytes <= _NEARLY_ALL * whole)
+    own, total, function = max(rows, key=lambda row: row[0])
+    assert function is not None     # the rows are of functions, or of lines
+    says_something = own <= _MOST * whole or (
+        function.kind != LABEL and total <= _NEARLY_ALL * whole)
     return _Largest(says_something, "%.0f %% in %s" % (
-        100 * share, shortened(row.function.name)))
+        100 * own / whole, shortened(function.name)))
 
 
 def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
@@ -352,6 +360,8 @@ def _time(view: View, tally: Tally) -> AmountsView:
         raise ProfileError("there are no time samples here, which --of time needs: "
                            "--period takes some")
     amounts_ = cpu_and_rss.time(view.profile, tally.ticks, view.choice, view.origins)
+    if view.other:
+        amounts_.notes.append(view.other)
     return AmountsView(view.profile, amounts_, view.choice, view.origins,
                        view.selection, view.limit)
 

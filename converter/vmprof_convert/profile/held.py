@@ -74,6 +74,10 @@ class Held:
     holders: list[Holder] = dataclasses.field(default_factory=list)
     #: a path's first step comes before the others
     steps: list[Step] = dataclasses.field(default_factory=list)
+    #: the number of steps of the path to each of them, itself included
+    depths: list[int] = dataclasses.field(default_factory=list)
+    #: sets of the holders that have a name
+    named: set[int] = dataclasses.field(default_factory=set)
     #: of the sampled objects that were alive: columns
     stacks: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))

@@ -11,8 +11,13 @@ from typing import BinaryIO
 from vmprof_convert.errors import ProfileError
 
 _GZIP = b"\x1f\x8b"
+#: bytes of a pipe that are looked at before the others are read
+_HEAD = 40
 #: a gzipped profile unpacks to no more bytes: what does is made to harm
 MAX_UNPACKED = 2**32
+#: and to no more than this, and so many bytes for each byte of the file.  A profile
+#: unpacks to 3 to 20 times its size; deflate reaches 1032
+_ALWAYS_UNPACKED, _MOST_FOR_A_BYTE = 2**25, 100
 #: what is read and unpacked at once: no more than a processor has near.  Smaller for
 #: PyPy, which reserves it anew each time
 PIECE = 2**16 if sys.implementation.name == "pypy" else 2**17
@@ -23,8 +28,8 @@ class Container:
     it was at first, though a program may still write to it."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Of a pipe, all is read at once."""
-        self._file = file if file.seekable() else io.BytesIO(file.read())
+        """Read a pipe to its end, if it begins as a profile does."""
+        self._file = file if file.seekable() else _copied(file)
         self._start = self._file.tell()
         self._end = self._file.seek(0, io.SEEK_END)
 
@@ -51,9 +56,19 @@ class Container:
             yield part
 
 
+def _copied(pipe: BinaryIO) -> BinaryIO:
+    """Return what the pipe contains.  If that is no profile, return the beginning only:
+    a pipe may have no end."""
+    start = pipe.read(_HEAD)
+    is_log = len(start) == _HEAD and start[:4] == bytes(4) and 3 in (start[4], start[8])
+    if start.startswith(_GZIP) or is_log:
+        start += pipe.read()
+    return io.BytesIO(start)
+
+
 def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     """What members of a gzip file unpack to, one after the other."""
-    size = 0
+    size, packed = 0, len(first)
     unpacker = zlib.decompressobj(wbits=31)
 
     def unpack(part: bytes) -> bytes:
@@ -63,9 +78,9 @@ def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
         except zlib.error as e:
             raise ProfileError("damaged profile: %s" % e) from e
         size += len(piece)
-        if size > MAX_UNPACKED:
-            raise ProfileError("the profile unpacks to more than %d bytes"
-                               % MAX_UNPACKED)
+        limit = min(MAX_UNPACKED, _ALWAYS_UNPACKED + _MOST_FOR_A_BYTE * packed)
+        if size > limit:
+            raise ProfileError("the profile unpacks to more than %d bytes" % limit)
         return piece
 
     part = first
@@ -78,7 +93,9 @@ def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
         if part:
             yield unpack(part)
             part = unpacker.unconsumed_tail or unpacker.unused_data
-        part = part or next(rest, b"")
+        if not part:
+            part = next(rest, b"")
+            packed += len(part)
     while not unpacker.eof:
         # what the last piece had no room for
         piece = unpack(b"")

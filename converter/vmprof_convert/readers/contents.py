@@ -60,6 +60,12 @@ _LOST = -1
 #: which of the objects of a sample, in one number with its key
 _WHICH_BITS = 16
 _LIMIT = 2**63
+#: In addition to these rows, a profile can have a row for each byte.  A column whose
+#: values are equally far from each other takes no bytes for a row, so that 1 kB could
+#: contain rows for gigabytes.  The rows of real profiles differ by more than a byte.
+_ROWS_WITHOUT_BYTES = 2**18
+#: steps of a reference path; a writer makes 16 (native/held/paths.c)
+_MOST_STEPS = 64
 #: kinds of records about the GC's heap
 _OF_THE_HEAP = (records.OBJECTS, records.WAITING, records.ENDED, records.TICKS,
                 records.COLLECTIONS, records.MARKED, records.SWEPT, records.HELD,
@@ -142,6 +148,8 @@ class Part:
     def shifted(self, times: array.array[int]) -> array.array[int]:
         """Times of this part, since the beginning of the first one.  Raises Damaged."""
         begin = self.begin
+        if times and min(times) + begin < 0:
+            raise Damaged("a time before the start")
         if not begin:
             return times
         try:
@@ -185,6 +193,8 @@ class Contents:
         self.held: dict[int, Held] = {}
         #: rows without a stack
         self.lost_stacks = 0
+        #: the size of all records, and the number of their rows
+        self._bytes = self._row_count = 0
         #: index in `labels`, by the profile's number
         self._label_sets = {0: 0}
         self._label_indices: dict[frozenset[tuple[str, str]], int] = {frozenset(): 0}
@@ -226,6 +236,11 @@ class Contents:
         if not self.are_there:
             self.are_there = True
             self._rows.begin(self.settings)
+        self._bytes += record.size
+        self._row_count += record.rows
+        if self._row_count > _ROWS_WITHOUT_BYTES + self._bytes:
+            raise Damaged("%d rows, which %d bytes of records cannot contain,"
+                          % (self._row_count, self._bytes))
         reader = self._readers.get(record.kind)
         if reader is None:
             self._pass_over("record %d" % record.kind)
@@ -265,6 +280,8 @@ class Contents:
             part.waits = waits or _LIMIT
             while part.waiting and part.waiting[0][0] < part.waits:
                 part.waiting.popleft()
+            if time + part.begin < 0 or min(counts) < 0:
+                raise Damaged("totals, or their time, of less than 0")
             if self.part.before is not None:
                 counts = [one + before for one, before in zip(
                     counts, self.part.before[1:])]
@@ -278,10 +295,14 @@ class Contents:
 
     def _read_marks(self, record: Record) -> None:
         for (time,), name in record.texts():
+            if time + self.part.begin < 0:
+                raise Damaged("a mark before the start")
             self.marks.append(Mark(time + self.part.begin, name))
 
     def _read_figures(self, record: Record) -> None:
         for kind, time, value in zip(*record.decoded()):
+            if time + self.part.begin < 0 or value < 0:
+                raise Damaged("a figure, or its time, of less than 0")
             if kind in _FIGURES:
                 self.figures.append(
                     Figure(_FIGURES[kind], time + self.part.begin, value))
@@ -302,6 +323,8 @@ class Contents:
 
     def _read_held(self, record: Record) -> None:
         for number, time, *figures in zip(*record.decoded()):
+            if time + self.part.begin < 0 or min(figures) < 0:
+                raise Damaged("a heap snapshot, or its time, of less than 0")
             self.held[number] = Held(time + self.part.begin, *figures)
 
     def answers(self) -> list[Held]:
@@ -321,21 +344,26 @@ class Contents:
         for (number, set_, address, size, objects), text in record.texts():
             path, _, rest = text.partition(_BETWEEN_NAMES)
             type_, *aliases = rest.split(_BETWEEN_NAMES)
-            holders = self._held(number).holders
-            named = {holder.set for holder in holders if holder.path}
+            held = self._held(number)
+            named = held.named
             bits = {1 << bit for bit in range(set_.bit_length()) if set_ >> bit & 1}
             if (set_ <= 0 or size < 0 or objects < 0 or set_ in named
                     or (len(bits) > 1 if path else len(bits) < 2 or not bits <= named)):
                 raise Damaged("a holder, or several, of the set %d" % set_)
-            holders.append(
+            if path:
+                named.add(set_)
+            held.holders.append(
                 Holder(set_, address, size, objects, path, type_, tuple(aliases)))
 
     def _read_held_paths(self, record: Record) -> None:
         for (number, step, before, size), text in record.texts():
-            steps = self._held(number).steps
+            held = self._held(number)
+            steps = held.steps
             if (step != len(steps) + 1 or not 0 <= before < step or size < 0
-                    or (before and size > steps[before - 1].bytes)):
+                    or (before and (size > steps[before - 1].bytes
+                                    or held.depths[before - 1] == _MOST_STEPS))):
                 raise Damaged("a path that goes on where it can't")
+            held.depths.append(held.depths[before - 1] + 1 if before else 1)
             label, _, type_ = text.partition(_BETWEEN_NAMES)
             steps.append(Step(before - 1, size, label, type_))
 

@@ -57,6 +57,11 @@ class Record:
         self._codes: list[_Code] = []
         self._decoded: dict[int, array.array[int]] = {}
 
+    @property
+    def size(self) -> int:
+        """Its bytes, without the head."""
+        return len(self._data)
+
     def column(self, number: int) -> array.array[int]:
         """One of the columns that this kind has: 64-bit numbers.  Raises Damaged."""
         column = self._decoded.get(number)

@@ -23,6 +23,9 @@ from vmprof_convert.readers.rvmprof_samples import FULL_STACK, GcSamples, Sample
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 #: of rvmprof_samples.py
 ALLOCATION, OBJECT, ALLOCATED = 11, 12, 13
+#: records of a branch of PyPy that samples allocations: a stack; and the type, size
+#: class and outcome of an object
+_OF_BRANCH = 9, 10
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 
 #: no record is longer: vmprof's buffers have 8 KiB, ours 64, and meta data is
@@ -391,6 +394,12 @@ class Log:
                         time, end = self._time(self.at + 1)
                     if end <= len(self.data):
                         self.end_time = time
+                elif marker in _OF_BRANCH and self.flags & FLAG_PYPY:
+                    raise ProfileError(
+                        "can't read the allocation samples of this profile (record "
+                        "0x%02x at byte %d): a PyPy of the branch by Christoph Jung "
+                        "and CF Bolz-Tereick wrote it. Convert it with their "
+                        "vmprof-firefox-converter" % (marker, self.before + self.at))
                 else:
                     raise self.damaged("an unknown record 0x%02x" % marker)
             except (struct.error, IndexError):

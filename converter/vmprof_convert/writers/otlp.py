@@ -215,7 +215,7 @@ class _Request:
 
     def _one(self, type_: SampleType, column: list[int]) -> bytes:
         profile = self._profile
-        period_type, period = self._types.period(profile)
+        period_type, period = self._types.period(profile, type_)
         attributes = [self._dictionary.attribute(key, _any(value))
                       for key, value in sorted(self._attributes.items())]
         comments = [bytes_field(1, _any(printable(line)))

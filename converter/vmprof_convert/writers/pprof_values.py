@@ -57,9 +57,14 @@ class SampleTypes:
         if self._has_seconds:
             yield value.ticks * period
 
-    def period(self, profile: Profile) -> tuple[SampleType, int]:
-        """What is between two samples, and how much of it."""
-        if self.has_allocations:
+    def period(self, profile: Profile, of: SampleType | None = None
+               ) -> tuple[SampleType, int]:
+        """Return what is between two samples, and how much of it.
+
+        Args:
+            of: the type of the samples, where each type has a period of its own.
+        """
+        if self.has_allocations and of not in (*TICKS, *CPU):
             return SPACE, profile.interval
         return CPU[0], round(1e9 * tick_seconds(profile))
 
@@ -71,7 +76,8 @@ class HeldBytes(SampleTypes):
     def types(self) -> list[SampleType]:
         return [HELD]
 
-    def period(self, profile: Profile) -> tuple[SampleType, int]:
+    def period(self, profile: Profile, of: SampleType | None = None
+               ) -> tuple[SampleType, int]:
         return SPACE, profile.interval
 
 

@@ -131,6 +131,8 @@ def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
         if action.dest == "lines":
             action.help = (action.help or "") + _LINES
     if sampling:
+        parser.add_argument("-c", dest="code", action="store_true",
+                            help="Run program as code, as python -c does")
         for action in parser._actions:
             if action.dest == "output":
                 action.type = str
@@ -202,6 +204,9 @@ def seed(text: str | None) -> int | None:
 
 
 def _check(args: Any) -> Settings:
+    if args.code and args.module:
+        raise AllocationSamplingError("-m runs a module and -c runs code: leave one of "
+                                      "them out")
     if args.push is not None:
         _check_push(args)
     elif args.push_every is not None:
@@ -265,7 +270,7 @@ def _is_only_prepared(args: Any) -> bool:
         return False
     for name, value in vars(args).items():
         if value and name not in ("control", "quiet", "program", "args", "module",
-                                  "web_url", "web_auth", "no_native"):
+                                  "code", "web_url", "web_auth", "no_native"):
             raise AllocationSamplingError(
                 "--control alone takes no profile, and has no use for --%s: leave it "
                 "out, or add --allocation-sampling" % name.replace("_", "-"))
@@ -296,7 +301,8 @@ def main(args: Any, original: list[str],
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
-                   *target.find(args.program, args.module), *args.args]
+                   *(["-c", args.program] if args.code
+                     else target.find(args.program, args.module)), *args.args]
         if args.control:
             os.environ[CONTROL] = "1"
         if settings is None:
@@ -385,7 +391,7 @@ def _check_output(path: str | None, command: list[str]) -> int:
             "write that with vmprof-convert --to vmprof -o -")
     try:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             os.unlink(path)
         except FileExistsError:
             if stat.S_ISFIFO(os.stat(path).st_mode):
@@ -424,7 +430,7 @@ def _open_jitlog(args: Any) -> int:
     path = "%s.jit" % args.output if args.output is not None else os.devnull
     try:
         return _move_up(os.open(
-            path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o666))
+            path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o600))
     except OSError as e:
         raise AllocationSamplingError(
             "can't write the JIT log to %r: %s" % (path, e.strerror)) from None

@@ -6,8 +6,9 @@ import argparse
 from vmprof_allocation.engines import searching
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.remote.control.client import Process
-from vmprof_allocation.remote.process_info import DEFAULT, check_seconds
+from vmprof_allocation.remote.process_info import DEFAULT, check_seconds, printable
 from vmprof_allocation.settings.parsing import make_settings, seconds
+from vmprof_allocation.settings.processes import Processes
 from vmprof_allocation.settings.settings import Settings
 
 
@@ -58,6 +59,31 @@ def wanted(process: Process, settings: Settings, output: str, folder: str = "",
     knowledge = (searching.knowledge(say, settings, folder)
                  if process.runs_this() else "")
     return [output, knowledge, settings.text(), run, str(parent)]
+
+
+def check_started(process: Process, request: list[str], answer: list[str]
+                  ) -> tuple[str, str]:
+    """Return the path and the run of a profile that `process` has begun.
+
+    Args:
+        request: what it was asked, of wanted().
+        answer: what it answered to START, or to HOLD.
+
+    Raises:
+        AllocationSamplingError: the answer names another file than the request, or
+            another run.  A command opens only files that it has asked for.
+    """
+    output, _, _, run, parent = request
+    path, new_run = answer
+    possible = (Processes(output, run, int(parent)).paths_of_child(process.own_pid)
+                if run else [output])
+    for asked in possible:
+        if printable(asked) == path and run in ("", new_run):
+            return asked, new_run
+    raise AllocationSamplingError(
+        "process %d was asked to write the profile to %r, and says that it writes it "
+        "to %r; it runs another version of vmprof-allocation, or another program"
+        % (process.pid, possible[0], path))
 
 
 def gc_state(process: Process) -> str:

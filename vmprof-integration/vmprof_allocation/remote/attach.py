@@ -12,9 +12,15 @@ from collections.abc import Iterator
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote import work_folder
-from vmprof_allocation.remote.asking import add_target, check_target, target, wanted
+from vmprof_allocation.remote.asking import (
+    add_target,
+    check_started,
+    check_target,
+    target,
+    wanted,
+)
 from vmprof_allocation.remote.control import meeting
-from vmprof_allocation.remote.control.client import Connection
+from vmprof_allocation.remote.control.client import Connection, Process
 from vmprof_allocation.remote.process_info import (
     DEFAULT,
     Parser,
@@ -26,6 +32,7 @@ from vmprof_allocation.remote.process_info import (
     family,
     note,
 )
+from vmprof_allocation.remote.work_folder import Folder
 from vmprof_allocation.settings.parsing import check_output, make_settings, seconds
 from vmprof_allocation.settings.settings import Settings
 
@@ -96,16 +103,35 @@ def main(arguments: list[str]) -> int:
 class _Run:
     """A process that is sampled for as long as this command is connected with it."""
 
-    def __init__(self, pid: int, connection: Connection, duration: float,
-                 request: list[str]) -> None:
-        """`request`: wanted()."""
-        self.pid = pid
-        #: who holds what is in the profile
+    def __init__(self, process: Process, connection: Connection, duration: float,
+                 request: list[str], folder: Folder | None) -> None:
+        """Begin it.
+
+        Args:
+            request: what the process is asked for; see wanted().
+            folder: the one that the profile is in, unless -o names a file.
+        """
+        self.pid = process.pid
+        #: whether the profile contains a heap snapshot
         self.is_held_known = False
+        self._user = process.uid
         self._connection = connection
-        self.output, self.run = connection.ask(
-            meeting.HOLD, str(duration + _PATIENCE), *request)
+        self.folder = folder
+        self.output, self.run = check_started(process, request, connection.ask(
+            meeting.HOLD, str(duration + _PATIENCE), *request))
         self._until = time.monotonic() + duration
+
+    @property
+    def name(self) -> str:
+        """The profile's name in messages: a temporary file has none that helps."""
+        return "process %d" % self.pid if self.folder else self.output
+
+    def open_profile(self) -> int | None:
+        """Return a descriptor of the profile; None if there is none.  Raises
+        AllocationSamplingError."""
+        if self.folder is None:
+            return work_folder.open_profile(self.output, self._user)
+        return self.folder.open_profile(os.path.basename(self.output), self._user)
 
     def end(self, is_early: list[bool], is_held_wanted: bool) -> str:
         """When its time is over, or that is so.  Returns why the profile may be shorter
@@ -148,13 +174,14 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
             problems = [why for run in runs if (why := run.end(is_early, args.held))]
         for why in problems:
             note(why)
-        outputs, salvage = [run.output for run in runs], ["--salvage"] * bool(problems)
-        code = _report(outputs, ["--leaks"] * args.leaks + salvage)
+        profiles = _profiles(runs, stack)
+        salvage = ["--salvage"] * bool(problems)
+        code = _report(profiles, ["--leaks"] * args.leaks + salvage)
         if args.held:
             are_all = are_all and all(run.is_held_known for run in runs)
         if any(run.is_held_known for run in runs):
             print()
-            code = _report(outputs, ["--held", *salvage]) or code
+            code = _report(profiles, ["--held", *salvage]) or code
         return code if are_all else 2
 
 
@@ -163,12 +190,13 @@ def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,
     """After `runs`, whose first one the others belong to; `stack` ends it."""
     process = target(args, pid)
     folder = stack.enter_context(work_folder.own(process.uid, process.gid))
-    output = args.output or os.path.join(folder, "attached.vmprof")
-    request = (wanted(process, settings, runs[0].output, folder, runs[0].run,
+    output = args.output or os.path.join(folder.path, "attached.vmprof")
+    request = (wanted(process, settings, runs[0].output, folder.path, runs[0].run,
                       runs[0].pid) if runs
-               else wanted(process, settings, output, folder))
+               else wanted(process, settings, output, folder.path))
     with contextlib.ExitStack() as own:
-        run = _Run(pid, own.enter_context(process.connected()), args.duration, request)
+        run = _Run(process, own.enter_context(process.connected()), args.duration,
+                   request, None if args.output else runs[0].folder if runs else folder)
         stack.push(own.pop_all())
         return run
 
@@ -205,12 +233,26 @@ def _ending_early_at_ctrl_c() -> Iterator[list[bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _report(outputs: list[str], options: list[str]) -> int:
-    there = [output for output in outputs
-             if os.path.exists(output) and os.path.getsize(output)]
-    if not there:
+def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
+    """Open the profiles until `stack` ends; return descriptors, and their names in
+    messages.  Raises AllocationSamplingError."""
+    found = {}
+    for run in runs:
+        fd = run.open_profile()
+        if fd is not None:
+            stack.callback(os.close, fd)
+            found[fd] = run.name
+    if not found:
         raise AllocationSamplingError("there is no profile: the program removed it, or "
                                       "ended before it was begun")
+    return found
+
+
+def _report(profiles: dict[int, str], options: list[str]) -> int:
+    """Report them in another process.  It gets descriptors, as the sampled program may
+    put another file in place of its profile."""
     sys.stdout.flush()
     return subprocess.call(
-        [sys.executable, "-m", "vmprof_allocation", "report", *options, *there])
+        [sys.executable, "-m", "vmprof_allocation", "report", *options,
+         *("--called=" + name for name in profiles.values()), "--",
+         *("/proc/self/fd/%d" % fd for fd in profiles)], pass_fds=[*profiles])

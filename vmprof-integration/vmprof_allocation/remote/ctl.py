@@ -9,7 +9,13 @@ from typing import Any
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote import work_folder
-from vmprof_allocation.remote.asking import add_target, gc_state, target, wanted
+from vmprof_allocation.remote.asking import (
+    add_target,
+    check_started,
+    gc_state,
+    target,
+    wanted,
+)
 from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.client import Process
 from vmprof_allocation.remote.process_info import (
@@ -18,6 +24,7 @@ from vmprof_allocation.remote.process_info import (
     add_sampling,
     check_file,
     family,
+    note,
 )
 from vmprof_allocation.settings.parsing import (
     check_output,
@@ -79,7 +86,7 @@ def main(arguments: list[str]) -> int:
             _is_done_of(pid, args) for pid in family(args.pid)[1:]]
         sys.stdout.flush()
     except AllocationSamplingError as e:
-        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        note(str(e))
         return 2
     return 0 if is_done else 2
 
@@ -96,7 +103,7 @@ def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
             _DO[args.command](child, args)
     except AllocationSamplingError as e:
         sys.stdout.flush()
-        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        note(str(e))
         return False
     return True
 
@@ -134,9 +141,10 @@ def _start(process: Process, args: argparse.Namespace) -> None:
     if is_first:
         check_file(output)
     with work_folder.own(process.uid, process.gid) as folder:
-        path, args.run = process.ask(meeting.START, *wanted(
-            process, settings, output, folder,
-            *(() if is_first else (args.run, args.pid))))
+        request = wanted(process, settings, output, folder.path,
+                         *(() if is_first else (args.run, args.pid)))
+        path, args.run = check_started(
+            process, request, process.ask(meeting.START, *request))
     print("process %d is sampled, into %s" % (process.pid, path))
 
 
@@ -176,11 +184,17 @@ def _memory(process: Process, args: argparse.Namespace) -> None:
             "environment" % e) from None
     facts = {name: int(value) for name, _, value in (
         fact.partition("=") for fact in process.ask(meeting.MEMORY, gc_state(process)))}
-    if args.json:
-        print(json.dumps(where_memory.json(facts, process.pid)))
-    else:
-        terminal_table.write(where_memory.sheet(facts, process.pid), sys.stdout,
-                             terminal())
+    try:
+        if args.json:
+            print(json.dumps(where_memory.json(facts, process.pid)))
+        else:
+            sheet = where_memory.sheet(facts, process.pid)
+            terminal_table.write(sheet, sys.stdout, terminal())
+    except KeyError as e:
+        raise AllocationSamplingError(
+            "process %d gave an invalid answer to 'memory': %s is missing; it runs "
+            "another version of vmprof-allocation, or another program" % (
+                process.pid, e)) from None
 
 
 #: commands that can be given to many processes

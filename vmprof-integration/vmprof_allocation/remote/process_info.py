@@ -16,8 +16,15 @@ DEFAULT = "auto"
 _MAX_SECONDS = 2 * 10**6
 
 
+def printable(text: str) -> str:
+    """Return the text with escapes for the characters that control a terminal: the
+    names of a process's files are chosen by its user."""
+    return "".join(c if c.isprintable() or 0xdc80 <= ord(c) <= 0xdcff
+                   else ascii(c)[1:-1] for c in text)
+
+
 def note(message: str) -> None:
-    print("vmprof_allocation: %s" % message, file=sys.stderr, flush=True)
+    print("vmprof_allocation: %s" % printable(message), file=sys.stderr, flush=True)
 
 
 class Parser(argparse.ArgumentParser):

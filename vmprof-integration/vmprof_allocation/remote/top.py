@@ -11,10 +11,11 @@ import time
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote import work_folder
-from vmprof_allocation.remote.asking import add_target, target, wanted
+from vmprof_allocation.remote.asking import add_target, check_started, target, wanted
 from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.client import Connection, Process
-from vmprof_allocation.remote.process_info import Parser, add_sampling
+from vmprof_allocation.remote.process_info import Parser, add_sampling, note
+from vmprof_allocation.remote.work_folder import Folder
 from vmprof_allocation.settings.parsing import make_settings, seconds
 
 _DEFAULT_SECONDS = 2.0
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
                 "the number of pictures, %d, is less than 0" % args.pictures)
         return _show(target(args), args)
     except (AllocationSamplingError, FileError, ProfileError) as e:
-        print("vmprof_allocation: %s" % e, file=sys.stderr)
+        note(str(e))
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -79,10 +80,11 @@ def _show(process: Process, args: argparse.Namespace) -> int:
                              lines=args.lines)
     with work_folder.own(process.uid, process.gid) as folder:
         is_screen = sys.stdout.isatty()
-        request = wanted(process, settings, _window(folder, 1), folder)
+        request = wanted(process, settings, _window(folder, 1), folder.path)
         # the sampling ends with the connection, however this process does
         with process.connected() as connection:
-            connection.ask(meeting.HOLD, str(3 * args.delay + _PATIENCE), *request)
+            check_started(process, request, connection.ask(
+                meeting.HOLD, str(3 * args.delay + _PATIENCE), *request))
             try:
                 if is_screen:
                     print(_ENTER, end="")
@@ -96,11 +98,15 @@ def _show(process: Process, args: argparse.Namespace) -> int:
     return 0
 
 
-def _window(folder: str, number: int) -> str:
-    return os.path.join(folder, "%d.vmprof" % number)
+def _name(number: int) -> str:
+    return "%d.vmprof" % number
 
 
-def _pictures(connection: Connection, folder: str, args: argparse.Namespace,
+def _window(folder: Folder, number: int) -> str:
+    return os.path.join(folder.path, _name(number))
+
+
+def _pictures(connection: Connection, folder: Folder, args: argparse.Namespace,
               is_screen: bool) -> None:
     window = shown = 0
     while not args.pictures or shown < args.pictures:
@@ -108,14 +114,14 @@ def _pictures(connection: Connection, folder: str, args: argparse.Namespace,
             # what came while the last picture was made is in none: there may be so much
             # that the next one would take longer, and so on
             window = _end_window(connection, folder, window)
-            os.unlink(_window(folder, window))
+            folder.remove(_name(window))
         time.sleep(args.delay)
         window = _end_window(connection, folder, window)
-        path = _window(folder, window)
         size = shutil.get_terminal_size()
+        report = _report(folder, _name(window), args)
         lines = [("process %d, the last %g seconds; Ctrl-C ends this" % (
-            args.pid, args.delay))[:size.columns], *_report(path, args).splitlines()]
-        os.unlink(path)
+            args.pid, args.delay))[:size.columns], *report.splitlines()]
+        folder.remove(_name(window))
         shown += 1
         if is_screen:
             del lines[size.lines - 1:]
@@ -123,13 +129,25 @@ def _pictures(connection: Connection, folder: str, args: argparse.Namespace,
         print("\n".join(lines), flush=True)
 
 
-def _end_window(connection: Connection, folder: str, last: int) -> int:
+def _end_window(connection: Connection, folder: Folder, last: int) -> int:
     """Of the window behind `last`; returns its number."""
     connection.ask(meeting.SNAPSHOT, _window(folder, last + 2))
     # and not what it answers: it may be any program
     return last + 1
 
 
-def _report(path: str, args: argparse.Namespace) -> str:
+def _report(folder: Folder, name: str, args: argparse.Namespace) -> str:
     from vmprof_convert.cli import report, run_files
-    return report.make(run_files.find([path]).files, args, report.terminal())
+    from vmprof_convert.errors import FileError
+    fd = folder.open_profile(name)
+    if fd is None:
+        raise AllocationSamplingError(
+            "process %d has written no profile, or has removed it" % args.pid)
+    path = "/proc/self/fd/%d" % fd
+    try:
+        return report.make(run_files.find([path]).files, args, report.terminal())
+    except FileError as e:
+        raise AllocationSamplingError(
+            str(e).replace(path, "process %d" % args.pid)) from None
+    finally:
+        os.close(fd)

@@ -98,7 +98,7 @@ class ProfileFile:
         try:
             try:
                 self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT
-                                  | os.O_EXCL | os.O_CLOEXEC, 0o666)
+                                  | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 self._is_new = True
             except FileExistsError:
                 self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)

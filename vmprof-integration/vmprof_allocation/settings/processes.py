@@ -40,6 +40,12 @@ class Processes:
         """The first process's profile."""
         return self.path + self.suffix
 
+    def paths_of_child(self, pid: int) -> list[str]:
+        """Return the paths that the profile of child `pid` can have, best one first.
+        native/hook/sampled_child.c chooses among the same."""
+        return ["%s.%d%s%s" % (self.path, pid, "-%d" % i * (i > 1), self.suffix)
+                for i in range(1, _TRIES + 1)]
+
     def of_child(self, parent: int) -> Processes:
         """The same, in a forked child of process `parent`."""
         return Processes(self.first, self.run, parent)
@@ -65,11 +71,9 @@ def make_own(processes: Processes) -> str | None:
     does; None: nobody waits for more, or there are too many."""
     if not os.path.exists(processes.first):
         return None
-    for i in range(1, _TRIES + 1):
-        path = "%s.%d%s%s" % (processes.path, os.getpid(), "-%d" % i * (i > 1),
-                              processes.suffix)
+    for path in processes.paths_of_child(os.getpid()):
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             continue
         return path

@@ -56,7 +56,7 @@ def open_output(path):
         except OSError:
             is_pipe = False         # not there yet
         fd = os.open(path, os.O_WRONLY if is_pipe
-                     else os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+                     else os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         for lowest in 512, 3:
             try:
                 high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)

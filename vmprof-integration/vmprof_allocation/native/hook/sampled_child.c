@@ -99,7 +99,7 @@ static int open_file(void)
             errno = ENAMETOOLONG;
             return -1;
         }
-        fd = open(own_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fd = open(own_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd >= 0 || errno != EEXIST)
             break;
     }

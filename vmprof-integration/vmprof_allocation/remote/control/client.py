@@ -6,16 +6,22 @@ import fcntl
 import os
 import select
 import socket
+import stat
 import time
 from collections.abc import Iterator
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.remote.control import meeting
+from vmprof_allocation.remote.control import answers, meeting
 from vmprof_allocation.remote.control.prepared import SIGNAL, VARIABLE, number_of
 from vmprof_allocation.remote.entry.enter import Entry
 from vmprof_allocation.remote.entry.target import Target
 from vmprof_allocation.remote.peers import pid_and_user
-from vmprof_allocation.remote.process_info import has_descriptors, note, read_status
+from vmprof_allocation.remote.process_info import (
+    has_descriptors,
+    note,
+    printable,
+    read_status,
+)
 
 #: between two looks at whether it is still there
 _LOOK_SECONDS = 0.1
@@ -35,7 +41,7 @@ class Connection:
         message = meeting.BETWEEN.join(request).encode("utf-8", "surrogateescape")
         if len(message) > meeting.MAX_MESSAGE:
             raise AllocationSamplingError(
-                "what process %d is asked for has %d bytes, and at most %d are "
+                "can't ask process %d: the request has %d bytes, and at most %d are "
                 "possible; write a shorter name for the output" % (
                     self._pid, len(message), meeting.MAX_MESSAGE))
         try:
@@ -51,14 +57,19 @@ class Connection:
         except OSError:
             answer = ""
         # what comes from there may be anything
-        kind, *rest = map(_printable, answer.split(meeting.BETWEEN))
+        kind, *rest = map(printable, answer.split(meeting.BETWEEN))
         if kind == meeting.REFUSED:
             raise AllocationSamplingError("process %d: %s" % (
                 self._pid, " ".join(rest)))
-        if kind != meeting.DONE:
+        if not answer:
             raise AllocationSamplingError(
                 "process %d has ended, has become another program, or has waited too "
                 "long for what comes next" % self._pid)
+        if kind != meeting.DONE or not answers.is_valid(request[0], rest):
+            raise AllocationSamplingError(
+                "process %d gave an invalid answer to %r: %.100r; it runs another "
+                "version of vmprof-allocation, or another program" % (
+                    self._pid, request[0], " ".join([kind, *rest])))
         return rest
 
     def is_closed(self, seconds: float) -> bool:
@@ -84,6 +95,8 @@ class Process:
         #: effective user and group
         self.uid = int(status["Uid"].split()[1])
         self.gid = int(status["Gid"].split()[1])
+        #: its own number for itself, which differs in another namespace
+        self.own_pid = int(status.get("NSpid", str(pid)).split()[-1])
         if os.geteuid() not in (0, self.uid):
             raise self._fail("belongs to user %d" % self.uid,
                              "run this as that user, or as root")
@@ -168,27 +181,31 @@ class Process:
                 deadline: float) -> tuple[int, int]:
         """Returns which file it is.  Raises OSError."""
         meeting.make_folder(self.uid)
-        with _locked(os.path.dirname(path), deadline):
-            if os.path.lexists(path):
-                self._check_dead(path)
-                os.unlink(path)
+        name = os.path.basename(path)
+        with _locked(os.path.dirname(path), deadline) as folder:
+            # the user can replace the folder by a link: stay in the one that is open
+            there = "/proc/self/fd/%d/%s" % (folder, name)
+            if os.path.lexists(there):
+                self._check_dead(there)
+                os.unlink(name, dir_fd=folder)
             # root's is another user's to connect to; nobody else looks into the folder
             before = os.umask(0o177 if self.uid == os.geteuid() else 0o111)
             try:
-                listener.bind(path)
+                listener.bind(there)
             finally:
                 os.umask(before)
             listener.listen(1)
-            return _file(path)
+            return _file(name, folder)
 
     def _check_dead(self, path: str) -> None:
-        """Raise AllocationSamplingError unless that is of a command that was killed."""
+        """Raise AllocationSamplingError unless it is the socket of a killed command."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             probe.setblocking(False)
             try:
                 probe.connect(path)
             except ConnectionRefusedError:
-                return
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    return
             except OSError:
                 pass
         raise AllocationSamplingError(
@@ -196,9 +213,10 @@ class Process:
 
     def _remove(self, path: str, identity: tuple[int, int], deadline: float) -> None:
         with contextlib.suppress(OSError, AllocationSamplingError), _locked(
-                os.path.dirname(path), deadline + 1):
-            if _file(path) == identity:
-                os.unlink(path)
+                os.path.dirname(path), deadline + 1) as folder:
+            name = os.path.basename(path)
+            if _file(name, folder) == identity:
+                os.unlink(name, dir_fd=folder)
 
     def _called(self, listener: socket.socket, path: str,
                 deadline: float) -> socket.socket:
@@ -274,8 +292,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def _locked(folder: str, deadline: float) -> Iterator[None]:
-    """Commands look for sockets, and make and remove them, one at a time."""
+def _locked(folder: str, deadline: float) -> Iterator[int]:
+    """Open and lock the folder of the sockets, and give its descriptor: commands look
+    for sockets, make and remove them one at a time."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         while True:
@@ -286,17 +305,11 @@ def _locked(folder: str, deadline: float) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
-        yield
+        yield fd
     finally:
         os.close(fd)
 
 
-def _file(path: str) -> tuple[int, int]:
-    status = os.lstat(path)
+def _file(name: str, folder: int) -> tuple[int, int]:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return status.st_dev, status.st_ino
-
-
-def _printable(text: str) -> str:
-    """For a terminal, which would take some characters as orders."""
-    return "".join(c if c.isprintable() or 0xdc80 <= ord(c) <= 0xdcff
-                   else ascii(c)[1:-1] for c in text)

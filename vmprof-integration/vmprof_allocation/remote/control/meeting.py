@@ -42,7 +42,11 @@ def make_folder(uid: int) -> None:
         os.mkdir(path, 0o700)
         if uid != os.geteuid():
             # the user may have put a link there meanwhile
-            os.lchown(path, uid, -1)
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                os.fchown(fd, uid, -1)
+            finally:
+                os.close(fd)
     except FileExistsError:
         pass
     if not _is_private(path, uid):

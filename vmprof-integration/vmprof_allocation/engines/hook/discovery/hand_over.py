@@ -1,5 +1,8 @@
-"""What another process is told of this build, which may not read our cache: a worker of
-another user, a service without a home.  It would have to look for it all itself."""
+"""Give the sampled process what is known of this build of PyPy.
+
+The process may be unable to read the command's cache: a worker of another user, or a
+service without a home.  It would have to search the build itself, which takes seconds.
+"""
 from __future__ import annotations
 
 import os
@@ -7,27 +10,53 @@ from typing import Any
 
 from vmprof_allocation.engines.hook.discovery.layout import Layout
 from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayout
+from vmprof_allocation.errors import AllocationSamplingError
+
+_NAME = "types"
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def leave(place: ProcessLayout, folder: str) -> str:
-    """As Layout.text(), with the names of types in a file in `folder`, which belongs to
-    that process's user; without it, if it can't be written."""
+    """Return Layout.text(), with the names of types in a file in `folder`.
+
+    The names are too long for a message where the cache cannot be written, because the
+    layout then contains them (100 kB).
+
+    Args:
+        folder: a folder that belongs to the user of the sampled process.
+
+    Raises:
+        AllocationSamplingError: the names are in no cache, and the file cannot be
+            written.
+    """
     layout = place.layout
-    # a line of the text, and between tabs
-    if not layout.types_size or not place.types or not folder.isprintable():
+    if not layout.types_size or not place.types:
         return layout.text()
-    path = os.path.join(folder, "types")
+    path = os.path.join(folder, _NAME)
+    problem = "its name contains unprintable characters"
+    if folder.isprintable():        # the layout's text has a line for each field
+        try:
+            _write(folder, place.ffi.buffer(place.types, layout.types_size))
+            return Layout(**{**layout.__dict__, "types": "", "types_file": path}).text()
+        except OSError as e:
+            problem = str(e.strerror)
+    if layout.types:
+        raise AllocationSamplingError(
+            "can't leave the names of types for the program in the temporary folder "
+            "%r: %s; TMPDIR names another folder" % (folder, problem))
+    return layout.text()
+
+
+def _write(folder: str, types: Any) -> None:
+    """Raises OSError.  Another user may have replaced the folder by a link."""
+    at = os.open(folder, _FLAGS)
     try:
-        _write(path, place.ffi.buffer(place.types, layout.types_size))
-    except OSError:
-        return layout.text()
-    return Layout(**{**layout.__dict__, "types_file": path}).text()
-
-
-def _write(path: str, types: Any) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(types)
-        owner = os.stat(os.path.dirname(path))
-        if owner.st_uid != os.geteuid():
-            os.fchown(fd, owner.st_uid, owner.st_gid)
+        owner = os.fstat(at)
+        fd = os.open(_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600,
+                     dir_fd=at)
+        with os.fdopen(fd, "wb") as file:
+            file.write(types)
+            if owner.st_uid != os.geteuid():
+                os.fchown(fd, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(at)

@@ -1,0 +1,185 @@
+"""Profiles that were made to harm the reader: they use little memory, and end."""
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from made_heap import Heap
+from made_profiles import Log, column, record, word
+from vmprof_convert import readers
+from vmprof_convert.errors import ProfileError
+from vmprof_convert.readers import records
+
+#: runs the command with 1 GiB of addresses and 100 s of processor time, which is far
+#: more than any profile here takes
+_LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
+from vmprof_convert import cli
+codes = []
+for path in sys.argv[1:]:
+    codes.append(str(cli.main([path, "--to", "json", "-o", path + ".json"])))
+print("codes", *codes)
+"""
+
+
+def codes(paths: Sequence[Path]) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", _LIMITED, *map(str, paths)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()[-1].split()[1:]
+
+
+def equal(*values: int) -> list[bytes]:
+    """Columns of equal values, which take no bytes for a row."""
+    return [b"\x08" + word(value) if value else b"\0" for value in values]
+
+
+def counting(start: int) -> bytes:
+    """A column that counts from `start`."""
+    return b"\x18" + word(start) + word(1)
+
+
+def made(*more: bytes, facts: str = "types,lifetimes") -> bytes:
+    log = Log()
+    log.settings(facts=facts, capabilities="held,lifetimes,types")
+    log.define([log.function("f")])
+    log.flush()
+    log.bytes += b"".join(more)
+    return log.data()
+
+
+ROWS = 2**20
+
+
+def many(kind: int, *values: int, times: int = 10) -> bytes:
+    return b"".join(record(kind, [counting(1 + n * ROWS), *equal(*values)], ROWS)
+                    for n in range(times))
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "objects": lambda: made(many(
+        records.OBJECTS, 0, 1000, 12, 1, 0, 0, 64, 131072, 0, 1, 0, 0)),
+    "totals": lambda: made(many(records.TOTALS, 1, 0, 0, 3, 0, 0, 0)),
+    "nodes": lambda: made(*[record(records.NODES, equal(0, 1), ROWS)] * 10),
+    "ticks": lambda: made(many(records.TICKS, 12, 1, 0, 0)),
+    "marks": lambda: made(many(records.MARKS, 0)),
+    "figures": lambda: made(*[record(records.FIGURES, equal(1, 7, 5), ROWS)] * 10),
+    "collections": lambda: made(many(records.COLLECTIONS, 1, 5, 7)),
+    "ended": lambda: made(many(records.ENDED, 0, 0, 100)),
+    "types": lambda: made(many(records.TYPES, 1, -1, 0)),
+    "packed": lambda: gzip.compress(
+        made() + b"".join(b"\7" + word(3) + b"abc" + word(2**25) + b" " * 2**25
+                          for _ in range(20)), 9)}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_has_no_rows_for_gigabytes(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.vmprof"
+    path.write_bytes(BOMBS[name]())
+    assert codes([path]) == ["2"]
+
+
+def test_many_retainers_take_no_quadratic_time(tmp_path: Path) -> None:
+    """100,000 retainers together with two others took 10**10 steps."""
+    log = Log()
+    log.settings(capabilities="held")
+    log.define([log.function("f")])
+    log.held(1, objects=5, size=500)
+    for bit in range(2):
+        log.holder(1, 1 << bit, 5, 1, "a.x", "list")
+    log.flush()
+    rows = 100_000
+    log.bytes += record(records.HOLDERS, equal(1, 3, 0, 5, 1, 0), rows) * 2
+    path = tmp_path / "holders.vmprof"
+    path.write_bytes(log.data())
+    assert codes([path]) == ["0"]
+
+
+@pytest.mark.parametrize(("kind", "row"), [
+    (records.TOTALS, (-5, 1, 0, 0, 0, 0, 0, 0)),
+    (records.TOTALS, (5, -1, 0, 0, 0, 0, 0, 0)),
+    (records.FIGURES, (3, 5, -1)),
+    (records.FIGURES, (3, -5, 1)),
+    (records.MARKS, (-5, 0)),
+    (records.TICKS, (-5, 12, 1, 0, 0)),
+    (records.OBJECTS, (1, 0, -5, 12, 1, 0, 0, 64, 64, 0, 1, 0, 0)),
+    (records.ENDED, (1, 0, 0, -5)),
+    (records.HELD, (1, 5, 0, -1, 5, 5, 5, 5, 0)),
+])
+def test_negative_times_and_sizes_are_damage(kind: int, row: Sequence[int]) -> None:
+    data = made(record(kind, [column([value]) for value in row], 1))
+    with pytest.raises(ProfileError, match="damaged profile"):
+        readers.read_bytes(data)
+
+
+def test_a_pipe_is_not_read_to_its_end_before_its_head() -> None:
+    """`yes` never ends."""
+    reader, writer = os.pipe()
+    with open(reader, "rb") as pipe, subprocess.Popen(
+            [sys.executable, "-m", "vmprof_convert", "-"], stdin=pipe,
+            stderr=subprocess.PIPE, text=True) as process:
+        with open(writer, "wb") as out:
+            out.write(b"y\n" * 20)
+            out.flush()
+            assert process.stderr is not None
+            message = process.stderr.read()     # the writer is still there
+        assert process.wait() == 2
+    assert message.count("\n") == 1 and "not a vmprof profile" in message
+
+
+def test_a_profile_of_the_branch_of_jung_and_bolz_tereick_is_named() -> None:
+    log = Log()
+    log.meta("os", "linux")
+    log.bytes += b"\x09" + word(1) + word(0) + bytes(16)
+    with pytest.raises(ProfileError, match="vmprof-firefox-converter") as caught:
+        readers.read_bytes(bytes(log.bytes))
+    assert "damaged" not in str(caught.value)
+
+
+def test_whatever_numbers_are_changed_memory_is_bounded(tmp_path: Path) -> None:
+    """64-bit numbers, counts and widths of columns, as a fuzzer changes them."""
+    heap = Heap(interval=100)
+    for name in "app.A", "app.B":
+        heap.allocate("main work", (name, 90, 10))
+    heap.collect()
+    data = heap.data()
+    rng = random.Random(52)
+    paths = []
+    for number in range(150):
+        new = bytearray(data)
+        for _ in range(rng.choice((1, 2, 4))):
+            at = rng.randrange(60, len(new) - 8)
+            size = rng.choice((1, 2, 4, 8))
+            new[at:at + size] = rng.choice((
+                b"\xff" * size, bytes(size), b"\0" * (size - 1) + b"\x7f",
+                rng.randbytes(size)))
+        paths.append(tmp_path / ("%d.vmprof" % number))
+        paths[-1].write_bytes(new)
+    assert set(codes(paths)) <= {"0", "2"}
+
+
+def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
+    program = """if 1:
+        import sys, time
+        from vmprof_convert.cli import output
+        with output.replacing(sys.argv[1]) as out:
+            print("writes", flush=True)
+            time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "a.json")],
+                          stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writes\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        process.terminate()
+    assert process.returncode == 143
+    assert list(tmp_path.iterdir()) == []
