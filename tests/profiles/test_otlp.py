@@ -18,6 +18,7 @@ from vmprof_convert import cli, readers
 from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Figures, summarize
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers import otlp
+from vmprof_convert.writers.pprof_values import SampleTypes
 
 
 def written(profile: Profile,
@@ -173,7 +174,7 @@ def test_time_samples_have_a_period_of_time() -> None:
     function = log.function("f")
     log.allocation([function], size=100, interval=4096)
     log.tick([function], time=5)
-    types = otlp.SampleTypes(profile := readers.read_bytes(log.data()))
+    types = SampleTypes(profile := readers.read_bytes(log.data()))
     periods = {type_.name: types.period(profile, type_)[0].name
                for type_ in types.types}
     assert periods["samples"] == periods["cpu"] == "cpu"

@@ -30,6 +30,7 @@ from controlled import (
 )
 from running import running
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote import process_info
 from vmprof_allocation.remote.control import client, meeting
 from vmprof_allocation.remote.control.prepared import SIGNAL, number_of
 
@@ -578,7 +579,7 @@ def test_a_path_with_a_tab_and_a_newline(pypy: PyPy, begun: Way) -> None:
 
 
 def test_what_a_program_answers_is_no_order_to_the_terminal() -> None:
-    assert client._printable("a\x1b]0;b\x07\n\xe9\udcff") == (
+    assert process_info.printable("a\x1b]0;b\x07\n\xe9\udcff") == (
         "a\\x1b]0;b\\x07\\n\xe9\udcff")
 
 
