@@ -481,6 +481,17 @@ void recorder_young(int64_t key, enum outcome outcome, int64_t type,
     was_told = 1;
 }
 
+void recorder_give_up(int64_t key)
+{
+    int saved_errno = errno;
+
+    recorder_lock();
+    if (takes_samples())
+        pending_give_up(key, now_ns());
+    recorder_unlock();
+    errno = saved_errno;
+}
+
 static void put_end(int64_t key, int which, int is_lost)
 {
     int64_t row[] = { key, which, is_lost, profile_log_time(facts_began) };
