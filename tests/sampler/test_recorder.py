@@ -31,7 +31,7 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str,
         "shared/records.c", "shared/pending.c", "shared/children.c",
         "shared/file_sink.c",
         "shared/stack_tree.c", "shared/code_names.c", "shared/figures.c",
-        "shared/pace.c", "shared/flusher.c", sanitizer=sanitizer, machine=machine)
+        "shared/pace.c", sanitizer=sanitizer, machine=machine)
     file = tmp_path / "profile"
     done = subprocess.run(
         [*run_of(harness, machine), file, bytes(made_profiles.Log().bytes).hex(),

@@ -708,12 +708,17 @@ int recorder_start(const char *settings)
     has_settings = 1;
     note_figures(figures, count);
     error = profile_log_error();
-    if (error == 0)
-        error = flusher_start(look_for_what_waits);    /* which waits for the lock */
-    /* until then this process may still become one that its parent counts */
-    if (error == 0)
-        children_begin();
     recorder_unlock();
+    /* Without the lock: pthread_create() takes locks of malloc's, and a thread may hold
+       one of them while it waits for ours. */
+    if (error == 0)
+        error = flusher_start(look_for_what_waits);
+    /* until then this process may still become one that its parent counts */
+    if (error == 0) {
+        recorder_lock();
+        children_begin();
+        recorder_unlock();
+    }
     return error;
 }
 
