@@ -39,6 +39,20 @@ BEGIN = "begin 1 0 1"
 # ____________________________________________________________
 # pieces
 
+@pytest.mark.parametrize("count", [200, 400])
+def test_full_tables_lose_no_bytes_of_batched_allocations(
+        harness: pathlib.Path, count: int) -> None:
+    """A table of 256 rows that cannot grow: 200 batched allocations have more objects,
+    400 have no room themselves."""
+    told = run(harness, "begin 1 1 1", "no-memory", *(
+        "piece %d 0 16 16d 16d 16d" % key for key in range(1, count + 1)), "minor")
+    rows = [tuple(map(int, line.split()[1:])) for line in told]
+    # A fixed gap of 16 bytes samples each object.  Size 0 stands for the whole sample.
+    assert sum(size or 48 for _, _, _, size in rows) == 48 * count
+    assert {key for key, *_ in rows} == set(range(1, count + 1))
+    assert NOT_KNOWN in {outcome for _, outcome, _, _ in rows}
+
+
 def test_one_object(harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 1 8 1000 32d", "piece 2 0 1000 16p",
                "minor") == ["young 1 0 32 0", "young 2 1 16 0"]

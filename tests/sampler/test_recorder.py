@@ -14,6 +14,7 @@ import pytest
 import made_profiles
 from native_build import MEMORY, THREADS, X86_64, build, machines, run_of
 from vmprof_convert import readers
+from vmprof_convert.profile import model
 
 TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
 
@@ -30,7 +31,7 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str,
         "shared/records.c", "shared/pending.c", "shared/children.c",
         "shared/file_sink.c",
         "shared/stack_tree.c", "shared/code_names.c", "shared/figures.c",
-        "shared/pace.c", "shared/flusher.c", sanitizer=sanitizer, machine=machine)
+        "shared/pace.c", sanitizer=sanitizer, machine=machine)
     file = tmp_path / "profile"
     done = subprocess.run(
         [*run_of(harness, machine), file, bytes(made_profiles.Log().bytes).hex(),
@@ -68,3 +69,21 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str,
     forked = readers.read(tmp_path / "profile.forked")
     assert forked.settings["children"] == "1"
     assert forked.end_time is not None and not forked.samples
+
+
+def test_sample_without_room_never_sweeps_the_waiting_samples(
+        tmp_path: pathlib.Path) -> None:
+    harness = build(
+        "full_tables_harness", "hook/objects.c", "sampler/sampler.c",
+        "shared/recorder.c", "shared/profile_log.c", "shared/records.c",
+        "shared/children.c", "shared/file_sink.c", "shared/stack_tree.c",
+        "shared/code_names.c", "shared/figures.c", "shared/pace.c", "shared/flusher.c")
+    file = tmp_path / "profile"
+    done = subprocess.run(
+        [harness, file, bytes(made_profiles.Log().bytes).hex(), TRAILER.hex()],
+        text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    samples, without_room = map(int, done.stdout.split())
+    profile = readers.read(file)
+    assert len(profile.samples) == samples
+    assert profile.samples.fate.count(model.UNKNOWN) == without_room

@@ -25,6 +25,7 @@
  *   forget            there is no profile any more
  *   heap BYTES        the GC counts so many in old objects; "swept HEAP BEFORE ALIVE
  *                     NOT_KNOWN" is printed from now on
+ *   no-memory         tables cannot grow from now on
  *   minor             a minor collection
  *   end
  *
@@ -33,10 +34,15 @@
  * "lost KEY WHICH", and for each minor collection "minor", behind what was told of it.  An
  * object's type is its size, if it has no other.
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "divert.h"
 #include "heap.h"
@@ -71,7 +77,23 @@ static void failed(const char *what, int where)
 /* ____________________________________________________________ */
 /* what objects.c calls */
 
-static int has_profile = 1, has_lock, free_is_ours, tells_swept;
+static int has_profile = 1, has_lock, free_is_ours, tells_swept, has_no_memory;
+
+/* table.h calls this one in place of libc's. */
+void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
+{
+    if (has_no_memory) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return (void *)syscall(SYS_mremap, old, size, new_size, flags, NULL);
+}
+
+void recorder_give_up(int64_t key)
+{
+    CHECK(!has_lock);
+    printf("young %" PRId64 " %d 0 0\n", key, (int)OUTCOME_NOT_KNOWN);
+}
 
 int recorder_begin_facts(int64_t collections)
 {
@@ -553,6 +575,8 @@ static void line(const char *text)
         state = cards;
     else if (strcmp(text, "sweep\n") == 0)
         sweep();
+    else if (strcmp(text, "no-memory\n") == 0)
+        has_no_memory = 1;
     else if (strcmp(text, "minor\n") == 0)
         minor(1);
     else if (strcmp(text, "unseen\n") == 0)

@@ -1,8 +1,11 @@
 #include "divert.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
     uintptr_t *slot;
@@ -23,7 +26,7 @@ void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
     }
 }
 
-int divert_set(int i, int diverted)
+static int set(int i, int diverted)
 {
     uintptr_t *slot = pointers[i].slot;
     uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -41,6 +44,21 @@ int divert_set(int i, int diverted)
     if (pointers[i].is_read_only && mprotect(page, size, PROT_READ) < 0)
         return errno;
     return 0;
+}
+
+int divert_set(int i, int diverted)
+{
+    int error;
+
+    pthread_mutex_lock(&mutex);
+    error = set(i, diverted);
+    pthread_mutex_unlock(&mutex);
+    return error;
+}
+
+void divert_forked(void)
+{
+    pthread_mutex_init(&mutex, NULL);
 }
 
 int divert_set_all(int diverted)

@@ -3,8 +3,8 @@
  * write() and the like go through.  Nobody else's calls do.
  *
  * Each pointer is changed by one atomic store, so that who calls needs no
- * lock: a call goes to the one function or to the other.  Two threads may put
- * back at the same time, but only one may divert.
+ * lock: a call goes to the one function or to the other.  A mutex guards the changes: one
+ * thread must not protect a page again while another thread writes to it.
  */
 
 #include <stdint.h>
@@ -25,6 +25,9 @@ void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
 /* Lead pointer i to our function, or back to where it led before.  Either is
    harmless if it has been done already.  Returns 0 or an errno. */
 int divert_set(int i, int diverted);
+
+/* Unlock the mutex in a forked child: another thread of the parent may have held it. */
+void divert_forked(void);
 
 /* All of them, however far the first error comes.  Returns it, or 0. */
 int divert_set_all(int diverted);

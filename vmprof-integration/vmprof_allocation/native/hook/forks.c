@@ -3,6 +3,7 @@
 #include <sys/time.h>
 
 #include "../malloc/raw_memory.h"
+#include "divert.h"
 #include "hook.h"
 #include "jit_log.h"
 #include "recorder.h"
@@ -54,6 +55,7 @@ static void after_fork_in_child(void)
     int is_sampled = child_is_wanted();
 
     is_locked = 0;              /* recorder_forget() unlocks it */
+    divert_forked();
     run_forked();
     if (recorder_forget()) {
         vmprof_output_forget();

@@ -31,6 +31,9 @@ enum { MARKING = 1, SWEEPING = 2 };
    are worth the time. */
 #define CLEARED             4096
 
+/* Bytes of the smallest object in the nursery */
+#define SMALLEST            16
+
 static struct {
     uintptr_t gc_state;
     uint64_t visited, pinned, has_cards;
@@ -152,7 +155,7 @@ int objects_begin(uint64_t seed, int fixed, int track)
     if (place.gc_state == 0)
         return 0;
     if (!HAS_ROOM(waiting, OBJECTS_WAITING) ||
-        !HAS_ROOM(young, OBJECTS_WAITING) ||
+        !HAS_ROOM(young, OBJECTS_YOUNG) ||
         !HAS_ROOM(tracked, OBJECTS_TRACKED)) {
         objects_end();
         return ENOMEM;
@@ -222,10 +225,7 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
     if (!HAS_ROOM(waiting, OBJECTS_WAITING)) {
         objects.lost++;
         count_not_known(sample->size, sample->interval);
-        if (recorder_begin_facts(nursery.collections)) {
-            recorder_young(key, OUTCOME_NOT_KNOWN, 0, 0, 0);
-            recorder_end_facts();
-        }
+        recorder_give_up(key);
         return;
     }
     waiting = &objects.waiting[objects.waiting_count++];
@@ -267,8 +267,8 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object,
     struct young *young;
 
     /* each sample that is left needs one */
-    if (objects.young_count + objects.left >= OBJECTS_WAITING ||
-        !HAS_ROOM(young, OBJECTS_WAITING)) {
+    if (objects.young_count + objects.left >= OBJECTS_YOUNG ||
+        !HAS_ROOM(young, OBJECTS_YOUNG)) {
         objects.lost++;
         return NULL;
     }
@@ -323,6 +323,22 @@ static int is_believable(const struct waiting *waiting)
     return found.type != NULL;
 }
 
+/* Return 1 if the table of young objects has room for all objects of a batched
+   allocation.  The caller must ask before it chooses the sampled objects: to drop some of
+   the chosen ones would bias the totals. */
+static int has_room_for_parts(const struct waiting *waiting)
+{
+    size_t needed = objects.young_count + (size_t)waiting->size / SMALLEST;
+
+    if (needed + objects.left > OBJECTS_YOUNG)
+        return 0;
+    while (objects.young_room < needed)
+        if (!table_has_room((void **)&objects.young, &objects.young_room,
+                            objects.young_room, sizeof *objects.young, OBJECTS_YOUNG))
+            return 0;
+    return 1;
+}
+
 static void walk_piece(const struct waiting *waiting)
 {
     uintptr_t object = waiting->start;
@@ -362,6 +378,10 @@ static void look_at_small(const struct waiting *waiting)
         young = new_young(waiting, waiting->start, found.type);
         if (young != NULL)
             young->live_size = found.old_size;
+    }
+    else if (!has_room_for_parts(waiting)) {
+        /* One unknown object stands for all bytes.  new_young() counts its own failure. */
+        objects.lost += new_young(waiting, 0, NULL) != NULL;
     }
     else if (is_believable(waiting))
         walk_piece(waiting);

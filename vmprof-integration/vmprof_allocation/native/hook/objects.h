@@ -50,6 +50,9 @@
 
 /* So many samples wait, or are tracked, at most; of more, nothing is known. */
 #define OBJECTS_WAITING     ((size_t)1 << 20)
+/* Young objects that one minor collection can tell apart: a batched allocation holds
+   several */
+#define OBJECTS_YOUNG       (2 * OBJECTS_WAITING)
 #define OBJECTS_TRACKED    ((size_t)1 << 22)
 
 void objects_prepare(const struct hook_place *place);

@@ -64,8 +64,12 @@ void children_followed(void)
 
 int children_news(void)
 {
-    int now = count != NULL ? *count : 0;
+    int now;
 
+    /* The flusher may ask before children_begin(). */
+    if (count == NULL)
+        return -1;
+    now = *count;
     if (now == told)
         return -1;
     told = now;

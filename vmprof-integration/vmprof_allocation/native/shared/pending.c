@@ -88,6 +88,19 @@ void pending_told(const struct outcome_of *o)
         p->is_done = 1;
 }
 
+void pending_give_up(int64_t key, int64_t now)
+{
+    /* A sample without room here already has its row. */
+    if (count == 0 || all[count - 1].key != key)
+        return;
+    count--;
+    pending_alone(&all[count], now, OUTCOME_NOT_KNOWN);
+    if (written > count)
+        written = count;
+    if (first > count)
+        first = count;
+}
+
 void pending_sweep(void)
 {
     size_t i, left = 0, left_written = 0;

@@ -50,6 +50,10 @@ struct outcome_of {
 };
 void pending_told(const struct outcome_of *);
 
+/* Write the row of the sample that was added last: its outcome will not be known.  This
+   takes the same time however many samples wait.  The sample must have one object. */
+void pending_give_up(int64_t key, int64_t now);
+
 /* All was told that this collection knows: those of which nothing is to come leave. */
 void pending_sweep(void);
 

@@ -481,6 +481,17 @@ void recorder_young(int64_t key, enum outcome outcome, int64_t type,
     was_told = 1;
 }
 
+void recorder_give_up(int64_t key)
+{
+    int saved_errno = errno;
+
+    recorder_lock();
+    if (takes_samples())
+        pending_give_up(key, now_ns());
+    recorder_unlock();
+    errno = saved_errno;
+}
+
 static void put_end(int64_t key, int which, int is_lost)
 {
     int64_t row[] = { key, which, is_lost, profile_log_time(facts_began) };
@@ -697,12 +708,17 @@ int recorder_start(const char *settings)
     has_settings = 1;
     note_figures(figures, count);
     error = profile_log_error();
-    if (error == 0)
-        error = flusher_start(look_for_what_waits);    /* which waits for the lock */
-    /* until then this process may still become one that its parent counts */
-    if (error == 0)
-        children_begin();
     recorder_unlock();
+    /* Without the lock: pthread_create() takes locks of malloc's, and a thread may hold
+       one of them while it waits for ours. */
+    if (error == 0)
+        error = flusher_start(look_for_what_waits);
+    /* until then this process may still become one that its parent counts */
+    if (error == 0) {
+        recorder_lock();
+        children_begin();
+        recorder_unlock();
+    }
     return error;
 }
 

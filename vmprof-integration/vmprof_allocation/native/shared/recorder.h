@@ -129,6 +129,10 @@ int recorder_flush(void);
 int recorder_begin_facts(int64_t collections);
 void recorder_end_facts(void);
 
+/* Record at once that the outcome of the newest sample, 'key', will stay unknown.  Call it
+   without the lock. */
+void recorder_give_up(int64_t key);
+
 /* The object of sample 'key', or one more of the objects of the same piece, in their
    order.  'type' is a number of recorder_type(), or 0; 'size' in bytes, or 0 if it is the
    sample's; 'live_size' in bytes: what it takes since the program has shrunk it, or 0 if
