@@ -10,8 +10,6 @@ import os
 import stat
 import sys
 
-from vmprof_convert.text.escape import printable
-
 #: the variable in which systemd names the journal's socket, as DEVICE:INODE
 _JOURNAL = "JOURNAL_STREAM"
 
@@ -51,6 +49,9 @@ def say(text: str, path: str = "", identity: str = "") -> None:
 
     Without a path, the function writes to this process's stderr.  The line is lost if
     the file is gone, or if a pipe is full."""
+    # the program, which imports this module too, loads nothing of vmprof_convert
+    from vmprof_convert.text.escape import printable
+
     line = "vmprof: %s\n" % printable(text)
     with contextlib.suppress(OSError, ValueError):
         if not path:
