@@ -43,6 +43,27 @@ def remark(path: Path, *options: str) -> list[str]:
     return [line for line in lines(path, *options) if line.startswith("lines: ")]
 
 
+@pytest.mark.parametrize("compiled, is_first", [(0, False), (5, False), (20, True)])
+def test_report_states_that_compiled_code_moves_allocations(
+        tmp_path: Path, compiled: int, is_first: bool) -> None:
+    """The first screen has the note if compiled code made much of the bytes."""
+    log = Log()
+    log.settings(lines=1)
+    main = log.function("main", 1)
+    for number in range(100):
+        log.allocation([jit(main) if number < compiled else main, (8, 29)], size=24,
+                       time=number)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(log.data())
+    note = ("compiled lines: compiled code made %d %% of the bytes. It allocates an "
+            "object where its value is first needed, which may be a later line or the "
+            "head of the loop" % compiled)
+    assert (note in lines(path, "--by", "line")) == is_first
+    assert (note in lines(path, "--by", "line", "--remarks")) == bool(compiled)
+    assert not any("compiled lines: " in line
+                   for line in lines(path, "--by", "function", "--remarks"))
+
+
 def test_a_report(path: Path) -> None:
     assert places(path, "--by", "line") == [
         "app.py:29", "app.py:4 (def)", "app.py:31", "app.py:1 (def)"]

@@ -1,8 +1,11 @@
 """Programs whose profiles are pushed: what arrives, and what they notice of it."""
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import glob
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -18,12 +21,13 @@ import pytest
 
 import otlp_request
 from conftest import PYPY, PyPy
-from engine_stand_in import StandIn, status
+from engine_stand_in import StandIn, hang, status
 from otlp_request import Request
 from vmprof_allocation.session import periodic_rotation
 from vmprof_allocation.settings.parsing import make_settings
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
+from vmprof_push.folder import LOCK
 
 #: all that the program allocates is sampled, and sums are exact
 EACH = ("--allocation-sampling", "1")
@@ -283,6 +287,47 @@ def test_an_engine_that_is_away_does_not_hold_the_program(
         """ % engine.port + textwrap.indent(LOOP, " " * 8), "1")
         assert (run.code, run.out) == (0, "")
         assert arrived(engine, spools) and not engine.taken
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_stderr_ends_with_the_program(pypy: PyPy, spools: Path,
+                                      is_terminal: bool) -> None:
+    """The pusher writes to a pipe and to a terminal, but keeps neither open."""
+    script = pypy.script("""
+        import sys, threading, vmprof_allocation
+        from vmprof_push import start
+        start._DRAIN, start._TIMEOUT = 0.1, 1000.0
+        vmprof_allocation.push("otlp+http://127.0.0.1:" + sys.argv[1], 1, every=0.1)
+        end = threading.Thread(target=sys.stdin.read)
+        end.start()
+        while end.is_alive():
+            kept = [bytearray(1000) for i in range(100)]
+            end.join(0.01)
+    """)
+    read_end, write_end = os.openpty() if is_terminal else os.pipe()
+    with StandIn(status(503), *[hang] * 1000) as engine:
+        process = subprocess.Popen(
+            [PYPY, str(script), str(engine.port)], stdin=subprocess.PIPE,
+            stderr=write_end, env=pypy.environment)
+        os.close(write_end)
+        message = b""
+        while not message.endswith(b"\n"):
+            assert select.select([read_end], [], [], 60)[0]
+            message += os.read(read_end, 1000)
+        assert message.startswith(b"vmprof: can't push to http://127.0.0.1:")
+        for _ in range(2):          # the pusher waits for the second answer
+            engine.arrived.get(timeout=60)
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(60) == 0
+        # a pseudo-terminal that all have closed gives EIO
+        with contextlib.suppress(OSError):
+            assert select.select([read_end], [], [], 30)[0], "still open"
+            assert os.read(read_end, 1000) == b""
+        folder, = spools.iterdir()
+        with open(folder / LOCK) as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(read_end)
 
 
 def test_from_code(pypy: PyPy, spools: Path) -> None:

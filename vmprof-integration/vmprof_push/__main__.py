@@ -1,24 +1,25 @@
-"""python -m vmprof_push FOLDER
+"""python -m vmprof_push FOLDER [STDERR IDENTITY]
 
-Send what a program leaves in FOLDER (spool.py), until nobody writes there any more.
+Send the windows that a program leaves in FOLDER (spool.py) until the program ends.
+Write messages to the file STDERR (messages.py).
 """
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.text.escape import printable
 from vmprof_push import credentials, service
 from vmprof_push.backoff import Backoff
 from vmprof_push.folder import LOCK, SETTINGS, remove
+from vmprof_push.messages import say
 from vmprof_push.protocols import MAKE, Body
 from vmprof_push.sending import Outcome, send
 from vmprof_push.spool import MAX_WINDOW, Spool, Window
@@ -33,8 +34,9 @@ _BEGIN = 60.0
 
 
 class Pusher:
-    def __init__(self, folder: str, settings: dict[str, Any]) -> None:
-        """Raises AllocationSamplingError."""
+    def __init__(self, folder: str, settings: dict[str, Any],
+                 stderr: Sequence[str] = ()) -> None:
+        """Raises AllocationSamplingError.  `stderr` has the arguments of say()."""
         self._spool = Spool(folder)
         self._target = Target(settings["url"])
         self._every = float(settings["every"])
@@ -42,6 +44,7 @@ class Pusher:
         self._quiet = float(settings["quiet"])
         self._drain = float(settings["drain"])
         self._owner = int(settings["owner"])
+        self._stderr = stderr
         self._service = service.read(settings["service"], settings["version"])
         credentials.read(self._target.protocol)
         self._backoff = Backoff(self._every)
@@ -54,7 +57,7 @@ class Pusher:
 
     def run(self) -> None:
         if self._spool.drop_fatal():
-            say("a window ended the process that pushes, and is dropped")
+            say("a window ended the process that pushes, and is dropped", *self._stderr)
         has_begun, since = False, time.monotonic()
         draining: float | None = None
         while True:
@@ -101,7 +104,8 @@ class Pusher:
             self._backoff.succeeded()
             self._spool.take(window)
             if self._said and not outcome.problem:
-                say("%s takes profiles again%s" % (self._target, self._losses()))
+                say("%s takes profiles again%s" % (self._target, self._losses()),
+                    *self._stderr)
             self._said = ""
         elif outcome.is_final:
             self._spool.drop(window)
@@ -144,7 +148,7 @@ class Pusher:
     def _say_once(self, text: str) -> None:
         if text != self._said:
             self._said = text
-            say(text)
+            say(text, *self._stderr)
 
     def _losses(self) -> str:
         lost = self._spool.dropped
@@ -154,7 +158,7 @@ class Pusher:
         losses = self._losses()
         if losses:
             say("%d windows were pushed to %s%s" % (
-                self._sent, self._target, losses))
+                self._sent, self._target, losses), *self._stderr)
 
 
 def _is_there(pid: int) -> bool:
@@ -176,12 +180,6 @@ def _why(error: Exception) -> str:
     return "there was a %s" % type(error).__name__
 
 
-def say(text: str) -> None:
-    """One line for the user, if stderr is still there."""
-    with contextlib.suppress(OSError, ValueError):
-        print("vmprof: %s" % printable(text), file=sys.stderr, flush=True)
-
-
 def _hold(folder: str) -> bool:
     """That there is a pusher; False: there is another one.  The descriptor stays
     open until this process ends."""
@@ -197,7 +195,7 @@ def _hold(folder: str) -> bool:
 
 
 def main() -> int:
-    folder = sys.argv[1]
+    folder, *stderr = sys.argv[1:]
     os.umask(0o077)
     os.nice(_NICE)
     try:
@@ -209,15 +207,16 @@ def main() -> int:
     try:
         with open(os.path.join(folder, SETTINGS), "rb") as file:
             settings = json.load(file)
-        Pusher(folder, settings).run()
+        Pusher(folder, settings, stderr).run()
     except AllocationSamplingError as error:
-        say(str(error))
+        say(str(error), *stderr)
         code = 2
     except FileNotFoundError:
         pass            # likewise: there is nothing to be sent any more
     except Exception as error:
         # not what it says, which may hold a header
-        say("the process that pushes ends: there was a %s" % type(error).__name__)
+        say("the process that pushes ends: there was a %s" % type(error).__name__,
+            *stderr)
         code = 1
     remove(folder)      # the program ends the sampling then
     return code

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_push import credentials
+from vmprof_push import credentials, messages
 from vmprof_push.folder import MAX_BYTES, MAX_WINDOWS, SETTINGS, SUFFIX, remove
 from vmprof_push.target import DEFAULT_EVERY, Target, parse_every
 
@@ -40,7 +40,7 @@ PYPY_GC_MAX=%(memory)s
 export PYPY_GC_NURSERY PYPY_GC_MAX
 %(files)s
 while :; do
-    %(interpreter)s -m vmprof_push %(folder)s </dev/null
+    %(interpreter)s -m vmprof_push %(folder)s %(stderr)s </dev/null
     [ $? -gt 128 ] || break
     sleep 5
 done
@@ -73,7 +73,8 @@ def start(settings: Settings, url: object, every: object = None, service: str = 
                 "the file system of %s knows no locks, which tell when a profile has "
                 "ended; name another folder with TMPDIR" % os.path.dirname(folder))
         _run(_SCRIPT % {"interpreter": _interpreter(), "folder": shlex.quote(folder),
-                        "memory": _MEMORY, "files": _files()})
+                        "memory": _MEMORY, "files": _files(),
+                        "stderr": shlex.join(messages.reopened())})
     except BaseException as error:
         remove(folder)
         if isinstance(error, OSError):
@@ -90,11 +91,7 @@ def _no_folder(error: OSError) -> AllocationSamplingError:
 
 def _run(script: str) -> None:
     """Raises AllocationSamplingError."""
-    try:
-        os.fstat(2)
-        stderr = None
-    except OSError:
-        stderr = subprocess.DEVNULL         # it is closed
+    stderr = None if messages.is_inherited() else subprocess.DEVNULL
     try:
         # modules in the present folder may have any name
         subprocess.Popen(

@@ -197,6 +197,8 @@ class Summary(NamedTuple):
     #: bytes in whose stacks others may be missing; and of the JIT's log
     not_known_bytes: float
     log_bytes: float
+    #: bytes that compiled code allocated
+    compiled_bytes: float
 
     @property
     def bytes(self) -> Estimate:
@@ -472,9 +474,9 @@ def summarize(profile: Profile, tally: Tally | None = None,
     for (stack, type_, then), sum_ in tally.sums().items():
         by_stack[stack].append((type_, then, sum_))
     places = Places(profile, choice.by, origins)
-    lacking, not_known, logged = Sum(), Sum(), Sum()
+    lacking, not_known, logged, compiled = Sum(), Sum(), Sum(), Sum()
     remarked = ((code.missing.stacks, lacking), (code.not_known, not_known),
-                (code.log, logged))
+                (code.log, logged), (code.compiled, compiled))
     for stack, parts in by_stack.items():
         of_stack = places.of(stack)
         innermost, distinct = of_stack[-1], set(of_stack)
@@ -505,7 +507,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
                    [function for function in code.missing.functions
                     if lacking.samples and function in known],
                    *(sum_.bytes(interval).value if sum_.samples else 0.0
-                     for sum_ in (lacking, not_known, logged)))
+                     for sum_ in (lacking, not_known, logged, compiled)))
 
 
 def sum_up(profile: Profile) -> Summary:
@@ -516,7 +518,7 @@ def sum_up(profile: Profile) -> Summary:
     alike: dict[tuple[bool, ...], int] = {}
     tally = tally_of(profile, None, {
         stack: alike.setdefault((stack in code.missing.stacks, stack in code.not_known,
-                                 stack in code.log), stack)
+                                 stack in code.log, stack in code.compiled), stack)
         for stack in range(-1, len(profile.stacks))})
     summary = summarize(
         profile, tally, Choice(by=(TYPE,) if profile.has_types else ()), code=code)

@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from vmprof_convert.meaning.missing_callers import Missing, missing
-from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.model import NATIVE, Profile
+from vmprof_convert.profile.stacks import StackTable
 from vmprof_convert.readers.pypy_stacks import LOG, NOT_KNOWN, stacks_with
 
 
@@ -16,8 +17,24 @@ class CompiledCode(NamedTuple):
     not_known: set[int]
     #: in which the JIT writes its log: nobody does without the sampler
     log: set[int]
+    #: whose innermost Python function is compiled code
+    compiled: set[int]
 
 
 def compiled_code(profile: Profile) -> CompiledCode:
     return CompiledCode(missing(profile), stacks_with(profile.stacks, NOT_KNOWN),
-                        stacks_with(profile.stacks, LOG))
+                        stacks_with(profile.stacks, LOG),
+                        _compiled(profile.stacks))
+
+
+def _compiled(stacks: StackTable) -> set[int]:
+    """Return the stacks whose innermost Python function is compiled code."""
+    tree = stacks.tree()
+    # parents come first in the tree; the caller of native code decides
+    is_compiled = bytearray(len(tree.parents))
+    for node, (parent, frame) in enumerate(zip(tree.parents, tree.frames)):
+        if frame.kind == "jit":
+            is_compiled[node] = 1
+        elif frame.kind == NATIVE and parent >= 0:
+            is_compiled[node] = is_compiled[parent]
+    return {stack for stack, node in enumerate(tree.nodes) if is_compiled[node]}

@@ -41,6 +41,8 @@ _LISTED = 3
 _LEAST = 0.01
 #: of what was allocated, so small a share is not worth a line
 _NOTHING = 0.001
+#: the share of the bytes from which on compiled code changes a table of lines
+_MUCH = 0.1
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
@@ -262,6 +264,8 @@ def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
 
 def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Remark]:
     found = []
+    if LINE in choice.by and summary.has_lines and not profile.is_raw:
+        found += _lines_of_compiled_code(summary)
     if summary.figures.sum(STILL_ALIVE).samples:
         found.append(Remark(_alive(profile, choice)))
     if summary.missing:
@@ -381,6 +385,16 @@ def _lines(profile: Profile, summary: Summary) -> list[Remark]:
         "lines: of %.3g %% of the bytes, the line is not known, and (def) is where "
         "their function begins; what PyPy had compiled before the sampling began has "
         "none, nor has some of the other compiled code")
+
+
+def _lines_of_compiled_code(summary: Summary) -> list[Remark]:
+    """Return the note that compiled code moves allocations to other lines."""
+    share = summary.compiled_bytes / max(summary.bytes.value, 1.0)
+    return [Remark(
+        "compiled lines: compiled code made %.3g %% of the bytes. It allocates an "
+        "object where its value is first needed, which may be a later line or the head "
+        "of the loop"
+        % (100 * share), share > _MUCH)] if share > _NOTHING else []
 
 
 def _callers(profile: Profile, summary: Summary) -> list[Remark]:

@@ -1,0 +1,42 @@
+"""Messages of the pusher: the file that they are written to."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from vmprof_push import messages
+
+
+def _reopened(stderr: int) -> list[str]:
+    """Return `messages.reopened()` of a process with this stderr, without its path."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import json; from vmprof_push import messages as m; "
+         "print(m.is_inherited(), *m.reopened()[1:])"],
+        stdout=subprocess.PIPE, stderr=stderr, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_only_a_regular_file_is_inherited(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w") as file:
+        assert _reopened(file.fileno()) == ["True"]
+    read_end, write_end = os.pipe()
+    status = os.fstat(write_end)
+    assert _reopened(write_end) == [
+        "False", "%d:%d:%d" % (status.st_dev, status.st_ino, status.st_rdev)]
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_another_file_gets_no_message(tmp_path: Path) -> None:
+    """The program may have opened another file as its stderr."""
+    path = tmp_path / "file"
+    path.write_text("data\n")
+    status = path.stat()
+    same = "%d:%d:%d" % (status.st_dev, status.st_ino, status.st_rdev)
+    messages.say("message", str(path), same + "1")
+    assert path.read_text() == "data\n"
+    messages.say("message", str(path), same)
+    assert path.read_text() == "vmprof: message\n"
+    messages.say("message", str(tmp_path / "gone"), same)

@@ -1,0 +1,70 @@
+"""Write the pusher's messages to the program's stderr without keeping it open.
+
+A reader of a pipe or a pseudo-terminal waits until all writers have closed it.  The
+pusher outlives the program, so it opens such a file for each message.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+
+#: the variable in which systemd names the journal's socket, as DEVICE:INODE
+_JOURNAL = "JOURNAL_STREAM"
+
+
+def is_inherited() -> bool:
+    """Return whether the pusher can keep file descriptor 2 open.
+
+    It can for a regular file and the journal's socket, as their readers do not wait for
+    the end of the file."""
+    try:
+        status = os.fstat(2)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) or os.environ.get(_JOURNAL) == "%d:%d" % (
+        status.st_dev, status.st_ino)
+
+
+def reopened() -> list[str]:
+    """Return the arguments of `say()` that lead to this process's stderr.
+
+    The list is empty if stderr is closed, inherited, or a socket, which Linux cannot
+    open by its name."""
+    try:
+        status = os.fstat(2)
+    except OSError:
+        return []
+    if is_inherited() or stat.S_ISSOCK(status.st_mode):
+        return []
+    path = "/proc/%d/fd/2" % os.getpid()
+    with contextlib.suppress(OSError):
+        path = os.ttyname(2)        # the terminal may outlive the program
+    return [path, _identity(status)]
+
+
+def say(text: str, path: str = "", identity: str = "") -> None:
+    """Write one line to the file `path` if it still has this identity.
+
+    Without a path, the function writes to this process's stderr.  The line is lost if
+    the file is gone, or if a pipe is full."""
+    # the program, which imports this module too, loads nothing of vmprof_convert
+    from vmprof_convert.text.escape import printable
+
+    line = "vmprof: %s\n" % printable(text)
+    with contextlib.suppress(OSError, ValueError):
+        if not path:
+            sys.stderr.write(line)
+            sys.stderr.flush()
+        # another process may have got the program's number
+        elif _identity(os.stat(path)) == identity:
+            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            try:
+                os.write(fd, line.encode("utf-8", "backslashreplace"))
+            finally:
+                os.close(fd)
+
+
+def _identity(status: os.stat_result) -> str:
+    return "%d:%d:%d" % (status.st_dev, status.st_ino, status.st_rdev)
