@@ -154,7 +154,7 @@ def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
         "resident memory: 10 MiB at the start, 112 MiB when last read (at 7.00 s); it "
         "grew by 106 MiB, and shrank by 4 MiB (4 readings of it)")
     assert text[4].startswith("60 MiB  56.6  60 MiB  [nothing sampled explains it]")
-    assert any(line.startswith("60 MiB of it is more than what was sampled shortly ")
+    assert any(line.startswith("60 MiB of it is more than the bytes sampled shortly ")
                for line in text)
     assert [row.split()[0] for row in lines(
         path, "--of", "rss", "--by", "file")[3:5]] == ["60", "46"]
@@ -283,7 +283,7 @@ def test_memory_that_is_touched_after_the_next_reading(tmp_path: Path) -> None:
     path = write(tmp_path / "app.vmprof", grown(
         (1, 10), (3, 20), (5, 50), (7, 60), sizes=(("a", 2, 40 * MIB),)))
     found = as_json(path, "--of", "rss")
-    # of the samples before the last but one reading, nothing is left to explain more
+    # of the samples before the last but one reading, no bytes remain to explain more
     assert by_name(found) == pytest.approx({
         "a": (40 * MIB, 40 * MIB),
         "[nothing sampled explains it]": (10 * MIB, 10 * MIB)})

@@ -88,6 +88,13 @@ def test_a_small_file_has_no_rows_for_gigabytes(name: str, tmp_path: Path) -> No
     assert codes([path]) == ["2"]
 
 
+def test_many_objects_may_die_at_once(tmp_path: Path) -> None:
+    """A million objects with consecutive keys, as at interval 1, take a few bytes."""
+    path = tmp_path / "died.vmprof"
+    path.write_bytes(made(many(records.ENDED, 0, 0, 100, times=2)))
+    assert codes([path]) == ["0"]
+
+
 def test_many_retainers_take_no_quadratic_time(tmp_path: Path) -> None:
     """100,000 retainers together with two others took 10**10 steps."""
     log = Log()

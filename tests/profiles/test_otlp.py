@@ -168,7 +168,7 @@ def test_the_program_s_name(command: str, name: str) -> None:
 
 
 def test_time_samples_have_a_period_of_time() -> None:
-    """Each profile of the request has the period of its own samples."""
+    """Each profile of the request has the period that its samples have."""
     log = Log()
     log.settings(period="0.01", interval=4096)
     function = log.function("f")

@@ -35,8 +35,8 @@ def test_another_file_gets_no_message(tmp_path: Path) -> None:
     path.write_text("data\n")
     status = path.stat()
     same = "%d:%d:%d" % (status.st_dev, status.st_ino, status.st_rdev)
-    messages.say("message", str(path), same + "1")
+    messages.write("message", str(path), same + "1")
     assert path.read_text() == "data\n"
-    messages.say("message", str(path), same)
+    messages.write("message", str(path), same)
     assert path.read_text() == "vmprof: message\n"
-    messages.say("message", str(tmp_path / "gone"), same)
+    messages.write("message", str(tmp_path / "gone"), same)

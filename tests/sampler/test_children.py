@@ -504,7 +504,7 @@ def test_gunicorn(pypy: PyPy) -> None:
 
 
 def test_nobody_else_can_read_a_profile(pypy: PyPy) -> None:
-    """Neither that of a child, nor a later segment: they contain command lines."""
+    """Profiles contain command lines, also those from children and later segments."""
     pypy.sample("""
         import os, time
         kept = [str(i) for i in range(20000)]

@@ -1,4 +1,4 @@
-"""Test divert.c: changes of libpypy's pointers by several threads and in forked children."""
+"""Test divert.c: changes of libpypy's pointers by threads and in forked children."""
 from __future__ import annotations
 
 import subprocess

@@ -110,7 +110,7 @@ def test_attach_and_top_open_no_file_that_an_answer_names(stock_pypy: PyPy) -> N
         for what, arguments in ("attach", ["-d", "0.2"]), ("top", ["--pictures", "1"]):
             run = program.command(*arguments, what=what)
             assert (run.code, run.out, run.err.count("\n")) == (2, "", 1), run
-            assert "was asked to write the profile to" in run.err
+            assert "received the request to write the profile to" in run.err
             assert repr(str(other)) in run.err
 
 

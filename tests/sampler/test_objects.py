@@ -47,7 +47,7 @@ def test_full_tables_lose_no_bytes_of_batched_allocations(
     told = run(harness, "begin 1 1 1", "no-memory", *(
         "piece %d 0 16 16d 16d 16d" % key for key in range(1, count + 1)), "minor")
     rows = [tuple(map(int, line.split()[1:])) for line in told]
-    # A fixed gap of 16 bytes samples each object.  Size 0 stands for the whole sample.
+    # A fixed gap of 16 bytes samples each object.  Size 0 means the whole sample.
     assert sum(size or 48 for _, _, _, size in rows) == 48 * count
     assert {key for key, *_ in rows} == set(range(1, count + 1))
     assert NOT_KNOWN in {outcome for _, outcome, _, _ in rows}

@@ -299,7 +299,7 @@ def test_children_too(pypy: PyPy) -> None:
 
 
 def test_the_resident_part_of_a_large_nursery(pypy: PyPy) -> None:
-    """The row of the nursery is no more than what was allocated there until now."""
+    """The row of the nursery is at most the bytes allocated there until now."""
     pypy.environment["PYPY_GC_NURSERY"] = "240M"
     with obedient(pypy) as program:
         first = ask(pypy, program.program)

@@ -58,7 +58,7 @@ OF_MACHINES = tuple(
 PUSHER = "vmprof_push"
 CONTROL = REMOTE + ".control"
 STARTS = tuple(PUSHER + "." + name for name in (
-    "folder", "start", "target", "credentials"))
+    "folder", "messages", "start", "target", "credentials"))
 #: the rooms of the sampler, each above those before it
 SAMPLER_ROOMS = ("errors", "memory", "critical", "settings", "engines", "session",
                  "remote", "launch", "tracemalloc", "pytest_plugin")

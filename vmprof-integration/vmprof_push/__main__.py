@@ -16,10 +16,11 @@ from typing import Any
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.text.escape import printable
 from vmprof_push import credentials, service
 from vmprof_push.backoff import Backoff
 from vmprof_push.folder import LOCK, SETTINGS, remove
-from vmprof_push.messages import say
+from vmprof_push.messages import write
 from vmprof_push.protocols import MAKE, Body
 from vmprof_push.sending import Outcome, send
 from vmprof_push.spool import MAX_WINDOW, Spool, Window
@@ -178,6 +179,11 @@ def _why(error: Exception) -> str:
         return str(error)
     # ours, and not what it says, which may hold a header
     return "there was a %s" % type(error).__name__
+
+
+def say(text: str, *stderr: str) -> None:
+    """Write one line for the user to the file that write() opens."""
+    write(printable(text), *stderr)
 
 
 def _hold(folder: str) -> bool:

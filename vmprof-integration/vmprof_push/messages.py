@@ -28,7 +28,7 @@ def is_inherited() -> bool:
 
 
 def reopened() -> list[str]:
-    """Return the arguments of `say()` that lead to this process's stderr.
+    """Return the arguments of `write()` that lead to this process's stderr.
 
     The list is empty if stderr is closed, inherited, or a socket, which Linux cannot
     open by its name."""
@@ -44,15 +44,12 @@ def reopened() -> list[str]:
     return [path, _identity(status)]
 
 
-def say(text: str, path: str = "", identity: str = "") -> None:
-    """Write one line to the file `path` if it still has this identity.
+def write(text: str, path: str = "", identity: str = "") -> None:
+    """Write the printable `text` to the file `path` if it still has this identity.
 
     Without a path, the function writes to this process's stderr.  The line is lost if
     the file is gone, or if a pipe is full."""
-    # the program, which imports this module too, loads nothing of vmprof_convert
-    from vmprof_convert.text.escape import printable
-
-    line = "vmprof: %s\n" % printable(text)
+    line = "vmprof: %s\n" % text
     with contextlib.suppress(OSError, ValueError):
         if not path:
             sys.stderr.write(line)

@@ -127,7 +127,7 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
            "for stacks that only allocated meanwhile" % (
                "" if len(growths) == 1 else " in each process")]
           if any(growth.outside is None for growth in growths) else []),
-        *(["%s of it is more than what was sampled shortly before: %swhat the GC sets "
+        *(["%s of it is more than the bytes sampled shortly before: %swhat the GC sets "
            "aside" % (format_bytes(unexplained), "libraries in C, the interpreter and "
               "its machine code, or " if any(
                   growth.outside is None for growth in growths) else "")]

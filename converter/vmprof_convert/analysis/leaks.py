@@ -262,7 +262,7 @@ class Leaks(NamedTuple):
     #: not read in one of them
     memory: Memory | None
     #: bytes of native memory that malloc's own count grew by in the whole run and that
-    #: the sampled blocks do not explain; 0.0 if there are none or they are unknown
+    #: the sampled blocks do not explain; 0.0 if malloc's count is unknown
     unseen: float = 0.0
 
     @property
@@ -542,7 +542,7 @@ def _unseen(process: Process) -> float:
     """Return the growth of malloc's own count that no sampled block explains.
 
     Returns:
-        Bytes; 0.0 if there are none, or if the profile has no such count.
+        Bytes; 0.0 if the profile has no such count.
     """
     profile, objects = process.profile, process.objects
     if not profile.is_raw:

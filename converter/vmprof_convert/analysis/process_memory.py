@@ -93,15 +93,21 @@ class Growth(NamedTuple):
 
 
 def growth(profile: Profile) -> Growth:
-    """What it grew by between two readings, less what is outside of the GC's heap,
-    counts for what was sampled in between, as the bytes are to each other, and for no
-    more than these. A block may be touched after the reading that follows its sample:
-    what is left of the growth then counts for the unexplained bytes of the samples
-    before that reading. In each case it counts first for what did not die young, as the
-    nursery, where young objects are, is used again and again; what is left, for the
-    others.  Outside is what
-    it grew by if the difference between it and what the GC has grew, too, since the
-    first reading.  Raises ProfileError if it was not read."""
+    """Attribute the growth of the resident memory to the stacks that allocated.
+
+    The growth between two readings, without the memory outside of the GC's heap, is
+    divided among the samples taken between the readings, in proportion to their bytes
+    and up to their bytes.  A program may touch a block only after the reading that
+    follows its sample: the rest of the growth is divided among the unexplained bytes of
+    the samples before the first of the two readings.  In each case, objects that were
+    not short-lived come first, because the nursery is used again and again.
+
+    The growth is outside of the heap as far as the difference between the resident
+    memory and the heap has grown, too, since the first reading.
+
+    Raises:
+        ProfileError: The profile has fewer than two readings.
+    """
     read = readings(profile, RESIDENT)
     if len(read) < 2:
         raise ProfileError(

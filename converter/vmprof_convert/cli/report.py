@@ -361,7 +361,7 @@ def _time(view: View, tally: Tally) -> AmountsView:
                            "--period takes some")
     amounts_ = cpu_and_rss.time(view.profile, tally.ticks, view.choice, view.origins)
     if view.other:
-        amounts_.notes.append(view.other)
+        amounts_.notes.insert(0, view.other)
     return AmountsView(view.profile, amounts_, view.choice, view.origins,
                        view.selection, view.limit)
 

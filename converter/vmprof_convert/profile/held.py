@@ -74,7 +74,7 @@ class Held:
     holders: list[Holder] = dataclasses.field(default_factory=list)
     #: a path's first step comes before the others
     steps: list[Step] = dataclasses.field(default_factory=list)
-    #: the number of steps of the path to each of them, itself included
+    #: the number of steps of the reference path that ends with each step
     depths: list[int] = dataclasses.field(default_factory=list)
     #: sets of the holders that have a name
     named: set[int] = dataclasses.field(default_factory=set)

@@ -15,8 +15,8 @@ _GZIP = b"\x1f\x8b"
 _HEAD = 40
 #: a gzipped profile unpacks to no more bytes: what does is made to harm
 MAX_UNPACKED = 2**32
-#: and to no more than this, and so many bytes for each byte of the file.  A profile
-#: unpacks to 3 to 20 times its size; deflate reaches 1032
+#: Bytes to which any gzipped profile may unpack, and additional bytes for each byte of
+#: the file.  Deflate reaches a factor of 1032.
 _ALWAYS_UNPACKED, _MOST_FOR_A_BYTE = 2**25, 100
 #: what is read and unpacked at once: no more than a processor has near.  Smaller for
 #: PyPy, which reserves it anew each time
@@ -57,8 +57,8 @@ class Container:
 
 
 def _copied(pipe: BinaryIO) -> BinaryIO:
-    """Return what the pipe contains.  If that is no profile, return the beginning only:
-    a pipe may have no end."""
+    """Return the content of the pipe; only its first bytes if they are not the head of
+    a profile, because a pipe may have no end."""
     start = pipe.read(_HEAD)
     is_log = len(start) == _HEAD and start[:4] == bytes(4) and 3 in (start[4], start[8])
     if start.startswith(_GZIP) or is_log:

@@ -60,10 +60,15 @@ _LOST = -1
 #: which of the objects of a sample, in one number with its key
 _WHICH_BITS = 16
 _LIMIT = 2**63
-#: In addition to these rows, a profile can have a row for each byte.  A column whose
-#: values are equally far from each other takes no bytes for a row, so that 1 kB could
-#: contain rows for gigabytes.  The rows of real profiles differ by more than a byte.
+#: A column whose values are equally far from each other takes no bytes for a row, so
+#: that 1 kB could contain rows for gigabytes.  In addition to these rows, a profile can
+#: have a row for each byte.
 _ROWS_WITHOUT_BYTES = 2**18
+#: The same bound for the kinds of records that the reader keeps as arrays.  At interval
+#: 1, a million objects that die together have consecutive keys and one time.
+_OBJECTS_WITHOUT_BYTES = 2**21
+_OF_OBJECTS = frozenset((records.OBJECTS, records.WAITING, records.ENDED, records.RAW,
+                         records.RAW_ENDED))
 #: steps of a reference path; a writer makes 16 (native/held/paths.c)
 _MOST_STEPS = 64
 #: kinds of records about the GC's heap
@@ -202,8 +207,10 @@ class Contents:
         self.held: dict[int, Held] = {}
         #: rows without a stack
         self.lost_stacks = 0
-        #: the size of all records, and the number of their rows
-        self._bytes = self._row_count = 0
+        #: the size of all records
+        self._bytes = 0
+        #: the number of rows of objects, and of all other rows
+        self._object_rows = self._other_rows = 0
         #: index in `labels`, by the profile's number
         self._label_sets = {0: 0}
         self._label_indices: dict[frozenset[tuple[str, str]], int] = {frozenset(): 0}
@@ -256,10 +263,14 @@ class Contents:
             self.are_there = True
             self._rows.begin(self.settings)
         self._bytes += record.size
-        self._row_count += record.rows
-        if self._row_count > _ROWS_WITHOUT_BYTES + self._bytes:
+        if record.kind in _OF_OBJECTS:
+            self._object_rows += record.rows
+        else:
+            self._other_rows += record.rows
+        if (self._object_rows > _OBJECTS_WITHOUT_BYTES + 8 * self._bytes
+                or self._other_rows > _ROWS_WITHOUT_BYTES + self._bytes):
             raise Damaged("%d rows, which %d bytes of records cannot contain,"
-                          % (self._row_count, self._bytes))
+                          % (self._object_rows + self._other_rows, self._bytes))
         reader = self._readers.get(record.kind)
         if reader is None:
             self._pass_over("record %d" % record.kind)

@@ -59,10 +59,10 @@ class SampleTypes:
 
     def period(self, profile: Profile, of: SampleType | None = None
                ) -> tuple[SampleType, int]:
-        """Return what is between two samples, and how much of it.
+        """Return the unit of the sampling period, and the period in this unit.
 
         Args:
-            of: the type of the samples, where each type has a period of its own.
+            of: The type of the samples, in a format with a period for each type.
         """
         if self.has_allocations and of not in (*TICKS, *CPU):
             return SPACE, profile.interval

@@ -31,14 +31,14 @@ gc: Any = _gc
 #: incminimark's state
 _SWEEPING = 2
 #: bytes that the GC requests in addition to the nursery's size: room for the largest
-#: object that it allocates there (nonlarge_max + 1 in incminimark.py)
+#: object that it allocates there (nonlarge_max + 1 in incminimark)
 _BESIDE_NURSERY = (16384 + 512) * 8
 #: instead of where the GC's state is: it counts its objects also while it sweeps
 COUNTED_ON = "counted-on"
 
 
 def read(state: str = "") -> dict[str, int]:
-    """In bytes; what is not known is not there.
+    """Return counts and sizes, in bytes; unknown entries are missing.
 
     ===================  ============================================================
     KIND.resident        and .private, .swapped, .size: of each kind of mapping

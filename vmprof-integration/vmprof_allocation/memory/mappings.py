@@ -286,7 +286,7 @@ class Kinds:
         """Return how much of one block the process has written to.
 
         Args:
-            requested: The bytes that malloc was asked for.
+            requested: The bytes that the caller requested from malloc.
 
         Returns:
             Bytes that are resident or swapped out. None if no block, or more than one,

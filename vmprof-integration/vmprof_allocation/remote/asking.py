@@ -63,15 +63,15 @@ def wanted(process: Process, settings: Settings, output: str, folder: str = "",
 
 def check_started(process: Process, request: list[str], answer: list[str]
                   ) -> tuple[str, str]:
-    """Return the path and the run of a profile that `process` has begun.
+    """Return the path and the run of the profile that `process` writes.
 
     Args:
-        request: what it was asked, of wanted().
-        answer: what it answered to START, or to HOLD.
+        request: The request that the process received; see wanted().
+        answer: Its answer to START, or to HOLD.
 
     Raises:
-        AllocationSamplingError: the answer names another file than the request, or
-            another run.  A command opens only files that it has asked for.
+        AllocationSamplingError: The answer names another file than the request, or
+            another run.  A command opens only the files that it requested.
     """
     output, _, _, run, parent = request
     path, new_run = answer
@@ -81,9 +81,9 @@ def check_started(process: Process, request: list[str], answer: list[str]
         if printable(asked) == path and run in ("", new_run):
             return asked, new_run
     raise AllocationSamplingError(
-        "process %d was asked to write the profile to %r, and says that it writes it "
-        "to %r; it runs another version of vmprof-allocation, or another program"
-        % (process.pid, possible[0], path))
+        "process %d received the request to write the profile to %r, and answered that "
+        "it writes to %r; it runs another version of vmprof-allocation, or another "
+        "program" % (process.pid, possible[0], path))
 
 
 def gc_state(process: Process) -> str:

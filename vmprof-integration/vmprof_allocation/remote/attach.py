@@ -105,11 +105,11 @@ class _Run:
 
     def __init__(self, process: Process, connection: Connection, duration: float,
                  request: list[str], folder: Folder | None) -> None:
-        """Begin it.
+        """Start to sample.
 
         Args:
-            request: what the process is asked for; see wanted().
-            folder: the one that the profile is in, unless -o names a file.
+            request: The request to the process; see wanted().
+            folder: The folder of the profile; None if -o names a file.
         """
         self.pid = process.pid
         #: whether the profile contains a heap snapshot
@@ -127,8 +127,8 @@ class _Run:
         return "process %d" % self.pid if self.folder else self.output
 
     def open_profile(self) -> int | None:
-        """Return a descriptor of the profile; None if there is none.  Raises
-        AllocationSamplingError."""
+        """Return a descriptor of the profile; None if the file is missing or empty.
+        Raises AllocationSamplingError."""
         if self.folder is None:
             return work_folder.open_profile(self.output, self._user)
         return self.folder.open_profile(os.path.basename(self.output), self._user)

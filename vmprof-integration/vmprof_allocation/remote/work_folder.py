@@ -28,7 +28,7 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
     """Open a profile that a process of user `owner` wrote, and return its descriptor.
 
     Args:
-        path: where the process was asked to write it.
+        path: The path that the request to the process contained.
         owner: the only user whose file is accepted, unless it is this command's own.
         folder: a descriptor that a relative `path` starts at.
 
@@ -57,7 +57,7 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
         return None
     os.close(fd)
     raise AllocationSamplingError(
-        "can't read the profile %r: it is not a regular file of user %d, who was to "
+        "can't read the profile %r: it is not a regular file of user %d, which was to "
         "write it; sample the program again with -o and a file in a folder that only "
         "root and that user can write to" % (path, owner))
 
@@ -131,8 +131,8 @@ def _remove_if_left(path: str) -> None:
 
 
 def _remove(path: str, fd: int) -> None:
-    """Remove the folder `path`, whose descriptor is `fd`, and nothing outside of it.
-    Raises OSError if its user has put folders into it: they stay."""
+    """Remove the folder `path`, whose descriptor is `fd`, and its files.
+    Raises OSError if its user has put folders into the folder: they stay."""
     for name in os.listdir(fd):
         os.unlink(name, dir_fd=fd)
     os.rmdir(path)

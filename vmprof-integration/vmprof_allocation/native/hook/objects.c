@@ -380,7 +380,7 @@ static void look_at_small(const struct waiting *waiting)
             young->live_size = found.old_size;
     }
     else if (!has_room_for_parts(waiting)) {
-        /* One unknown object stands for all bytes.  new_young() counts its own failure. */
+        /* One unknown object represents all bytes.  new_young() counts its own failure. */
         objects.lost += new_young(waiting, 0, NULL) != NULL;
     }
     else if (is_believable(waiting))

@@ -371,7 +371,7 @@ static void *our_pvalloc(size_t size)
     return in_pages(PVALLOC, size, CALLER);
 }
 
-/* An allocator that is loaded first need not have all of these. */
+/* A preloaded allocator may lack some of these functions. */
 #pragma weak memalign
 #pragma weak aligned_alloc
 #pragma weak posix_memalign

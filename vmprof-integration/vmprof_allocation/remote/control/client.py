@@ -183,7 +183,7 @@ class Process:
         meeting.make_folder(self.uid)
         name = os.path.basename(path)
         with _locked(os.path.dirname(path), deadline) as folder:
-            # the user can replace the folder by a link: stay in the one that is open
+            # the user can replace the folder by a link: use the open folder
             there = "/proc/self/fd/%d/%s" % (folder, name)
             if os.path.lexists(there):
                 self._check_dead(there)

@@ -1,4 +1,4 @@
-"""Give the sampled process what is known of this build of PyPy.
+"""Give the build profile of this PyPy to the sampled process.
 
 The process may be unable to read the command's cache: a worker of another user, or a
 service without a home.  It would have to search the build itself, which takes seconds.

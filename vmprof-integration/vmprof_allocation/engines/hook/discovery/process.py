@@ -258,8 +258,8 @@ class Process(Evidence):
         else:
             if moved == 0:
                 raise AllocationSamplingError(
-                    "can't check where the nursery is: objects of %d bytes are not "
-                    "allocated in it. A nursery of %s, which PYPY_GC_NURSERY asks for, "
+                    "can't check where the nursery is: it has no room for objects of "
+                    "%d bytes. A nursery of %s, which PYPY_GC_NURSERY asks for, "
                     "is too small; set it to 64k or more, or leave it out" % (
                         large, os.environ.get("PYPY_GC_NURSERY", "this size")))
             raise self.refuse(
