@@ -146,18 +146,9 @@ class Part:
         #: written, each with its last key; and the key of the first of these samples
         #: of which that is still so
         self.waiting: collections.deque[tuple[int, Record]] = collections.deque()
-        self.waits = 0
-        #: that key according to the latest totals.  It becomes `waits` when the batch
-        #: of these totals is known to be whole
-        self.next_waits = 0
+        self.waits = _LIMIT
         #: keys of its samples: the first and the last one
         self.least, self.most = _LIMIT, 0
-
-    def end_batch(self) -> None:
-        """Forget the waiting samples whose objects the batch has recorded."""
-        self.waits = self.next_waits
-        while self.waiting and self.waiting[0][0] < self.waits:
-            self.waiting.popleft()
 
     def shifted(self, times: array.array[int]) -> array.array[int]:
         """Times of this part, since the beginning of the first one.  Raises Damaged."""
@@ -241,18 +232,8 @@ class Contents:
         """What is read from now on is of the next file of the same process."""
         self.parts.append(Part(0, self.moments[-1] if self.moments else None))
 
-    def end_part(self, *, is_whole: bool) -> None:
-        """Finish a file that was read to its end.
-
-        Args:
-            is_whole: Whether the file has a trailer.  Without a trailer the last batch
-                may lack objects, and the waiting samples of earlier batches stay.
-
-        Raises:
-            Damaged: A waiting sample is invalid.
-        """
-        if is_whole:
-            self.part.end_batch()
+    def end_part(self) -> None:
+        """All of a file was read.  Raises Damaged."""
         for _, record in self.part.waiting:
             self._look_at_objects(record)
             record.forget()
@@ -307,9 +288,9 @@ class Contents:
     def _read_totals(self, record: Record) -> None:
         part = self.part
         for time, *counts, waits in zip(*record.decoded()):
-            # Totals begin a batch, and its objects follow.
-            part.end_batch()
-            part.next_waits = waits or _LIMIT
+            part.waits = waits or _LIMIT
+            while part.waiting and part.waiting[0][0] < part.waits:
+                part.waiting.popleft()
             if time + part.begin < 0 or min(counts) < 0:
                 raise Damaged("totals, or their time, of less than 0")
             if self.part.before is not None:
