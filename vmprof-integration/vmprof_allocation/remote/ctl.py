@@ -25,6 +25,7 @@ from vmprof_allocation.remote.process_info import (
     check_file,
     family,
     note,
+    printable,
 )
 from vmprof_allocation.settings.parsing import (
     check_output,
@@ -145,7 +146,7 @@ def _start(process: Process, args: argparse.Namespace) -> None:
                          *(() if is_first else (args.run, args.pid)))
         path, args.run = check_started(
             process, request, process.ask(meeting.START, *request))
-    print("process %d is sampled, into %s" % (process.pid, path))
+    print("process %d is sampled, into %s" % (process.pid, printable(path)))
 
 
 def _stop(process: Process, args: argparse.Namespace) -> None:
@@ -165,7 +166,8 @@ def _snapshot(process: Process, args: argparse.Namespace) -> None:
     output = os.path.abspath(check_output(args.output))
     check_file(output)
     path, = process.ask(meeting.SNAPSHOT, output)
-    print("%s is whole; process %d goes on in %s" % (path, process.pid, output))
+    print("%s is complete; process %d continues in %s" % (
+        path, process.pid, printable(output)))
 
 
 def _held(process: Process, args: argparse.Namespace) -> None:

@@ -186,7 +186,8 @@ class Process:
             # the user can replace the folder by a link: use the open folder
             there = "/proc/self/fd/%d/%s" % (folder, name)
             if os.path.lexists(there):
-                self._check_dead(there)
+                if not os.path.islink(there):
+                    self._check_dead(there)
                 os.unlink(name, dir_fd=folder)
             # root's is another user's to connect to; nobody else looks into the folder
             before = os.umask(0o177 if self.uid == os.geteuid() else 0o111)
