@@ -134,7 +134,7 @@ def test_an_answer_is_never_an_option_of_the_report(stock_pypy: PyPy) -> None:
         run = program.command("--children", "-d", "0.2")
     assert victim.read_text() == "of root"
     assert run.code == 2 and "process %d" % program.pid in run.err, run
-    assert "says that it writes it to '-ovictim.txt'" in run.err
+    assert "answered that it writes to '-ovictim.txt'" in run.err
 
 
 def test_all_numbers_of_an_answer_about_memory_are_shown(pypy: PyPy) -> None:

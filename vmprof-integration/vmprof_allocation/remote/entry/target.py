@@ -170,7 +170,11 @@ class Target:
         return self._there(places.allocate), places.allocate
 
     def check_sees(self, path: str) -> None:
-        """That a file of ours is the same one for it."""
+        """Check that the process sees the same file at `path` as this process.
+
+        Raises:
+            AllocationSamplingError: The process sees another file, or has ended.
+        """
         try:
             theirs = os.stat("/proc/%d/root%s" % (self.pid, path))
             ours = os.stat(path)
@@ -178,6 +182,8 @@ class Target:
         except PermissionError as e:
             raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
         except OSError:
+            if not os.path.exists("/proc/%d/root" % self.pid):
+                raise self._fail("has ended", "nothing of it was sampled") from None
             same = False
         if not same:
             raise self._fail(
