@@ -74,9 +74,8 @@ def test_what_was_allocated_died_and_is_alive(path: Path) -> None:
         "211 ±19 KiB 44.4 211 KiB 211 ±19 KiB 1.82k ±0.27k - keep app.py:2")
     assert words(make) == (
         "185 ±19 KiB 39.0 185 KiB - 2.96k ±0.32k 185 ±19 KiB make app.py:3")
-    assert any(re.match(r"alive: what the last major collection \(at 0.00 s\) found "
-                        "alive, and what became old since", line)
-               for line in found)
+    assert any(re.match(r"alive: objects that the last major collection \(at 0.00 s\) "
+                        "found alive, and later ones", line) for line in found)
 
 
 def test_by_type(path: Path) -> None:

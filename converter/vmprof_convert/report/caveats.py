@@ -442,8 +442,9 @@ def _counts(figures: Figures, state: str, of: str | None,
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
 
-_ALIVE_OF_EACH = ("alive: what each process's own last major collection found alive, "
-                  "and what became old since, of which some may be garbage")
+_ALIVE_OF_EACH = ("alive: objects that each process's last major collection found "
+                  "alive, and later ones that no minor collection has freed, some of "
+                  "which may be garbage")
 
 
 def not_judged(*named: tuple[str, Figures]) -> list[str]:
@@ -491,15 +492,15 @@ def _last_major(profile: Profile, choice: Choice) -> tuple[int, float]:
     return len(majors), majors[-1] / 1e9 if majors else 0.0
 
 
-_NO_MAJOR = ("alive: no major collection had ended by then, so that all counts that "
-             "survived a minor one, garbage included")
+_NO_MAJOR = ("alive: an upper bound, as no major collection had ended by then: it "
+             "includes all garbage that no minor collection has freed")
 
 
 _RAW_ALIVE = "alive: what free() was not called for until then"
 
 
 def _alive_in_brief(profile: Profile, choice: Choice) -> str:
-    """At which moment what counts as alive was alive."""
+    """Return which objects count as alive."""
     if profile.is_raw:
         return _RAW_ALIVE
     if profile.processes:
@@ -507,13 +508,12 @@ def _alive_in_brief(profile: Profile, choice: Choice) -> str:
     count, last = _last_major(profile, choice)
     if not count:
         return _NO_MAJOR
-    return ("alive: what the last major collection (at %.2f s) found alive, and what "
-            "became old since" % last)
+    return ("alive: objects that the last major collection (at %.2f s) found alive, "
+            "and later ones that no minor collection has freed" % last)
 
 
 def _alive(profile: Profile, choice: Choice) -> str:
-    """At which moment what counts as alive was alive, how much of it may be garbage,
-    and how to have less of that."""
+    """Return which objects count as alive, and how to omit more of the garbage."""
     if profile.is_raw:
         return _RAW_ALIVE
     if profile.processes:
@@ -521,7 +521,8 @@ def _alive(profile: Profile, choice: Choice) -> str:
     count, last = _last_major(profile, choice)
     if not count:
         return _NO_MAJOR
-    return ("alive: what the last of %s found alive, at %.2f s, and what became old "
-            "since, of which some may be garbage (--at %.2f leaves most of that "
-            "out)" % (format_number(count, "major collection"), last,
-                      math.ceil(last * 100) / 100))
+    return ("alive: objects that the last of %s found alive, at %.2f s, and later "
+            "ones that no minor collection has freed, some of which may be garbage "
+            "(--at %.2f omits most of these)" % (
+                format_number(count, "major collection"), last,
+                math.ceil(last * 100) / 100))
