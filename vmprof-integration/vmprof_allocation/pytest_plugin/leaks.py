@@ -51,7 +51,6 @@ def compare(item: pytest.Function, marker: pytest.Mark
     #: Growth of the native memory, in bytes; None if it cannot be read.
     native: int | None = None
     profiles: Profiles | None = None
-    has_returned = False
     no_retainers: list[str] = []
     with Sampling(item, interval_for(condition.limit), native_memory=True) as sampling:
         session = sampling.session
@@ -88,10 +87,9 @@ def compare(item: pytest.Function, marker: pytest.Mark
                     before = after
             if is_above:
                 no_retainers = _find_retainers(session)
-            has_returned = True
         finally:
             profiles = sampling.finish()
-    if profiles is None or not has_returned:
+    if profiles is None:
         return ""
     what = "%d calls of %s left" % (repeat, item.name)
     texts = _of_heap(profiles.heap, condition, what, no_retainers)
