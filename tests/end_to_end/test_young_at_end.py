@@ -67,14 +67,19 @@ def test_young_objects_of_children_have_types(stock_pypy: PyPy, end: str) -> Non
 
 def test_a_killed_process_may_have_more_objects(stock_pypy: PyPy) -> None:
     stock_pypy.sample(MAKE + """
+    import glob, time
+    is_made, made = os.pipe()
     pid = os.fork()
     if not pid:
         make()
-        os.write(1, b"made")
+        os.write(made, b"made")
         threading.Event().wait()
-    """ + """
-    import time
-    time.sleep(1)
+    os.read(is_made, 4)
+    profile, = glob.glob("*.%d.vmprof" % pid)
+    written = -1
+    while written != os.path.getsize(profile):      # the flusher has no more to write
+        written = os.path.getsize(profile)
+        time.sleep(3)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     """, "8k")

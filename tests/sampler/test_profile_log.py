@@ -385,18 +385,18 @@ def test_the_largest_batch(log_harness: pathlib.Path,
     log.records(name(1, b"x" * (LARGEST_RECORD - 17)))
     for i in range(512):
         sign = (-1)**i
-        log.row(ENDED, 5, i + 1, i, i % 2, sign * 2**61)
-        log.row(TICKS, 5, sign * 2**62, sign * 2**62, LOST, 0, sign * 2**62)
+        log.row(ENDED, 5, i + 1, i, i % 2, i % 2 * 2**61)
+        log.row(TICKS, 5, i % 2 * 2**62, sign * 2**62, LOST, 0, sign * 2**62)
         log.object(i + 1, 5, thread=sign * 2**62, memory=sign * 2**62, size=2**62 + i,
                    interval=2**62 + 7 * i, outcome=i % 6)
         if i < 256:
             log.row(COLLECTIONS, 5, *[sign * 2**62] * 4)
         if i < 128:
-            log.row(FIGURES, 5, 1, sign * 2**62, sign * 2**62)
+            log.row(FIGURES, 5, 1, i % 2 * 2**62, 2**62 + i)
         if i < 8:
             log.text(TYPES, 5, b"y" * 1024, i + 1, 2, -1)
         if i < 4:
-            log.text(MARKS, 5, b"z" * 1024, sign * 2**62)
+            log.text(MARKS, 5, b"z" * 1024, i % 2 * 2**62)
     log.flush(2**62, *[2**62] * 6)
     log.close()
     log.run(log_harness)

@@ -52,11 +52,7 @@ class HookEnding(Ending):
 
     def end(self) -> bool:
         if self._error() < 0:
-            self._end(0)
-            reach_safepoint()
-            self._name_threads()
-            self._end(1)
-            reach_safepoint()
+            self._end_profile()
         error = self._error()       # still negative: the program has ended it
         check_complete(max(error, 0), self._string(self._ended()))
         return bool(error >= 0)
@@ -67,11 +63,15 @@ class HookEnding(Ending):
         self._inherited = {thread for thread, _ in thread_names.of_threads()}
 
     def end_child(self) -> None:
-        # in a safepoint the types of young objects are found
-        self._end(1)
-        reach_safepoint()
-        self._name_threads()
+        self._end_profile()
         self._finish()
+
+    def _end_profile(self) -> None:
+        self._end(0)
+        reach_safepoint()
+        self._name_threads()    # not sampled, and the profile still takes names
+        self._end(1)
+        reach_safepoint()       # in a safepoint the types of young objects are found
 
     def _name_threads(self) -> None:
         for thread, name in thread_names.of_threads():
