@@ -247,6 +247,18 @@ def test_hostile_number_of_children(children: str) -> None:
     assert (profile.children, profile.ended) == (0, "?[2J?")
 
 
+def test_the_last_name_of_a_function_is_its_name() -> None:
+    """A sampler that has read an incomplete name writes the complete name later."""
+    log = Log()
+    log.settings()
+    log.name(8, "py:torn:1:app.py")
+    log.allocation([8], size=16)
+    log.flush()
+    log.name(8, "py:whole:2:app.py")
+    assert [(function.name, function.line) for function in
+            readers.read_bytes(log.data()).functions.values()] == [("whole", 2)]
+
+
 def test_record_that_nobody_would_write_is_not_kept(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Gigabytes of zeros are few bytes of a gzip file."""

@@ -20,4 +20,6 @@ def test_each_name_once_a_profile(harness: pathlib.Path, count: int) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "head 77 0 0" if count else "head 117 0 0", "time 1", "told %d" % count,
-        "unknown 0", "again 1", "ended 0", "stay 0 1 1 0"]
+        "unknown 0", "again 1", "ended 0", "stay 0 1 1 0",
+        "replaced py:f:1:a.py py:torn:1:a.py py:g:1:a.py py:g:1:b.py - -"
+        " py:f:1:a.py py:g:1:b.py"]

@@ -220,6 +220,22 @@ def test_names_come_with_the_stacks_that_need_them(
     assert names == [name(8, b"py:a:1:x"), name(24, b"py:c:1:x"), name(16, b"py:b:1:x")]
 
 
+def test_another_name_is_written_if_a_stack_has_the_function(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The sampler may have read an incomplete name at first."""
+    log, file = new_log(tmp_path)
+    log.lines.append("names " + (name(8, b"py:torn:1:x") + name(16, b"py:torn:1:x")).hex())
+    log.stack([8])
+    for _ in range(2):
+        log.lines.append("names " + (name(8, b"py:a:1:x") + name(16, b"py:b:1:x")).hex())
+    log.stack([8, 16])
+    log.flush(5)
+    log.run(log_harness)
+    assert [record.data for record in record_rows.records(file.read_bytes())
+            if record.kind == -2] == [
+        name(8, b"py:torn:1:x"), name(8, b"py:a:1:x"), name(16, b"py:b:1:x")]
+
+
 # ____________________________________________________________
 # resident memory, and the time of PyPy 8
 

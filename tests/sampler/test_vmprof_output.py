@@ -51,8 +51,42 @@ def test_names_are_taken_before_vmprof_writes_them(
     assert run(harness, *ENABLED, "names", "fill 3 " + name(8), "names",
                "names", "fill 3 " + name(16) + name(24), "fill 5 " + name(32),
                "names", "fill 3 " + name(40), "flush 3", "names") == [
-        "bytes " + name(8), "bytes " + name(16) + name(24),
-        "bytes " + name(32), "bytes " + name(40)]
+        "bytes " + name(number) for number in (8, 16, 24, 32, 40)]
+
+
+TRUE_NAME = b"py:true:1:a.py"
+
+
+@pytest.mark.parametrize("torn", [
+    name(16, b"py:true:7:b.py"), name(16, b"py:old:1:aa.py"), name(8, TRUE_NAME),
+    name(8, b"") + name(24, b"")[:-6]], ids=["file", "function", "number", "two-records"])
+@pytest.mark.parametrize("then", [
+    ["names"], ["names", "names"], ["flush 3"], ["fill 3 " + name(32), "names"],
+    ["fill 3 " + name(32), "flush 3"]], ids=lambda then: "-".join(
+        line.split()[0] for line in then))
+def test_text_that_was_incomplete_is_replaced(
+        harness: pathlib.Path, torn: str, then: list[str]) -> None:
+    """vmprof counts a record before it writes the record into its buffer."""
+    whole = name(16, TRUE_NAME)
+    torn = torn.ljust(len(whole), "0")
+    lines = run(harness, *ENABLED, "fill 3 " + name(48), "names", "fill 3 " + torn,
+                "names", "end 3 " + whole, *then)
+    assert "bytes " + name(48) == lines[0]
+    assert "bytes " + whole in lines[1:]
+    assert lines.count("bytes " + whole) == 1
+    assert [line for line in lines if line.startswith("bytes " + whole[:18])][-1] == (
+        "bytes " + whole)
+
+
+def test_text_that_was_incomplete_is_replaced_in_a_full_buffer(
+        harness: pathlib.Path) -> None:
+    """The longest names are read again, and short ones that precede a torn record."""
+    many = [name(8 * i, b"py:f%d:1:a" % i) for i in range(1, 100)]
+    for text in (b"py:f:1:" + b"x" * 1016, b"py:f:1:b"):
+        whole, torn = name(8000, text), name(8000, text.replace(b"f", b"o"))
+        lines = run(harness, *ENABLED, "fill 0 " + "".join(many), "names",
+                    "fill 0 " + torn, "names", "names", "end 0 " + whole, "names", "names")
+        assert lines == ["bytes " + one for one in [*many, torn, whole]]
 
 
 def test_buffer_that_is_used_anew(harness: pathlib.Path) -> None:
@@ -61,8 +95,7 @@ def test_buffer_that_is_used_anew(harness: pathlib.Path) -> None:
                "fill 3 " + name(16), "names", "flush 3",
                "fill 3 " + name(24) + name(32), "names", "flush 3",
                "fill 3 " + name(40), "names") == [
-        "bytes " + name(8), "bytes " + name(16),
-        "bytes " + name(24) + name(32), "bytes " + name(40)]
+        "bytes " + name(number) for number in (8, 16, 24, 32, 40)]
 
 
 @pytest.mark.parametrize("held", [
@@ -77,11 +110,12 @@ def test_buffer_that_holds_something_else(harness: pathlib.Path,
 
 
 def test_full_buffer_of_names(harness: pathlib.Path) -> None:
-    names = "".join(name(8 * i, b"x" * 1006) for i in range(8))[:2 * 8184]
-    whole = names[:2 * 7 * 1023] + name(64, b"y" * (8184 - 7 * 1023 - 17))
+    names = [*(name(8 * i, b"x" * 1006) for i in range(7)),
+             name(64, b"y" * (8184 - 7 * 1023 - 17))]
+    whole = "".join(names)
     assert len(whole) == 2 * 8184
     assert run(harness, *ENABLED, "fill 19 " + whole, "names", "flush 19",
-               "names") == ["bytes " + whole]
+               "names") == ["bytes " + one for one in names]
 
 
 def test_sample_for_us_alone(harness: pathlib.Path) -> None:

@@ -42,6 +42,54 @@ static int is_known(int64_t number)
     return code_names_record(number, &size) != NULL;
 }
 
+static void tell_as(int64_t number, const char *text)
+{
+    char record[200] = "\2";
+    int64_t word[2] = { number, (int64_t)strlen(text) };
+
+    memcpy(record + 1, word, sizeof word);
+    memcpy(record + 17, text, strlen(text));
+    code_names_keep(record, 17 + strlen(text));
+}
+
+/* Print the name that the profile gets now, or "-" if it has the name already. */
+static void print_name(int64_t number)
+{
+    size_t size = 0;
+    const char *record = code_names_record(number, &size);
+
+    if (record == NULL)
+        printf(" -");
+    else
+        printf(" %.*s", (int)size - 17, record + 17);
+}
+
+/* A torn name is replaced, by one of the same or another size, in the same or another file, and
+   before or after the profile has the torn name.  Another profile gets the last name. */
+static void replaced_names(void)
+{
+    code_names_begin();
+    code_names_enabled();
+    tell_as(4, "py:f:1:a.py");
+    tell_as(8, "py:torn:1:a.py");
+    print_name(4);
+    print_name(8);
+    tell_as(8, "py:g:1:a.py");
+    print_name(8);
+    tell_as(8, "py:g:1:b.py");
+    tell_as(8, "py:g:1:b.py");
+    print_name(8);
+    tell_as(8, "py:g:1:b.py");
+    print_name(8);
+    print_name(4);
+    code_names_end();
+    code_names_begin();
+    print_name(4);
+    print_name(8);
+    code_names_end();
+    printf("\n");
+}
+
 /* In three profiles, one after the other: vmprof tells 4 each time that it is enabled; 8 is
    made in the first, 12 in the second.  Prints what is known in the third before vmprof
    tells anything. */
@@ -106,5 +154,7 @@ int main(int argc, char **argv)
     code_names_end();
     printf("ended %d\n", code_names_record(4, &size) != NULL);
     several_profiles();
+    printf("replaced");
+    replaced_names();
     return 0;
 }

@@ -6,6 +6,7 @@
  *   control 0 | 1         around vmprof's enable() and disable()
  *   map, unmap            vmprof's buffers
  *   fill BUFFER HEX       vmprof appends to a buffer
+ *   end BUFFER HEX        vmprof writes the last bytes of a buffer, which it has already counted
  *   flush BUFFER          vmprof writes it, and uses it anew
  *   write HEX             vmprof writes to its file
  *   names                 take the names that are new
@@ -111,10 +112,20 @@ void profile_log_bytes(const void *records, size_t size)
         print_bytes("bytes", records, size);
 }
 
+/* Print the names that are new, as if the profile needed each of them. */
 void profile_log_names(const char *records, size_t size)
 {
-    profile_log_bytes(records, size);
+    int64_t word[2];
+    const void *name;
+    size_t name_size;
+
     code_names_keep(records, size);
+    for (; size > 0; records += 17 + word[1], size -= 17 + (size_t)word[1]) {
+        memcpy(word, records + 1, sizeof word);
+        name = code_names_record(word[0], &name_size);
+        if (name != NULL)
+            profile_log_bytes(name, name_size);
+    }
 }
 
 static void on_disabled(const void *trailer, size_t size)
@@ -149,6 +160,16 @@ static void fill(int i, const char *hex)
     CHECK(buffers[i].size + size <= sizeof buffers[i].data);
     memcpy(buffers[i].data + buffers[i].size, bytes, size);
     buffers[i].size += (unsigned int)size;
+    free(bytes);
+}
+
+static void end_record(int i, const char *hex)
+{
+    size_t size;
+    unsigned char *bytes = from_hex(hex, &size);
+
+    CHECK(size <= buffers[i].size);
+    memcpy(buffers[i].data + buffers[i].size - size, bytes, size);
     free(bytes);
 }
 
@@ -260,8 +281,10 @@ static void call(const char *command, char *rest)
     char *hex = strchr(rest, ' ');
 
     hex = hex != NULL ? hex + 1 : nothing;
-    if (is(command, "open"))
+    if (is(command, "open")) {
+        code_names_begin();
         CHECK((decoy = vmprof_output_open(on_disabled)) >= 3);
+    }
     else if (is(command, "control"))
         vmprof_output_control(number);
     else if (is(command, "map"))
@@ -272,6 +295,8 @@ static void call(const char *command, char *rest)
         CHECK(vmprof_output_munmap(buffers, BUFFERS * BUFFER_SIZE) == 0);
     else if (is(command, "fill"))
         fill(number, hex);
+    else if (is(command, "end"))
+        end_record(number, hex);
     else if (is(command, "flush"))
         flush(number);
     else if (is(command, "write"))

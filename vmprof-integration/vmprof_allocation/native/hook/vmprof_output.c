@@ -46,6 +46,7 @@ static volatile int writing;                    /* threads: of its buffers */
 static volatile unsigned int writes;
 static volatile int has_failed;                 /* to be disabled */
 static unsigned int names_taken[BUFFERS];       /* bytes of it */
+static unsigned int complete[BUFFERS];          /* and how many of them are certain */
 static int64_t first_name[BUFFERS];             /* to tell a reuse */
 
 static char probe[BUFFER_SIZE];
@@ -77,6 +78,7 @@ static int open_decoy(void)
 int vmprof_output_open(void (*on_disabled)(const void *, size_t))
 {
     memset(names_taken, 0, sizeof names_taken);
+    memset(complete, 0, sizeof complete);
     memset(first_name, 0, sizeof first_name);
     buffers = NULL;
     was_enabled = has_failed = 0;
@@ -166,9 +168,29 @@ void vmprof_output_unfollow(void)
 /* ____________________________________________________________ */
 /* names */
 
+#define NAME_HEAD       (1 + 2 * (unsigned int)sizeof(int64_t))
+#define LONGEST_NAME    (NAME_HEAD + 1023)      /* vmprof cuts the text */
+
+/* Return the size of the record with a name that begins at 'at', or BUFFER_SIZE if its length is
+   invalid. */
+static unsigned int record_size(const struct vmprof_buffer *b, unsigned int at)
+{
+    int64_t length;
+
+    memcpy(&length, b->data + at + 1 + sizeof length, sizeof length);
+    if (length < 0 || length > (int64_t)sizeof b->data)
+        return BUFFER_SIZE;
+    return NAME_HEAD + (unsigned int)length;
+}
+
 /* vmprof keeps the names of new functions to itself until 8 KiB are full.
    A profile whose process gets killed needs them: take the ones that came
-   since the last look. */
+   since the last look.
+
+   vmprof raises data_size before it writes the record, without the GIL.  The last record may
+   therefore still be a part of older ones.  It is complete when another record follows or vmprof
+   writes the buffer.  Until then each look takes it again, and code_names.c replaces the name
+   if the text has changed. */
 static void take_names(int i, unsigned int size)
 {
     struct vmprof_buffer *b = &buffers[i];
@@ -177,25 +199,24 @@ static void take_names(int i, unsigned int size)
     memcpy(&first, b->data + 1, sizeof first);
     if (first != first_name[i] || size < names_taken[i]) {
         first_name[i] = first;
-        names_taken[i] = 0;
+        complete[i] = 0;
     }
-    profile_log_names(b->data + names_taken[i], size - names_taken[i]);
+    profile_log_names(b->data + complete[i], size - complete[i]);
+    /* Records are found from the first to the last, and the last one cannot begin before the
+       place at which this stops. */
+    while (complete[i] + LONGEST_NAME < size)
+        complete[i] += record_size(b, complete[i]);
     names_taken[i] = size;
 }
 
 static int holds_names(const struct vmprof_buffer *b)
 {
     unsigned int at = 0, size = b->data_size;
-    int64_t length;
 
     if (b->data_offset != 0 || size == 0 || size > sizeof b->data)
         return 0;
-    while (at + 1 + 2 * sizeof length <= size && b->data[at] == MARKER_NAME) {
-        memcpy(&length, b->data + at + 1 + sizeof length, sizeof length);
-        if (length < 0 || length > (int64_t)sizeof b->data)
-            return 0;
-        at += 1 + 2 * (unsigned int)sizeof length + (unsigned int)length;
-    }
+    while (at + NAME_HEAD <= size && b->data[at] == MARKER_NAME)
+        at += record_size(b, at);
     return at == size;
 }
 
@@ -206,7 +227,7 @@ void vmprof_output_take_names(void)
     for (i = 0; i < BUFFERS && buffers != NULL; i++) {
         struct vmprof_buffer *b = &buffers[i];
         unsigned int size = b->data_size;
-        if (size != names_taken[i] && holds_names(b))
+        if (holds_names(b))
             take_names(i, size);
     }
 }

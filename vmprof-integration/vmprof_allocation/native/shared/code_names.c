@@ -116,10 +116,57 @@ static int have_slots(void)
     return 1;
 }
 
-static void keep(int64_t number, const char *text, size_t size)
+/* Write the whole name to 'p'.  Returns the end. */
+static char *put_name(const struct names *of, const struct function *function, char *p)
+{
+    memcpy(p, of->text + function->text, function->text_size);
+    p += function->text_size;
+    memcpy(p, of->text + function->file, function->file_size);
+    return p + function->file_size;
+}
+
+/* Return whether the function has this name. */
+static int is_named(const struct function *function, const char *text, size_t size)
+{
+    return size == (size_t)function->text_size + function->file_size &&
+           memcmp(names.text + function->text, text, function->text_size) == 0 &&
+           memcmp(names.text + function->file, text + function->text_size,
+                  function->file_size) == 0;
+}
+
+/* Set the function's name.  Returns 0, and changes nothing, if there is no room. */
+static int set_name(struct function *function, const char *text, size_t size)
 {
     const char *colon = memrchr(text, ':', size);
     size_t front = colon == NULL ? size : (size_t)(colon + 1 - text);
+    uint32_t kept = keep_text(text, front);
+
+    if (names.file == 0 || names.file_size != size - front ||
+        memcmp(names.text + names.file, text + front, size - front) != 0) {
+        names.file_size = (uint32_t)(size - front);
+        names.file = keep_text(text + front, size - front);
+    }
+    if (kept == 0 || names.file == 0)
+        return 0;
+    function->text = kept;
+    function->text_size = (uint32_t)front;
+    function->file = names.file;
+    function->file_size = names.file_size;
+    return 1;
+}
+
+/* Give the function another name, which the present profile gets again. */
+static void rename_function(size_t index, const char *text, size_t size)
+{
+    struct function *function = &names.functions[index];
+
+    if (!is_named(function, text, size) && set_name(function, text, size) &&
+        index / 8 < names.told_size)
+        names.told[index / 8] &= (unsigned char)~(1u << index % 8);
+}
+
+static void keep(int64_t number, const char *text, size_t size)
+{
     struct function *function;
     uint32_t *slot;
 
@@ -129,20 +176,13 @@ static void keep(int64_t number, const char *text, size_t size)
                         MOST_FUNCTIONS))
         return;
     slot = find_slot(number);
-    if (*slot != 0)
+    if (*slot != 0) {
+        rename_function(*slot - 1, text, size);
         return;
+    }
     function = &names.functions[names.functions_count];
     function->number = number;
-    function->text_size = (uint32_t)front;
-    function->text = keep_text(text, front);
-    if (names.file == 0 || names.file_size != size - front ||
-        memcmp(names.text + names.file, text + front, size - front) != 0) {
-        names.file_size = (uint32_t)(size - front);
-        names.file = keep_text(text + front, size - front);
-    }
-    function->file = names.file;
-    function->file_size = names.file_size;
-    if (function->text != 0 && function->file != 0)
+    if (set_name(function, text, size))
         *slot = (uint32_t)++names.functions_count;
 }
 
@@ -171,15 +211,6 @@ void code_names_keep_head(const void *records, size_t size)
 
 /* ____________________________________________________________ */
 /* another profile */
-
-/* The whole name.  Returns the end. */
-static char *put_name(const struct names *of, const struct function *function, char *p)
-{
-    memcpy(p, of->text + function->text, function->text_size);
-    p += function->text_size;
-    memcpy(p, of->text + function->file, function->file_size);
-    return p + function->file_size;
-}
 
 /* Native functions have odd numbers, their addresses, where others may be later. */
 static int stays(const struct names *of, size_t index)

@@ -32,15 +32,17 @@ void code_names_end(void);
 
 /* vmprof's records before any name */
 void code_names_keep_head(const void *records, size_t size);
-/* Whole records, names */
+/* Keep the names in these whole records.  A name replaces an earlier one of the same function,
+   and code_names_record() then returns it again. */
 void code_names_keep(const char *records, size_t size);
 
 /* The head of another profile, with the time that it is now.  It is written, and
    that profile begins: code_names_begin_next(). */
 const void *code_names_head(size_t *size);
 void code_names_begin_next(void);
-/* vmprof's record with the name of the function of this number, '*size' bytes, until the
-   next call.  NULL: this profile has it already, or nobody knows it. */
+/* Return vmprof's record with the name of the function of this number, which has '*size' bytes
+   and is valid until the next call.  Returns NULL if the present profile has this name already,
+   or if the name is unknown. */
 const void *code_names_record(int64_t number, size_t *size);
 
 /* vmprof's last record, with the time that it is now */
