@@ -84,7 +84,7 @@ static void look(const char *what)
     for (i = 0; i < count; i++)
         if (nodes[i].kind == NODE_JITTED)
             before[i] = *stack_nodes_return_address(&nodes[i]);
-    jit_returns_begin(JIT_RETURNS_RAW, &nodes[count - 1]);
+    jit_returns_begin(&nodes[count - 1]);
     for (i = 0; i < count; i++)
         if (nodes[i].kind == NODE_JITTED) {
             uintptr_t found = *stack_nodes_return_address(&nodes[i]);
@@ -92,7 +92,7 @@ static void look(const char *what)
             put += found != before[i];
             right += found == (uintptr_t)piece_returns || found == (uintptr_t)stub_returns;
         }
-    jit_returns_end(JIT_RETURNS_RAW);
+    jit_returns_end();
     for (i = 0; i < count; i++)
         if (nodes[i].kind == NODE_JITTED)
             same += before[i] == *stack_nodes_return_address(&nodes[i]);

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 #: of an engine without the capability
 _NO_LINES = ("lines can't be known with this interpreter, nor with any engine but the "
              "hook engine: leave --lines, or lines=True, out")
-_NO_RAW_MEMORY = ("raw memory can't be sampled with this interpreter, nor with any "
-                  "engine but the hook engine: leave --raw-memory, or raw_memory=, out")
+_NO_RAW_MEMORY = ("cannot sample native memory (malloc) with this interpreter: only "
+                  "the hook engine on x86-64 does. Omit --raw-memory, or raw_memory=")
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
 _NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "

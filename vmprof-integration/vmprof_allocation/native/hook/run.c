@@ -248,7 +248,8 @@ int hook_lines_are_as_known(void)
 
 int hook_raw_memory_is_possible(void)
 {
-    return jit_returns_are_free();
+    /* the program calls malloc() without the GIL, too */
+    return jit_returns_are_in_place();
 }
 
 int hook_raw_memory(int64_t interval, uint64_t seed, int fixed_gaps)

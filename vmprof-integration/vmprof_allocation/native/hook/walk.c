@@ -200,7 +200,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 
     if (is_ignored)
         return sample->interval;
-    jit_returns_begin(JIT_RETURNS_OBJECT, vmprof_stack_innermost());
+    jit_returns_begin(vmprof_stack_innermost());
     jit = jit_work((size_t)sample->size, jit_lines_are_on());
     stack = key_of(jit);
     has_key = stack != 0;
@@ -209,7 +209,7 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
     if (with_native)
         stack = find_native(stack);
     key = recorder_allocation(sample->size, sample->interval, stack, walk_stack);
-    jit_returns_end(JIT_RETURNS_OBJECT);
+    jit_returns_end();
     if (key == 0)
         return sample->interval;
     objects_sampled(key, sample);
@@ -283,14 +283,9 @@ static size_t raw_native(uintptr_t caller, uintptr_t functions[RAW_MEMORY_NATIVE
 
 static uint64_t raw_key(const uintptr_t *functions, size_t count)
 {
-    uint64_t key;
-
     memcpy(raw.functions, functions, count * sizeof *functions);
     raw.count = count;
-    jit_returns_begin(JIT_RETURNS_RAW, vmprof_stack_innermost());
-    key = key_of(RAW_MEMORY);
-    jit_returns_end(JIT_RETURNS_RAW);
-    return with_functions(key, functions, count);
+    return with_functions(key_of(RAW_MEMORY), functions, count);
 }
 
 static void walk_raw_stack(void)
@@ -304,7 +299,6 @@ static void walk_raw_stack(void)
         recorder_walked(NULL, 0);       /* no Python code runs in this thread */
         return;
     }
-    jit_returns_begin(JIT_RETURNS_RAW, innermost);
     stub = leave_stub(innermost);
     count = put_native(&raw, words);
     own = find_functions(NULL, words + count);
@@ -313,7 +307,6 @@ static void walk_raw_stack(void)
     else
         signals_call_vmprof_now();
     come_back_to(innermost, stub);
-    jit_returns_end(JIT_RETURNS_RAW);
     native_names_tell(raw.functions, raw.count);
 }
 

@@ -5,10 +5,12 @@
  * address of the call that the piece has made last (stack_nodes.h).  On x86-64 that is
  * where a call stores it.  On AArch64 a call stores nothing: the address is wherever the
  * callee has saved x30.  There, the machine stack is unwound; and what is found is put where
- * vmprof looks, while a sample is taken by the program's own thread.  A signal's handler
- * changes no word of the stack: what it interrupts may be using it.  (What is sampled without
- * the GIL, raw memory, does: the word is one of what the piece has called, and may be one that
- * other threads read, if its address was given to them.)
+ * vmprof looks, while a sample is taken by the program's own thread.
+ *
+ * On AArch64, the word belongs to the frame of the function that the piece has called.  Another
+ * thread may use the word if it has the address.  With the GIL, this is possible only if C code
+ * has called back into Python from that frame.  A signal's handler and samples without the GIL
+ * must not change the word, so native memory (malloc) is not sampled on AArch64.
  */
 
 #include <ucontext.h>
@@ -17,20 +19,15 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Whom they are put there for: each has a room of its own. */
-enum jit_returns_of {
-    JIT_RETURNS_OBJECT,         /* with the GIL */
-    JIT_RETURNS_RAW,            /* perhaps without it, one thread at a time */
-    JIT_RETURNS_INTERRUPTED,    /* jit_returns_interrupted()'s own */
-    JIT_RETURNS_USERS
-};
+/* Return whether vmprof finds return addresses without jit_returns_begin(). */
+int jit_returns_are_in_place(void);
 
-/* Of all pieces in this list, of the calling thread: put them there.  No second time before
-   jit_returns_end(). */
-void jit_returns_begin(enum jit_returns_of whom, const struct stack_node *innermost);
+/* Put the return addresses of all pieces in this list, of the calling thread, where vmprof
+   looks.  The caller has the GIL, and calls jit_returns_end() before the next call. */
+void jit_returns_begin(const struct stack_node *innermost);
 
-/* Put back what was there. */
-void jit_returns_end(enum jit_returns_of whom);
+/* Put back the words that were there before. */
+void jit_returns_end(void);
 
 /* For a signal's handler, one thread at a time: those of the pieces in this list, from the
    innermost one on, when 'context' is what it interrupts, at 'pc'; behind the last one that

@@ -26,7 +26,7 @@ static struct user {
     uintptr_t before[MOST_PIECES];              /*   and what was there */
     uintptr_t returns[MOST_PIECES + 1];
     size_t count;
-} users[JIT_RETURNS_USERS];
+} of_thread, of_signal;                         /* with the GIL; of a signal's handler */
 
 static uintptr_t word(uintptr_t address)
 {
@@ -90,9 +90,14 @@ static void find(struct user *user, const struct stack_node *innermost,
     user->returns[user->count] = 0;
 }
 
-void jit_returns_begin(enum jit_returns_of whom, const struct stack_node *innermost)
+int jit_returns_are_in_place(void)
 {
-    struct user *user = &users[whom];
+    return 0;
+}
+
+void jit_returns_begin(const struct stack_node *innermost)
+{
+    struct user *user = &of_thread;
     struct unwound frame;
     int saved_errno;
     size_t i;
@@ -114,9 +119,9 @@ void jit_returns_begin(enum jit_returns_of whom, const struct stack_node *innerm
     }
 }
 
-void jit_returns_end(enum jit_returns_of whom)
+void jit_returns_end(void)
 {
-    struct user *user = &users[whom];
+    struct user *user = &of_thread;
 
     while (user->count > 0) {
         user->count--;
@@ -127,7 +132,7 @@ void jit_returns_end(enum jit_returns_of whom)
 const uintptr_t *jit_returns_interrupted(const struct stack_node *innermost,
                                          const ucontext_t *context, uintptr_t *pc)
 {
-    struct user *user = &users[JIT_RETURNS_INTERRUPTED];
+    struct user *user = &of_signal;
     struct unwound frame = {
         .pc = context->uc_mcontext.pc, .sp = context->uc_mcontext.sp,
         .fp = context->uc_mcontext.regs[29], .lr = context->uc_mcontext.regs[30],

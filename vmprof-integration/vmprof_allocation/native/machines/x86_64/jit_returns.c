@@ -3,15 +3,18 @@
 
 #include <stddef.h>
 
-void jit_returns_begin(enum jit_returns_of whom, const struct stack_node *innermost)
+int jit_returns_are_in_place(void)
 {
-    (void)whom;
+    return 1;
+}
+
+void jit_returns_begin(const struct stack_node *innermost)
+{
     (void)innermost;
 }
 
-void jit_returns_end(enum jit_returns_of whom)
+void jit_returns_end(void)
 {
-    (void)whom;
 }
 
 const uintptr_t *jit_returns_interrupted(const struct stack_node *innermost,
