@@ -548,5 +548,6 @@ def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
     log.allocation([log.function("f")], size=16)
     log.flush()
     assert remarks(converted(bytes(log.bytes))) == [
-        "the run did not end normally, or goes on elsewhere; this is what it had "
-        "written"]
+        "the run did not end normally, continues elsewhere, or the program closed the "
+        "profile's file (`ctl PID status` names the reason if the process runs); the "
+        "report contains the earlier records"]

@@ -17,7 +17,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import Profile, Samples
 from vmprof_convert.report import caveats
 
-GOES_ON, IS_OVER = "the process still runs; ", "the run did not end normally, or "
+GOES_ON, IS_OVER = "the process still runs; ", "the run did not end normally, "
 
 
 def profile_of(pid: int) -> bytes:

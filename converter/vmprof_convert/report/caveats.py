@@ -179,8 +179,10 @@ def _of_process(profile: Profile, told: _Told) -> list[str]:
                          "then"
                          % tuple(map(printable, by)))
         else:
-            lines.append("the run did not end normally, or goes on elsewhere; this is "
-                         "what it had written")
+            lines.append(
+                "the run did not end normally, continues elsewhere, or the program "
+                "closed the profile's file (`ctl PID status` names the reason if the "
+                "process runs); the report contains the earlier records")
     if profile.ended:
         lines.append("the profile ends before the program did: %s"
                      % profile.ended)
@@ -328,9 +330,9 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
     has_many = untyped.value_bytes > _LEAST * summary.bytes.value
     if profile.has_types and has_many and profile.end_time is None:
         found.append(Remark(
-            "objects: %s (%s) were in the nursery when the process was killed; their "
-            "types are unknown, and there may be several times as many objects, as a "
-            "batch of several counts as one" % (
+            "objects: %s (%s) were in the nursery when the last record was written; "
+            "their types are unknown, and there may be several times as many objects, "
+            "as a batch of several counts as one" % (
                 format_number(untyped.samples, "sample"),
                 format_bytes(untyped.value_bytes)), True))
     elif profile.has_types and TYPE in choice.by and (

@@ -206,8 +206,13 @@ class Engine:
         any more.  Returns what was so before."""
         raise NotImplementedError
 
-    def flush(self) -> None:
-        """Write what waits: stacks, types and names."""
+    def flush(self) -> str:
+        """Write the records that wait: stacks, types and names.
+
+        Returns:
+            The reason why no more records reach the profile. Empty if they do, if
+            nothing is sampled, or if this engine can't tell.
+        """
         raise NotImplementedError
 
     def state(self) -> tuple[object, ...] | None:

@@ -128,7 +128,10 @@ def _status(process: Process, args: argparse.Namespace) -> None:
                   else "one per %d bytes on average" % status["interval"], path,
                   status["samples"], status["allocated"], status["collections"]))
         if problem:
-            print("%s; stop, and start anew" % problem)
+            print("%s\n"
+                  "what is sampled now is not recorded. To sample into another file: "
+                  "`ctl %d stop`, which fails as the profile is not complete, then "
+                  "`ctl %d start -o FILE`" % (problem, process.pid, process.pid))
 
 
 def _start(process: Process, args: argparse.Namespace) -> None:

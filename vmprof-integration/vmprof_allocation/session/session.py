@@ -216,8 +216,11 @@ class Session:
         return self.path if self._file is None else self._file.where()
 
     def check(self) -> None:
-        """Raise AllocationSamplingError if what is written is lost, as far as that can
-        be told: in a forked child, the file is the engine's."""
+        """Raise AllocationSamplingError if the profile is lost or gets no more records.
+
+        In a forked child, the engine has opened the file: it flushes its records and
+        returns the error.
+        """
         path = self.path
         if self._file is None:
             if path and not os.path.exists(path):
@@ -227,6 +230,10 @@ class Session:
                 "the profile is cut off: the program closed %r" % path)
         else:
             self._file.check()
+        problem = "" if self._engine is None else self._engine.flush()
+        if problem:
+            raise AllocationSamplingError(
+                "the profile %r is cut off: %s" % (path, problem))
 
     @property
     def part(self) -> int:

@@ -555,9 +555,9 @@ class HookEngine(Engine):
     def ignore(self, ignored: bool) -> bool:
         return bool(self._lib.hook_ignore(ignored))
 
-    def flush(self) -> None:
-        if self._is_sampling():
-            self._lib.hook_flush()
+    def flush(self) -> str:
+        error = int(self._lib.hook_flush()) if self._is_sampling() else 0
+        return INCOMPLETE.get(error) or os.strerror(error) if error > 0 else ""
 
     def _is_sampling(self) -> bool:
         return self._pid == os.getpid() and self._lib.hook_is_sampling()

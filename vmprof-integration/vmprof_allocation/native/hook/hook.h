@@ -261,8 +261,9 @@ int hook_define_label(const char *text);
 /* From now on, what the calling thread allocates has these; 0: none. */
 void hook_label(int number);
 
-/* Write the names and stacks that wait. */
-void hook_flush(void);
+/* Write the names and stacks that wait.  Returns the first errno of the profile's file, 0 if
+   it had no error, or -1 without a profile. */
+int hook_flush(void);
 
 /* 1 while allocations are sampled */
 int hook_is_sampling(void);

@@ -333,9 +333,9 @@ void hook_named(int64_t thread, const char *name)
         child_command(name);
 }
 
-void hook_flush(void)
+int hook_flush(void)
 {
-    (void)recorder_flush();
+    return recorder_flush();
 }
 
 void hook_end(int profile)
