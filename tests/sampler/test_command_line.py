@@ -288,6 +288,25 @@ def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> Non
     assert not run.path.exists()
 
 
+@pytest.mark.parametrize("option", [(), ("--held",), ("--memory",), ("--rotate", "1")],
+                         ids=lambda option: "".join(option[:1]))
+def test_default_action_of_sigxfsz_does_not_end_the_program(
+        pypy: PyPy, option: tuple[str, ...]) -> None:
+    """With these options the sampling ends by vmprof.disable(), which writes names."""
+    run = pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "8k", *option, "-o", "out.vmprof",
+        str(pypy.script("""
+            import resource, signal
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            kept = [bytes(200) for i in range(20000)]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+            print(len(kept))
+        """)))
+    assert (run.code, run.out) == (0, "20000\n"), run.err
+    assert run.err.endswith("vmprof: the profile is not complete: files of this process "
+                            "may not be larger (ulimit -f)\n")
+
+
 def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
     limited = """\
         import resource, signal, sys

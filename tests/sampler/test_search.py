@@ -5,8 +5,11 @@ import functools
 import json
 import os
 import re
+import subprocess
+import sys
 import sysconfig
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -376,3 +379,16 @@ def test_a_pypy_that_is_one_file_is_refused(stock_pypy: PyPy) -> None:
     """)
     assert "the hook engine is for a PyPy with a library, libpypy" in run.out, run
     assert run.err == ""
+
+
+def test_limit_of_files_does_not_end_the_process_that_saves(tmp_path: Path) -> None:
+    """The default action for SIGXFSZ would."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent("""
+        import resource, signal, sys
+        from vmprof_allocation.engines.hook.discovery import cache
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+        print(cache.save(sys.argv[1], "x" * 100), cache.load(sys.argv[1]))
+    """), str(tmp_path / "folder" / "build")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False None\n", "")
+    assert not [*(tmp_path / "folder").iterdir()]

@@ -1,4 +1,4 @@
-"""What of its address space this process may still take."""
+"""The limits of this process: its address space, and the size of its files."""
 from __future__ import annotations
 
 import os
@@ -10,13 +10,30 @@ from vmprof_allocation.errors import AllocationSamplingError
 _ROOM = 2**25
 
 
+def may_write(size: int) -> bool:
+    """Return whether a new file may have `size` bytes (RLIMIT_FSIZE).
+
+    A larger one raises SIGXFSZ, whose default action ends the process.
+    """
+    try:
+        return int(_limit("Max file size")) >= size
+    except (OSError, ValueError):
+        return True             # "unlimited", or no /proc
+
+
+def _limit(name: str) -> str:
+    """Return the soft limit of this `name`. Raises OSError or ValueError."""
+    with open("/proc/self/limits", encoding="ascii") as file:
+        (limit,) = [line[len(name):].split()[0] for line in file
+                    if line.startswith(name)]
+    return limit
+
+
 def refuse_if_short(what: str) -> None:
     """Raise AllocationSamplingError if the process may hardly get more memory.  `what`
     is not done then, for people."""
     try:
-        with open("/proc/self/limits", encoding="ascii") as file:
-            (limit,) = [line.split()[3] for line in file
-                        if line.startswith("Max address space")]
+        limit = _limit("Max address space")
         with open("/proc/self/statm", encoding="ascii") as file:
             taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

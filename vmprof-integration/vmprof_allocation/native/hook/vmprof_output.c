@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "code_names.h"
+#include "file_sink.h"
 #include "grace_period.h"
 #include "own_file.h"
 #include "recorder.h"
@@ -293,7 +294,7 @@ ssize_t vmprof_output_write(int fd, const void *data, size_t size)
         if (fd < 0 || fd != decoy)
             return write(fd, data, size);
         if (is_decoy(fd))
-            (void)!write(fd, data, size);
+            (void)file_sink_write(fd, data, size);
         else if (!is_control && !is_trailer)
             return write(fd, data, size);       /* a file of the program's */
         if (!is_control && is_trailer) {

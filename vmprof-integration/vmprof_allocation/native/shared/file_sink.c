@@ -17,9 +17,7 @@ static int is_our_file(const struct file_sink *file)
            st.st_ino == file->inode;
 }
 
-/* A reader that left, or a limit that is reached, is an error of ours, and no
-   signal for the program. */
-static ssize_t quiet_write(int fd, const char *p, size_t size)
+ssize_t file_sink_write(int fd, const char *p, size_t size)
 {
     static const struct timespec at_once;
     sigset_t ours, before, pending;
@@ -60,7 +58,7 @@ static int write_all(int fd, const char *p, size_t size)
     off_t start = lseek(fd, 0, SEEK_CUR);
 
     while (size > 0) {
-        ssize_t count = quiet_write(fd, p, size);
+        ssize_t count = file_sink_write(fd, p, size);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0 && errno == EAGAIN && wait_for_reader(fd))

@@ -23,4 +23,9 @@ struct file_sink {
 /* Begin to write to 'fd', which stays the caller's.  Returns 0 or an errno. */
 int file_sink_open(struct file_sink *, int fd);
 
+/* Call write(2) without a signal for the program: if the reader of a pipe has left, or the
+   file would exceed RLIMIT_FSIZE, the thread gets no SIGPIPE or SIGXFSZ.  The sampler writes
+   all bytes of its own with this function.  It returns the result of write(2), and errno. */
+ssize_t file_sink_write(int fd, const char *bytes, size_t size);
+
 #pragma GCC visibility pop

@@ -7,9 +7,12 @@ layout has the size and the checksum of.
 """
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import zlib
+
+from vmprof_allocation.memory.room import may_write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,6 +114,8 @@ def save(file: str, text: str, types: bytes | None = None) -> bool:
 
 def _replace(file: str, content: bytes) -> None:
     import tempfile
+    if not may_write(len(content)):
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), file)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(file))
     try:
         with os.fdopen(handle, "wb") as out:
