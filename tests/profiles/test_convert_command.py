@@ -310,3 +310,21 @@ def test_bad_standard_input_is_named(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (b"vmprof-convert: standard input: not a vmprof profile: "
                            b"the file is empty\n")
+
+
+@pytest.mark.parametrize("command", [
+    ("app.vmprof", "-o", "other.vmprof", "--to", "table"),
+    ("app.vmprof", "-o", "other.vmprof", "--to", "pprof")])
+def test_output_does_not_replace_another_profile(
+        folder: Path, capsys: pytest.CaptureFixture[str],
+        command: tuple[str, ...]) -> None:
+    other = folder / "other.vmprof"
+    other.write_bytes((folder / "app.vmprof").read_bytes())
+    assert "other.vmprof: this is a profile" in run_and_fail(folder, capsys, *command)
+    assert other.read_bytes() == (folder / "app.vmprof").read_bytes()
+
+
+def test_output_for_stock_vmprof_replaces_an_earlier_one(folder: Path) -> None:
+    """This output is a profile, too."""
+    for _ in range(2):
+        assert cli.main(["app.vmprof", "-o", "out.prof"]) == 0

@@ -453,6 +453,12 @@ def test_no_profile_that_was_read_is_overwritten(
         folder, capsys, "diff", "a.vmprof", "app.vmprof", "--to", "pprof", "-o",
         "app.7.vmprof")
     assert child.read_bytes() == before
+    other = folder / "other.vmprof"
+    other.write_bytes(before)
+    assert "other.vmprof: this is a profile" in run_and_fail(
+        folder, capsys, "diff", "a.vmprof", "app.vmprof", "--to", "pprof", "-o",
+        "other.vmprof")
+    assert other.read_bytes() == before
 
 
 def test_outputs_are_called_as_those_of_other_commands() -> None:

@@ -9,8 +9,11 @@ import threading
 import pytest
 
 from conftest import PyPy, Run, has_builtin
+from controlled import WAITS
+from running import running
 from vmprof_allocation.engines.builtin.engine import BuiltinEngine
 from vmprof_allocation.engines.hook.engine import HookEngine
+from vmprof_allocation.session.profile_file import HEAD
 from vmprof_convert import readers
 
 APP = """
@@ -137,10 +140,31 @@ def test_summary_goes_to_stderr_and_leaves_no_file(pypy: PyPy) -> None:
 
 def test_existing_profile_is_replaced(pypy: PyPy) -> None:
     out = pypy.folder / "out.vmprof"
-    out.write_bytes(b"x" * 10**7)
+    out.write_bytes(HEAD + b"x" * 10**7)
     pypy.sample(APP, "16k")
     assert out.stat().st_size < 10**6
     assert readers.read(out).settings["interval"] == "16384"
+
+
+@pytest.mark.parametrize("command", [
+    ("-m", "vmprof", "--allocation-sampling", "16k", "-o", "notes.txt", "app.py"),
+    ("-c", "import vmprof_allocation; vmprof_allocation.start('notes.txt')"),
+    ("-m", "vmprof_allocation", "attach", "PID", "-o", "notes.txt"),
+    ("-m", "vmprof_allocation", "ctl", "PID", "start", "-o", "notes.txt"),
+    ("-m", "vmprof_allocation", "ctl", "PID", "snapshot", "-o", "notes.txt"),
+], ids=["command", "start", "attach", "ctl-start", "ctl-snapshot"])
+def test_file_that_is_not_a_profile_is_kept(
+        pypy: PyPy, command: tuple[str, ...]) -> None:
+    """The name after -o may be a mistake."""
+    (pypy.folder / "notes.txt").write_text("precious")
+    (pypy.folder / "app.py").write_text("print('started')")
+    with running(pypy, WAITS) as program:
+        run = pypy.command(*(str(program.pid) if word == "PID" else word
+                             for word in command))
+    assert (pypy.folder / "notes.txt").read_text() == "precious"
+    assert run.code == (1 if command[0] == "-c" else 2)
+    assert "its 8 bytes are not a profile; choose another file" in run.err
+    assert run.out == ""
 
 
 def test_profile_into_a_pipe(pypy: PyPy) -> None:
@@ -303,8 +327,8 @@ def test_default_action_of_sigxfsz_does_not_end_the_program(
             print(len(kept))
         """)))
     assert (run.code, run.out) == (0, "20000\n"), run.err
-    assert run.err.endswith("vmprof: the profile is not complete: files of this process "
-                            "may not be larger (ulimit -f)\n")
+    assert run.err.endswith("the profile is not complete: files of this process may "
+                            "not be larger (ulimit -f)\n")
 
 
 def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:

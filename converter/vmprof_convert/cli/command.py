@@ -212,6 +212,8 @@ def _run(asked: argparse.Namespace, name: str) -> None:
         with _writing():
             for file in found.files:
                 output.check_target(target, file.path)
+        if format_.name != "vmprof":
+            run_files.check_not_a_profile(target)
     elif sys.stdout is None and not asked.view:
         raise _Failed("can't write to standard output: it is closed")
     if format_.write is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vmprof_convert import readers
 from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.profile import merging
-from vmprof_convert.readers import Head
+from vmprof_convert.readers import Head, container
 
 if TYPE_CHECKING:
     import argparse
@@ -59,6 +59,16 @@ class Found(NamedTuple):
     files: list[File]
     #: why others that seem to belong to them are not among them, a line each
     left_out: list[str]
+
+
+def check_not_a_profile(target: str) -> None:
+    """Raise FileError if the output would replace a profile of another run."""
+    if not os.path.isfile(target):
+        return
+    with about(target), open(target, "rb") as file:
+        if container.is_log(file.read(64)):
+            raise ProfileError("this is a profile, which the output would replace; "
+                               "name another file after -o")
 
 
 def find(paths: Sequence[str], beside: str | None = None) -> Found:

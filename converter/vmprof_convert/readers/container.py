@@ -11,7 +11,7 @@ from typing import BinaryIO
 from vmprof_convert.errors import ProfileError
 
 _GZIP = b"\x1f\x8b"
-#: bytes of a pipe that are looked at before the others are read
+#: bytes of a log's head, which are read from a pipe before its other bytes
 _HEAD = 40
 #: a gzipped profile unpacks to no more bytes: what does is made to harm
 MAX_UNPACKED = 2**32
@@ -56,12 +56,16 @@ class Container:
             yield part
 
 
+def is_log(start: bytes) -> bool:
+    """Return whether a file that begins with `start` is a log, not compressed."""
+    return len(start) >= _HEAD and start[:4] == bytes(4) and 3 in (start[4], start[8])
+
+
 def _copied(pipe: BinaryIO) -> BinaryIO:
     """Return the content of the pipe; only its first bytes if they are not the head of
     a profile, because a pipe may have no end."""
     start = pipe.read(_HEAD)
-    is_log = len(start) == _HEAD and start[:4] == bytes(4) and 3 in (start[4], start[8])
-    if start.startswith(_GZIP) or is_log:
+    if start.startswith(_GZIP) or is_log(start):
         start += pipe.read()
     return io.BytesIO(start)
 

@@ -17,6 +17,7 @@ from vmprof_allocation.launch import parent, temporary
 from vmprof_allocation.launch.begin import VARIABLE, refuse
 from vmprof_allocation.launch.program import find, interpreter, read_log_request
 from vmprof_allocation.remote.control.prepared import VARIABLE as CONTROL
+from vmprof_allocation.session.profile_file import check_replaceable
 from vmprof_allocation.settings.parsing import make_settings, parse_rotate
 from vmprof_allocation.settings.settings import Settings
 
@@ -403,6 +404,11 @@ def _check_output(path: str | None, command: list[str]) -> int:
                         "command; write -o and another file before the "
                         "program" % path) from None
             fd = os.open(path, os.O_RDWR)
+            try:
+                check_replaceable(fd, path)
+            except BaseException:
+                os.close(fd)
+                raise
     except OSError as e:
         raise AllocationSamplingError(
             "can't write the profile to %r: %s" % (path, e.strerror)) from None

@@ -9,6 +9,7 @@ import sys
 from typing import Any, NoReturn
 
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.session.profile_file import check_replaceable
 
 #: of --allocation-sampling
 DEFAULT = "auto"
@@ -64,10 +65,23 @@ def check_seconds(name: str, seconds: float) -> None:
 
 
 def check_file(output: str) -> None:
-    """Raise AllocationSamplingError: the program would wait for a pipe's reader."""
-    if os.path.exists(output) and not os.path.isfile(output):
+    """Raise AllocationSamplingError if `output` exists and is not an earlier profile.
+
+    The program would wait for the reader of a pipe.
+    """
+    if not os.path.exists(output):
+        return
+    if not os.path.isfile(output):
         raise AllocationSamplingError(
             "can't write the profile to %r: it is no file" % output)
+    try:
+        fd = os.open(output, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return              # the program may read it, or reports the error
+    try:
+        check_replaceable(fd, output)
+    finally:
+        os.close(fd)
 
 
 def has_descriptors(pid: int) -> bool:

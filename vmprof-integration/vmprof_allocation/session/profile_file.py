@@ -22,6 +22,20 @@ def file_id(fd: int) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def check_replaceable(fd: int, path: str) -> None:
+    """Raise AllocationSamplingError if the open file contains anything but a profile.
+
+    The name of a profile is easily mistaken: `-o` before the program takes its name.
+    """
+    status = os.fstat(fd)
+    if (stat.S_ISREG(status.st_mode) and status.st_size > 0
+            and not HEAD.startswith(os.pread(fd, len(HEAD), 0))):
+        raise AllocationSamplingError(
+            "can't write the profile to %r: this file exists, and its %d bytes are not "
+            "a profile; choose another file, or remove this one"
+            % (path, status.st_size))
+
+
 def lost(path: str | None) -> AllocationSamplingError:
     return AllocationSamplingError(
         "the profile is lost: the program, or another, removed %r" % path)
@@ -102,6 +116,12 @@ class ProfileFile:
                 self._is_new = True
             except FileExistsError:
                 self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    check_replaceable(self.fd, self.path)
+                except BaseException:
+                    os.close(self.fd)
+                    self.fd = -1
+                    raise
         except OSError as e:
             raise AllocationSamplingError(
                 "can't write the profile to %r: %s"
