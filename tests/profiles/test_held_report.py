@@ -13,6 +13,7 @@ from made_held import a_log, a_tree, written
 from made_profiles import HELD_OBJECTS, Log
 from report_runs import as_json, lines, refused, report
 from vmprof_convert import readers
+from vmprof_convert.analysis import holders
 from vmprof_convert.profile.held import (
     ALONE,
     NO_PATH,
@@ -356,3 +357,12 @@ def test_a_leak_whose_holders_nobody_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
     assert as_json(path, "--leaks")["leaks"][0]["held_by"] is None
+
+
+def test_long_reference_path_keeps_its_end() -> None:
+    """The end names the object that retains the others."""
+    path = "shop.first" + "['x']" * 200 + ".retainer"
+    text = holders.text_of(path, "dict")
+    assert text.startswith("shop.first['x']") and text.endswith(".retainer (dict)")
+    assert len(text) == holders.MAX_PATH + len(" (dict)") and text.count("...") == 1
+    assert holders.text_of("shop._seen\n", "") == "shop._seen?"

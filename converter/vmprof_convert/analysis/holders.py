@@ -24,7 +24,7 @@ from vmprof_convert.profile.held import (
 )
 from vmprof_convert.profile.model import Function, Profile
 from vmprof_convert.profile.probability import probability
-from vmprof_convert.text.escape import printable, shortened
+from vmprof_convert.text.escape import printable, shortened_path
 
 #: of a holder with less, nothing is said of what it consists of
 _FEW_SAMPLES = 10
@@ -36,7 +36,8 @@ MAX_PATH = 400
 
 def text_of(path: str, type_: str) -> str:
     """shop._seen (dict)"""
-    return shortened(path, MAX_PATH) + (" (%s)" % printable(type_) if type_ else "")
+    return shortened_path(path, MAX_PATH) + (
+        " (%s)" % printable(type_) if type_ else "")
 
 
 class Part(NamedTuple):

@@ -19,7 +19,7 @@ from vmprof_convert.profile.held import (
 )
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table, place_of
-from vmprof_convert.text.escape import shortened
+from vmprof_convert.text.escape import shortened, shortened_path
 from vmprof_convert.text.units import (
     format_bytes,
     format_estimate,
@@ -74,8 +74,8 @@ def not_known(held: Held, of_which: str = "") -> str:
 
 def holders_of(shares: Sequence[Share]) -> str:
     """Of some objects, or nothing."""
-    named = [(" and ".join(shortened(holder.path) for holder in one.holders)
-              or shortened(one.path)
+    named = [(" and ".join(shortened_path(holder.path) for holder in one.holders)
+              or shortened_path(one.path)
               or (_NOBODY if one.how == NO_PATH else ""), one.share)
              for one in shares[:_HOLDERS]]
     texts = ["%s (%.0f %%)" % (name, 100 * share)
@@ -110,7 +110,7 @@ def of(profile: Profile, last: Found, limit: int, *,
         if rest.how != INTERPRETER:     # that is nobody's doing
             rows += [(*since.empty, *part) for part in _parts(rest.parts, origins)]
         rows += [(*since.empty, "", "", "", "      %.0f %% %s" % (
-            100 * bytes_ / exact, shortened(path)))
+            100 * bytes_ / exact, shortened_path(path)))
             for path, bytes_ in rest.paths if bytes_ >= _SHARE * exact]
     left_out = len(shown) - limit
     table = Table("", [
@@ -173,13 +173,13 @@ def _estimate(estimate: Estimate) -> str:
 
 
 def _name(row: Row) -> str:
-    names = [shortened(holder.path) if holder.is_class else
+    names = [shortened_path(holder.path) if holder.is_class else
              text_of(holder.path, holder.type) for holder in row.holders]
     if len(names) > 1:
         return "%s, together" % " and ".join(names)
     (holder,) = row.holders
     return names[0] + ("" if not holder.aliases else ", also %s" % ", ".join(
-        map(shortened, holder.aliases)))
+        map(shortened_path, holder.aliases)))
 
 
 def _parts(parts: Sequence[Part], origins: Origins) -> list[tuple[str, ...]]:

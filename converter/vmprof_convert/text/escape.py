@@ -19,6 +19,17 @@ def shortened(text: str, length: int = MAX_NAME) -> str:
     return text if len(text) <= length else text[:length - 3] + "..."
 
 
+def shortened_path(path: str, length: int = MAX_NAME) -> str:
+    """Return a printable reference path of at most `length` characters.
+
+    A longer path is cut in the middle, because its end names the retainer.
+    """
+    if len(path) <= length:
+        return printable(path)
+    end = (length - 3) // 2
+    return "%s...%s" % (printable(path[:length - 3 - end]), printable(path[-end:]))
+
+
 def similar(name: str, known: Iterable[str]) -> str:
     """The end of a message that `name` is not there: up to three of `known` that may
     have been meant; empty if none is like it."""
