@@ -377,9 +377,9 @@ def test_a_deep_stack(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("end, said", [
     ("sys.modules.clear()",
-     "who holds what is not known: nothing is sampled at the program's end"),
+     "no heap snapshot at the program's end: sampling has ended before"),
     ("resource.setrlimit(resource.RLIMIT_AS, (now + 1000000, now + 1000000))",
-     "who holds what is not looked at: the limit of the program's address space "
+     "no heap snapshot is taken: the limit of the program's address space "
      "(RLIMIT_AS) leaves it 0 MiB, and that takes up to 32")])
 def test_a_program_that_leaves_nothing_to_ask_with(
         stock_pypy: PyPy, end: str, said: str) -> None:

@@ -394,8 +394,8 @@ def test_report_says_what_has_no_name(stock_pypy: PyPy, filler: Path) -> None:
 
 @pytest.mark.parametrize("flags, problem", [
     (["--native"],
-     "--native, --rotate, --held, --memory, --raw-memory, --view and --quiet need "
-     "--allocation-sampling"),
+     "--native, --rotate, --held, --leaks, --memory, --raw-memory, --view and --quiet "
+     "need --allocation-sampling"),
     (["--native", "--no-native", "--allocation-sampling", "1k"],
      "--native and --no-native are opposites"),
     (["--native", "--control"], "has no use for --native"),

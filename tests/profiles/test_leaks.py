@@ -375,13 +375,13 @@ def test_how_long_a_collection_takes_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("majors,marks,why", [
-    ((), (), "there were 0 in this run: let it run longer, or have it call gc"),
+    ((), (), "there were 0 in this run: start the program with --leaks"),
     ((1, 2), (), "there were 2 in this run"),
     ((1, 2, 3), (0.5, 0.6, 2), "needs a major collection at each mark"),
     ((1, 2, 3), (2.5,), "needs a major collection at each mark"),
-    ((12, 12, 12), (), "needs major collections at different times"),
+    ((12, 12, 12), (), "needs heap snapshots or major collections at different times"),
     # those of the first quarter, in which programs import what they need
-    ((1, 2, 3, 19), (), "after the first quarter .* there were 1: let it run"),
+    ((1, 2, 3, 19), (), "after the first quarter .* there were 1: start the program"),
 ])
 def test_too_few_collections(majors: tuple[float, ...], marks: tuple[float, ...],
                              why: str) -> None:
@@ -429,7 +429,7 @@ def test_four_collections_tell_little(tmp_path: Path) -> None:
     path.write_bytes(heap.data())
     said = " ".join(" ".join(lines(path, "--leaks")).split())
     assert said.startswith("leak: app.Leaf")
-    assert "only 4 major collections are looked at" in said
+    assert "only 4 heap snapshots or major collections are compared" in said
 
 
 def test_the_process_with_most_collections_tells_what_goes_up_and_down() -> None:

@@ -220,6 +220,17 @@ def test_a_major_collection_frees_what_it_has_not_marked(
                "sweep", "minor", "state 0", "minor")[2:] == ["freed 2 0"]
 
 
+def test_a_snapshot_ends_what_the_program_cannot_reach(harness: pathlib.Path) -> None:
+    """Meanwhile object 1 is freed and object 4 is allocated."""
+    assert run(harness, BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p",
+               "piece 3 0 1000 16p", "minor", "copy", "piece 4 0 1000 16p", "minor",
+               "state 1", "minor", "unmark 1 0", "state 2", "minor", "examined 2 77",
+               "examined 1 77", "state 0", "minor", "state 1", "minor", "unmark 2 0",
+               "unmark 3 0", "unmark 4 0", "state 2", "minor")[3:] == [
+        "young 4 1 16 0", "freed 1 0", "freed 2 0 at 77", "freed 1 0 at 77",
+        "freed 3 0", "freed 4 0"]
+
+
 def test_what_the_gc_counts_stands_beside_what_is_estimated(
         harness: pathlib.Path) -> None:
     """When it has swept: of the old objects that were not found dead, with what they

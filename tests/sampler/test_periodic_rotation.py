@@ -332,7 +332,7 @@ def test_the_last_part_waits_for_its_turn(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("flags, said", [
     (["--rotate", "60", "-o", "app.vmprof"],
-     "--rotate, --held, --memory, --raw-memory, --view and --quiet need"),
+     "--rotate, --held, --leaks, --memory, --raw-memory, --view and --quiet need"),
     (["--control", "--rotate", "60"], "has no use for --rotate"),
 ])
 def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None:

@@ -224,10 +224,12 @@ def test_another_name_is_written_if_a_stack_has_the_function(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """The sampler may have read an incomplete name at first."""
     log, file = new_log(tmp_path)
-    log.lines.append("names " + (name(8, b"py:torn:1:x") + name(16, b"py:torn:1:x")).hex())
+    torn = name(8, b"py:torn:1:x") + name(16, b"py:torn:1:x")
+    log.lines.append("names " + torn.hex())
     log.stack([8])
     for _ in range(2):
-        log.lines.append("names " + (name(8, b"py:a:1:x") + name(16, b"py:b:1:x")).hex())
+        names = name(8, b"py:a:1:x") + name(16, b"py:b:1:x")
+        log.lines.append("names " + names.hex())
     log.stack([8, 16])
     log.flush(5)
     log.run(log_harness)

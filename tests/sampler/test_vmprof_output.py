@@ -59,7 +59,8 @@ TRUE_NAME = b"py:true:1:a.py"
 
 @pytest.mark.parametrize("torn", [
     name(16, b"py:true:7:b.py"), name(16, b"py:old:1:aa.py"), name(8, TRUE_NAME),
-    name(8, b"") + name(24, b"")[:-6]], ids=["file", "function", "number", "two-records"])
+    name(8, b"") + name(24, b"")[:-6]],
+    ids=["file", "function", "number", "two-records"])
 @pytest.mark.parametrize("then", [
     ["names"], ["names", "names"], ["flush 3"], ["fill 3 " + name(32), "names"],
     ["fill 3 " + name(32), "flush 3"]], ids=lambda then: "-".join(
@@ -85,7 +86,8 @@ def test_text_that_was_incomplete_is_replaced_in_a_full_buffer(
     for text in (b"py:f:1:" + b"x" * 1016, b"py:f:1:b"):
         whole, torn = name(8000, text), name(8000, text.replace(b"f", b"o"))
         lines = run(harness, *ENABLED, "fill 0 " + "".join(many), "names",
-                    "fill 0 " + torn, "names", "names", "end 0 " + whole, "names", "names")
+                    "fill 0 " + torn, "names", "names", "end 0 " + whole, "names",
+                    "names")
         assert lines == ["bytes " + one for one in [*many, torn, whole]]
 
 

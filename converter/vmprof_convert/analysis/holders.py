@@ -203,7 +203,12 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key]
     single = sorted((holder for holder in held.holders if holder.path),
                     key=lambda holder: (holder.is_class, holder.bytes))
     sums: dict[_Key, dict[tuple[tuple[Holder, ...], int, int], float]] = {}
+    # the sampled objects that a snapshot did not reach have ended
+    ended = (NO_PATH, FINALIZER) if any(
+        snapshot.time == held.time for snapshot in profile.snapshots) else ()
     for one in objects(profile, held):
+        if one.how in ended:
+            continue
         of_set = tuple(holder for holder in single if holder.set & one.set)
         several = tuple(holder for holder in of_set if not holder.is_class)
         key = ((several, -1, ALONE) if one.how == TOGETHER and several else

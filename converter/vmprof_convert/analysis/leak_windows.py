@@ -1,5 +1,9 @@
-"""Which major collections `report --leaks` compares: three of a process, and in
-between some more, which show whether what is held goes up and down."""
+"""Which moments `report --leaks` compares: three heap snapshots of a process, and the
+snapshots in between, which show whether the live bytes go up and down.
+
+A profile with fewer than three snapshots has major collections instead, which tell the
+same, but count what died while they were marking as alive.
+"""
 from __future__ import annotations
 
 import bisect
@@ -8,8 +12,7 @@ from typing import NamedTuple
 
 from vmprof_convert.analysis.leak_statistics import MIN_TREND
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.profile.model import NURSERY, Profile
-from vmprof_convert.text.units import format_bytes, format_number
+from vmprof_convert.profile.model import Profile
 
 #: so much of a run is warming up, unless it has marks
 WARM_UP = 0.25
@@ -22,17 +25,16 @@ AT_ONCE = 0.12
 MOST_AT_ONCE = 2
 #: bytes: so few are none
 _NOTHING = 4096
-#: bytes; PyPy's own choice, half of the processor's cache, is often of 4 MiB
-LARGE_NURSERY = 2**25
 
 
 class Windows(NamedTuple):
-    """Three major collections, as indices of `times`."""
+    """Three heap snapshots or major collections, as indices of `times`."""
 
     first: int
     middle: int
     last: int
-    #: when the marking of the major collections of the run ended, in nanoseconds
+    #: when the snapshots were taken, or the marking of the major collections ended, in
+    #: nanoseconds
     times: list[int]
     #: seconds, and bytes that were allocated
     seconds: tuple[float, float]
@@ -45,6 +47,8 @@ class Windows(NamedTuple):
     #: and one of the three is no second one, which finds what waited for its finalizer
     #: at the first dead
     is_single: bool
+    #: the moments are heap snapshots
+    are_snapshots: bool = False
 
 
 class TooFewCollections(ProfileError):
@@ -52,8 +56,8 @@ class TooFewCollections(ProfileError):
 
     def __init__(self, message: str, count: int) -> None:
         super().__init__(message)
-        self.short = "%s, and three are needed" % format_number(
-            count, "major collection")
+        self.short = ("heap snapshots or major collections: %d, and three are needed"
+                      % count)
 
 
 def find_windows(profile: Profile,
@@ -62,6 +66,9 @@ def find_windows(profile: Profile,
     marks or behind one; or of the run, without its beginning; or of that `part` of
     it, from and up to.  Raises ProfileError if there are too few major
     collections."""
+    times = _snapshots(profile, part)
+    if times:
+        return _find(profile, times, part)._replace(are_snapshots=True)
     times = profile.looks
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
@@ -71,6 +78,22 @@ def find_windows(profile: Profile,
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
         return found
+
+
+def _snapshots(profile: Profile, part: tuple[int, int | None] | None) -> list[int]:
+    """Return the times of the heap snapshots, or an empty list if they are too few.
+
+    A program with marks may collect there, and its marks have no snapshots.
+    """
+    start, stop = part or (int(profile.end * WARM_UP), None)
+    times = [one.time for one in profile.snapshots]
+    count = sum(start <= time < (profile.end + 1 if stop is None else stop)
+                for time in times)
+    if count < 3 or profile.marks:
+        return []
+    # The last snapshot is taken after the end of the program.  It lacks the objects of
+    # work in progress, which the others contain.
+    return times[:-1] if count > 3 and part is None else times
 
 
 def _find(profile: Profile, times: list[int],
@@ -84,10 +107,10 @@ def _find(profile: Profile, times: list[int],
             "--leaks needs: it was taken without lifetimes")
     if end - begin < 3:
         raise TooFewCollections(
-            "--leaks compares what three major collections found alive, and there "
-            "were %d in %s: let it run longer, or have it call gc.collect()%s"
-            % (end - begin, "this run" if part is None else "that time",
-               _why_few(profile)), end - begin)
+            "--leaks compares three heap snapshots or major collections, and there "
+            "were %d in %s: start the program with --leaks, which takes snapshots, or "
+            "let it run longer" % (
+                end - begin, "this run" if part is None else "that time"), end - begin)
     marks = [mark.time for mark in profile.marks if start <= mark.time < stop]
     if marks:
         first_mark, *rest = marks[-3:]
@@ -119,17 +142,18 @@ def _find(profile: Profile, times: list[int],
         last = end - 1
         if last - first < 2:
             raise TooFewCollections(
-                "--leaks compares what three major collections found alive after "
+                "--leaks compares three heap snapshots or major collections after "
                 "the first quarter of the run, which is warming up, and there were "
-                "%d: let it run longer, have it call gc.collect(), or name the "
-                "moments with vmprof_allocation.mark()" % (last - first + 1),
-                last - first + 1)
+                "%d: start the program with --leaks, which takes snapshots, let it "
+                "run longer, or name the moments with vmprof_allocation.mark()" % (
+                    last - first + 1), last - first + 1)
         half = (times[first] + times[last]) / 2
         center = min(range(first + 1, last),
                      key=lambda number: abs(times[number] - half))
     a, b, c = times[first], times[center], times[last]
     if not a < b < c:
-        raise ProfileError("--leaks needs major collections at different times")
+        raise ProfileError(
+            "--leaks needs heap snapshots or major collections at different times")
     first_bytes, center_bytes, last_bytes = _allocated(profile, (a, b, c))
     trend: Sequence[int] = range(first, last + 1)
     if len(marked) >= MIN_TREND or len(marked) > len(trend):
@@ -139,14 +163,6 @@ def _find(profile: Profile, times: list[int],
                    len(marks) > 2, len(marks) > 2 and any(
                        _follows_none(profile.looks, times, number)
                        for number in (first, center, last)))
-
-
-def _why_few(profile: Profile) -> str:
-    size = max((figure.value for figure in profile.figures
-                if figure.kind == NURSERY), default=0)
-    return "" if size < LARGE_NURSERY else (
-        " (its nursery is of %s, so that collections are rare: PYPY_GC_NURSERY=4M in "
-        "its environment makes it smaller)" % format_bytes(size))
 
 
 def _follows_none(all_times: list[int], times: list[int], number: int) -> bool:

@@ -280,7 +280,7 @@ def _diff(options: argparse.Namespace) -> bool:
             for files in side:
                 for file in files:
                     output.check_target(options.output, file.path)
-            run_files.check_not_a_profile(options.output)
+        run_files.check_not_a_profile(options.output)
     sides = _sides(options, sides_files, options.raw)
     raw_sides = None
     if not options.raw and any(condition.is_raw for condition in options.fail_if):

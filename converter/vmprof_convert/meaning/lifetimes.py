@@ -73,8 +73,12 @@ class Judged:
 
 
 def _judged_until(profile: Profile) -> int:
-    """When the marking of the last major collection began; -1: there was none."""
+    """Return the time of the last heap snapshot, or of the last major collection.
+
+    The time of a major collection is the time when it began to mark.  Without either,
+    the result is -1.
+    """
     if profile.is_raw:
         return _NEVER
-    return max((one.time - one.marking for one in profile.collections if one.is_major),
-               default=-1)
+    return max([-1, *(one.time - one.marking for one in profile.collections
+                      if one.is_major), *(one.time for one in profile.snapshots)])

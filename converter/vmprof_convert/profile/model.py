@@ -344,6 +344,27 @@ class Collection(NamedTuple):
     marking: int = 0
 
 
+class Snapshot(NamedTuple):
+    """A heap snapshot.
+
+    A forked process found out which objects the program could reach.  Sampled objects
+    that it could not reach ended at this time (model.Samples.ended).
+    """
+
+    #: nanoseconds since the start
+    time: int
+    #: number and bytes of all objects that the program could reach
+    objects: int
+    bytes: int
+    #: nanoseconds for which the program stopped; processor time of the process
+    pause: int
+    processor_time: int
+    #: bytes that the process needed
+    memory: int
+    #: number of sampled objects that were examined
+    examined: int
+
+
 class Swept(NamedTuple):
     """What the GC counted when a major collection had swept, and what was estimated of
     the same objects: bytes."""
@@ -451,6 +472,8 @@ class Profile:
     nameless: int = 0
     #: by time
     swept: list[Swept] = dataclasses.field(default_factory=list)
+    #: by time; of several processes none
+    snapshots: list[Snapshot] = dataclasses.field(default_factory=list)
     #: None: all samples were read
     thinned: Thinned | None = None
     #: who held what, each time that somebody asked
@@ -493,11 +516,15 @@ class Profile:
 
     @property
     def looks(self) -> list[int]:
-        """Moments at which it is known what is alive, by time: when the marking of each
-        major collection ended.  Of raw memory that is always known: marks, and _LOOKS
-        moments as far from each other."""
+        """Return the times at which the live objects are known, in order.
+
+        These are the heap snapshots and the ends of marking of the major collections.
+        The live blocks of native memory are always known: then the times are the marks
+        and _LOOKS equidistant times.
+        """
         if not self.is_raw:
-            return [one.time for one in self.collections if one.is_major]
+            return sorted([*(one.time for one in self.collections if one.is_major),
+                           *(one.time for one in self.snapshots)])
         return sorted({*(self.end * number // _LOOKS
                          for number in range(1, _LOOKS + 1)),
                        *(mark.time for mark in self.marks)})

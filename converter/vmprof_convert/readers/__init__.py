@@ -21,6 +21,7 @@ from vmprof_convert.profile.model import (
     Profile,
     Rows,
     Samples,
+    Snapshot,
     Swept,
 )
 from vmprof_convert.readers import records
@@ -131,6 +132,7 @@ class _Reading:
             if self._of_objects == records.OBJECTS else [],
             marks=sorted(contents.marks, key=_time),
             swept=sorted(contents.swept, key=_time),
+            snapshots=sorted(contents.snapshots, key=_time),
             figures=sorted(contents.figures, key=_time),
             misfits=self.misfits, lost_stacks=contents.lost_stacks,
             cut_off=contents.stacks.cut(), torn=self.torn,
@@ -138,7 +140,7 @@ class _Reading:
             held=contents.answers())
 
 
-def _time(event: Collection | Mark | Figure | Swept) -> int:
+def _time(event: Collection | Mark | Figure | Snapshot | Swept) -> int:
     return event.time
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import collections
+import itertools
+import operator
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +29,7 @@ from vmprof_convert.profile.model import (
     Mark,
     Moment,
     Rows,
+    Snapshot,
     Swept,
     Type,
 )
@@ -74,7 +77,8 @@ _MOST_STEPS = 64
 #: kinds of records about the GC's heap
 _OF_THE_HEAP = (records.OBJECTS, records.WAITING, records.ENDED, records.TICKS,
                 records.COLLECTIONS, records.MARKED, records.SWEPT, records.HELD,
-                records.HOLDERS, records.HELD_PATHS, records.HELD_OBJECTS)
+                records.HOLDERS, records.HELD_PATHS, records.HELD_OBJECTS,
+                records.SNAPSHOTS)
 
 
 class Ends:
@@ -87,6 +91,7 @@ class Ends:
         self._is_sorted = True
 
     def __len__(self) -> int:
+        self._sort()
         return len(self._keys)
 
     def add(self, keys: Sequence[int], which: Sequence[int], lost: Sequence[int],
@@ -111,7 +116,17 @@ class Ends:
             order = by_key(self._keys)
             self._keys = gathered(self._keys, order)
             self._ends = gathered(self._ends, order)
+            self._drop_repeated()
             self._is_sorted = True
+
+    def _drop_repeated(self) -> None:
+        """Keep the last row of each object: PROFILE.rst, snapshots."""
+        following = itertools.islice(self._keys, 1, None)
+        is_last = array.array("b", map(operator.ne, self._keys, following))
+        if 0 in is_last:
+            is_last.append(1)
+            self._keys = array.array("q", itertools.compress(self._keys, is_last))
+            self._ends = array.array("q", itertools.compress(self._ends, is_last))
 
 
 def place(key: int, which: int) -> int:
@@ -182,6 +197,7 @@ class Contents:
         self.collections: list[Collection] = []
         self.marks: list[Mark] = []
         self.swept: list[Swept] = []
+        self.snapshots: list[Snapshot] = []
         self.figures: list[Figure] = []
         #: names of threads, by the kernel's numbers; and the program's own
         self.threads: dict[int, str] = {}
@@ -218,7 +234,8 @@ class Contents:
             records.HOLDERS: self._read_holders,
             records.HELD_PATHS: self._read_held_paths,
             records.HELD_OBJECTS: self._read_held_objects,
-            records.RAW: _pass, records.RAW_ENDED: _pass}
+            records.RAW: _pass, records.RAW_ENDED: _pass,
+            records.SNAPSHOTS: self._read_snapshots}
         if raw:
             self._readers.update(dict.fromkeys(_OF_THE_HEAP, _pass))
             self._readers[records.RAW] = self._look_at_objects
@@ -543,6 +560,12 @@ class Contents:
     def _read_swept(self, record: Record) -> None:
         for time, *numbers in zip(*record.decoded()):
             self.swept.append(Swept(time + self.part.begin, *numbers))
+
+    def _read_snapshots(self, record: Record) -> None:
+        for time, *numbers in zip(*record.decoded()):
+            if time + self.part.begin < 0 or min(numbers) < 0:
+                raise Damaged("a heap snapshot with a number of less than 0")
+            self.snapshots.append(Snapshot(time + self.part.begin, *numbers))
 
 
 def _pass(record: Record) -> None:

@@ -495,7 +495,24 @@ def _last_major(profile: Profile, choice: Choice) -> tuple[int, float]:
 
 
 _NO_MAJOR = ("alive: an upper bound, as no major collection had ended by then: it "
-             "includes all garbage that no minor collection has freed")
+             "includes all garbage that no minor collection has freed (--leaks, "
+             "when it runs, omits that)")
+
+
+def _last_snapshot(profile: Profile, choice: Choice) -> int | None:
+    """Return the time of the last heap snapshot, in nanoseconds.
+
+    Returns None if a major collection came later, which then decides.
+    """
+    end = profile.end if choice.at is None else choice.at
+    before = [time for time in profile.looks if time <= end]
+    is_snapshot = {snapshot.time for snapshot in profile.snapshots}
+    return before[-1] if before and before[-1] in is_snapshot else None
+
+
+def _alive_at(snapshot: int) -> str:
+    return ("alive: objects that the program could reach at %.2f s (heap snapshot), "
+            "and later objects that no minor collection has freed" % (snapshot / 1e9))
 
 
 _RAW_ALIVE = "alive: what free() was not called for until then"
@@ -507,6 +524,9 @@ def _alive_in_brief(profile: Profile, choice: Choice) -> str:
         return _RAW_ALIVE
     if profile.processes:
         return _ALIVE_OF_EACH
+    snapshot = _last_snapshot(profile, choice)
+    if snapshot is not None:
+        return _alive_at(snapshot)
     count, last = _last_major(profile, choice)
     if not count:
         return _NO_MAJOR
@@ -520,11 +540,14 @@ def _alive(profile: Profile, choice: Choice) -> str:
         return _RAW_ALIVE
     if profile.processes:
         return _ALIVE_OF_EACH + " (--process says more of one)"
+    snapshot = _last_snapshot(profile, choice)
+    if snapshot is not None:
+        return _alive_at(snapshot)
     count, last = _last_major(profile, choice)
     if not count:
         return _NO_MAJOR
     return ("alive: objects that the last of %s found alive, at %.2f s, and later "
             "ones that no minor collection has freed, some of which may be garbage "
-            "(--at %.2f omits most of these)" % (
+            "(--at %.2f omits most of these; --leaks, when it runs, all)" % (
                 format_number(count, "major collection"), last,
                 math.ceil(last * 100) / 100))

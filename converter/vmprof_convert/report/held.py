@@ -72,6 +72,26 @@ def not_known(held: Held, of_which: str = "") -> str:
         of_which, format_moment(held.time), problem(held.problem))
 
 
+def growth_of(path: str, profile: Profile, since: int) -> str:
+    """Return by how much the holder `path` grew between two answers, exactly.
+
+    The first answer is the first one from `since` (nanoseconds) on.  Empty: there are
+    no two answers, or the holder is not in both.
+    """
+    answers = [held for held in profile.held if not held.problem]
+    first = next((held for held in answers if held.time >= since), None)
+    if first is None or first is answers[-1]:
+        return ""
+    then, now = ([holder.bytes for holder in held.holders if holder.path == path]
+                 for held in (first, answers[-1]))
+    if not len(then) == len(now) == 1:
+        return ""
+    more = now[0] - then[0]
+    return "%s: %s%s since %.2f s" % (
+        shortened(path), "-" if more < 0 else "+", format_bytes(abs(more)),
+        first.time / 1e9)
+
+
 def holders_of(shares: Sequence[Share]) -> str:
     """Of some objects, or nothing."""
     named = [(" and ".join(shortened_path(holder.path) for holder in one.holders)

@@ -113,6 +113,9 @@ def _head(view: View) -> _Json:
         "minor_collections": last.collections if last and not profile.is_raw else None,
         "major_collections": [c.time / 1e9 for c in profile.collections
                               if c.is_major],
+        "snapshots": [{"time": s.time / 1e9, "objects": s.objects, "bytes": s.bytes,
+                       "pause": s.pause / 1e9, "examined": s.examined}
+                      for s in profile.snapshots],
         "has_types": profile.has_types,
         "has_lifetimes": profile.has_lifetimes,
         "bookkeeping": caveats.bookkeeping_of(profile),

@@ -15,7 +15,7 @@ from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import INTERNAL
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
-from vmprof_convert.report.held import holders_of
+from vmprof_convert.report.held import growth_of, holders_of
 from vmprof_convert.report.tables import place_of
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_prose
@@ -66,6 +66,8 @@ class _Writer:
     def write(self, profile: Profile, limit: int,
               parts: Sequence[ProcessLeaks]) -> None:
         leaks = self._leaks
+        self._profile = profile
+        self._since = leaks.windows[0].times[leaks.windows[0].first]
         self._is_raw = profile.is_raw
         self._has_raw = bool(profile.raw_interval)
         looked_at = [part for part in parts if not isinstance(part.leaks, str)]
@@ -114,6 +116,10 @@ class _Writer:
             self._say("what was in use at %.2f, %.2f and %.2f s: two windows of %.2f "
                       "and %.2f s" % (first, middle, last, *leaks.seconds)
                       if self._is_raw else
+                      "what heap snapshots found reachable at %.2f, %.2f and %.2f s: "
+                      "two windows of %.2f and %.2f s" % (
+                          first, middle, last, *leaks.seconds)
+                      if windows.are_snapshots else
                       "what major collections found alive at %.2f, %.2f and %.2f s "
                       "(also what waits for its finalizer, or died while they "
                       "marked%s): two windows of %.2f and %.2f s" % (
@@ -121,16 +127,18 @@ class _Writer:
                           "; with two gc.collect() at each mark, neither is there: so "
                           "what grew or shrank may be that", *leaks.seconds))
         else:
+            found = ("was in use at three moments in each of %d processes"
+                     if self._is_raw else "three heap snapshots or major collections "
+                     "of each of %d processes found alive")
             self._say("what %s: two windows of %.2f and %.2f s on average" % (
-                          ("was in use at three moments in each of %d processes"
-                           if self._is_raw else "three major collections of each of %d "
-                           "processes found alive") % len(leaks.windows),
+                          found % len(leaks.windows),
                           *leaks.seconds))
         snapshots = count_snapshots(leaks.windows)
         if leaks.leaks and snapshots < MIN_TREND:
-            self._say("only %d major collections are looked at: what warms up, or goes "
-                      "up and down, may still look like a leak; with %d or more, in a "
-                      "longer run, much of that is told apart" % (snapshots, MIN_TREND))
+            self._say("only %d heap snapshots or major collections are compared: "
+                      "what warms up, or goes up and down, may still look like a leak; "
+                      "%d or more, in a longer run, tell much of that apart" % (
+                          snapshots, MIN_TREND))
         if any(leak.p > _SURE for leak in leaks.leaks):
             # who is told nothing else need not wonder how sure that is
             self._say("looked at were %s; where nothing leaks, a leak is named in "
@@ -274,8 +282,12 @@ class _Writer:
                     for place, share in leak.callers], MAX_CALLERS))
             if leak.innermost != leak.places[0]:
                 self._say("      most of it in %s" % self._place(leak.innermost))
-            if held := holders_of(self._held.get(leak.places[0], [])):
+            shares = self._held.get(leak.places[0], [])
+            if held := holders_of(shares):
                 self._say("      " + held)
+            if shares and len(shares[0].holders) == 1 and (grown := growth_of(
+                    shares[0].holders[0].path, self._profile, self._since)):
+                self._say("      " + grown)
             if self._names:
                 self._say("      " + self._processes(leak))
         if len(leaks) > limit:

@@ -410,6 +410,7 @@ int main(int argc, char **argv)
     question.objects = (const uint64_t *)lists;
     question.stride = sizeof *lists;
     question.count = count;
+    question.wants_holders = 1;
     if (argc > 1 && strcmp(argv[1], "compare") == 0) {
         int64_t *words = calloc(used + 16 * count, sizeof *words);
         uint64_t differ[4] = { 0 };

@@ -15,6 +15,8 @@
  *                     says so
  *   allocate-large KEY SIZE TYPE FATE CARDS    allocate-old KEY SIZE TYPE
  *   state N           the GC's state
+ *   copy              for a snapshot, those that are tracked
+ *   examined KEY TIME the snapshot found objects of this key to be garbage
  *   unmark KEY WHICH  a major collection will not find this promoted object
  *   drop KEY PART     the program does without this object of a piece
  *   unpin KEY PART FATE               d or p, at the next minor collection
@@ -122,6 +124,12 @@ void recorder_freed(int64_t key, int which)
 {
     CHECK(has_lock);
     printf("freed %" PRId64 " %d\n", key, which);
+}
+
+void recorder_freed_at(int64_t key, int which, int64_t time)
+{
+    CHECK(has_lock);
+    printf("freed %" PRId64 " %d at %" PRId64 "\n", key, which, time);
 }
 
 void recorder_lost(int64_t key, int which)
@@ -413,6 +421,27 @@ static void unmark(int64_t key, int which)
         }
 }
 
+/* The objects that a snapshot has copied, and the key of those that are garbage */
+static struct hook_object copied[16];
+static size_t copied_count;
+
+static void copy(void)
+{
+    copied_count = objects_count();
+    CHECK(copied_count <= sizeof copied / sizeof *copied);
+    objects_copy_all(copied);
+}
+
+static int is_garbage(size_t number, const void *key)
+{
+    return copied[number].key == *(const int64_t *)key;
+}
+
+static void examined(int64_t key, int64_t time)
+{
+    objects_examined(copied, copied_count, is_garbage, &key, time);
+}
+
 static void drop(int64_t key, int part)
 {
     int i;
@@ -561,6 +590,10 @@ static void line(const char *text)
         large(n[0], n[1], 0, 'p', 0, 1, 1);
     else if (sscanf(text, "unmark %" SCNd64 " %" SCNd64, n, n + 1) == 2)
         unmark(n[0], (int)n[1]);
+    else if (strcmp(text, "copy\n") == 0)
+        copy();
+    else if (sscanf(text, "examined %" SCNd64 " %" SCNd64, n, n + 1) == 2)
+        examined(n[0], n[1]);
     else if (sscanf(text, "drop %" SCNd64 " %d", n, &cards) == 2)
         drop(n[0], cards);
     else if (sscanf(text, "unpin %" SCNd64 " %d %c", n, &cards, &fate) == 3)

@@ -188,16 +188,36 @@ class Engine:
     def reset_peak(self) -> None:
         raise NotImplementedError
 
-    def ask_held(self) -> Callable[[], None]:
-        """Have a process look who holds what is alive (capability ``held``).  Returns
-        what waits for it; the program may do meanwhile whatever it does.  Raises
-        AllocationSamplingError if that can't be; SamplingBusy, if it is done already.
-        Sampling goes on."""
+    def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
+        """Have a forked process take a heap snapshot (capability ``held``).
+
+        The snapshot tells which sampled objects the program can reach.
+
+        Args:
+            holders: find out what holds them, too.  This takes twice the time.
+            ends_garbage: refuse if it would not be certain which objects are garbage.
+
+        Returns:
+            A function that waits for the process.  The program runs meanwhile.
+
+        Raises:
+            AllocationSamplingError: no snapshot is possible.
+            SamplingBusy: another thread takes one.
+        """
         raise NotImplementedError
 
-    def take_held(self) -> None:
-        """What it found goes into the profile; a process that still looks is ended.
-        Raises AllocationSamplingError if it found nothing."""
+    def take_held(self) -> float:
+        """Write the snapshot into the profile; end a process that is still at work.
+
+        Sampled objects that the program cannot reach end at the time of the snapshot.
+
+        Returns:
+            The seconds that it cost: how long the program stopped, and the processor
+            time of the process.
+
+        Raises:
+            AllocationSamplingError: there is no snapshot.
+        """
         raise NotImplementedError
 
     def ignore(self, ignored: bool) -> bool:

@@ -81,14 +81,15 @@ def _run(fields: list[str]) -> None:
     # The module was imported before the program: what it does at the end comes after
     # all of the program's, whose threads have ended then.
     resident.end_at_interrupt()
-    if settings.held:
-        from vmprof_allocation.session import held_at_end
-        resident.at_end(held_at_end.look)
+    if settings.held or settings.snapshots:
+        from vmprof_allocation.session import snapshots
+        snapshots.plan(session)
     _leave(session)
 
 
 def _leave(session: Session) -> None:
-    """To the thread that rotates its profile; or to the native half alone."""
+    """Leave the session to the threads that rotate its profile and take snapshots;
+    without these, to the native half alone."""
     if session.settings.memory_at_end:
         # before all else that is done at the end, which takes memory
         from vmprof_allocation.session import memory_at_end
@@ -96,6 +97,7 @@ def _leave(session: Session) -> None:
     if session.settings.rotate:
         from vmprof_allocation.session.periodic_rotation import PeriodicRotation
         PeriodicRotation(session).begin()
+    if session.settings.rotate or session.settings.snapshots:
         return
     with Uninterrupted():
         suspended = session.suspend()

@@ -93,6 +93,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="At the program's end, and with --rotate that of each profile, look at "
              "who holds what is alive, and write that into it (report --held)")
     group.add_argument(
+        "--leaks", action="store_true",
+        help="Take heap snapshots while the program runs, so that report --leaks shows "
+             "what grows; without -o, show that report at the end")
+    group.add_argument(
         "--memory", action="store_true",
         help="When a profile ends, read where the process's memory is, and write that "
              "into it (report --memory)")
@@ -185,11 +189,12 @@ def _asks_for_us(arguments: list[str]) -> bool:
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
                                  "--native", "--rotate", "--view", "--push",
-                                 "--control", "--quiet", "--held", "--memory",
-                                 "--raw-memory"))
+                                 "--control", "--quiet", "--held", "--leaks",
+                                 "--memory", "--raw-memory"))
                    for a in arguments)
     return (found.no_lifetimes or found.no_follow or found.native or found.view
-            or found.control or found.quiet or found.held or found.memory) or any(
+            or found.control or found.quiet or found.held or found.leaks
+            or found.memory) or any(
         value is not None for name, value in vars(found).items()
         if name.startswith(("allocation_", "push", "raw_memory", "rotate")))
 
@@ -215,9 +220,10 @@ def _check(args: Any) -> Settings:
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--native, --rotate, --held, --memory, --raw-memory, --view and --quiet "
-            "need --allocation-sampling")
-    for flag, what in (("held", "who holds what"), ("memory", "where the memory is")):
+            "--native, --rotate, --held, --leaks, --memory, --raw-memory, --view and "
+            "--quiet need --allocation-sampling")
+    for flag, what in (("held", "who holds what"), ("leaks", "heap snapshots"),
+                       ("memory", "where the memory is")):
         if getattr(args, flag) and args.push is not None:
             raise AllocationSamplingError(
                 "--%s writes into a profile %s, and what --push sends has no room for "
@@ -241,7 +247,7 @@ def _check(args: Any) -> Settings:
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes, not args.no_follow, _check_rotate(args),
         bool(args.native), bool(args.held), bool(args.lines), args.raw_memory,
-        bool(args.memory))
+        bool(args.memory), bool(args.leaks))
 
 
 def _check_rotate(args: Any) -> float:
@@ -293,12 +299,12 @@ def main(args: Any, original: list[str],
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
         if (args.push is not None or args.control or args.rotate is not None
-                or args.native or args.held or args.lines or args.memory
+                or args.native or args.held or args.leaks or args.lines or args.memory
                 or args.raw_memory is not None) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push, --control, --rotate, --held, --memory, --native, --lines and "
-                "--raw-memory are for Python 3: write one profile with -o, and leave "
-                "them out")
+                "--push, --control, --rotate, --held, --leaks, --memory, --native, "
+                "--lines and --raw-memory are for Python 3: write one profile with -o, "
+                "and leave them out")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -338,7 +344,7 @@ def main(args: Any, original: list[str],
         try:
             parent.run(become, output, parent.view if args.view else
                        partial(parent.report, more=[
-                           "--" + name for name in ("held", "memory")
+                           "--" + name for name in ("held", "leaks", "memory")
                            if getattr(args, name)]),
                        is_temporary=args.output is None)
         except AllocationSamplingError as e:

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from vmprof_allocation.critical.after_fork import after_fork
 from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
-from vmprof_allocation.session import held_at_end, resident
+from vmprof_allocation.session import own_thread, resident, snapshots
 
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
@@ -113,9 +113,9 @@ class PeriodicRotation:
             pass            # there are too many; it has one profile
 
     def _run(self, end: LockType) -> None:
-        _say_that_it_is_ours()
+        own_thread.declare()
         while not end.acquire(True, self._every):
-            if self.session.settings.held:
+            if self.session.settings.held or self.session.settings.snapshots:
                 self._look()
             with Undivided():
                 try:
@@ -142,14 +142,14 @@ class PeriodicRotation:
                 after_fork(self._start)
 
     def _look(self) -> None:
-        """Who holds what, at the end of a profile; who forks does not wait for it."""
+        """Take a heap snapshot at the end of a profile.  Forks do not wait."""
         session = self.session
         part = session.part
         if not (self._is_on and session.is_on and session.path):
             return
         problem = ""
         try:
-            held_at_end.in_turn(session)
+            snapshots.in_turn(session)
         except Exception as error:
             if self._is_on and session.is_on and session.part == part:
                 problem = str(error)
@@ -212,17 +212,3 @@ class PeriodicRotation:
                 os.unlink(oldest)
             except OSError:
                 pass            # it was taken
-
-
-def _say_that_it_is_ours() -> None:
-    """To native/shared/flusher.c: this thread is nothing that the process has to wait
-    for when those of the program have ended."""
-    try:
-        number = os.readlink("/proc/thread-self").rpartition("/")[2]
-        fd = os.open("/proc/thread-self/comm", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, b"vmprof " + os.fsencode(number))
-        finally:
-            os.close(fd)
-    except OSError:
-        pass            # there is no /proc

@@ -135,6 +135,8 @@ class Session:
         self._memory_part = 0
         #: this is a forked child, and goes on as its parent
         self.is_inherited = False
+        #: seconds that the last heap snapshot cost: see Engine.take_held()
+        self.snapshot_cost = 0.0
         #: Whether a session that the program starts meanwhile replaces this one.
         self.gives_way = False
 
@@ -363,14 +365,32 @@ class Session:
                 self._engine.mark(name)
 
     def held(self) -> str:
-        """Have a process look who holds what is alive, and write that into the
-        profile, whose path is returned: `report --held` shows it.  The program stands
-        still while that process is forked; then only the caller waits.
+        """Take a heap snapshot that also tells what holds each object.
 
-        Raises AllocationSamplingError if it can't be looked at, as when another thread
-        has asked for it (SamplingBusy), or when the profile ends meanwhile; sampling
-        goes on.
+        `report --held` shows it.  See snapshot().
         """
+        return self._take_snapshot(True, False)
+
+    def snapshot(self, *, holders: bool = False) -> str:
+        """Take a heap snapshot: which sampled objects the program can still reach.
+
+        The others end at this moment, as if a major collection had found them dead.
+        The program stops while a process is forked; then only the caller waits.
+
+        Args:
+            holders: find out what holds the objects, too, as held() does.
+
+        Returns:
+            The path of the profile.
+
+        Raises:
+            AllocationSamplingError: no snapshot is possible here, or the profile ended
+                meanwhile.  Sampling continues.
+            SamplingBusy: another thread takes a snapshot.
+        """
+        return self._take_snapshot(holders, True)
+
+    def _take_snapshot(self, holders: bool, ends_garbage: bool) -> str:
         asked: Engine | None = None
         try:
             with Section(_lock):
@@ -384,13 +404,13 @@ class Session:
                 if self.settings.max_files:
                     raise AllocationSamplingError(_PUSHED)
                 where = self.where
-                wait = engine.ask_held()
+                wait = engine.ask_held(holders, ends_garbage)
                 asked = engine
             # others may fork meanwhile, stop this, or rotate
             wait()
             with Section(_lock):
                 asked = None
-                engine.take_held()
+                self.snapshot_cost = engine.take_held()
             return where
         finally:
             if asked is not None:

@@ -132,7 +132,8 @@ def make_settings(interval: int | str, seed: int | None = None,
                   follow: bool = True, rotate: float = 0.0,
                   native: bool = False, held: bool = False,
                   lines: bool = False, raw_memory: int | str | None = None,
-                  memory_at_end: bool = False) -> Settings:
+                  memory_at_end: bool = False,
+                  snapshots: bool = False) -> Settings:
     """Check what the user asks for; see :class:`settings.Settings`.
 
     `interval` may be text such as ``128k``, or a limit such as ``auto``, which
@@ -171,6 +172,10 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise WrongValue(
             "fixed gaps can't follow a limit: choosing every n-th byte while n "
             "changes is not fair to all bytes; leave --allocation-gaps out")
+    if snapshots and not lifetimes:
+        raise WrongValue(
+            "heap snapshots (--leaks) tell which objects are alive, and without "
+            "lifetimes the profile cannot record it; leave --no-lifetimes out")
     if native and limit is not None and limit.share:
         raise WrongValue(
             "a share of the time can't be kept with native frames, whose time is not "
@@ -179,7 +184,7 @@ def make_settings(interval: int | str, seed: int | None = None,
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
                     follow=follow, rotate=rotate, native=native, held=held,
                     lines=lines, raw_memory=_make_raw_interval(raw_memory),
-                    memory_at_end=memory_at_end)
+                    memory_at_end=memory_at_end, snapshots=snapshots)
 
 
 def _make_raw_interval(interval: int | str | None) -> int:

@@ -38,14 +38,15 @@ class Settings:
 
     __slots__ = ("follow", "gaps", "held", "in_memory", "interval", "lifetimes",
                  "limit", "lines", "max_bytes", "max_files", "memory", "memory_at_end",
-                 "native", "period", "raw_memory", "rotate", "seed")
+                 "native", "period", "raw_memory", "rotate", "seed", "snapshots")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
                  limit: Limit | None = None, lifetimes: bool = True,
                  in_memory: bool = False, follow: bool = True, rotate: float = 0.0,
                  native: bool = False, held: bool = False, lines: bool = False,
-                 raw_memory: int = 0, memory_at_end: bool = False):
+                 raw_memory: int = 0, memory_at_end: bool = False,
+                 snapshots: bool = False):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -68,6 +69,8 @@ class Settings:
         self.rotate = rotate
         #: at the end of the program, it is looked at who holds what
         self.held = held
+        #: heap snapshots are taken while the program runs
+        self.snapshots = snapshots
         #: when the profile ends, it is read where the memory is
         self.memory_at_end = memory_at_end
         #: of those that have ended, so many stay of each process beside its first one,
@@ -100,7 +103,8 @@ class Settings:
     @property
     def needs_hook(self) -> bool:
         """Only the hook engine can do this."""
-        return self.held or self.lines or self.memory_at_end or bool(self.raw_memory)
+        return (self.held or self.lines or self.memory_at_end or self.snapshots
+                or bool(self.raw_memory))
 
     def with_seed(self, seed: int) -> Settings:
         """The same, for another run."""
@@ -133,4 +137,4 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "lifetimes": _flag, "limit": Limit.parse, "lines": _flag, "max_bytes": int,
     "max_files": int, "memory": _flag, "memory_at_end": _flag, "native": _flag,
     "period": lambda text: float(text) if text else None, "raw_memory": int,
-    "rotate": float, "seed": int}
+    "rotate": float, "seed": int, "snapshots": _flag}

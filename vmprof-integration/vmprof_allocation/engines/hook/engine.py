@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
-SNAPSHOT, CLEAR, RESET_PEAK, HELD, COLLECT = 1, 2, 3, 4, 5
+SNAPSHOT, CLEAR, RESET_PEAK, HELD, COLLECT, REACHED, EXAMINED = 1, 2, 3, 4, 5, 6, 7
 #: hook_is_sampled_child()
 NO_CHILD, WITH_PROFILE = 0, 2
 
@@ -525,7 +525,7 @@ class HookEngine(Engine):
             self._lib.hook_traced(pair, pair + 1)
             return float(pair[0]), float(pair[1])
 
-    def ask_held(self) -> Callable[[], None]:
+    def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
         with self._section():
             if not self._is_sampling():
                 raise AllocationSamplingError("allocation sampling is not on")
@@ -535,22 +535,33 @@ class HookEngine(Engine):
                     "profile until its first sample is taken: ask again")
             from vmprof_allocation.engines.hook import held
             assert self._place is not None
+            if ends_garbage and held.are_references_hidden():
+                raise AllocationSamplingError(
+                    "a C extension module is loaded, and objects that only C code "
+                    "holds look like garbage")
             was_ignored = self.ignore(True)
             try:
-                held.ask(self._lib, self._place, self._ask_held)
+                held.ask(self._lib, self._place,
+                         lambda question: self._ask_held(question, holders))
             finally:
                 self.ignore(was_ignored)
             return lambda: held.wait(self._lib)
 
-    def take_held(self) -> None:
+    def take_held(self) -> float:
         with self._section():
             from vmprof_allocation.engines.hook import held
             held.take(self._lib)
+            was_ignored = self.ignore(True)
+            try:
+                self._ask(EXAMINED, not held.are_references_hidden())
+            finally:
+                self.ignore(was_ignored)
+            return float(self._lib.hook_held_cost() / 1e9)
 
-    def _ask_held(self, question: list[Any]) -> None:
+    def _ask_held(self, question: list[Any], holders: bool) -> None:
         # what is young is not followed yet; and then it moves no more
         self._collect_nursery()
-        self._ask(HELD, id(question))
+        self._ask(HELD if holders else REACHED, id(question))
 
     def ignore(self, ignored: bool) -> bool:
         return bool(self._lib.hook_ignore(ignored))

@@ -81,6 +81,14 @@ def ask(lib: Any, place: ProcessLayout, reach: Callable[[list[Any]], None]) -> N
     take(lib)
 
 
+def are_references_hidden() -> bool:
+    """Return True if C extensions may hold objects, which the walk does not see.
+
+    Objects that only they hold (by cpyext's rawrefcount) look like garbage.
+    """
+    return "cpyext" in sys.modules
+
+
 def wait(lib: Any) -> None:
     """Until there is an answer, or it is too late.  The program's threads may fork
     meanwhile, and end the sampling, and signals' handlers run."""

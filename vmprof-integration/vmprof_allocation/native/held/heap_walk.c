@@ -376,6 +376,7 @@ void walk_heap(const struct held_question *question)
     walk.frames_end = (uint32_t)walk.met.count;
     other_roots(&roots, 0, finalizers, ROOT_INTERPRETER);
     walk_on();
+    walk.finalizers_begin = (uint32_t)walk.met.count;
     other_roots(&roots, finalizers, roots.count, ROOT_FINALIZER);
     walk_on();
     /* 'through' is of so many words */

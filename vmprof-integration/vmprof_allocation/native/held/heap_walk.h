@@ -53,6 +53,8 @@ extern struct walk {
     size_t asked_places;        /* a power of two */
     uint64_t modules;           /* sys.modules */
     uint32_t frames_end;        /* numbers of what programs refer to are below this */
+    uint32_t finalizers_begin;  /* what only a finalizer refers to has this number, or a
+                                   larger one */
     int64_t objects, bytes;     /* all that was met */
 } walk;
 

@@ -38,19 +38,39 @@ static void finish(struct held_result *result)
     result->problem = HELD_ANSWERED;
 }
 
-void held_answer(const struct held_question *question, struct held_result *result)
+static void find_holders(const struct held_question *question, struct held_result *result)
 {
-    int64_t before = processor_time();
     static struct chosen chosen[HELD_HOLDERS];
-    int count;
+    int count = paths_choose(chosen);
 
-    begin(question, result);
-    count = paths_choose(chosen);
     paths_tell(question, result);
     classes_find();
     walk_forget_met();          /* there is room for the words then */
     holders_weigh(question, result, chosen, count);
     classes_forget();
+}
+
+static void tell_reached(const struct held_question *question, struct held_result *result)
+{
+    size_t i;
+
+    for (i = 0; i < question->count; i++) {
+        uint32_t at = walk_asked(held_asked(question, i))->at;
+        result->found[i].how = (uint8_t)(
+            at == NOT_MET ? HELD_NO_PATH :
+            at >= walk.finalizers_begin ? HELD_BY_FINALIZER : HELD_OTHERWISE);
+    }
+}
+
+void held_answer(const struct held_question *question, struct held_result *result)
+{
+    int64_t before = processor_time();
+
+    begin(question, result);
+    if (question->wants_holders)
+        find_holders(question, result);
+    else
+        tell_reached(question, result);
     result->nanoseconds = processor_time() - before;
     finish(result);
 }

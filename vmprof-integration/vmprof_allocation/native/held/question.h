@@ -44,6 +44,7 @@ struct held_question {
     uintptr_t type_info;        /* the GC's table of types */
     uint64_t list;              /* a list of Python's: of the roots as GcRefs, and
                                    sys.modules; it does not move */
+    int wants_holders;          /* in addition to reachability */
     const uint64_t *objects;    /* that are asked about: addresses, ... */
     size_t stride, count;       /*   each so many bytes behind the one before */
 };

@@ -33,9 +33,10 @@ static struct {
     struct held_result *result;         /* the child sees it, too, ... */
     struct hook_object *objects;        /*   and behind it the sampled objects */
     size_t size, count;                 /* bytes of both; objects */
+    int wants_holders, is_answered;
     int64_t began, still;               /* nanoseconds that the program stood still */
 } asked;
-static int64_t questions;
+static int64_t questions, cost;
 static pthread_mutex_t reaping = PTHREAD_MUTEX_INITIALIZER;
 /* the process that is about to end: nothing is asked there any more */
 static volatile pid_t ending;
@@ -85,7 +86,7 @@ static void reap_child(void)
 }
 
 /* In the child: the program need not wait for a copy of its sampled objects. */
-static void answer(uint64_t list)
+static void answer(uint64_t list, int wants_holders)
 {
     struct held_question question;
 
@@ -94,19 +95,21 @@ static void answer(uint64_t list)
     question.types_size = place.types_size;
     question.type_info = place.type_info;
     question.list = list;
+    question.wants_holders = wants_holders;
     question.objects = &asked.objects->address;
     question.stride = sizeof *asked.objects;
     question.count = asked.count;
     held_answer(&question, asked.result);
 }
 
-static void ask(uint64_t list)
+static void ask(uint64_t list, int wants_holders)
 {
     size_t size;
 
     reap_child();               /* of who did not wait for the answer */
     forget();
     asked.parent = getpid();
+    asked.wants_holders = wants_holders;
     asked.began = recorder_now();
     asked.count = objects_count();
     size = sizeof *asked.result + asked.count * sizeof *asked.result->found;
@@ -122,7 +125,7 @@ static void ask(uint64_t list)
     figures_pages_are_shared(1);
     asked.child = bare_fork();
     if (asked.child == 0) {
-        answer(list);
+        answer(list, wants_holders);
         _exit(0);
     }
     asked.still = recorder_now() - asked.began;
@@ -133,11 +136,11 @@ static void ask(uint64_t list)
     }
 }
 
-void held_by_ask(uint64_t list)
+void held_by_ask(uint64_t list, int wants_holders)
 {
     pthread_mutex_lock(&reaping);
     if (ending != getpid())
-        ask(list);
+        ask(list, wants_holders);
     pthread_mutex_unlock(&reaping);
 }
 
@@ -209,7 +212,7 @@ static void tell(int problem)
 /* And who asked waits, or will: it did not go without a word, long ago. */
 static int is_asked(void)
 {
-    return asked.parent == getpid() &&
+    return asked.parent == getpid() && !asked.is_answered &&
            recorder_now() < asked.began + BARE_FORK_SECONDS * 1000000000LL;
 }
 
@@ -234,13 +237,46 @@ int hook_held(void)
     problem = asked.error != 0 ? asked.error : asked.is_over ? ENDED : asked.end;
     if (asked.error == 0 && !asked.is_over) {
         int error;
-        tell(problem);
+        if (asked.wants_holders)
+            tell(problem);
         error = recorder_flush();
         if (problem == 0 && error != 0)
             problem = error < 0 ? ENDED : OF_FILE + error;
     }
-    forget();
+    if (problem == 0) {
+        asked.is_answered = 1;          /* held_by_examined() follows */
+        cost = asked.still + asked.result->nanoseconds;
+    }
+    else
+        forget();
     return problem;
+}
+
+int64_t hook_held_cost(void)
+{
+    return cost;
+}
+
+static int is_garbage(size_t number, const void *found)
+{
+    int how = ((const struct held_object *)found)[number].how;
+
+    return how == HELD_NO_PATH || how == HELD_BY_FINALIZER;
+}
+
+void held_by_examined(int is_certain)
+{
+    const struct held_result *result = asked.result;
+
+    if (asked.parent == getpid() && asked.is_answered && !asked.is_over && is_certain) {
+        int64_t row[] = { recorder_time(asked.began), result->objects, result->bytes,
+                          asked.still / 1000 * 1000, result->nanoseconds / 1000 * 1000,
+                          result->memory, (int64_t)asked.count };
+        objects_examined(asked.objects, asked.count, is_garbage, result->found,
+                         asked.began);
+        recorder_held(RECORD_SNAPSHOTS, row, NULL);
+    }
+    forget();
 }
 
 int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_size,

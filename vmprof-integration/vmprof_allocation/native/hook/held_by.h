@@ -12,8 +12,13 @@
 
 void held_by_prepare(const struct hook_place *place);
 
-/* Begin, with the GIL, between two allocations; the end is hook_held(). */
-void held_by_ask(uint64_t list);
+/* Begin, with the GIL, between two allocations; hook_held() ends it.  Without
+   'wants_holders', the process only finds the sampled objects that can be reached. */
+void held_by_ask(uint64_t list, int wants_holders);
+
+/* With the GIL, after hook_held().  If 'is_certain', unreachable objects are garbage: stop
+   tracking them, and write the snapshot into the profile. */
+void held_by_examined(int is_certain);
 
 /* The profile ends: nobody needs the answer.  The child is gone then.  Keeps errno. */
 void held_by_end(void);

@@ -208,14 +208,15 @@ int hook_writes_to(int fd);
    yet, or there is no memory for it. */
 struct hook_object {
     uint64_t address;           /* its id(): old objects don't move */
-    int64_t key;                /* of its sample */
+    int64_t key, which;         /* of its sample; see PROFILE.rst */
     int64_t stack;              /* number in the profile; -1: it got lost */
     int64_t size;               /* bytes that were reserved for it */
     int64_t live_size;          /* bytes that it takes: fewer if it was shrunk */
     int64_t interval;           /* mean bytes between two samples, then */
     int64_t type;               /* number in the profile; 0: not known */
 };
-enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD, HOOK_COLLECT };
+enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD, HOOK_COLLECT,
+       HOOK_REACHED, HOOK_EXAMINED };
 void hook_ask(int what, uint64_t address);
 /* If it was not asked yet, it will not be. */
 void hook_forget_question(void);
@@ -225,14 +226,20 @@ void hook_free(struct hook_object *copy);
 /* Who holds what is alive (held_by.h).  HOOK_HELD, about the address of a list of the
    GC's roots and sys.modules, has a forked process look at it.  hook_held_looks() waits for
    that, so many seconds at most, or until a signal comes, and returns 1 if it is still at
-   work, and -1 if nothing was asked for. */
+   work, and -1 if nothing was asked for.  HOOK_REACHED is the same, but the process only
+   finds out which of the sampled objects can be reached. */
 int hook_held_looks(double seconds);
 /* Then: what it found goes into the profile; if it is still at work, it is ended.  Returns
    0; an errno for which there is no such process; 1000 and a problem (held.h); 2000 and
    the signal that ended it; 3000 and the errno with which the profile could not be
    written; -1: nothing was asked for; or -2: the profile, or the process,
-   has ended meanwhile, or was about to. */
+   has ended meanwhile, or was about to.  Objects that cannot be reached are tracked until
+   HOOK_EXAMINED; if its 'address' is 0, which objects are garbage is not certain, and all
+   are still tracked afterwards. */
 int hook_held(void);
+/* Nanoseconds that the last snapshot cost: how long the program stopped, and the processor
+   time of the process. */
+int64_t hook_held_cost(void);
 
 /* For probe/: whether the heap looks to us as gc.dump_rpy_heap() wrote it, so many words.
    'types' as in hook_place; 'list' as above.  Returns how many objects look different,

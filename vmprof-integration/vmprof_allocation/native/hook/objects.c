@@ -740,6 +740,7 @@ static void copy_one(const struct tracked *tracked, int64_t stack, struct hook_o
 {
     to->address = tracked->object;
     to->key = tracked->key;
+    to->which = tracked->which;
     to->stack = stack;
     to->size = tracked->size;
     to->live_size = tracked->live_size;
@@ -758,6 +759,36 @@ void objects_copy_all(struct hook_object *to)
 
     for (i = 0; i < objects.tracked_count; i++)
         copy_one(&objects.tracked[i], objects.tracked[i].stack, to++);
+}
+
+void objects_examined(const struct hook_object *copied, size_t count,
+                      int (*is_garbage)(size_t number, const void *context),
+                      const void *context, int64_t time)
+{
+    size_t i = 0, number, kept = 0;
+
+    if (!recorder_begin_facts(nursery.collections))
+        return;
+    /* Both have the same order.  Copied objects may have ended since, and new objects come
+       last. */
+    for (number = 0; number < count; number++) {
+        const struct tracked *tracked = &objects.tracked[i];
+        int is_tracked = i < objects.tracked_count &&
+                         tracked->key == copied[number].key &&
+                         tracked->which == copied[number].which;
+        i += (size_t)is_tracked;
+        if (is_garbage(number, context)) {
+            recorder_freed_at(copied[number].key, (int)copied[number].which, time);
+            if (is_tracked)
+                add_alive(tracked, -1.0);
+        }
+        else if (is_tracked)
+            objects.tracked[kept++] = *tracked;
+    }
+    while (i < objects.tracked_count)
+        objects.tracked[kept++] = objects.tracked[i++];
+    objects.tracked_count = kept;
+    recorder_end_facts();
 }
 
 struct hook_object *objects_copy(uint64_t address, int64_t *count)

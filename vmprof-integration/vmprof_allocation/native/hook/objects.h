@@ -104,6 +104,13 @@ struct hook_object *objects_copy(uint64_t address, int64_t *count);
 size_t objects_count(void);
 void objects_copy_all(struct hook_object *to);
 
+/* The program could no longer reach the copied objects for which
+   is_garbage(number, context) is true.  Write that they ended at 'time', and stop tracking
+   them.  A major collection may have ended some objects since; they end again, earlier. */
+void objects_examined(const struct hook_object *copied, size_t count,
+                      int (*is_garbage)(size_t number, const void *context),
+                      const void *context, int64_t time);
+
 /* How many there was no room for */
 int64_t objects_lost(void);
 

@@ -72,7 +72,11 @@ static void answer_question(void)
         objects_reset_peak();
         break;
     case HOOK_HELD:
-        held_by_ask(asked_about);
+    case HOOK_REACHED:
+        held_by_ask(asked_about, asked == HOOK_HELD);
+        break;
+    case HOOK_EXAMINED:
+        held_by_examined(asked_about != 0);
         break;
     case HOOK_COLLECT:
         nursery_collect_soon();
@@ -109,7 +113,7 @@ static void unhook(void)
    has listed the roots, which are this thread's stack, and copies of the others'. */
 static int needs_safepoint(int wanted)
 {
-    return wanted == HOOK || (wanted == ASK && asked == HOOK_HELD);
+    return wanted == HOOK || (wanted == ASK && (asked == HOOK_HELD || asked == HOOK_REACHED));
 }
 
 /* With the GIL, between two allocations */

@@ -142,6 +142,8 @@ void recorder_young(int64_t key, enum outcome outcome, int64_t type,
 /* Object number 'which' of sample 'key', from 0 on, was promoted, and is dead; or will
    not be heard of again. */
 void recorder_freed(int64_t key, int which);
+/* It is dead since 'time', on the clock of recorder_now(). */
+void recorder_freed_at(int64_t key, int which, int64_t time);
 void recorder_lost(int64_t key, int which);
 
 /* A promoted object that was sampled in an earlier part of the profile, and is alive. */

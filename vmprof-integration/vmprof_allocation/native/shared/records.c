@@ -60,6 +60,7 @@ static int64_t unit_of(char letter)
 #define HOLDERS         "nnnsnn"
 #define HELD_PATHS      "nnnsn"
 #define HELD_OBJECTS    "nnnsnnnns"
+#define SNAPSHOTS       "tnnttnn"
 
 NUMBERS(totals, TOTALS, 1);
 NUMBERS(frames, FRAMES, 256);
@@ -88,6 +89,7 @@ TEXTS(held_paths, 8192);
 NUMBERS(held_objects, HELD_OBJECTS, MOST_ROWS);
 NUMBERS(raw, OBJECTS, MOST_ROWS);
 NUMBERS(raw_ended, ENDED, MOST_ROWS);
+NUMBERS(snapshots, SNAPSHOTS, 32);
 
 static struct record records[RECORD_KINDS] = {
     [RECORD_TOTALS] = TABLE(totals, TOTALS, 1),
@@ -111,6 +113,7 @@ static struct record records[RECORD_KINDS] = {
     [RECORD_HELD_OBJECTS] = TABLE(held_objects, HELD_OBJECTS, MOST_ROWS),
     [RECORD_RAW] = TABLE(raw, OBJECTS, MOST_ROWS),
     [RECORD_RAW_ENDED] = TABLE(raw_ended, ENDED, MOST_ROWS),
+    [RECORD_SNAPSHOTS] = TABLE(snapshots, SNAPSHOTS, 32),
 };
 
 struct record *record_of(enum record_kind kind)

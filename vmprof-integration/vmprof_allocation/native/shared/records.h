@@ -37,6 +37,7 @@ enum record_kind {
     RECORD_HELD_OBJECTS,
     RECORD_RAW,
     RECORD_RAW_ENDED,
+    RECORD_SNAPSHOTS,
     RECORD_KINDS                /* how many, and number 0 */
 };
 

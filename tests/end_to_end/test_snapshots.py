@@ -1,0 +1,137 @@
+"""Heap snapshots: which sampled objects the program can still reach.
+
+No test waits for major collections, which are rare with a large nursery."""
+from __future__ import annotations
+
+import pytest
+
+from conftest import PyPy
+from found import found
+from vmprof_allocation.session.snapshots import next_time
+
+pytestmark = pytest.mark.nurseries("4M", "240M")
+
+#: 200,000 lists that are kept, and 400,000 that are garbage
+MAKE = """
+    def make(count):
+        return [[i] for i in range(count)]
+    kept = make(200000)
+    len(make(400000))
+"""
+
+
+@pytest.mark.parametrize("flag", ["--leaks", "--held"])
+def test_garbage_is_not_alive(stock_pypy: PyPy, flag: str) -> None:
+    run = stock_pypy.sample(MAKE, "8k", flag)
+    assert (run.code, run.err) == (0, "")
+    profile = run.profile()
+    assert len(profile.snapshots) == 1
+    lists = found(profile, "list")
+    lists.total().check("all", 600000, also=4000)
+    lists.check("alive", 200000, also=4000)
+    assert "young" not in lists.samples
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
+    assert "alive: objects that the program could reach at" in report
+
+
+def test_an_object_that_only_its_finalizer_reaches_is_not_alive(
+        stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+    class Resource:
+        def __del__(self):
+            pass
+    [Resource() for i in range(100000)]
+    kept = [Resource() for i in range(50000)]
+    """, "4k", "--held")
+    assert (run.code, run.err) == (0, "")
+    found(run.profile(), "__main__.Resource").check("alive", 50000, also=1000)
+
+
+def test_without_a_snapshot_the_report_says_so(stock_pypy: PyPy) -> None:
+    stock_pypy.sample(MAKE + "    import os; os._exit(0)\n", "8k", "--held")
+    profile = stock_pypy.profile()
+    assert not profile.snapshots
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
+    assert ("alive: an upper bound" in report
+            or "that the last major collection" in report)
+
+
+def test_c_extensions_hide_references(stock_pypy: PyPy) -> None:
+    """C code may hold objects that look like garbage, so no object ends."""
+    run = stock_pypy.sample("    import sys\n    sys.modules['cpyext'] = sys\n" + MAKE,
+                            "8k", "--held")
+    assert (run.code, run.err) == (0, "")
+    profile = run.profile()
+    assert not profile.snapshots
+    assert profile.held and not profile.held[-1].problem
+    assert "freed" not in found(profile, "list").samples
+
+
+def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+    import time
+    KEPT = []
+    class Session:
+        def __init__(self):
+            self.data = bytearray(20000)
+    def request():
+        junk = [str(i) * 3 for i in range(3000)]
+        KEPT.append(Session())
+        return len(junk)
+    end = time.time() + 8
+    while time.time() < end:
+        request()
+    """, "32k", "--leaks")
+    assert (run.code, run.err) == (0, "")
+    profile = run.profile()
+    assert len(profile.snapshots) >= 3
+    sizes = [snapshot.bytes for snapshot in profile.snapshots]
+    assert sizes == sorted(sizes)
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
+                                "out.vmprof").out
+    first, *_ = report.splitlines()
+    assert first.startswith("leak: ") and "byte array (storage)" in first
+    assert "request" in first
+    assert "held by __main__.KEPT (100 %)" in report
+    assert "__main__.KEPT: +" in report
+    assert "what heap snapshots found reachable at" in report
+
+
+def test_a_program_takes_snapshots_by_itself(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run("""
+    import vmprof_allocation
+    session = vmprof_allocation.start("out.vmprof", "8k")
+    """ + MAKE + """
+    first = make(200000)
+    session.snapshot()
+    del first
+    session.snapshot()
+    vmprof_allocation.stop()
+    """)
+    assert (run.code, run.err) == (0, "")
+    profile = stock_pypy.profile()
+    assert len(profile.snapshots) == 2
+    assert profile.snapshots[0].bytes > profile.snapshots[1].bytes + 200000 * 16
+    found(profile, "list").check("alive", 200000, also=4000)
+
+
+def test_leaks_need_lifetimes(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "8k", "--leaks",
+                             "--no-lifetimes", "-o", "out.vmprof", "app.py")
+    assert run.code == 2
+    assert "leave --no-lifetimes out" in run.err
+
+
+@pytest.mark.parametrize("each", [0.001, 0.05, 0.3])
+def test_any_run_has_three_to_compare(each: float) -> None:
+    """Check all runs from ten seconds on, for snapshots of this cost."""
+    taken = [1.0]
+    while taken[-1] < 10**6:
+        taken.append(next_time(taken, each * len(taken), taken[-1]))
+    for number, time in enumerate(taken):
+        assert each * number <= 0.1 * time
+        if time > 10:       # the one at the end of the run is the third
+            assert sum(0.25 * time < other < time for other in taken) >= 2
+    assert len(taken) < 60
+    for before, after in zip(taken, taken[1:]):
+        assert after >= 1.3 * before

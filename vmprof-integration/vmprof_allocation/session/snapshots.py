@@ -1,0 +1,143 @@
+"""Heap snapshots that the sampler takes by itself.
+
+A snapshot tells which sampled objects the program can still reach (Session.snapshot()).
+The last one, at the end of a profile, decides what counts as alive there.  With
+--leaks more are taken while the program runs: `report --leaks` compares them.
+"""
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock, start_new_thread
+from time import monotonic, sleep, thread_time
+
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
+from vmprof_allocation.memory.room import refuse_if_short
+from vmprof_allocation.session import own_thread, resident
+
+# nothing that is not needed: see engines/base.py
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vmprof_allocation.session.session import Session
+
+#: The process that the command line samples.  Its children end in other ways.
+_pid = os.getpid()
+#: seconds to wait for another thread that takes a snapshot
+_PATIENCE = 30.0
+#: seconds to the first snapshot, and how much longer each other one waits: so a run of
+#: a week has 50
+_FIRST, _GROWTH = 1.0, 1.3
+#: The share of the time that snapshots may take.  A comparison needs three after the
+#: first quarter of the run; the larger share applies until it has them.
+_SHARE, _NEEDED_SHARE, _NEEDED, _WARM_UP = 0.01, 0.1, 3, 0.25
+
+
+def plan(session: Session) -> None:
+    """Arrange the snapshots that the settings of `session`, which is on, ask for."""
+    settings = session.settings
+    if settings.held or settings.snapshots:
+        resident.at_end(take_last)
+    if settings.snapshots:
+        PeriodicSnapshots(session).begin()
+
+
+def take_last() -> None:
+    """Take the snapshot at the end of the program, with what holds each object.
+
+    Raises:
+        AllocationSamplingError: no snapshot is possible.
+    """
+    if os.getpid() != _pid:
+        return
+    try:
+        refuse_if_short("no heap snapshot is taken")
+        # the session that was suspended continues there (resident.py)
+        from vmprof_allocation.session.session import current
+        session = current()
+        if session is None:
+            raise AllocationSamplingError(
+                "no heap snapshot at the program's end: sampling has ended before")
+        in_turn(session)
+    except AllocationSamplingError:
+        raise
+    except Exception as e:
+        raise AllocationSamplingError(
+            "no heap snapshot at the program's end: %r" % (e,)) from None
+
+
+def in_turn(session: Session) -> None:
+    """Take a snapshot as soon as no other thread takes one.
+
+    Raises:
+        AllocationSamplingError: no snapshot is possible.
+    """
+    until = monotonic() + _PATIENCE
+    while True:
+        try:
+            session.held()
+            return
+        except SamplingBusy:
+            if monotonic() > until:
+                raise
+            sleep(0.01)
+
+
+def next_time(taken: Sequence[float], cost: float, now: float) -> float:
+    """Return when the next snapshot is due.
+
+    Args:
+        taken: times of the snapshots so far.
+        cost: what all of them cost together.
+        now: the present time.  Times are in seconds since the thread began.
+    """
+    needed = cost / _NEEDED_SHARE
+    if len(taken) >= _NEEDED:
+        needed = max(needed, taken[-_NEEDED] / _WARM_UP)
+    return max(now * _GROWTH, min(cost / _SHARE, needed))
+
+
+class PeriodicSnapshots:
+    """A thread that takes snapshots while the program runs, in this process only."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._pid = os.getpid()
+        #: is released when the thread is to end
+        self._end = allocate_lock()
+        self._end.acquire()
+
+    def begin(self) -> None:
+        resident.at_end(self._stop)
+        try:
+            start_new_thread(self._run, ())
+        except Exception as e:
+            say("no heap snapshots are taken while the program runs, because there is "
+                "no thread for them (%s); one is taken at the end" % e)
+
+    def _stop(self) -> None:
+        if os.getpid() == self._pid and self._end.locked():
+            self._end.release()
+
+    def _run(self) -> None:
+        own_thread.declare()
+        began = monotonic()
+        cost, wait = 0.0, _FIRST
+        taken: list[float] = []
+        while not self._end.acquire(True, wait):
+            start = thread_time()
+            try:
+                self._session.snapshot(holders=True)
+                taken.append(monotonic() - began)
+                cost += self._session.snapshot_cost
+            except SamplingBusy:
+                pass
+            except AllocationSamplingError as e:
+                if self._session.is_on:
+                    say("no more heap snapshots are taken while the program runs: "
+                        "%s" % e)
+                return
+            cost += thread_time() - start
+            lasted = monotonic() - began
+            wait = max(next_time(taken, cost, lasted) - lasted, 0.1)
+        self._end.release()
