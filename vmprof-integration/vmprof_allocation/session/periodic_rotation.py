@@ -169,7 +169,7 @@ class PeriodicRotation:
         stem, suffix = os.path.splitext(self._first)
         part, ended, problem = session.part, session.path, ""
         following = "%s.w%d%s" % (stem, part + 1, suffix)
-        if self._is_bounded and not os.path.isdir(os.path.dirname(stem)):
+        if self._is_abandoned():
             self._is_on = False
             say("nobody takes the profiles any more: sampling ends")
             try:
@@ -188,11 +188,16 @@ class PeriodicRotation:
                 problem = "no new profile is begun: %s" % error
             # else it was ended, or rotated, by others
         # the next one may do better: a disk that is full is not so for ever
-        if problem and not self._problem:
+        # a folder that vanished meanwhile is a matter of the next call
+        if problem and not self._problem and not self._is_abandoned():
             say(problem)
         self._problem = problem
         if self._is_bounded and session.path == following and part > 1:
             self._bound(ended)
+
+    def _is_abandoned(self) -> bool:
+        """Return True if the pusher has removed the folder of the profiles."""
+        return self._is_bounded and not os.path.isdir(os.path.dirname(self._first))
 
     def _bound(self, ended: str) -> None:
         """What is there is bounded, whoever takes it away, or not: but for the first
