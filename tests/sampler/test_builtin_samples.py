@@ -130,7 +130,7 @@ def test_it_is_said_what_is_not_known(vmprof: Vmprof) -> None:
 def test_a_run(vmprof: Vmprof, tmp_path: Path, settings: Settings,
                asked: object) -> None:
     path = tmp_path / "app.vmprof"
-    path.write_text("an older and longer profile")
+    path.write_bytes(HEAD + b"an older and longer profile")
     with Session(settings, str(path)) as session:
         session.mark("warm")
         assert session.suspend() is None
