@@ -283,7 +283,7 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
                           uint64_t list, const int64_t *dump, size_t words,
                           uint64_t *differ, size_t most)
 {
-    struct held_question question = { types, types_size, type_info, list, NULL, 0, 0 };
+    struct held_question question = { types, types_size, type_info, list, 0, NULL, 0, 0 };
     size_t size = sizeof(struct held_result) + sizeof(int64_t) + most * sizeof *differ;
     struct held_result *result = map_shared(size);
     /* behind it: how many, and which */
