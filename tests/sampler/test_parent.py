@@ -293,8 +293,8 @@ def test_log_of_the_program_is_its_own(pypy: PyPy, temporary: Path) -> None:
         out, _ = run_in(pypy, [PYPY, *command], 0)
         assert out == "None\n"
         logs.append((pypy.folder / name).read_text().count("{gc-collect-done"))
-    # and begin.py asks for one, when our modules go
-    assert logs[0] + 1 == logs[1] > 1
+    # begin.py asks for one when our modules go, and their import may cause another
+    assert 0 < logs[0] + 1 <= logs[1] <= logs[0] + 2
 
 
 @pytest.mark.parametrize("name", ["capstone", "reader", "vmprof_allocation"])
