@@ -224,11 +224,13 @@ class HookEngine(Engine):
                         "raw memory can't be sampled: pointers to malloc() can't be "
                         "changed in this process; leave --raw-memory, or raw_memory=, "
                         "out")
-            except _vmprof.VMProfError as e:
-                self._undo()
-                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
-            except BaseException:
-                self._undo()
+            except BaseException as e:
+                try:
+                    self._undo()
+                finally:
+                    empty(fd)       # what was written is no profile
+                if isinstance(e, _vmprof.VMProfError):
+                    raise AllocationSamplingError("vmprof refuses: %s" % e) from e
                 raise
 
     def _logs(self, settings: Settings) -> bool:
