@@ -221,7 +221,7 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
     everything = _of_figures(profile, summary, choice)
     essential = [remark.text for remark in everything if remark.is_essential]
     if summary.figures.sum(STILL_ALIVE).samples:
-        essential.insert(0, _alive_in_brief(profile, choice))
+        essential.insert(0, _alive(profile, choice, is_brief=True))
     if memory := memory_in_brief(profile):
         essential.insert(0, memory)
     if is_all and choice.at is None:
@@ -269,7 +269,7 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
     if LINE in choice.by and summary.has_lines and not profile.is_raw:
         found += _lines_of_compiled_code(summary)
     if summary.figures.sum(STILL_ALIVE).samples:
-        found.append(Remark(_alive(profile, choice)))
+        found.append(Remark(_alive(profile, choice, is_brief=False)))
     if summary.missing:
         names = ", ".join(sorted({f.name for f in summary.missing})[:3])
         if len(summary.missing) > 3:
@@ -518,34 +518,22 @@ def _alive_at(snapshot: int) -> str:
 _RAW_ALIVE = "alive: what free() was not called for until then"
 
 
-def _alive_in_brief(profile: Profile, choice: Choice) -> str:
-    """Return which objects count as alive."""
+def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
+    """Return which objects count as alive; unless `is_brief`, also how to omit more of
+    the garbage."""
     if profile.is_raw:
         return _RAW_ALIVE
     if profile.processes:
-        return _ALIVE_OF_EACH
+        return _ALIVE_OF_EACH + ("" if is_brief else " (--process says more of one)")
     snapshot = _last_snapshot(profile, choice)
     if snapshot is not None:
         return _alive_at(snapshot)
     count, last = _last_major(profile, choice)
     if not count:
         return _NO_MAJOR
-    return ("alive: objects that the last major collection (at %.2f s) found alive, "
-            "and later ones that no minor collection has freed" % last)
-
-
-def _alive(profile: Profile, choice: Choice) -> str:
-    """Return which objects count as alive, and how to omit more of the garbage."""
-    if profile.is_raw:
-        return _RAW_ALIVE
-    if profile.processes:
-        return _ALIVE_OF_EACH + " (--process says more of one)"
-    snapshot = _last_snapshot(profile, choice)
-    if snapshot is not None:
-        return _alive_at(snapshot)
-    count, last = _last_major(profile, choice)
-    if not count:
-        return _NO_MAJOR
+    if is_brief:
+        return ("alive: objects that the last major collection (at %.2f s) found "
+                "alive, and later ones that no minor collection has freed" % last)
     return ("alive: objects that the last of %s found alive, at %.2f s, and later "
             "ones that no minor collection has freed, some of which may be garbage "
             "(--at %.2f omits most of these; --leaks, when it runs, all)" % (

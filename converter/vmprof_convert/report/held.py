@@ -16,6 +16,7 @@ from vmprof_convert.profile.held import (
     NO_PATH,
     OTHERWISE,
     Held,
+    Holder,
 )
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table, place_of
@@ -72,24 +73,17 @@ def not_known(held: Held, of_which: str = "") -> str:
         of_which, format_moment(held.time), problem(held.problem))
 
 
-def growth_of(path: str, profile: Profile, since: int) -> str:
-    """Return by how much the holder `path` grew between two answers, exactly.
+def growth_of(holder: Holder, profile: Profile, since: int) -> str:
+    """Return by how much a holder of the last answer grew, exactly.
 
-    The first answer is the first one from `since` (nanoseconds) on.  Empty: there are
-    no two answers, or the holder is not in both.
+    It is compared with the first answer from `since` (nanoseconds) on.  Empty if that
+    answer does not have it.
     """
     answers = [held for held in profile.held if not held.problem]
-    first = next((held for held in answers if held.time >= since), None)
-    if first is None or first is answers[-1]:
-        return ""
-    then, now = ([holder.bytes for holder in held.holders if holder.path == path]
-                 for held in (first, answers[-1]))
-    if not len(then) == len(now) == 1:
-        return ""
-    more = now[0] - then[0]
-    return "%s: %s%s since %.2f s" % (
-        shortened(path), "-" if more < 0 else "+", format_bytes(abs(more)),
-        first.time / 1e9)
+    first = next((held for held in answers if held.time >= since), answers[-1])
+    grown = _Since(first, answers[-1]).growth(holder)
+    return grown and "%s: %s since %.2f s" % (
+        shortened(holder.path), grown, first.time / 1e9)
 
 
 def holders_of(shares: Sequence[Share]) -> str:
@@ -179,12 +173,16 @@ class _Since:
 
     def cells(self, row: Row) -> tuple[str, ...]:
         """Empty for what was not among the largest then: that may have been there."""
-        before = (self._before.get(row.holders[0].path)
-                  if len(row.holders) == 1 else None)
+        grown = self.growth(row.holders[0]) if len(row.holders) == 1 else ""
+        return (grown,) if grown else self.empty
+
+    def growth(self, holder: Holder) -> str:
+        """Empty likewise."""
+        before = self._before.get(holder.path)
         if before is None:
-            return self.empty
-        more = row.bytes - before
-        return ("-" if more < 0 else "+") + format_bytes(abs(more)),
+            return ""
+        more = holder.bytes - before
+        return ("-" if more < 0 else "+") + format_bytes(abs(more))
 
 
 def _estimate(estimate: Estimate) -> str:

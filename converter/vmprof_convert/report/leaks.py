@@ -286,7 +286,7 @@ class _Writer:
             if held := holders_of(shares):
                 self._say("      " + held)
             if shares and len(shares[0].holders) == 1 and (grown := growth_of(
-                    shares[0].holders[0].path, self._profile, self._since)):
+                    shares[0].holders[0], self._profile, self._since)):
                 self._say("      " + grown)
             if self._names:
                 self._say("      " + self._processes(leak))

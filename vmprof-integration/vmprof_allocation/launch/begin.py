@@ -81,7 +81,7 @@ def _run(fields: list[str]) -> None:
     # The module was imported before the program: what it does at the end comes after
     # all of the program's, whose threads have ended then.
     resident.end_at_interrupt()
-    if settings.held or settings.snapshots:
+    if settings.ends_with_snapshot:
         from vmprof_allocation.session import snapshots
         snapshots.plan(session)
     _leave(session)

@@ -58,7 +58,7 @@ class PeriodicRotation:
         os.register_at_fork(before=self._look_who_forks, after_in_child=self._go_on)
         if self._is_bounded and self._pid == 1:
             resident.at_end(self.stop)
-        if self.session.settings.held:
+        if self.session.settings.ends_with_snapshot:
             resident.at_end(self._stay)
         self._start()
 
@@ -115,7 +115,7 @@ class PeriodicRotation:
     def _run(self, end: LockType) -> None:
         own_thread.declare()
         while not end.acquire(True, self._every):
-            if self.session.settings.held or self.session.settings.snapshots:
+            if self.session.settings.ends_with_snapshot:
                 self._look()
             with Undivided():
                 try:

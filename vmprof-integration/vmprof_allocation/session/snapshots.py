@@ -34,11 +34,9 @@ _SHARE, _NEEDED_SHARE, _NEEDED, _WARM_UP = 0.01, 0.1, 3, 0.25
 
 
 def plan(session: Session) -> None:
-    """Arrange the snapshots that the settings of `session`, which is on, ask for."""
-    settings = session.settings
-    if settings.held or settings.snapshots:
-        resident.at_end(take_last)
-    if settings.snapshots:
+    """Arrange the snapshot at the end, and earlier ones if the settings have them."""
+    resident.at_end(take_last)
+    if session.settings.snapshots:
         PeriodicSnapshots(session).begin()
 
 
@@ -103,7 +101,7 @@ class PeriodicSnapshots:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._pid = os.getpid()
-        #: is released when the thread is to end
+        #: released when the thread is to end
         self._end = allocate_lock()
         self._end.acquire()
 
@@ -140,4 +138,3 @@ class PeriodicSnapshots:
             cost += thread_time() - start
             lasted = monotonic() - began
             wait = max(next_time(taken, cost, lasted) - lasted, 0.1)
-        self._end.release()

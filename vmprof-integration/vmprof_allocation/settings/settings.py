@@ -101,9 +101,14 @@ class Settings:
         return settings
 
     @property
+    def ends_with_snapshot(self) -> bool:
+        """Whether a heap snapshot is taken at the end of each profile."""
+        return self.held or self.snapshots
+
+    @property
     def needs_hook(self) -> bool:
         """Only the hook engine can do this."""
-        return (self.held or self.lines or self.memory_at_end or self.snapshots
+        return (self.ends_with_snapshot or self.lines or self.memory_at_end
                 or bool(self.raw_memory))
 
     def with_seed(self, seed: int) -> Settings:

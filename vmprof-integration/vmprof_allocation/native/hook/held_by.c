@@ -86,7 +86,7 @@ static void reap_child(void)
 }
 
 /* In the child: the program need not wait for a copy of its sampled objects. */
-static void answer(uint64_t list, int wants_holders)
+static void answer(uint64_t list)
 {
     struct held_question question;
 
@@ -95,7 +95,7 @@ static void answer(uint64_t list, int wants_holders)
     question.types_size = place.types_size;
     question.type_info = place.type_info;
     question.list = list;
-    question.wants_holders = wants_holders;
+    question.wants_holders = asked.wants_holders;
     question.objects = &asked.objects->address;
     question.stride = sizeof *asked.objects;
     question.count = asked.count;
@@ -125,7 +125,7 @@ static void ask(uint64_t list, int wants_holders)
     figures_pages_are_shared(1);
     asked.child = bare_fork();
     if (asked.child == 0) {
-        answer(list, wants_holders);
+        answer(list);
         _exit(0);
     }
     asked.still = recorder_now() - asked.began;
