@@ -81,7 +81,7 @@ def test_text_that_was_incomplete_is_replaced(
 
 def test_text_that_was_incomplete_is_replaced_in_a_full_buffer(
         harness: pathlib.Path) -> None:
-    """The longest names are read again, and short ones that precede a torn record."""
+    """The sampler reads the longest names again, and those before a torn record."""
     many = [name(8 * i, b"py:f%d:1:a" % i) for i in range(1, 100)]
     for text in (b"py:f:1:" + b"x" * 1016, b"py:f:1:b"):
         whole, torn = name(8000, text), name(8000, text.replace(b"f", b"o"))

@@ -112,7 +112,7 @@ void profile_log_bytes(const void *records, size_t size)
         print_bytes("bytes", records, size);
 }
 
-/* Print the names that are new, as if the profile needed each of them. */
+/* Print the new names, as if the profile needed each name. */
 void profile_log_names(const char *records, size_t size)
 {
     int64_t word[2];
