@@ -81,17 +81,20 @@ def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
     end = time.time() + 8
     while time.time() < end:
         request()
+    print(len(KEPT))
     """, "32k", "--leaks")
     assert (run.code, run.err) == (0, "")
     profile = run.profile()
     assert len(profile.snapshots) >= 3
-    sizes = [snapshot.bytes for snapshot in profile.snapshots]
-    assert sizes == sorted(sizes)
+    kept = 20000 * int(run.out)
+    first, *_, last = profile.snapshots
+    # the interpreter has the rest
+    assert max(first.bytes, kept) < last.bytes < 1.05 * kept + 2**25
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
                                 "out.vmprof").out
-    first, *_ = report.splitlines()
-    assert first.startswith("leak: ") and "byte array (storage)" in first
-    assert "request" in first
+    headline, *_ = report.splitlines()
+    assert headline.startswith("leak: ") and "byte array (storage)" in headline
+    assert "request" in headline
     assert "held by __main__.KEPT (100 %)" in report
     assert "__main__.KEPT: +" in report
     assert "what heap snapshots found reachable at" in report
