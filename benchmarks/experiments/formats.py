@@ -54,7 +54,7 @@ def _formats(context: Context, folder: Path) -> Json:
                    "profile": profile.stat().st_size, "formats": {}}
     del read
     for name in FORMATS:
-        out = folder / "out"
+        out = folder / ("out." + name)
         options = ("--samples", "0") if FORMATS[name].write else ()
         done = [_convert(profile, name, out, *options) for _ in range(_runs(context))]
         found["formats"][name] = {**_taken(done), "size": out.stat().st_size}
@@ -73,7 +73,7 @@ def _growth(context: Context, folder: Path) -> list[Json]:
         found.append({
             "objects": tally.figures().sum().samples,
             "formats": {name: _taken([
-                _convert(profile, name, folder / "out")
+                _convert(profile, name, folder / ("out." + name))
                 for _ in range(_runs(context))]) for name in GROWTH_FORMATS}})
     return found
 
