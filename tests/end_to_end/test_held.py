@@ -415,7 +415,7 @@ for do in session.held, session.stop:
         print(e)
 """ % what)
     assert run.out.splitlines()[0].startswith(
-        "who holds what is not known: the profile can't be written: "), run
+        "the heap snapshot failed: the profile can't be written: "), run
 
 
 def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
@@ -810,8 +810,8 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
         print("ended")
     """
     run = stock_pypy.sample(source, "64k")
-    assert run.out == ("who holds what is not known: the process that looks was ended "
-                       "by SIGKILL\nended\n")
+    assert run.out == ("the heap snapshot failed: a signal ended the process that "
+                       "walks the heap (SIGKILL)\nended\n")
     *_, killed, last = readers.read_events(run.path).held
     assert (killed.problem, last.problem) == (2009, 0)
     assert "__main__.kept" in [holder.path for holder in last.holders]
@@ -917,24 +917,30 @@ def test_where_the_heap_does_not_look_the_same_nothing_is_said(
     assert run.code == 2 and "doctor" in run.err and "references" in run.err
 
 
-def test_a_limit_of_memory_for_the_process(stock_pypy: PyPy) -> None:
-    """RLIMIT_AS: it can't map what it needs, and says so."""
+@pytest.mark.parametrize("left, objects, message", [
+    (20, 300000, "no heap snapshot is taken: it takes up to 32 MiB, and the limit of "
+     "the program's address space (RLIMIT_AS) leaves 20 MiB\n"),
+    (40, 2000000, "the heap snapshot failed: there is not enough memory for the "
+     "process that walks the heap\n")])
+def test_limit_of_the_address_space(stock_pypy: PyPy, left: int, objects: int,
+                                    message: str) -> None:
     source = """
         import resource
         from vmprof_allocation import AllocationSamplingError
         from vmprof_allocation.session.session import current
-        kept = [[str(i)] for i in range(300000)]
+        kept = [[str(i)] for i in range(OBJECTS)]
         current().held()
         size = int(open("/proc/self/statm").read().split()[0]) * 4096
-        resource.setrlimit(resource.RLIMIT_AS, (size + 2**22, size + 2**22))
+        limit = size + (LEFT << 20) + 2**16
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         try:
             current().held()
         except AllocationSamplingError as e:
             print(e)
     """
+    source = source.replace("OBJECTS", str(objects)).replace("LEFT", str(left))
     run = stock_pypy.sample(source, "64k")
-    assert run.out == ("who holds what is not known: there is not enough memory for "
-                       "the process that looks\n")
+    assert run.out == message
 
 
 def test_a_leak_ends_with_who_holds_it(stock_pypy: PyPy) -> None:

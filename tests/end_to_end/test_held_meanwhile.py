@@ -72,8 +72,8 @@ GO_ON = """
     said.append("")
     thread.join()
 """
-TOO_LATE = ("who holds what is not known: the profile, or the process, ended while it "
-            "was looked at")
+TOO_LATE = ("the heap snapshot failed: the profile or the process ended during the "
+            "snapshot")
 
 
 @contextlib.contextmanager
@@ -170,8 +170,8 @@ def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
     thread.join()
     """, "64k")
     assert run.out == (
-        "who holds what is not looked at: this forked process has no profile until its "
-        "first sample is taken: ask again\n7 T\n")
+        "no heap snapshot is taken: this forked process has no profile until its "
+        "first sample; try again later\n7 T\n")
     (of_child,) = run.path.parent.glob("out.*.vmprof")
     assert [held.problem for held in readers.read_events(of_child).held] == [0]
     assert {held.problem for held in readers.read_events(run.path).held} == {0}
@@ -218,8 +218,8 @@ def test_only_one_at_a_time(stock_pypy: PyPy) -> None:
     said.append("")
     thread.join()
     """, "64k")
-    assert run.out == ("who holds what is being looked at already, for somebody else; "
-                       "ask again when that is done T\n")
+    assert run.out == ("another thread takes a heap snapshot; try again when it is "
+                       "done T\n")
     assert {held.problem for held in readers.read_events(run.path).held} == {0}
 
 
@@ -265,8 +265,8 @@ def test_who_asks_does_not_wait_for_ever(stock_pypy: PyPy) -> None:
     print(said, children())
     """, "64k")
     assert run.out == "%r None\n" % [
-        "who holds what is not known: the process that looks did not come to an end "
-        "within 25 seconds, or was ended"]
+        "the heap snapshot failed: the process that walks the heap did not end within "
+        "25 seconds"]
     assert readers.read_events(run.path).held[-1].problem == 1005
 
 

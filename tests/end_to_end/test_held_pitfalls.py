@@ -382,8 +382,8 @@ def test_there_may_be_no_other_process(stock_pypy: PyPy) -> None:
         session.stop()
     """)
     assert run.out == (
-        "who holds what is not known: no process can be made that looks: "
-        "Resource temporarily unavailable\n"), run
+        "the heap snapshot failed: fork() failed: Resource temporarily unavailable\n"
+    ), run
     assert len(answers(run.path)) == 1
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from c_extension import build_holder
 from conftest import PyPy
 from found import found
 from vmprof_allocation.session.snapshots import next_time
+from vmprof_convert import readers
 
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
@@ -52,19 +54,99 @@ def test_without_a_snapshot_the_report_says_so(stock_pypy: PyPy) -> None:
     profile = stock_pypy.profile()
     assert not profile.snapshots
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
-    assert ("alive: an upper bound" in report
-            or "that the last major collection" in report)
+    assert "\nsurvived: objects that no" in report
 
 
 def test_c_extensions_hide_references(stock_pypy: PyPy) -> None:
     """C code may hold objects that look like garbage, so no object ends."""
-    run = stock_pypy.sample("    import sys\n    sys.modules['cpyext'] = sys\n" + MAKE,
-                            "8k", "--held")
+    build_holder(stock_pypy)
+    run = stock_pypy.sample("    import holder\n" + MAKE, "8k", "--held")
     assert (run.code, run.err) == (0, "")
     profile = run.profile()
     assert not profile.snapshots
     assert profile.held and not profile.held[-1].problem
     assert "freed" not in found(profile, "list").samples
+    assert not stock_pypy.sample("    import holder\n" + MAKE, "8k").profile().snapshots
+
+
+#: each ends a profile in another way
+ENDINGS = {
+    "at the end of the program": MAKE,
+    "with modules that use cffi": "    import pwd, sqlite3\n" + MAKE,
+    "with a daemon thread": MAKE + """
+    import threading
+    def compute():
+        number = 0
+        while True:
+            number += 1
+    threading.Thread(target=compute, daemon=True).start()
+    """,
+    "without modules": MAKE + "    import sys; sys.modules.clear()\n",
+    "by an exception": MAKE + "    import sys; sys.exit(0)\n",
+    "by an interrupt": MAKE + """
+    import signal
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.raise_signal(signal.SIGINT)
+    """,
+    "with the session's modules": MAKE + "    import vmprof_allocation\n"}
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_each_profile_ends_with_a_snapshot(stock_pypy: PyPy, how: str) -> None:
+    run = stock_pypy.sample(ENDINGS[how], "8k")
+    assert (run.code, run.err) == (0, "")
+    profile = run.profile()
+    assert len(profile.snapshots) == 1 and not profile.held
+    found(profile, "list").check("alive", 200000, also=4000)
+
+
+def test_session_that_is_left_on_ends_with_a_snapshot(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run("""
+    import vmprof_allocation
+    vmprof_allocation.start("out.vmprof", "8k")
+    """ + MAKE)
+    assert (run.code, run.err) == (0, "")
+    profile = stock_pypy.profile()
+    assert len(profile.snapshots) == 1
+    found(profile, "list").check("alive", 200000, also=4000)
+
+
+def test_stop_takes_no_snapshot(stock_pypy: PyPy) -> None:
+    """A program that samples short sections would take 0.1 s longer for each."""
+    stock_pypy.run("""
+    import vmprof_allocation
+    vmprof_allocation.start("out.vmprof", "64k")
+    """ + MAKE + "    vmprof_allocation.stop()\n")
+    assert not stock_pypy.profile().snapshots
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
+    assert " survived " in report and "\nsurvived: objects that no" in report
+
+
+def test_forked_child_ends_with_a_snapshot(stock_pypy: PyPy) -> None:
+    run = stock_pypy.sample("""
+    import os
+    if os.fork():
+        os.wait()
+    else:
+    """ + MAKE.replace("\n", "\n    "), "8k")
+    assert (run.code, run.err) == (0, "")
+    child, = map(readers.read, stock_pypy.folder.glob("out.*.vmprof"))
+    assert len(child.snapshots) == 1
+    found(child, "list").check("alive", 200000, also=4000)
+
+
+@pytest.mark.parametrize("flag", ["--no-lifetimes", "--held"])
+def test_no_second_snapshot_is_taken(stock_pypy: PyPy, flag: str) -> None:
+    run = stock_pypy.sample(MAKE, "64k", flag)
+    assert (run.code, run.err) == (0, "")
+    assert len(run.profile().snapshots) == (flag == "--held")
+
+
+def test_large_heap_has_no_snapshot(stock_pypy: PyPy) -> None:
+    """The program would wait for seconds."""
+    run = stock_pypy.sample("    kept = [bytes(2**20) for i in range(520)]\n", "1M")
+    assert (run.code, run.err) == (0, "")
+    assert not run.profile().snapshots
 
 
 def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:

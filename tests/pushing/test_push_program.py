@@ -118,8 +118,8 @@ def test_who_holds_what_is_not_asked_for_what_is_sent(stock_pypy: PyPy, spools: 
     with StandIn() as engine:
         run = stock_pypy.command(*push(engine), script)
     assert run.out == (
-        "who holds what is not looked at: the profiles of this process are pushed, and "
-        "what they are sent as has no room for it; sample into a file instead\n")
+        "no heap snapshot is taken: this process pushes its profiles, and the "
+        "protocols have no field for retainers; sample into a file instead\n")
 
 
 def test_a_program_that_is_killed(pypy: PyPy, spools: Path) -> None:

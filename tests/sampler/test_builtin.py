@@ -440,12 +440,12 @@ def test_another_engine_of_the_process_goes_on(
     """The modules were imported anew; what the fork does is known to both."""
     state = followed.state()
     assert state is not None
-    followed.ending().forked()
+    followed.ending(True).forked()
     monkeypatch.setattr(builtin, "_engine", None)
     another = chosen_again = builtin.engine(vmprof)
     another.restore(state)
     assert another is chosen_again and another.is_sampled_child()
-    followed.ending().end_child()
+    followed.ending(True).end_child()
     assert not another.is_sampled_child()
 
 

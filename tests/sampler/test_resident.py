@@ -36,7 +36,8 @@ def test_next_to_nothing_of_ours_is_there(stock_pypy: PyPy) -> None:
     """, "1M")
     assert set(run.out.split()) <= {"vmprof_allocation." + name for name in (
         "critical.forks", "critical.interrupts", "engines.ending",
-        "critical.descriptors", "engines.hook.ending", "engines.hook.safepoint",
+        "critical.descriptors", "engines.hook.ending", "engines.hook.heap_snapshot",
+        "engines.hook.safepoint",
         "engines.thread_names", "errors", "session.profile_file",
         "session.resident")}
 

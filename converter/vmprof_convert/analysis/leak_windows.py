@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from vmprof_convert.analysis.leak_statistics import MIN_TREND
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning.lifetimes import is_alive_exact
 from vmprof_convert.profile.model import Profile
 
 #: so much of a run is warming up, unless it has marks
@@ -70,6 +71,9 @@ def find_windows(profile: Profile,
     if times:
         return _find(profile, times, part)._replace(are_snapshots=True)
     times = profile.looks
+    if (not profile.is_raw and not profile.marks and part is None
+            and is_alive_exact(profile)):
+        times = times[:-1]      # as in _snapshots()
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:

@@ -21,6 +21,9 @@ CARRIED = "alive, from an earlier part"
 #: of STILL_ALIVE, and of CARRIED: the last major collection found it alive.  The rest
 #: may be garbage, which nobody has looked for since
 JUDGED, CARRIED_JUDGED = "alive, judged", "alive, from an earlier part, judged"
+#: The largest number of bytes, and the largest share of all bytes, that is allocated
+#: after a snapshot at the end.  The end of the sampler itself takes 80 kB.
+_MOST_AFTER, _SHARE_AFTER = 2**18, 0.01
 #: later than any time
 _NEVER = 2**63 - 1
 #: as users write them; all objects are allocated
@@ -70,6 +73,31 @@ class Judged:
 
     def includes_carried(self, fate: int, collected: int) -> bool:
         return fate == ALIVE and collected < self._least
+
+
+def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
+    """Return whether a heap snapshot decided which objects count as alive.
+
+    Otherwise all objects count as alive that no collection has freed.
+
+    Args:
+        profile: of one process, or of several ones, which all need a snapshot.
+        at: the moment, in nanoseconds since the start; None for the end.
+    """
+    if profile.is_raw:
+        return True
+    if profile.processes:
+        return all(is_alive_exact(process.profile,
+                                  None if at is None else at - process.begin)
+                   for process in profile.processes)
+    times = [time for time in profile.looks if at is None or time <= at]
+    if not times or times[-1] not in {one.time for one in profile.snapshots}:
+        return False
+    allocated = [(moment.time, moment.allocated) for moment in profile.moments]
+    before = max((count for time, count in allocated if time <= times[-1]), default=0)
+    after = max((count for time, count in allocated if at is None or time <= at),
+                default=0)
+    return after - before <= max(_MOST_AFTER, after * _SHARE_AFTER)
 
 
 def _judged_until(profile: Profile) -> int:

@@ -4,7 +4,6 @@ All reports ask here, so that they agree.
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple, Optional
@@ -23,6 +22,7 @@ from vmprof_convert.meaning.lifetimes import (
     NOT_TOLD,
     STILL_ALIVE,
     WAS_LOST,
+    is_alive_exact,
 )
 from vmprof_convert.meaning.visible_stacks import LOST, UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
@@ -444,11 +444,6 @@ def _counts(figures: Figures, state: str, of: str | None,
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
 
-_ALIVE_OF_EACH = ("alive: objects that each process's last major collection found "
-                  "alive, and later ones that no minor collection has freed, some of "
-                  "which may be garbage")
-
-
 def not_judged(*named: tuple[str, Figures]) -> list[str]:
     """How much of what counts as alive may be garbage, for who compares or judges it:
     nothing, if hardly any.  Of each its name, empty if there is but one, and figures of
@@ -486,56 +481,37 @@ def _samples(summary: Summary, state: str) -> str:
         format_bytes(summary.figures.bytes(state).value))
 
 
-def _last_major(profile: Profile, choice: Choice) -> tuple[int, float]:
-    """How many major collections there were, and when the last one was, in seconds."""
-    end = profile.end if choice.at is None else choice.at
-    majors = [collection.time for collection in profile.collections
-              if collection.is_major and collection.time <= end]
-    return len(majors), majors[-1] / 1e9 if majors else 0.0
-
-
-_NO_MAJOR = ("alive: an upper bound, as no major collection had ended by then: it "
-             "includes all garbage that no minor collection has freed (--leaks, "
-             "when it runs, omits that)")
-
-
-def _last_snapshot(profile: Profile, choice: Choice) -> int | None:
-    """Return the time of the last heap snapshot, in nanoseconds.
-
-    Returns None if a major collection came later, which then decides.
-    """
-    end = profile.end if choice.at is None else choice.at
-    before = [time for time in profile.looks if time <= end]
-    is_snapshot = {snapshot.time for snapshot in profile.snapshots}
-    return before[-1] if before and before[-1] in is_snapshot else None
-
-
-def _alive_at(snapshot: int) -> str:
-    return ("alive: objects that the program could reach at %.2f s (heap snapshot), "
-            "and later objects that no minor collection has freed" % (snapshot / 1e9))
-
-
 _RAW_ALIVE = "alive: what free() was not called for until then"
 
 
 def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
-    """Return which objects count as alive; unless `is_brief`, also how to omit more of
-    the garbage."""
+    """Return which objects count as alive.
+
+    Args:
+        profile: the profile.
+        choice: its moment counts.
+        is_brief: leave out how to get the exact figure.
+    """
     if profile.is_raw:
         return _RAW_ALIVE
+    end = profile.end if choice.at is None else choice.at
+    if is_alive_exact(profile, choice.at):
+        if profile.processes:
+            return ("alive: objects that each process could reach when its profile "
+                    "ended (heap snapshots)")
+        last = max(one.time for one in profile.snapshots if one.time <= end)
+        return ("alive: objects that the program could reach at %.2f s (heap snapshot)"
+                % (last / 1e9))
+    remedy = "" if is_brief else (
+        "; --held and --leaks, when the program runs, find out")
     if profile.processes:
-        return _ALIVE_OF_EACH + ("" if is_brief else " (--process says more of one)")
-    snapshot = _last_snapshot(profile, choice)
-    if snapshot is not None:
-        return _alive_at(snapshot)
-    count, last = _last_major(profile, choice)
-    if not count:
-        return _NO_MAJOR
-    if is_brief:
-        return ("alive: objects that the last major collection (at %.2f s) found "
-                "alive, and later ones that no minor collection has freed" % last)
-    return ("alive: objects that the last of %s found alive, at %.2f s, and later "
-            "ones that no minor collection has freed, some of which may be garbage "
-            "(--at %.2f omits most of these; --leaks, when it runs, all)" % (
-                format_number(count, "major collection"), last,
-                math.ceil(last * 100) / 100))
+        return ("survived: objects that no collection of their process has freed; some "
+                "may be garbage" + remedy)
+    times = [time for time in profile.looks if time <= end]
+    if not times:
+        return ("survived: objects that no minor collection has freed; without a major "
+                "collection, they may be garbage" + remedy)
+    return ("survived: objects that no collection has freed; the last major collection "
+            "was at %.2f s, and some objects may be garbage%s" % (
+                times[-1] / 1e9, remedy))
+

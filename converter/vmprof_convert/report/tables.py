@@ -37,7 +37,12 @@ from vmprof_convert.analysis.summary import (
     summarize,
 )
 from vmprof_convert.meaning.estimator import Estimate, Mean
-from vmprof_convert.meaning.lifetimes import DIED_YOUNG, FREED_LATER, STILL_ALIVE
+from vmprof_convert.meaning.lifetimes import (
+    DIED_YOUNG,
+    FREED_LATER,
+    STILL_ALIVE,
+    is_alive_exact,
+)
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import HEAP, RESIDENT, Function, Profile
@@ -361,15 +366,16 @@ class _Columns:
         self.figures: list[Column] = [Column(shown, FIGURE, 0),
                                        Column("%", FIGURE, 1)]
         self._kinds = ["bytes", "%"]
+        alive = alive_title(view.profile, choice.at)
         if choice.sort == OBJECTS:
             self._add("objects", "objects", 2)
         if choice.sort == ALIVE:
-            self._add("alive", _then(choice), 2)
+            self._add("alive", alive, 2)
         if has_two:
             self._add("other", "self" if self._is_total else "total", 3)
         if view.profile.has_lifetimes and choice.sort != ALIVE:
             # what is asked about stays beside what was asked for
-            self._add("alive", _then(choice), 2 if choice.survived else 4)
+            self._add("alive", alive, 2 if choice.survived else 4)
         if choice.sort != OBJECTS:
             self._add("objects", "objects", 5)
         if view.profile.has_lifetimes:
@@ -441,8 +447,15 @@ class _Columns:
         return "%.1f" % (100 * estimate.value / self._all)
 
 
-def _then(choice: Choice) -> str:
-    return "alive" if choice.at is None else "alive at %s" % format_moment(choice.at)
+def alive_title(profile: Profile, at: int | None) -> str:
+    """Return the title of the column with the objects that count as alive.
+
+    Args:
+        profile: the profile.
+        at: the moment, in nanoseconds since the start; None for the end.
+    """
+    title = "alive" if is_alive_exact(profile, at) else "survived"
+    return title if at is None else "%s at %s" % (title, format_moment(at))
 
 
 def place_of(function: Function, line: int, origins: Origins) -> str:

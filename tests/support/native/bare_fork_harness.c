@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 
     CHECK(argc == 2);
     is_short = strcmp(argv[1], "clock") == 0;
-    child = bare_fork();
+    child = bare_fork(10);
     if (child == 0)
         for (;;)
             pause();

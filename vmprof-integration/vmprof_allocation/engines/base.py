@@ -220,6 +220,12 @@ class Engine:
         """
         raise NotImplementedError
 
+    def take_last_snapshot(self) -> None:
+        """Take the heap snapshot that finds the live objects at the end of the profile.
+
+        The profile gets none if it is impossible or the heap is too large.
+        """
+
     def ignore(self, ignored: bool) -> bool:
         """What this thread allocates is not the program's, nor, with the hook
         engine, is a major collection that it asks for, until it is not `ignored`
@@ -245,8 +251,12 @@ class Engine:
         parent's."""
         raise NotImplementedError
 
-    def ending(self) -> Ending:
-        """Of the run that is on."""
+    def ending(self, has_snapshot: bool) -> Ending:
+        """Return what ends the run when the engine's modules are gone.
+
+        Args:
+            has_snapshot: it begins with take_last_snapshot().
+        """
         raise NotImplementedError
 
     def is_sampled_child(self) -> bool:

@@ -242,12 +242,14 @@ def _check(args: Any) -> Settings:
         raise AllocationSamplingError(
             "--lines reads the log that --jitlog writes, and there is only one: leave "
             "one of them out")
-    return make_settings(
+    settings = make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes, not args.no_follow, _check_rotate(args),
         bool(args.native), bool(args.held), bool(args.lines), args.raw_memory,
         bool(args.memory), bool(args.leaks))
+    settings.last_snapshot = True
+    return settings
 
 
 def _check_rotate(args: Any) -> float:

@@ -30,9 +30,9 @@ _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
 _NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
                 "start with --held, and the hook engine samples, which does")
-#: of profiles that are bounded, as somebody takes them away
-_PUSHED = ("who holds what is not looked at: the profiles of this process are pushed, "
-           "and what they are sent as has no room for it; sample into a file instead")
+#: the profiles are bounded (Settings.max_files)
+_PUSHED = ("no heap snapshot is taken: this process pushes its profiles, and the "
+           "protocols have no field for retainers; sample into a file instead")
 _running: list[Session] = []
 #: one thread at a time starts or stops
 _lock = Lock()
@@ -43,10 +43,11 @@ is_ending = False
 
 
 def stop_all() -> None:
-    """This process ends."""
+    """End all sessions at the end of this process, with a heap snapshot."""
     global is_ending
     is_ending = True
     for session in _running[:]:
+        session.settings.last_snapshot = True
         try:
             session.stop()
         except AllocationSamplingError:
@@ -268,7 +269,8 @@ class Session:
         return Suspended((
             state, self.settings.text(), self.output, file.state(),
             None if run is None else (run.first, run.run, run.parent),
-            self._processes is not None, self._pid), engine.ending(), file)
+            self._processes is not None, self._pid),
+            engine.ending(self.settings.has_last_snapshot), file)
 
     @classmethod
     def restore(cls, engine_state: tuple[Any, ...], settings: str,
@@ -475,6 +477,8 @@ class Session:
         self._note_memory(engine)
         if self.is_inherited:
             self.output = self.path or self.output
+        if self.settings.has_last_snapshot:
+            engine.take_last_snapshot()
         engine.stop()
         if self._file is not None and self._file.is_ours():
             self._file.check()

@@ -36,9 +36,10 @@ class Limit:
 class Settings:
     """What the user asks for."""
 
-    __slots__ = ("follow", "gaps", "held", "in_memory", "interval", "lifetimes",
-                 "limit", "lines", "max_bytes", "max_files", "memory", "memory_at_end",
-                 "native", "period", "raw_memory", "rotate", "seed", "snapshots")
+    __slots__ = ("follow", "gaps", "held", "in_memory", "interval",
+                 "last_snapshot", "lifetimes", "limit", "lines", "max_bytes",
+                 "max_files", "memory", "memory_at_end", "native", "period",
+                 "raw_memory", "rotate", "seed", "snapshots")
 
     def __init__(self, interval: int, seed: int, gaps: Gaps = "exponential",
                  period: float | None = None, memory: bool = False,
@@ -46,7 +47,7 @@ class Settings:
                  in_memory: bool = False, follow: bool = True, rotate: float = 0.0,
                  native: bool = False, held: bool = False, lines: bool = False,
                  raw_memory: int = 0, memory_at_end: bool = False,
-                 snapshots: bool = False):
+                 snapshots: bool = False, last_snapshot: bool = False):
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
         #: if not None, the interval is only the first one, and follows this
@@ -71,6 +72,9 @@ class Settings:
         self.held = held
         #: heap snapshots are taken while the program runs
         self.snapshots = snapshots
+        #: A heap snapshot finds the live objects at the end of the profile.  Programs
+        #: that call stop() often do not have it, because it takes 0.1 s.
+        self.last_snapshot = last_snapshot
         #: when the profile ends, it is read where the memory is
         self.memory_at_end = memory_at_end
         #: of those that have ended, so many stay of each process beside its first one,
@@ -106,6 +110,12 @@ class Settings:
         return self.held or self.snapshots
 
     @property
+    def has_last_snapshot(self) -> bool:
+        """Whether the engine takes a snapshot when the profile ends."""
+        return (self.last_snapshot and self.lifetimes
+                and not (self.in_memory or self.ends_with_snapshot or self.max_files))
+
+    @property
     def needs_hook(self) -> bool:
         """Only the hook engine can do this."""
         return (self.ends_with_snapshot or self.lines or self.memory_at_end
@@ -139,7 +149,8 @@ def _flag(text: str) -> bool:
 #: by Settings.__slots__
 _PARSERS: dict[str, Callable[[str], object]] = {
     "follow": _flag, "gaps": str, "held": _flag, "in_memory": _flag, "interval": int,
-    "lifetimes": _flag, "limit": Limit.parse, "lines": _flag, "max_bytes": int,
-    "max_files": int, "memory": _flag, "memory_at_end": _flag, "native": _flag,
-    "period": lambda text: float(text) if text else None, "raw_memory": int,
+    "last_snapshot": _flag, "lifetimes": _flag, "limit": Limit.parse, "lines": _flag,
+    "max_bytes": int, "max_files": int, "memory": _flag, "memory_at_end": _flag,
+    "native": _flag, "period": lambda text: float(text) if text else None,
+    "raw_memory": int,
     "rotate": float, "seed": int, "snapshots": _flag}

@@ -222,7 +222,7 @@ class BuiltinEngine(Engine):
         # a fork changes it, of whichever engine
         self.__dict__, = state
 
-    def ending(self) -> Ending:
+    def ending(self, has_snapshot: bool) -> Ending:
         return BuiltinEnding(self)
 
     def alive(self) -> list[Alive]:

@@ -10,6 +10,7 @@ import os
 
 from vmprof_allocation.engines import thread_names
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
+from vmprof_allocation.engines.hook.heap_snapshot import NOT_ASKED, may_hide_references
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint
 from vmprof_allocation.errors import AllocationSamplingError
 
@@ -18,6 +19,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
+
+#: hook_is_sampled_child()
+NO_CHILD, WITH_PROFILE = 0, 2
+#: the largest heap of which the last snapshot is taken, in bytes
+_MOST_HEAP = 2**29
+#: seconds that the program waits for the last snapshot at most
+_PATIENCE = 5.0
 #: what of native/hook/hook.h is called here
 _FUNCTIONS = {"hook_finish": "void (*)(void)", "hook_end": "void (*)(int)",
               "hook_end_error": "int (*)(void)", "hook_ignore": "int (*)(int)",
@@ -30,9 +39,10 @@ class HookEnding(Ending):
     """See :class:`vmprof_allocation.engines.ending.Ending`."""
 
     __slots__ = ("_end", "_end_log", "_ended", "_error", "_finish", "_ignore",
-                 "_inherited", "_is_sampled", "_named", "_string")
+                 "_inherited", "_is_sampled", "_named", "_snapshot", "_string")
 
-    def __init__(self, ffi: Any, lib: Any) -> None:
+    def __init__(self, ffi: Any, lib: Any, snapshot: HeapSnapshot | None) -> None:
+        self._snapshot = snapshot
         # the library's own functions would keep all of cffi's description of it
         (self._finish, self._end, self._error, self._ignore, self._ended,
          self._is_sampled, self._named) = (
@@ -67,6 +77,8 @@ class HookEnding(Ending):
         self._finish()
 
     def _end_profile(self) -> None:
+        if self._snapshot is not None:
+            take_last(self._snapshot, self._is_sampled())
         self._end(0)
         reach_safepoint()
         self._name_threads()    # not sampled, and the profile still takes names
@@ -77,6 +89,25 @@ class HookEnding(Ending):
         for thread, name in thread_names.of_threads():
             if thread not in self._inherited:
                 self._named(thread, thread_names.for_native(name))
+
+
+def take_last(snapshot: HeapSnapshot, child: int) -> None:
+    """Take the heap snapshot that finds the live objects at the end of a profile.
+
+    The profile gets none if it is impossible or the heap is too large.
+
+    Args:
+        snapshot: the requests.
+        child: what hook_is_sampled_child() returns.
+    """
+    if (child not in (NO_CHILD, WITH_PROFILE) or may_hide_references()
+            or snapshot.looks(0.0) != NOT_ASKED
+            or snapshot.refusal(_MOST_HEAP, is_urgent=True)):
+        return
+    if snapshot.begin(False):
+        snapshot.looks(_PATIENCE)
+        if snapshot.finish() == 0:
+            snapshot.end_garbage()
 
 
 def check_complete(error: int, ended: bytes) -> None:

@@ -21,8 +21,18 @@ from vmprof_allocation.engines.base import (
     refuse_second,
 )
 from vmprof_allocation.engines.ending import INCOMPLETE
-from vmprof_allocation.engines.hook.ending import HookEnding, check_complete
-from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
+from vmprof_allocation.engines.hook.ending import (
+    NO_CHILD,
+    WITH_PROFILE,
+    HookEnding,
+    check_complete,
+    take_last,
+)
+from vmprof_allocation.engines.hook.heap_snapshot import (
+    HeapSnapshot,
+    may_hide_references,
+)
+from vmprof_allocation.engines.hook.safepoint import reach_safepoint
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings.processes import VARIABLE
 
@@ -40,9 +50,7 @@ if TYPE_CHECKING:
 
 #: native/hook/hook.h: what is recorded of objects, and what is asked for
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
-SNAPSHOT, CLEAR, RESET_PEAK, HELD, COLLECT, REACHED, EXAMINED = 1, 2, 3, 4, 5, 6, 7
-#: hook_is_sampled_child()
-NO_CHILD, WITH_PROFILE = 0, 2
+SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
 
 
 _FOR_THE_START = ("discovery.process", "discovery.lookup", "discovery.cache", "library")
@@ -279,9 +287,12 @@ class HookEngine(Engine):
                 int(place.ffi.cast("uintptr_t", place.types)), handle, self._pid,
                 self.follow_errno)
 
-    def ending(self) -> Ending:
+    def ending(self, has_snapshot: bool) -> Ending:
         assert self._place is not None
-        return HookEnding(self._place.ffi, self._lib)
+        return HookEnding(
+            self._place.ffi, self._lib,
+            self._heap_snapshot() if has_snapshot and "held" in self.capabilities()
+            else None)
 
     def restore(self, state: tuple[Any, ...]) -> None:
         from vmprof_allocation.engines.hook import library
@@ -479,7 +490,7 @@ class HookEngine(Engine):
         with self._section():
             if not self._is_sampling():
                 return []
-            self._collect_nursery()
+            self._heap_snapshot().collect_nursery()
             return self._snapshot(0)
 
     def find_alive(self, address: int) -> Alive | None:
@@ -488,7 +499,7 @@ class HookEngine(Engine):
                 return None
             found = self._snapshot(address)
             if not found:
-                self._collect_nursery()     # it may be young
+                self._heap_snapshot().collect_nursery()     # it may be young
                 found = self._snapshot(address)
             return found[0] if found else None
 
@@ -509,7 +520,7 @@ class HookEngine(Engine):
     def forget_alive(self) -> None:
         with self._section():
             if self._is_sampling():
-                self._collect_nursery()
+                self._heap_snapshot().collect_nursery()
                 self._ask(CLEAR)
 
     def reset_peak(self) -> None:
@@ -522,7 +533,7 @@ class HookEngine(Engine):
             if not self._is_sampling():
                 return 0.0, 0.0
             assert self._place is not None
-            self._collect_nursery()
+            self._heap_snapshot().collect_nursery()
             pair = self._place.ffi.new("double[2]")
             self._lib.hook_traced(pair, pair + 1)
             return float(pair[0]), float(pair[1])
@@ -533,37 +544,33 @@ class HookEngine(Engine):
                 raise AllocationSamplingError("allocation sampling is not on")
             if self._lib.hook_is_sampled_child() not in (NO_CHILD, WITH_PROFILE):
                 raise AllocationSamplingError(
-                    "who holds what is not looked at: this forked process has no "
-                    "profile until its first sample is taken: ask again")
+                    "no heap snapshot is taken: this forked process has no profile "
+                    "until its first sample; try again later")
             from vmprof_allocation.engines.hook import held
-            assert self._place is not None
-            if ends_garbage and held.are_references_hidden():
+            if ends_garbage and may_hide_references():
                 raise AllocationSamplingError(
-                    "a C extension module is loaded, and objects that only C code "
-                    "holds look like garbage")
-            was_ignored = self.ignore(True)
-            try:
-                held.ask(self._lib, self._place,
-                         lambda question: self._ask_held(question, holders))
-            finally:
-                self.ignore(was_ignored)
-            return lambda: held.wait(self._lib)
+                    "no heap snapshot is taken: a C extension module is loaded, and "
+                    "objects that only C code holds look like garbage")
+            snapshot = self._heap_snapshot()
+            held.ask(snapshot, holders)
+            return lambda: held.wait(snapshot)
 
     def take_held(self) -> float:
         with self._section():
             from vmprof_allocation.engines.hook import held
-            held.take(self._lib)
-            was_ignored = self.ignore(True)
-            try:
-                self._ask(EXAMINED, not held.are_references_hidden())
-            finally:
-                self.ignore(was_ignored)
+            snapshot = self._heap_snapshot()
+            held.take(snapshot)
+            snapshot.end_garbage()
             return float(self._lib.hook_held_cost() / 1e9)
 
-    def _ask_held(self, question: list[Any], holders: bool) -> None:
-        # what is young is not followed yet; and then it moves no more
-        self._collect_nursery()
-        self._ask(HELD if holders else REACHED, id(question))
+    def take_last_snapshot(self) -> None:
+        with self._section():
+            if self._is_sampling():
+                take_last(self._heap_snapshot(), self._lib.hook_is_sampled_child())
+
+    def _heap_snapshot(self) -> HeapSnapshot:
+        assert self._place is not None
+        return HeapSnapshot(self._place.ffi, self._lib, self._place.layout.references)
 
     def ignore(self, ignored: bool) -> bool:
         return bool(self._lib.hook_ignore(ignored))
@@ -578,16 +585,6 @@ class HookEngine(Engine):
     def _ask(self, what: int, address: int = 0) -> None:
         self._lib.hook_ask(what, address)
         reach_safepoint()
-
-    def _collect_nursery(self) -> None:
-        """What is young is not known to be alive: let a minor collection come, though
-        the nursery is not full, which may be of hundreds of MiB."""
-        before = self.statistics().collections
-        # until another thread disables vmprof; a pinned object is gone behind first
-        while self.statistics().collections == before and self._is_sampling():
-            self._ask(COLLECT)
-            sink[0] = bytearray(64)
-        sink[0] = None
 
     def statistics(self) -> Statistics:
         result = Statistics()

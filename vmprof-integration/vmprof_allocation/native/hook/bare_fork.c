@@ -15,7 +15,6 @@
 
 #include "recorder.h"
 
-#define NICE            10
 /* Descriptors that are closed where the system can't close all of them at once */
 #define MOST_FILES      4096
 
@@ -33,7 +32,7 @@ static void close_all_files(void)
 
 /* In the new process: what the program told it to do at signals, and the program's files,
    go. */
-static void take_leave(pid_t parent)
+static void take_leave(pid_t parent, int niceness)
 {
     static const char first_to_go[] = "1000\n";
     /* our faults, and what is to end it */
@@ -64,7 +63,7 @@ static void take_leave(pid_t parent)
         (void)!write(fd, first_to_go, sizeof first_to_go - 1);
         close(fd);
     }
-    setpriority(PRIO_PROCESS, 0, NICE);
+    setpriority(PRIO_PROCESS, 0, niceness);
     alarm(BARE_FORK_SECONDS);
     /* who asked is gone: its heap is not to stay because of us */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -74,7 +73,7 @@ static void take_leave(pid_t parent)
     sigprocmask(SIG_SETMASK, &all, NULL);
 }
 
-pid_t bare_fork(void)
+pid_t bare_fork(int niceness)
 {
     sigset_t all, before;
     pid_t parent = getpid(), child;
@@ -83,7 +82,7 @@ pid_t bare_fork(void)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
     if (child == 0)
-        take_leave(parent);
+        take_leave(parent, niceness);
     else
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     return child < 0 ? -errno : child;

@@ -15,8 +15,8 @@
 /* It stays no longer, if nobody ends it before. */
 #define BARE_FORK_SECONDS  90
 
-/* Returns 0 in that process; -errno */
-pid_t bare_fork(void);
+/* Fork with this niceness.  Return 0 in the new process, or -errno. */
+pid_t bare_fork(int niceness);
 
 /* For so many seconds at most, or until a signal comes.  Returns 0 if it has ended, or is
    none; it is still to be reaped. */

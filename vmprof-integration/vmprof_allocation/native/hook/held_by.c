@@ -11,8 +11,10 @@
 #include "../held/held.h"
 #include "bare_fork.h"
 #include "figures.h"
+#include "heap.h"
 #include "objects.h"
 #include "recorder.h"
+#include "snapshot_limits.h"
 
 #define NOT_ASKED       (-1)
 #define ENDED           (-2)
@@ -20,6 +22,7 @@
 #define OF_SIGNAL       2000
 #define OF_FILE         3000
 #define COMPARE_SECONDS 60
+#define USUAL_NICENESS  10
 
 static struct hook_place place;
 /* Who asks has these to itself; but another thread may end the child, which 'reaping' is
@@ -37,6 +40,7 @@ static struct {
     int64_t began, still;               /* nanoseconds that the program stood still */
 } asked;
 static int64_t questions, cost;
+static int niceness = USUAL_NICENESS;
 static pthread_mutex_t reaping = PTHREAD_MUTEX_INITIALIZER;
 /* the process that is about to end: nothing is asked there any more */
 static volatile pid_t ending;
@@ -123,7 +127,7 @@ static void ask(uint64_t list, int wants_holders)
     asked.objects = (struct hook_object *)((char *)asked.result + size);
     asked.result->problem = HELD_NOT_FINISHED;
     figures_pages_are_shared(1);
-    asked.child = bare_fork();
+    asked.child = bare_fork(niceness);
     if (asked.child == 0) {
         answer(list);
         _exit(0);
@@ -252,6 +256,29 @@ int hook_held(void)
     return problem;
 }
 
+/* Return the bytes of the GC's heap, or -1 if they are unknown. */
+static int64_t heap_size(void)
+{
+    int64_t size = heap_old_bytes();
+
+    return size >= 0 ? size : heap_has();
+}
+
+int hook_snapshot_refused(int64_t most_heap, int next_niceness, int64_t memory[2])
+{
+    struct snapshot_memory found = { 0, 0 };
+    int64_t heap = heap_size();
+    int refusal;
+
+    niceness = next_niceness;
+    if (most_heap < INT64_MAX && (heap < 0 || heap > most_heap))
+        return HOOK_TOO_LARGE;
+    refusal = snapshot_limits_refuse("", heap < 0 ? 0 : heap, &found);
+    memory[0] = found.needed;
+    memory[1] = found.left;
+    return refusal;
+}
+
 int64_t hook_held_cost(void)
 {
     return cost;
@@ -293,7 +320,7 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
     if (result == NULL)
         return -ENOMEM;
     result->problem = HELD_NOT_FINISHED;
-    child = bare_fork();
+    child = bare_fork(USUAL_NICENESS);
     if (child == 0) {
         *shared = held_compare(&question, result, dump, words, (uint64_t *)(shared + 1),
                                most);

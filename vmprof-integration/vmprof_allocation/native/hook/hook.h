@@ -241,6 +241,19 @@ int hook_held(void);
    time of the process. */
 int64_t hook_held_cost(void);
 
+/* Why a heap snapshot is refused: the program filters its system calls, its address space
+   is nearly exhausted, there is not enough memory for the process, or the heap is too
+   large. */
+enum hook_refusal { HOOK_FILTERED = 1, HOOK_SHORT_OF_ADDRESSES, HOOK_SHORT_OF_MEMORY,
+                    HOOK_TOO_LARGE };
+/* Check the conditions of a snapshot, before HOOK_HELD and HOOK_REACHED.  'most_heap' is the
+   largest heap in bytes.  'memory' becomes the needed and the available bytes.  The next
+   process gets this niceness.  Return 0 or an enum hook_refusal. */
+int hook_snapshot_refused(int64_t most_heap, int niceness, int64_t memory[2]);
+
+/* Minor collections since the start */
+int64_t hook_collections(void);
+
 /* For probe/: whether the heap looks to us as gc.dump_rpy_heap() wrote it, so many words.
    'types' as in hook_place; 'list' as above.  Returns how many objects look different,
    of which 'most' are named in 'differ', or as hook_held(), but negative. */

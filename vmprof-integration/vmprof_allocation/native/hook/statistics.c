@@ -30,6 +30,11 @@ void hook_get_statistics(struct hook_statistics *statistics)
     statistics->not_followed = objects_lost();
 }
 
+int64_t hook_collections(void)
+{
+    return nursery.collections;
+}
+
 void statistics_note(void)
 {
     char text[40];

@@ -177,6 +177,7 @@ def _start(output: str, knowledge: str, text: str, run: str, parent: str) -> lis
             "allocation sampling is already on, into %r: `report` reads that while it "
             "is written; or stop it first" % on.where)
     settings = Settings.parse(text)
+    settings.last_snapshot = True
     if run:
         session = _as_child(settings, Processes(output, run, int(parent)), knowledge)
     else:

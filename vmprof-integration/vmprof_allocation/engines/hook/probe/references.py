@@ -16,7 +16,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from vmprof_allocation.engines.hook.held import problem, question
+from vmprof_allocation.engines.hook.heap_snapshot import question
+from vmprof_allocation.engines.hook.held import problem
 from vmprof_allocation.engines.hook.probe.memory import (
     Memory,
     NotCertain,

@@ -1,0 +1,17 @@
+#pragma once
+/* Conditions under which no process may be forked for a heap snapshot (held_by.h). */
+
+#include <stdint.h>
+
+#pragma GCC visibility push(hidden)
+
+struct snapshot_memory {
+    int64_t needed;             /* bytes that the process may take */
+    int64_t left;               /* bytes that it may get */
+};
+
+/* Return 0 or one of enum hook_refusal (hook.h).  'root' is "", or a folder that replaces /
+   in a test.  'heap' is the size of the GC's heap in bytes. */
+int snapshot_limits_refuse(const char *root, int64_t heap, struct snapshot_memory *memory);
+
+#pragma GCC visibility pop
