@@ -431,7 +431,7 @@ def test_help_of_diff_lists_what_it_takes(capsys: pytest.CaptureFixture[str]) ->
     listed = set(re.findall(r"--[a-z-]+", out))
     assert {"--sort", "--by", "--limit", "--group-storage", "--between"} <= listed
     assert not listed & {"--focus", "--tree", "--leaks", "--at", "--hide-internal",
-                         "--survived", "--of"}
+                         "--of"}
 
 
 def test_json_is_written_whatever_the_output_is_called(folder: Path) -> None:
@@ -538,7 +538,6 @@ def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["a.vmprof", "b.vmprof", "--between", "x..y"], "2 profiles were named"),
     (["a.vmprof", "b.vmprof", "-o", "x.svg"], "the output's name must end with .txt"),
     (["a.vmprof", "b.vmprof", "--tree"], "--tree is for reports"),
-    (["a.vmprof", "b.vmprof", "--survived"], "--survived is for reports"),
     (["a.vmprof", "b.vmprof", "--of", "rss"], "--of rss is for reports"),
     (["a.vmprof", "b.vmprof", "--fail-if", "alive >"], "'alive >' is no condition"),
     (["a.vmprof", "b.vmprof", "--to", "pprof", "--sort", "alive"],

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vmprof_convert.analysis.selection import Selected
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.compiled_code import CompiledCode, compiled_code
-from vmprof_convert.meaning.estimator import Estimate, Mean, Sampled, Sum, Z
+from vmprof_convert.meaning.estimator import Estimate, Sampled, Sum, Z
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
     CARRIED_JUDGED,
@@ -20,7 +20,6 @@ from vmprof_convert.meaning.lifetimes import (
     state,
 )
 from vmprof_convert.meaning.origins import Origins
-from vmprof_convert.meaning.survival import Lives
 from vmprof_convert.meaning.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
 from vmprof_convert.meaning.visible_stacks import Program
 from vmprof_convert.profile.model import ALIVE as IS_ALIVE
@@ -71,8 +70,6 @@ class Choice(NamedTuple):
     group_storage: bool = False
     #: what only the interpreter knows has no row
     hide_internal: bool = False
-    #: how many major collections objects survived
-    survived: bool = False
     #: what is alive has the figures of lifetimes.JUDGED beside, as far as it was; at
     #: the profile's end
     judged: bool = False
@@ -140,11 +137,6 @@ class Figures:
         """Objects or bytes, without an interval."""
         return self.sum(state).sampled(
             self.interval, is_objects, (self._is_one_class and self._all.smallest) or 0)
-
-    def survived(self, state: str) -> Mean | None:
-        """How many major collections those in this state survived."""
-        found = self.sum(state).survived
-        return None if found is None else found.mean()
 
 
 class Subject(NamedTuple):
@@ -217,12 +209,9 @@ class Tally:
     """Adds samples up while they are read (model.Rows): per stack, type and
     state."""
 
-    def __init__(self, at: int | None = None, survived: bool = False,
-                 judged: Judged | None = None) -> None:
-        """`at`, `survived`: see Choice; `judged`: of a profile whose collections are
-        known."""
+    def __init__(self, at: int | None = None, judged: Judged | None = None) -> None:
+        """`at`: see Choice; `judged`: of a profile whose collections are known."""
         self.at = at
-        self.survived = survived
         self._judged = judged
         self.begin({})
 
@@ -236,7 +225,6 @@ class Tally:
         #: time samples of each stack
         self.ticks: collections.Counter[int] = collections.Counter()
         self._smallest_interval = self._largest_interval = 0
-        self._lives = Lives(self.at) if self.survived else None
 
     def extend(self, rows: Columns) -> None:
         fates: Iterable[int] = rows.fate
@@ -249,8 +237,6 @@ class Tally:
             fates = [_IS_JUDGED if is_judged(fate, collected, thread) else fate
                      for fate, collected, thread in zip(
                          fates, rows.collected, rows.thread)]
-        if self._lives is not None:
-            self._lives.extend(rows, self._settings.get("gaps", "exponential"))
         if not any(rows.size):
             # what else there is of time samples is the same for all
             self.ticks.update(rows.stack)
@@ -329,16 +315,6 @@ class Tally:
             stack: count for stack, count in self.ticks.items()
             if selected.includes(stack, -1, NOT_RECORDED)})
 
-    def count_majors(self, profile: Profile) -> None:
-        """All samples of this process were read."""
-        if self._lives is None:
-            return
-        majors = [collection.time for collection in profile.collections
-                  if collection.is_major]
-        for key, survived in self._lives.survived(majors).items():
-            self.sums()[key].add_survived(survived)
-        self._lives = None
-
     def figures(self) -> Figures:
         """Of all together."""
         result = Figures(self.largest_interval)
@@ -379,13 +355,9 @@ class ByThread:
     def _part(self, thread: int) -> Tally:
         part = self._parts.get(thread)
         if part is None:
-            part = self._parts[thread] = Tally(self._tally.at, self._tally.survived)
+            part = self._parts[thread] = Tally(self._tally.at)
             part.begin(self._settings)
         return part
-
-    def count_majors(self, profile: Profile) -> None:
-        for part in self._parts.values():
-            part.count_majors(profile)
 
     def keep(self, threads: Set[int]) -> None:
         """These go into the tally, and the others are forgotten."""
@@ -400,10 +372,9 @@ class ByThread:
 
 
 def tally_of(profile: Profile, at: int | None,
-             alike: Mapping[int, int] | None = None, *,
-             survived: bool = False, judged: bool = False) -> Tally:
+             alike: Mapping[int, int] | None = None, *, judged: bool = False) -> Tally:
     """`alike`: instead of each stack another one; `judged`: see Choice."""
-    tally = Tally(at, survived, Judged(profile) if judged else None)
+    tally = Tally(at, Judged(profile) if judged else None)
     tally.begin(profile.settings)
     samples = profile.samples
     for carried in samples.carried:
@@ -414,7 +385,6 @@ def tally_of(profile: Profile, at: int | None,
                          for column in samples.columns()])
         tally.extend(rows if alike is None else rows.replaced(
             stack=list(map(alike.__getitem__, rows.stack))))
-    tally.count_majors(profile)
     return tally
 
 
@@ -431,12 +401,11 @@ def check(profile: Profile, choice: Choice) -> None:
             "there are no types of objects in this profile, which --by type "
             "needs: it was taken without them")
     if not profile.has_lifetimes and (
-            choice.sort == ALIVE or choice.at is not None or choice.survived):
+            choice.sort == ALIVE or choice.at is not None):
         raise ProfileError(
             "nothing in this profile says what became of the objects, which "
             "%s needs: it was taken without lifetimes" % (
-                "--at" if choice.at is not None else "--survived"
-                if choice.survived else "--sort alive"))
+                "--at" if choice.at is not None else "--sort alive"))
     if choice.at is not None and choice.at > profile.end:
         raise ProfileError("there is no --at %.9g: the profile ends after %.9g "
                            "seconds" % (choice.at / 1e9, profile.end / 1e9))
@@ -460,8 +429,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
     """
     check(profile, choice)
     if tally is None:
-        tally = tally_of(profile, choice.at, survived=choice.survived,
-                         judged=choice.judged)
+        tally = tally_of(profile, choice.at, judged=choice.judged)
     if code is None:
         code = compiled_code(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)

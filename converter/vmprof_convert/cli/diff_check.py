@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 #: of the options of a report, those that a difference has not; and those that tables of
 #: one have, and pages
-_OF_REPORTS = ("focus", "tree", "leaks", "held", "memory", "at", "hide_internal",
-               "survived")
+_OF_REPORTS = ("focus", "tree", "leaks", "held", "memory", "at", "hide_internal")
 _OF_TABLES = ("limit", "by", "sort", "group_storage")
 _OF_PAGES = ("by", "sort", "group_storage")
 _BY_OF_PAGES = (("function",), ("type",))

@@ -136,10 +136,6 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
         "--hide-internal", action="store_true",
         help="leave out what only the interpreter knows, such as <JIT frame>")
     add(
-        "--survived", action="store_true",
-        help="two columns more: how many major collections objects survived on "
-             "average, of those that were freed later and of those that are alive")
-    add(
         "--leaks", action="store_true",
         help="instead of the table: what is held more and more, between marks, or "
              "in a run without its beginning")
@@ -169,7 +165,7 @@ def are_given(options: argparse.Namespace) -> list[str]:
     """Those of add_options() that aren't as they are by default."""
     given = ["--" + name.replace("_", "-") for name in (
         "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
-        "hide_internal", "survived", "leaks", "held", "memory", "remarks")
+        "hide_internal", "leaks", "held", "memory", "remarks")
         if getattr(options, name) not in (None, False)]
     return given + ["--" + options.form] * (options.form != TABLE)
 
@@ -199,12 +195,9 @@ def check(options: argparse.Namespace) -> None:
         if options.raw and getattr(options, name) not in (None, False, BYTES):
             raise ProfileError("--raw is about what C code had of malloc: leave it "
                                "out, or --%s" % name)
-    if options.raw and options.survived:
-        raise ProfileError("--survived counts major collections, which raw memory has "
-                           "none of: leave it out, or --raw")
     if options.of in (TIME, RESIDENT):
-        for given in ("focus", "tree", "at", "hide_internal", "survived",
-                      "leaks", "held", "memory"):
+        for given in ("focus", "tree", "at", "hide_internal", "leaks", "held",
+                      "memory"):
             if getattr(options, given) not in (None, False):
                 raise ProfileError("--%s is about bytes: leave out --of %s" % (
                     given.replace("_", "-"), options.of))

@@ -101,8 +101,7 @@ def make(files: Sequence[File], options: argparse.Namespace,
             options.raw, options.held, options.memory, options.focus, options.tree,
             options.of)) or not _has_raw_memory(files):
         return _make(files, options, on)
-    # (which survives no collections)
-    raw = argparse.Namespace(**{**vars(options), "raw": True, "survived": False})
+    raw = argparse.Namespace(**{**vars(options), "raw": True})
     try:
         text = _make(files, options, on)
     except ProfileError as error:
@@ -255,7 +254,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     asked, by = _by(profile, options, origins, asked)
     choice = Choice(by=by, sort=options.sort or "self", at=options.at,
                     group_storage=options.group_storage,
-                    hide_internal=options.hide_internal, survived=options.survived)
+                    hide_internal=options.hide_internal)
 
     def view_of(asked: Selection) -> View:
         shown = only_own(profile, origins) if asked.mine else profile
@@ -425,8 +424,7 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
     from vmprof_convert.errors import about
     from vmprof_convert.profile.merging import Read
 
-    tally = Tally(None if options.at is None else options.at - file.begin,
-                  options.survived)
+    tally = Tally(None if options.at is None else options.at - file.begin)
     by_thread = ByThread(tally)
     adding = by_thread if asked.threads or THREAD in (options.by or ()) else tally
     rows = SelectedRows(adding, asked.after(file.begin))
@@ -435,7 +433,6 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
             file.sources, tally if asked.is_everything and adding is tally else rows,
             salvage=options.salvage or file.is_found, raw=options.raw)
     # of several processes, each has collections of its own
-    adding.count_majors(profile)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
 

@@ -104,60 +104,6 @@ class Sampled(NamedTuple):
     extra: float
 
 
-class Mean(NamedTuple):
-    """And the interval that holds the true one in 95 of 100 runs; None: of a single
-    sample, nobody knows."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-class Survived:
-    """How many major collections objects survived, on average: each sampled one counts
-    for as many objects as it stands for."""
-
-    __slots__ = ("_objects", "_products", "_samples", "_variances")
-
-    def __init__(self) -> None:
-        self._samples = 0
-        self._objects = self._products = 0.0
-        #: of the objects, times the number of collections to the power of 0, 1 and 2
-        self._variances = [0.0, 0.0, 0.0]
-
-    def add(self, majors: int, p: float) -> None:
-        """An object that was sampled with probability `p`."""
-        objects = 1.0 / p
-        self._samples += 1
-        self._objects += objects
-        self._products += objects * majors
-        variance = (1.0 - p) * objects * objects
-        for power in range(3):
-            self._variances[power] += variance * majors ** power
-
-    def add_survived(self, other: Survived) -> None:
-        self._samples += other._samples
-        self._objects += other._objects
-        self._products += other._products
-        for power, variance in enumerate(other._variances):
-            self._variances[power] += variance
-
-    def mean(self, z: float = Z) -> Mean | None:
-        """None: there are none.  A ratio of two estimates, whose variance is that of
-        the residuals (Cochran, "Sampling Techniques", 1977)."""
-        if not self._samples:
-            return None
-        mean = self._products / self._objects
-        if self._samples == 1 and self._variances[0]:
-            return Mean(mean, None, None)
-        zero, one, two = self._variances
-        residuals = max(two - 2 * mean * one + mean * mean * zero, 0.0)
-        if self._samples > 1:
-            residuals *= self._samples / (self._samples - 1)
-        off = z * math.sqrt(residuals) / self._objects
-        return Mean(mean, max(mean - off, 0.0), mean + off)
-
-
 class Sum:
     """Adds up samples: bytes and objects at once."""
 
@@ -170,7 +116,6 @@ class Sum:
         "_observed",
         "samples",
         "smallest",
-        "survived",
     )
 
     def __init__(self) -> None:
@@ -182,8 +127,6 @@ class Sum:
         self._bytes_variance = self._objects_variance = 0.0
         #: bytes of the samples themselves
         self._observed = 0.0
-        #: None: nobody asked, or of none of them it is known
-        self.survived: Survived | None = None
         #: the same objects with the bytes that they take while they are alive; None:
         #: none of them was shrunk
         self._live: Sum | None = None
@@ -232,14 +175,6 @@ class Sum:
         self._bytes += other._bytes
         self._objects_variance += other._objects_variance
         self._bytes_variance += other._bytes_variance
-        if other.survived is not None:
-            self.add_survived(other.survived)
-
-    def add_survived(self, other: Survived) -> None:
-        """Of samples that were added, too."""
-        if self.survived is None:
-            self.survived = Survived()
-        self.survived.add_survived(other)
 
     @property
     def value_bytes(self) -> float:

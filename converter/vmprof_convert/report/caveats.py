@@ -353,12 +353,6 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
                             % format_bytes(summary.hidden.bytes().value)))
     if LINE in choice.by and summary.samples:
         found += _lines(profile, summary)
-    if choice.survived:
-        found.append(Remark(
-            "freed after, alive after: so many major collections an object had "
-            "survived, on average, before one found it dead, or until now" + (
-                "; what was carried over is not in it"
-                if summary.figures.sum(CARRIED).samples else ""), True))
     if profile.nameless:
         found.append(Remark(
             "native: this PyPy has no names for %s of its own; what they allocate is "

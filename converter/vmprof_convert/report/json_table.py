@@ -11,7 +11,7 @@ from vmprof_convert.analysis.callers import Focus
 from vmprof_convert.analysis.selection import Selection
 from vmprof_convert.analysis.summary import PARTS, Figures, Row, Subject
 from vmprof_convert.meaning import lifetimes
-from vmprof_convert.meaning.estimator import Estimate, Mean
+from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
@@ -29,10 +29,6 @@ _STATES = {"died_young": lifetimes.DIED_YOUNG,
            "alive": lifetimes.STILL_ALIVE,
            "lost": lifetimes.WAS_LOST,
            "not_told_apart": lifetimes.NOT_TOLD}
-
-
-#: of these it is known how many major collections they survived
-_OLD = {"freed_later": lifetimes.FREED_LATER, "alive": lifetimes.STILL_ALIVE}
 
 
 def write(content: _Json, out: TextIO) -> None:
@@ -176,7 +172,6 @@ def _subject(subject: Subject, by: tuple[str, ...] = ()) -> _Json:
 class _Figures:
     def __init__(self, view: View) -> None:
         self._has_lifetimes = view.profile.has_lifetimes
-        self._survived = view.choice.survived
         self._by = view.choice.by
         # of fixed gaps nobody knows
         self._has_bounds = view.profile.gaps != "fixed"
@@ -190,17 +185,13 @@ class _Figures:
         states: dict[str, str | None] = {"allocated": None}
         if self._has_lifetimes:
             states.update(_STATES)
-        result: _Json = {
+        return {
             key: {"samples": figures.sum(state).samples,
                   "bytes": self._estimate(figures.bytes(state)),
                   "objects": self._estimate(figures.objects(state))}
             for key, state in states.items()}
-        for key, state in _OLD.items() if self._survived else ():
-            mean = figures.survived(state)
-            result[key]["survived"] = None if mean is None else self._estimate(mean)
-        return result
 
-    def _estimate(self, estimate: Estimate | Mean) -> _Json:
+    def _estimate(self, estimate: Estimate) -> _Json:
         return {"value": estimate.value,
                 "low": estimate.low if self._has_bounds else None,
                 "high": estimate.high if self._has_bounds else None}

@@ -36,10 +36,9 @@ from vmprof_convert.analysis.summary import (
     key_of,
     summarize,
 )
-from vmprof_convert.meaning.estimator import Estimate, Mean
+from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.lifetimes import (
     DIED_YOUNG,
-    FREED_LATER,
     STILL_ALIVE,
     is_alive_exact,
 )
@@ -73,8 +72,6 @@ OWN = "the program's own code, with what it calls of libraries"
 _FORMATS: dict[str, Callable[[float], str]] = {
     SECONDS: format_seconds, BYTES: format_bytes,
     SAMPLES: lambda number: "%d" % number}
-#: titles of what objects survived, and of which state they are
-_SURVIVED = {"freed after": FREED_LATER, "alive after": STILL_ALIVE}
 #: so many processes have rows
 MAX_PROCESSES = 12
 
@@ -374,15 +371,11 @@ class _Columns:
         if has_two:
             self._add("other", "self" if self._is_total else "total", 3)
         if view.profile.has_lifetimes and choice.sort != ALIVE:
-            # what is asked about stays beside what was asked for
-            self._add("alive", alive, 2 if choice.survived else 4)
+            self._add("alive", alive, 4)
         if choice.sort != OBJECTS:
             self._add("objects", "objects", 5)
         if view.profile.has_lifetimes:
             self._add("died young", "died young", 6)
-        if choice.survived:
-            for title in _SURVIVED:
-                self._add(title, title, 1)
 
     def _add(self, kind: str, title: str, rank: int) -> None:
         self._kinds.append(kind)
@@ -410,8 +403,6 @@ class _Columns:
                 yield self._share(shown.bytes()) if shown.sum().samples else ""
             elif kind == "objects":
                 yield self._objects(shown)
-            elif kind in _SURVIVED:
-                yield self._mean(shown.survived(_SURVIVED[kind]))
             elif kind == "other":
                 yield (format_bytes(other.bytes().value) if other.sum().samples
                        else "-")
@@ -434,14 +425,6 @@ class _Columns:
             return format_estimate(estimate.low, estimate.value, estimate.high,
                                    bytes_)
         return (format_bytes if bytes_ else format_count)(estimate.value)
-
-    def _mean(self, mean: Mean | None) -> str:
-        if mean is None:
-            return "-"
-        text = "%.2f" % mean.value
-        if mean.high is None or not self._has_intervals:
-            return text
-        return text + " \u00b1%.2f" % (mean.high - mean.value)
 
     def _share(self, estimate: Estimate) -> str:
         return "%.1f" % (100 * estimate.value / self._all)
