@@ -59,6 +59,26 @@ def test_interval_1_is_exact(pypy: PyPy, jit: str) -> None:
 NODE_SIZE = 56
 
 
+@pytest.mark.nurseries("4M", "240M")
+@pytest.mark.parametrize("closes", [False, True])
+def test_garbage_is_not_traced(stock_pypy: PyPy, closes: bool) -> None:
+    """A program without free descriptors has a snapshot, too."""
+    first, second = told(stock_pypy, """
+    import resource
+    tracemalloc.start(sample_interval=1)
+    nodes = make(5000)
+    make(20000)
+    count = lambda: sum(t.size == %d for t in tracemalloc.take_snapshot().traces)
+    found = [count()]
+    if %r:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    del nodes[1000:]
+    print(json.dumps([*found, count()]))
+    """ % (NODE_SIZE, closes))
+    assert 5000 <= first < 5100
+    assert 1000 <= second < 1100
+
+
 @pytest.mark.parametrize("interval", [256, 4096])
 def test_estimates_are_unbiased(pypy: PyPy, interval: int) -> None:
     before, after = told(pypy, """

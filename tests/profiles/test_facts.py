@@ -199,7 +199,7 @@ def test_where_nothing_is_alive_nobody_asks_as_of_when() -> None:
         log = sampled(300)
         log.collection(100)
         log.young(1, outcome)
-        assert ("\nalive: " in said(log)) == is_said
+        assert ("\nsurvived: " in said(log)) == is_said
 
 
 def test_what_changes_most_is_said_first() -> None:
@@ -211,7 +211,7 @@ def test_what_changes_most_is_said_first() -> None:
     log.young(2, 3)
     log.figure(1, 50, 2**30)
     found = [line.partition(":")[0] for line in said(log).splitlines()]
-    wanted = ["estimated total", "alive", "cut", "not told apart", "resident memory"]
+    wanted = ["estimated total", "survived", "cut", "not told apart", "resident memory"]
     assert [word for word in found if word in wanted] == wanted
 
 

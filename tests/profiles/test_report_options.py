@@ -68,19 +68,19 @@ def test_what_was_allocated_died_and_is_alive(path: Path) -> None:
     found = lines(path)
     assert found[2] == "the program's own code, with what it calls of libraries:"
     assert words(found[3]) == (
-        "allocated % total alive objects died young function where")
+        "allocated % total survived objects died young function where")
     keep, make = rows(found)[:2]
     assert words(keep) == (
         "211 ±19 KiB 44.4 211 KiB 211 ±19 KiB 1.82k ±0.27k - keep app.py:2")
     assert words(make) == (
         "185 ±19 KiB 39.0 185 KiB - 2.96k ±0.32k 185 ±19 KiB make app.py:3")
-    assert any(re.match(r"alive: objects that the last major collection \(at 0.00 s\) "
-                        "found alive, and later ones", line) for line in found)
+    assert any(re.match("survived: objects that no collection has freed; the last "
+                        "major collection was at 0.00 s", line) for line in found)
 
 
 def test_by_type(path: Path) -> None:
     found = lines(path, "--by", "type")
-    assert words(found[2]) == "allocated % alive objects died young type"
+    assert words(found[2]) == "allocated % survived objects died young type"
     assert last_words(found) == ["app.Leaf", "list (storage)", "<JIT frame>",
                                  "list"]
 
@@ -163,7 +163,7 @@ def test_at_a_time(path: Path) -> None:
     half = summarize(profile, None, Choice(at=end // 2)).figures
     assert 0 < half.sum().samples < whole.sum().samples
     found = lines(path, "--at", "%.9f" % (end / 2e9))
-    assert "  alive at 0.000" in found[3]
+    assert "  survived at 0.000" in found[3]
     assert "(%d samples" % half.sum().samples in found[0]
     assert "counted" not in "".join(found)
     (keep,) = [row for row in rows(lines(path, "--at", "0.0001"))

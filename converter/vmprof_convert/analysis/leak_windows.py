@@ -15,8 +15,10 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.lifetimes import is_alive_exact
 from vmprof_convert.profile.model import Profile
 
-#: so much of a run is warming up, unless it has marks
+#: the share of a run that is its warm-up, unless it has marks
 WARM_UP = 0.25
+#: the share if only then three heap snapshots follow
+_SHORT_WARM_UP = 0.1
 #: so many major collections are looked at to see whether what is held goes up and down
 MAX_TREND = 40
 #: of what is allocated between other major collections, the share between two with
@@ -67,12 +69,14 @@ def find_windows(profile: Profile,
     marks or behind one; or of the run, without its beginning; or of that `part` of
     it, from and up to.  Raises ProfileError if there are too few major
     collections."""
-    times = _snapshots(profile, part)
-    if times:
-        return _find(profile, times, part)._replace(are_snapshots=True)
+    for warm_up in WARM_UP, _SHORT_WARM_UP:
+        times = _snapshots(profile, part, warm_up)
+        if times:
+            return _find(profile, times, part, warm_up)._replace(are_snapshots=True)
     times = profile.looks
     if (not profile.is_raw and not profile.marks and part is None
-            and is_alive_exact(profile)):
+            and is_alive_exact(profile) and len(times) > 3
+            and times[-1] == profile.snapshots[-1].time):
         times = times[:-1]      # as in _snapshots()
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
@@ -84,12 +88,13 @@ def find_windows(profile: Profile,
         return found
 
 
-def _snapshots(profile: Profile, part: tuple[int, int | None] | None) -> list[int]:
+def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
+               warm_up: float) -> list[int]:
     """Return the times of the heap snapshots, or an empty list if they are too few.
 
     A program with marks may collect there, and its marks have no snapshots.
     """
-    start, stop = part or (int(profile.end * WARM_UP), None)
+    start, stop = part or (int(profile.end * warm_up), None)
     times = [one.time for one in profile.snapshots]
     count = sum(start <= time < (profile.end + 1 if stop is None else stop)
                 for time in times)
@@ -100,8 +105,8 @@ def _snapshots(profile: Profile, part: tuple[int, int | None] | None) -> list[in
     return times[:-1] if count > 3 and part is None else times
 
 
-def _find(profile: Profile, times: list[int],
-          part: tuple[int, int | None] | None) -> Windows:
+def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | None,
+          warm_up: float = WARM_UP) -> Windows:
     start, stop = part or (0, None)
     stop = profile.end + 1 if stop is None else stop
     begin, end = (bisect.bisect_left(times, time) for time in (start, stop))
@@ -142,7 +147,7 @@ def _find(profile: Profile, times: list[int],
     else:
         marked = []
         # who names a part knows what warming up is
-        first = begin if part else bisect.bisect_left(times, profile.end * WARM_UP)
+        first = begin if part else bisect.bisect_left(times, profile.end * warm_up)
         last = end - 1
         if last - first < 2:
             raise TooFewCollections(

@@ -90,8 +90,8 @@ def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
         return all(is_alive_exact(process.profile,
                                   None if at is None else at - process.begin)
                    for process in profile.processes)
-    times = [time for time in profile.looks if at is None or time <= at]
-    if not times or times[-1] not in {one.time for one in profile.snapshots}:
+    times = [one.time for one in profile.snapshots if at is None or one.time <= at]
+    if not times:
         return False
     allocated = [(moment.time, moment.allocated) for moment in profile.moments]
     before = max((count for time, count in allocated if time <= times[-1]), default=0)

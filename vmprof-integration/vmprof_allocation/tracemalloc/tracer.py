@@ -142,9 +142,21 @@ class Tracer:
         written = os.fstat(self._fd).st_size if self._is_ours() else 0
         return self._engine.statistics().memory + written
 
+    def _end_garbage(self) -> None:
+        """Stop tracing the objects that the program cannot reach.
+
+        A heap snapshot finds them.  If none is possible, garbage that no collection has
+        freed is still traced.
+        """
+        if "held" in self._engine.capabilities():
+            with contextlib.suppress(AllocationSamplingError):
+                self._engine.ask_held(False, True)()
+                self._engine.take_held()
+
     def traces(self) -> list[RawTrace]:
-        """Of all that is alive."""
+        """Return the traces of the live objects."""
         self._warn()
+        self._end_garbage()
         from vmprof_convert.profile.probability import probability
         alive = self._engine.alive()
         self._learn({object_.stack for object_ in alive})

@@ -100,8 +100,8 @@ def take_last(snapshot: HeapSnapshot, child: int) -> None:
         snapshot: the requests.
         child: what hook_is_sampled_child() returns.
     """
-    if (child not in (NO_CHILD, WITH_PROFILE) or may_hide_references()
-            or snapshot.looks(0.0) != NOT_ASKED
+    if (not snapshot.is_sampling() or child not in (NO_CHILD, WITH_PROFILE)
+            or may_hide_references() or snapshot.looks(0.0) != NOT_ASKED
             or snapshot.refusal(_MOST_HEAP, is_urgent=True)):
         return
     if snapshot.begin(False):

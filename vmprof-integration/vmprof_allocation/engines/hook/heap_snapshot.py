@@ -84,13 +84,13 @@ def _is_c_extension(module: object) -> bool:
 class HeapSnapshot:
     """A snapshot that the native half takes, step by step."""
 
-    __slots__ = ("_ask", "_collections", "_forget", "_ignore", "_is_sampling",
-                 "_memory", "_refused", "_row", "finish", "looks")
+    __slots__ = ("_ask", "_collections", "_forget", "_ignore", "_memory",
+                 "_refused", "_row", "finish", "is_sampling", "looks")
 
     def __init__(self, ffi: Any, lib: Any, row: int) -> None:
         # the library's own functions would keep all of cffi's description of it
         (self._ask, self._collections, self._forget, self.finish, self.looks,
-         self._ignore, self._is_sampling, self._refused) = (
+         self._ignore, self.is_sampling, self._refused) = (
             ffi.cast(kind, ffi.addressof(lib, name))
             for name, kind in _FUNCTIONS.items())
         self._row = row
@@ -153,7 +153,7 @@ class HeapSnapshot:
         """Have a minor collection run, although the nursery may not be full."""
         before = self._collections()
         # A pinned object at the nursery's end delays it.
-        while self._collections() == before and self._is_sampling():
+        while self._collections() == before and self.is_sampling():
             self._reach(COLLECT, 0)
             sink[0] = bytearray(64)
         sink[0] = None

@@ -46,7 +46,7 @@ def ask(snapshot: HeapSnapshot, holders: bool) -> None:
     if snapshot.looks(0.0) != NOT_ASKED:
         raise SamplingBusy(
             "another thread takes a heap snapshot; try again when it is done")
-    refusal = snapshot.refusal()
+    refusal = snapshot.refusal(is_urgent=not holders)
     if refusal:
         reason = _REFUSALS[refusal]
         if "%d" in reason:
