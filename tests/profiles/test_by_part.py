@@ -57,8 +57,8 @@ def test_threads(tmp_path: Path) -> None:
     content = as_json(path, "--by", "thread")
     assert content["sum"]["allocated"] == as_json(path)["sum"]["allocated"]
     found = lines(path, "--by", "thread", "-n", "1")
-    assert found[2].split() == ["allocated", "%", "alive", "objects", "died", "young",
-                                "thread"]
+    assert found[2].split() == ["allocated", "%", "survived", "objects", "died",
+                                "young", "thread"]
     assert found[3].endswith("  worker 8") and found[4].strip() == (
         "... and 2 threads more")
 
