@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from c_extension import build_holder
+from c_extension import build_boxes, build_holder
 from conftest import PyPy
 from found import found
 from vmprof_allocation.session.snapshots import next_time
@@ -67,6 +67,21 @@ def test_c_extensions_hide_references(stock_pypy: PyPy) -> None:
     assert profile.held and not profile.held[-1].problem
     assert "freed" not in found(profile, "list").samples
     assert not stock_pypy.sample("    import holder\n" + MAKE, "8k").profile().snapshots
+
+
+def test_hpy_hides_references(stock_pypy: PyPy) -> None:
+    """The fields of HPy's objects hold lists here, which look like garbage."""
+    if not build_boxes(stock_pypy):
+        pytest.skip("this PyPy has no HPy")
+    run = stock_pypy.sample("""
+    import os, _hpy_universal
+    boxes = _hpy_universal.load("boxes", os.path.abspath("boxes.hpy.so"))
+    kept = [boxes.Box() for _ in range(20000)]
+    for box in kept:
+        box.put([box])
+    """, "4k")
+    assert (run.code, run.err) == (0, "")
+    assert not run.profile().snapshots
 
 
 #: each ends a profile in another way
