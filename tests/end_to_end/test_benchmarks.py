@@ -24,7 +24,7 @@ EXPERIMENTS = ("depth", "fresh", "toolchain", "costs", "profilers", "lifetimes",
                "formats", "accuracy", "coverage",
                "verdicts")
 #: those that take longest, also to see whether they work
-LONG = ("service", "equal_runs")
+LONG = ("service", "equal_runs", "liveness")
 #: pyroscope sends what it finds to a server, and there is none
 WRITE_NOTHING = {"off", "pyroscope, heap, 512k"}
 
