@@ -1,7 +1,7 @@
-"""Whether heap snapshots tell what is alive and what leaks, and what they cost.
+"""The errors of `alive` and of `report --leaks` with heap snapshots, and their cost.
 
-Programs that keep objects in ten ways know how many bytes they keep
-(liveness_worker.py).  Half of them leak.  The rest replaces what it keeps."""
+Programs keep objects in ten ways, and print the number of bytes that they keep
+(liveness_worker.py).  Half of them leak.  The others replace old objects by new ones."""
 from __future__ import annotations
 
 import bisect
@@ -72,7 +72,7 @@ def run(context: Context) -> Json:
 
 def _sample(context: Context, folder: Path, nursery: str, arguments: Sequence[str],
             flags: Sequence[str] = ("--leaks",)) -> tuple[Json, measuring.Process]:
-    """Run the worker, and return what it prints."""
+    """Run the worker, and return its output."""
     process = measuring.run(
         [context.pypy, "-m", "vmprof", "--allocation-sampling", INTERVAL, *flags,
          "-o", folder / "out.vmprof", WORKER, *arguments],
@@ -124,8 +124,7 @@ def _leaks(context: Context, folder: Path, *options: str) -> Json:
         return {"leaks": [], "refused": str(e).partition("\n")[2]}
 
 
-#: the functions that make what is kept; and the one that puts it there, and may make
-#: the object that keeps it
+#: the functions that make an object, or the object that refers to it
 LEAKING = ("make_kept", "make_buffer", "keep", "closure", "waiting", "exception",
            "generator")
 NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
