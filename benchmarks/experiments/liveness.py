@@ -1,7 +1,7 @@
 """The errors of `alive` and of `report --leaks` with heap snapshots, and their cost.
 
 Programs keep objects in ten ways, and print the number of bytes that they keep
-(liveness_worker.py).  Half of them leak.  The others replace old objects by new ones."""
+(liveness_worker.py).  Half of them leak.  The others replace old objects."""
 from __future__ import annotations
 
 import bisect
@@ -30,7 +30,7 @@ SITES = ("make_kept", "make_recent", "make_base")
 INTERVAL = "32k"
 MiB = 2**20
 #: programs of each kind, and seconds of each
-SEEDS, SECONDS = 10, 10.0
+SEEDS, SECONDS = 5, 10.0
 #: of the program that leaks 20 kB per request: runs, and seconds of each
 SERVICES, SERVICE_SECONDS = 3, 10.0
 #: thousands of objects on the heap, and snapshots of each heap
