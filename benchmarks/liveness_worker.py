@@ -210,9 +210,11 @@ class Program:
             self.bytes["make_kept"] += self.last_size
 
     def drop(self, number: int, container: dict[int, Any]) -> None:
-        gone = container.pop(number)
         if self.kind == "C memory":
-            ffi.release(gone)
+            ffi.release(container[number])
+        # PyPy's dict refers to some of the removed values for a while
+        container[number] = None
+        del container[number]
         self.bytes["make_kept"] -= self.sizes[number]
 
     def work(self) -> None:
