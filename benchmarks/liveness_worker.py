@@ -5,7 +5,7 @@
     liveness_worker.py snapshots held|marked THOUSANDS TIMES
 
 The first form answers 100 requests per second.  Each request makes garbage, replaces
-something recent, and keeps some objects.  A steady program drops the oldest objects
+something recent, and keeps some objects.  A steady program replaces the oldest objects
 from a tenth of the run on.  The planted objects are made in make_kept(), make_recent()
 and make_base().  The program measures the bytes of each object when it makes the
 object, and prints as JSON the bytes that are alive at the end, and a log of
@@ -190,8 +190,11 @@ class Program:
             1 if is_leak else FILLED)
         self.base = int(LEAST * RATIO ** rng.random() / threads / 4000)
         self.bytes = dict.fromkeys(("make_kept", "make_recent", "make_base"), 0)
-        #: of all objects that were kept, in the order of their number
-        self.sizes: list[int] = []
+        #: objects that were made, and the number that a steady program keeps
+        self.count = 0
+        self.bound = int(self.each * FILLED * self.requests) + 1
+        #: bytes of the object in each slot of the container
+        self.sizes: dict[int, int] = {}
         self.last_size = 0
         self.log = [(0.0, 0)]
         self.is_done = threading.Event()
@@ -200,22 +203,20 @@ class Program:
         return self.rng.randrange(self.size // 2, 3 * self.size // 2)
 
     def keep(self, container: dict[int, Any]) -> None:
+        # PyPy's dict refers to up to a fifth of the values that were removed from it,
+        # so a steady program replaces values
+        slot = self.count if self.is_leak else self.count % self.bound
+        self.count += 1
         if self.kind == "C memory":
+            if slot in container:
+                ffi.release(container[slot])
             kept = make_buffer(self)
         else:
             kept = KINDS[self.kind][0](make_kept(self))
         if kept is not None:
-            container[len(self.sizes)] = kept
-            self.sizes.append(self.last_size)
-            self.bytes["make_kept"] += self.last_size
-
-    def drop(self, number: int, container: dict[int, Any]) -> None:
-        if self.kind == "C memory":
-            ffi.release(container[number])
-        # PyPy's dict refers to some of the removed values for a while
-        container[number] = None
-        del container[number]
-        self.bytes["make_kept"] -= self.sizes[number]
+            container[slot] = kept
+            self.bytes["make_kept"] += self.last_size - self.sizes.get(slot, 0)
+            self.sizes[slot] = self.last_size
 
     def work(self) -> None:
         container = KINDS[self.kind][1]
@@ -225,7 +226,6 @@ class Program:
         recent: list[Any] = [None] * 50
         # the whole number of objects per request varies around `each`
         due = 0.0
-        oldest = 0
         begin = time.monotonic()
         for request in range(self.requests):
             make_garbage(self.garbage)
@@ -234,11 +234,6 @@ class Program:
             while due >= 1:
                 due -= 1
                 self.keep(container)
-            if not self.is_leak and request >= FILLED * self.requests:
-                # as many go as come, until there are as many as in the beginning
-                while len(container) > self.each * FILLED * self.requests:
-                    self.drop(oldest, container)
-                    oldest += 1
             now = time.monotonic() - begin
             self.log.append((now, self.bytes["make_kept"]))
             time.sleep(max(0.0, (request + 1) / RATE - now))
