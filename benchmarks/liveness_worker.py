@@ -203,8 +203,8 @@ class Program:
         return self.rng.randrange(self.size // 2, 3 * self.size // 2)
 
     def keep(self, container: dict[int, Any]) -> None:
-        # PyPy's dict refers to up to a fifth of the values that were removed from it,
-        # so a steady program replaces values
+        # A steady program replaces values.  If it removed them, PyPy's dict would still
+        # refer to up to a fifth.
         slot = self.count if self.is_leak else self.count % self.bound
         self.count += 1
         if self.kind == "C memory":
