@@ -175,18 +175,26 @@ def _service(context: Context, folder: Path, seconds: float, seed: int,
         context.pypy, "-m", "vmprof_allocation", "report", folder / "out.vmprof",
         "--leaks"]).out
     kept = [leak for leak in leaks["leaks"] if _function(leak) == "request"]
+    retained = _retained(folder / "out.vmprof")
     return {
         "nursery": nursery, "first": text.partition("\n")[0],
-        "rate": _rate(kept[0], leaks, truth, folder / "out.vmprof") if kept else None,
-        "retained": [_retained(folder / "out.vmprof"), truth["retained"]],
+        "rate": _grown(retained, kept[0], leaks) if kept else None,
+        "retained": [retained[max(retained)], truth["retained"]],
         "listcomp": alive.get("<listcomp>", NOTHING)["value"]}
 
 
-def _retained(path: Path) -> int:
-    """Return the bytes that __main__.KEPT retains, or 0 if it is not named."""
-    return max((holder.bytes for held in readers.read_events(path).held[-1:]
-                for holder in held.holders if holder.path == "__main__.KEPT"),
-               default=0)
+def _retained(path: Path) -> dict[int, int]:
+    """Return the bytes that __main__.KEPT retains, by the time of the snapshot."""
+    return {held.time: max((holder.bytes for holder in held.holders
+                            if holder.path == "__main__.KEPT"), default=0)
+            for held in readers.read_events(path).held}
+
+
+def _grown(retained: dict[int, int], leak: Json, leaks: Json) -> list[object]:
+    """Return the growth of the leak, and the exact one between the same snapshots."""
+    begin, end = (min(retained, key=lambda time: abs(time - moment * 1e9))
+                  for moment in leaks["collections"][::2])
+    return [leak["growth"], retained[end] - retained[begin]]
 
 
 def _pair(context: Context, folder: Path, pair: int, seconds: float,
