@@ -31,6 +31,7 @@ from experiments import (
     held,
     lifetimes,
     lines,
+    liveness,
     memory,
     profilers,
     raw_memory,
@@ -41,10 +42,11 @@ from experiments import (
 
 EXPERIMENTS = {module.NAME: module for module in (
     depth, fresh, toolchain, costs, profilers, lifetimes, lines, builtin, held,
-    memory, raw_memory, formats, service, accuracy, coverage, verdicts, equal_runs)}
+    memory, raw_memory, formats, service, accuracy, coverage, verdicts, equal_runs,
+    liveness)}
 
 #: of these, those that take half an hour each, and run if they are named
-LONG = (service.NAME, equal_runs.NAME)
+LONG = (service.NAME, equal_runs.NAME, liveness.NAME)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

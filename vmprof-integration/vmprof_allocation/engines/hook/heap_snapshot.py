@@ -63,9 +63,12 @@ def question(row: int) -> list[Any]:
 def may_hide_references() -> bool:
     """Return whether C extension modules may hold objects that the walk does not see.
 
-    Objects that only C code holds (by cpyext's rawrefcount) look like garbage.  PyPy
-    loads cpyext for cffi's modules, too, which hold no objects.
+    Objects that only C code holds (by cpyext's rawrefcount, or in fields of HPy's
+    objects) look like garbage.  PyPy loads cpyext for cffi's modules, too, which hold
+    no objects.
     """
+    if "_hpy_universal" in sys.modules:
+        return True
     if "cpyext" not in sys.modules:
         return False
     return any(_is_c_extension(module) for module in [*sys.modules.values()])

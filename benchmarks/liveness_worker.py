@@ -1,0 +1,339 @@
+"""A program that keeps objects in one of ten ways, and prints how many bytes it keeps.
+
+    liveness_worker.py KIND leaks|steady SEED SECONDS
+    liveness_worker.py service leaks SEED SECONDS
+    liveness_worker.py snapshots held|marked THOUSANDS TIMES
+
+The first form answers 100 requests per second.  Each request makes garbage, replaces
+something recent, and keeps some objects.  A steady program replaces the oldest objects
+from a tenth of the run on.  The planted objects are made in make_kept(), make_recent()
+and make_base().  The program measures the bytes of each object when it makes the
+object, and prints as JSON the bytes that are alive at the end, and a log of
+(seconds, bytes that were kept until then).
+
+The second form computes all the time: it makes 2 MB of garbage and keeps 20 kB per
+request.  The third form takes snapshots of a heap of THOUSANDS of objects.
+"""
+from __future__ import annotations
+
+import gc as _gc
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import cffi
+
+#: PyPy's, which has more than others
+gc: Any = _gc
+ffi = cffi.FFI()
+
+#: requests per second, and the share of the run until a steady program drops objects
+RATE, FILLED = 100, 0.1
+#: bytes that are kept in the end: the least, and the ratio of the most to it
+LEAST, RATIO = 2e6, 16
+THREADS = 4
+
+
+class Node:
+    def __init__(self) -> None:
+        self.left = self.right = self.value = None
+
+
+#: The number of objects of which an object of this kind consists.  The first reference
+#: of each leads to the next one.
+PARTS = {"bytearray": 3, "list": 3, "text": 2, "node": 1}
+
+
+def size_of(thing: Any, parts: int) -> int:
+    total: int = gc.get_rpy_memory_usage(thing)
+    for _ in range(parts - 1):
+        thing = gc.get_rpy_referents(thing)[0]
+        total += gc.get_rpy_memory_usage(thing)
+    return total
+
+
+# The functions whose live bytes are known.
+
+def make_kept(program: Program) -> Any:
+    size = program.draw_size()
+    if program.thing == "bytearray":
+        thing: Any = bytearray(size)
+    elif program.thing == "list":
+        thing = [None] * (size // 8)
+    elif program.thing == "text":
+        thing = "x" * size
+    else:
+        thing = Node()
+    # compiled code makes the object here for this call, and not in a caller
+    if gc.get_rpy_memory_usage(thing) > 0:
+        program.last_size = size_of(thing, PARTS[program.thing])
+    return thing
+
+
+def make_recent(size: int) -> bytearray:
+    return bytearray(size)
+
+
+def make_base(size: int) -> bytearray:
+    return bytearray(size)
+
+
+def make_buffer(program: Program) -> Any:
+    program.last_size = program.draw_size()
+    return ffi.new("char[]", program.last_size)
+
+
+def make_garbage(count: int) -> int:
+    return len(list(map(str, range(count))))
+
+
+# ____________________________________________________________
+# what keeps an object
+
+class Handler:
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def on_event(self) -> Any:
+        return self.thing
+
+
+class Registry:
+    entries: ClassVar[dict[int, Any]] = {}
+
+
+class Cache:
+    def __init__(self) -> None:
+        self.entries: OrderedDict[int, Any] = OrderedDict()
+
+
+def fail(thing: Any) -> None:
+    raise ValueError(len(str(type(thing))))
+
+
+def exception(thing: Any) -> Exception:
+    try:
+        fail(thing)
+    except ValueError as e:
+        return e
+    raise AssertionError
+
+
+def closure(thing: Any) -> Callable[[], Any]:
+    def read() -> Any:
+        return thing
+    return read
+
+
+def generator(thing: Any) -> Any:
+    yield None
+    yield thing
+
+
+def waiting(thing: Any) -> Any:
+    suspended = generator(thing)
+    next(suspended)
+    return suspended
+
+
+TABLE: dict[int, Any] = {}
+CALLBACKS: dict[int, Any] = {}
+FAILURES: dict[int, Any] = {}
+CLOSURES: dict[int, Any] = {}
+GENERATORS: dict[int, Any] = {}
+BUFFERS: dict[int, Any] = {}
+CACHE = Cache()
+#: what threads have to wait for at the end: the main thread never sets it
+NEVER = threading.Event()
+
+#: The object that keeps another one, and the dict that keeps this object.  None if the
+#: dict is a local variable of the thread.
+KINDS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "module dict": (lambda thing: thing, TABLE),
+    "cache": (lambda thing: thing, CACHE.entries),
+    "callbacks": (lambda thing: Handler(thing).on_event, CALLBACKS),
+    "threads": (lambda thing: thing, None),
+    "exceptions": (exception, FAILURES),
+    "closures": (closure, CLOSURES),
+    "class attributes": (lambda thing: thing, Registry.entries),
+    "generators": (waiting, GENERATORS),
+    "C memory": (lambda thing: thing, BUFFERS),
+    "nothing": (lambda thing: None, None),
+}
+
+
+class Program:
+    """One thread of the program, and the number of bytes that it keeps."""
+
+    def __init__(self, kind: str, is_leak: bool, seed: str, seconds: float,
+                 threads: int) -> None:
+        rng = self.rng = random.Random(seed)
+        self.kind, self.is_leak = kind, is_leak
+        self.requests = int(RATE * seconds)
+        self.garbage = rng.choice((300, 1000, 3000))
+        self.thing = rng.choice(sorted(PARTS))
+        self.size = 64 if self.thing == "node" else int(64 * 256 ** rng.random())
+        bytes_ = LEAST * RATIO ** rng.random() / threads
+        if kind == "C memory":
+            self.size = 1000 + self.size
+        # a node takes 56 bytes, and what keeps it takes more
+        bytes_ = min(bytes_, 40000 * (self.size + 60) / threads)
+        self.each = bytes_ / (self.size + 60) / self.requests / (
+            1 if is_leak else FILLED)
+        self.base = int(LEAST * RATIO ** rng.random() / threads / 4000)
+        self.bytes = dict.fromkeys(("make_kept", "make_recent", "make_base"), 0)
+        #: objects that were made, and the number that a steady program keeps
+        self.count = 0
+        self.bound = int(self.each * FILLED * self.requests) + 1
+        #: bytes of the object in each slot of the container
+        self.sizes: dict[int, int] = {}
+        self.last_size = 0
+        self.log = [(0.0, 0)]
+        self.is_done = threading.Event()
+
+    def draw_size(self) -> int:
+        return self.rng.randrange(self.size // 2, 3 * self.size // 2)
+
+    def keep(self, container: dict[int, Any]) -> None:
+        # A steady program replaces values.  If it removed them, PyPy's dict would still
+        # refer to up to a fifth.
+        slot = self.count if self.is_leak else self.count % self.bound
+        self.count += 1
+        if self.kind == "C memory":
+            if slot in container:
+                ffi.release(container[slot])
+            kept = make_buffer(self)
+        else:
+            kept = KINDS[self.kind][0](make_kept(self))
+        if kept is not None:
+            container[slot] = kept
+            self.bytes["make_kept"] += self.last_size - self.sizes.get(slot, 0)
+            self.sizes[slot] = self.last_size
+
+    def work(self) -> None:
+        container = KINDS[self.kind][1]
+        if container is None:
+            container = {}
+        base = list(map(make_base, [4000] * self.base))
+        recent: list[Any] = [None] * 50
+        # the whole number of objects per request varies around `each`
+        due = 0.0
+        begin = time.monotonic()
+        for request in range(self.requests):
+            make_garbage(self.garbage)
+            recent[request % 50] = make_recent(self.rng.randrange(1000, 60000))
+            due += self.each * 2 * self.rng.random()
+            while due >= 1:
+                due -= 1
+                self.keep(container)
+            now = time.monotonic() - begin
+            self.log.append((now, self.bytes["make_kept"]))
+            time.sleep(max(0.0, (request + 1) / RATE - now))
+        self.bytes["make_base"] = sum(size_of(one, 3) for one in base)
+        self.bytes["make_recent"] = sum(size_of(one, 3) for one in recent)
+        self.stay(container, base, recent)
+
+    def stay(self, *kept: object) -> None:
+        """Keep the local variables: in the module, or in a thread that waits."""
+        self.is_done.set()
+        if threading.current_thread() is threading.main_thread():
+            STAYS.append(kept)
+        else:
+            NEVER.wait()
+
+
+STAYS: list[object] = []
+
+
+def plant(kind: str, is_leak: bool, seed: str, seconds: float) -> None:
+    count = THREADS if kind == "threads" else 1
+    programs = [Program(kind, is_leak, "%s %s %d" % (kind, seed, number), seconds,
+                        count) for number in range(count)]
+    if count == 1:
+        programs[0].work()
+    else:
+        for program in programs:
+            threading.Thread(target=program.work, daemon=True).start()
+        for program in programs:
+            program.is_done.wait()
+    print(json.dumps({
+        "bytes": {name: sum(program.bytes[name] for program in programs)
+                  for name in programs[0].bytes},
+        "logs": [program.log for program in programs]}))
+
+
+# ____________________________________________________________
+
+class Session:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.data = bytearray(20000)
+
+
+KEPT: list[Session] = []
+
+
+def request(number: int) -> int:
+    junk = [str(i) * 3 for i in range(30000)]
+    KEPT.append(Session(number))
+    return len(junk)
+
+
+def serve(seconds: float) -> None:
+    STAYS.append(list(map(make_base, [4000] * 400)))
+    begin = time.monotonic()
+    log = []
+    now = 0.0
+    while now < seconds:
+        request(len(KEPT))
+        now = time.monotonic() - begin
+        log.append((now, len(KEPT)))
+    each = gc.get_rpy_memory_usage(KEPT[0]) + size_of(KEPT[0].data, 3)
+    print(json.dumps({"retained": each * len(KEPT) + size_of(KEPT, 3),
+                      "logs": [[(at, count * each) for at, count in log]]}))
+
+
+# ____________________________________________________________
+
+def take_snapshots(with_holders: bool, thousands: int, times: int) -> None:
+    """Print medians: the objects of the heap, the pause, and how long a call takes."""
+    import vmprof_allocation
+    from vmprof_convert import readers
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "liveness.vmprof")
+        with vmprof_allocation.sample(path, "64k") as session:
+            # seven objects each
+            rows = [{"name": "row %d" % number, "items": [number, "%d!" % number]}
+                    for number in range(thousands * 1000 // 7)]
+            took = []
+            for _ in range(times):
+                begin = time.perf_counter()
+                session.snapshot(holders=with_holders)
+                took.append(time.perf_counter() - begin)
+        taken = readers.read_events(path).snapshots
+    assert len(rows) == thousands * 1000 // 7
+    print(json.dumps({"took": statistics.median(took), **{
+        name: statistics.median(getattr(one, name) for one in taken)
+        for name in ("objects", "bytes", "pause", "processor_time")}}))
+
+
+def main() -> None:
+    kind, how, *rest = sys.argv[1:]
+    if kind == "service":
+        serve(float(rest[1]))
+    elif kind == "snapshots":
+        take_snapshots(how == "held", int(rest[0]), int(rest[1]))
+    else:
+        plant(kind, how == "leaks", rest[0], float(rest[1]))
+
+
+if __name__ == "__main__":
+    main()
