@@ -90,14 +90,13 @@ def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
         return all(is_alive_exact(process.profile,
                                   None if at is None else at - process.begin)
                    for process in profile.processes)
-    times = [one.time for one in profile.snapshots if at is None or one.time <= at]
-    if not times:
+    snapshots = [one for one in profile.snapshots if at is None or one.time <= at]
+    if not snapshots:
         return False
-    allocated = [(moment.time, moment.allocated) for moment in profile.moments]
-    before = max((count for time, count in allocated if time <= times[-1]), default=0)
-    after = max((count for time, count in allocated if at is None or time <= at),
-                default=0)
-    return after - before <= max(_MOST_AFTER, after * _SHARE_AFTER)
+    allocated = max((moment.allocated for moment in profile.moments
+                     if at is None or moment.time <= at), default=0)
+    return allocated - snapshots[-1].allocated <= max(
+        _MOST_AFTER, allocated * _SHARE_AFTER)
 
 
 def _judged_until(profile: Profile) -> int:

@@ -363,6 +363,8 @@ class Snapshot(NamedTuple):
     memory: int
     #: number of sampled objects that were examined
     examined: int
+    #: bytes that the program had allocated
+    allocated: int
 
 
 class Swept(NamedTuple):

@@ -15,6 +15,7 @@
 #include "objects.h"
 #include "recorder.h"
 #include "snapshot_limits.h"
+#include "statistics.h"
 
 #define NOT_ASKED       (-1)
 #define ENDED           (-2)
@@ -38,6 +39,7 @@ static struct {
     size_t size, count;                 /* bytes of both; objects */
     int wants_holders, is_answered;
     int64_t began, still;               /* nanoseconds that the program stood still */
+    int64_t allocated;                  /* bytes until the snapshot */
 } asked;
 static int64_t questions, cost;
 static int niceness = USUAL_NICENESS;
@@ -108,6 +110,7 @@ static void answer(uint64_t list)
 
 static void ask(uint64_t list, int wants_holders)
 {
+    struct profile_totals totals;
     size_t size;
 
     reap_child();               /* of who did not wait for the answer */
@@ -115,6 +118,8 @@ static void ask(uint64_t list, int wants_holders)
     asked.parent = getpid();
     asked.wants_holders = wants_holders;
     asked.began = recorder_now();
+    statistics_totals(&totals);
+    asked.allocated = totals.allocated;
     asked.count = objects_count();
     size = sizeof *asked.result + asked.count * sizeof *asked.result->found;
     size = (size + 7) / 8 * 8;
@@ -298,7 +303,7 @@ void held_by_examined(int is_certain)
     if (asked.parent == getpid() && asked.is_answered && !asked.is_over && is_certain) {
         int64_t row[] = { recorder_time(asked.began), result->objects, result->bytes,
                           asked.still / 1000 * 1000, result->nanoseconds / 1000 * 1000,
-                          result->memory, (int64_t)asked.count };
+                          result->memory, (int64_t)asked.count, asked.allocated };
         objects_examined(asked.objects, asked.count, is_garbage, result->found,
                          asked.began);
         recorder_held(RECORD_SNAPSHOTS, row, NULL);

@@ -60,7 +60,7 @@ static int64_t unit_of(char letter)
 #define HOLDERS         "nnnsnn"
 #define HELD_PATHS      "nnnsn"
 #define HELD_OBJECTS    "nnnsnnnns"
-#define SNAPSHOTS       "tnnttnn"
+#define SNAPSHOTS       "tnnttnnn"
 
 NUMBERS(totals, TOTALS, 1);
 NUMBERS(frames, FRAMES, 256);
