@@ -86,7 +86,7 @@ class _Reading:
             if log.gc_samples is not None:
                 self.misfits += log.gc_samples.finish()
             try:
-                self.contents.end_part()
+                self.contents.end_part(is_whole=log.end_time is not None)
             except Damaged as e:
                 raise log.damaged(str(e)) from None
             done += os.fstat(file.fileno()).st_size if len(files) > 1 else 0

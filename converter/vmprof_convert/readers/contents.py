@@ -161,9 +161,20 @@ class Part:
         #: written, each with its last key; and the key of the first of these samples
         #: of which that is still so
         self.waiting: collections.deque[tuple[int, Record]] = collections.deque()
-        self.waits = _LIMIT
+        self.waits = 0
+        #: that key according to the latest totals; 0 if no sample waits.  It becomes
+        #: `waits` when the batch of these totals is known to be whole
+        self.next_waits = 0
         #: keys of its samples: the first and the last one
         self.least, self.most = _LIMIT, 0
+
+    def end_batch(self) -> None:
+        """Forget the waiting samples whose objects the batch has recorded."""
+        if self.next_waits:
+            self.waits = self.next_waits
+        while self.waiting and (
+                not self.next_waits or self.waiting[0][0] < self.waits):
+            self.waiting.popleft()
 
     def shifted(self, times: array.array[int]) -> array.array[int]:
         """Times of this part, since the beginning of the first one.  Raises Damaged."""
@@ -249,9 +260,23 @@ class Contents:
         """What is read from now on is of the next file of the same process."""
         self.parts.append(Part(0, self.moments[-1] if self.moments else None))
 
-    def end_part(self) -> None:
-        """All of a file was read.  Raises Damaged."""
-        for _, record in self.part.waiting:
+    def end_part(self, *, is_whole: bool) -> None:
+        """Finish a file that was read to its end.
+
+        Args:
+            is_whole: Whether the file has a trailer.  Without a trailer the last batch
+                may lack objects, and the waiting samples of earlier batches stay.
+
+        Raises:
+            Damaged: A waiting sample is invalid.
+        """
+        part = self.part
+        if is_whole:
+            part.end_batch()
+        if part.waiting:
+            # The second pass remembers the keys of all objects from this key on.
+            part.waits = max(part.waits, min(part.waiting[0][1].column(0)))
+        for _, record in part.waiting:
             self._look_at_objects(record)
             record.forget()
 
@@ -305,9 +330,9 @@ class Contents:
     def _read_totals(self, record: Record) -> None:
         part = self.part
         for time, *counts, waits in zip(*record.decoded()):
-            part.waits = waits or _LIMIT
-            while part.waiting and part.waiting[0][0] < part.waits:
-                part.waiting.popleft()
+            # Totals begin a batch, and its objects follow.
+            part.end_batch()
+            part.next_waits = waits
             if time + part.begin < 0 or min(counts) < 0:
                 raise Damaged("totals, or their time, of less than 0")
             if self.part.before is not None:
