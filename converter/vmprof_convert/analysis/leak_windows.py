@@ -3,6 +3,11 @@ snapshots in between, which show whether the live bytes go up and down.
 
 A profile with fewer than three snapshots has major collections instead, which tell the
 same, but count what died while they were marking as alive.
+
+Native memory is compared after major collections, because finalizers free much of it
+then.  Between two collections, the memory of garbage grows as a leak does.  A profile
+with fewer than three major collections is compared at times of the clock.  Then it is
+unknown whether what grew is a leak.
 """
 from __future__ import annotations
 
@@ -23,8 +28,15 @@ MAX_TREND = 40
 AT_ONCE = 0.12
 #: how many gaps on either side are looked at
 MOST_AT_ONCE = 2
+#: of the time until the next major collection, or since the last one, the share in
+#: which finalizers free native memory
+_FINALIZING = 0.02
 #: bytes: so few are none
 _NOTHING = 4096
+
+
+#: moments that are compared
+_LEAST = 3
 
 
 class Windows(NamedTuple):
@@ -49,6 +61,12 @@ class Windows(NamedTuple):
     is_single: bool
     #: the moments are heap snapshots
     are_snapshots: bool = False
+    #: of native memory: the number of major collections in the run; None if it is
+    #: compared at three marks of the program
+    frees: int | None = None
+    #: False if finalizers may still free what grew: it was not compared after three
+    #: major collections
+    shows_leaks: bool = True
 
 
 class TooFewCollections(ProfileError):
@@ -66,6 +84,8 @@ def find_windows(profile: Profile,
     marks or behind one; or of the run, without its beginning; or of that `part` of
     it, from and up to.  Raises ProfileError if there are too few major
     collections."""
+    if profile.is_raw:
+        return _of_native_memory(profile, part)
     times = _snapshots(profile, part)
     if times:
         return _find(profile, times, part)._replace(are_snapshots=True)
@@ -78,6 +98,30 @@ def find_windows(profile: Profile,
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
         return found
+
+
+def _of_native_memory(profile: Profile,
+                      part: tuple[int, int | None] | None) -> Windows:
+    start, stop = part or (0, None)
+    stop = profile.end + 1 if stop is None else stop
+    if sum(start <= mark.time < stop for mark in profile.marks) >= _LEAST:
+        # The program has chosen the moments, and may collect there.
+        return _find(profile, profile.looks, part)
+    times = _after_finalizers(profile)
+    try:
+        return _find(profile, times, part)._replace(frees=len(times))
+    except ProfileError:
+        return _find(profile, profile.looks, part)._replace(
+            frees=len(times), shows_leaks=False)
+
+
+def _after_finalizers(profile: Profile) -> list[int]:
+    """Return the times after major collections at which finalizers have freed the
+    memory of garbage.  Collections that follow each other at once count as one."""
+    times = _last_of_each(profile.frees, profile.frees) if profile.frees else []
+    gaps = [after - before for before, after in zip([0, *times], times)]
+    following = [*gaps[1:], min(profile.end - times[-1], gaps[-1])] if times else []
+    return [time + int(_FINALIZING * gap) for time, gap in zip(times, following)]
 
 
 def _snapshots(profile: Profile, part: tuple[int, int | None] | None) -> list[int]:
@@ -105,7 +149,7 @@ def _find(profile: Profile, times: list[int],
         raise ProfileError(
             "nothing in this profile says what became of the objects, which "
             "--leaks needs: it was taken without lifetimes")
-    if end - begin < 3:
+    if end - begin < _LEAST:
         raise TooFewCollections(
             "--leaks compares three heap snapshots or major collections, and there "
             "were %d in %s: start the program with --leaks, which takes snapshots, or "

@@ -272,6 +272,13 @@ class Leaks(NamedTuple):
         return first, second
 
     @property
+    def unsure(self) -> list[int]:
+        """Return the number of major collections of each process whose growth may be
+        garbage.  See Windows.shows_leaks."""
+        return [windows.frees or 0 for windows in self.windows
+                if not windows.shows_leaks]
+
+    @property
     def allocated(self) -> int:
         """Bytes, in both windows; 0: not known."""
         return sum(sum(windows.allocated) for windows in self.windows)

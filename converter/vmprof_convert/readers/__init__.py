@@ -114,6 +114,7 @@ class _Reading:
                                "such as 'raw growth > 10M' are about: start the "
                                "program with --raw-memory 512k, for example")
         contents, last = self.contents, self.logs[-1]
+        is_raw = self._of_objects == records.RAW
         stacks, found = contents.stacks, functions(contents, self.names)
         nameless = of_interpreter(found, contents.settings)
         if nameless:
@@ -128,10 +129,11 @@ class _Reading:
             stacks=stacks, samples=samples,
             labels=contents.labels, stack_labels=stacks.labels,
             moments=contents.moments, types=contents.types,
-            collections=sorted(contents.collections, key=_time)
-            if self._of_objects == records.OBJECTS else [],
+            collections=[] if is_raw else sorted(contents.collections, key=_time),
             marks=sorted(contents.marks, key=_time),
-            swept=sorted(contents.swept, key=_time),
+            swept=[] if is_raw else sorted(contents.swept, key=_time),
+            frees=sorted(one.time for one in contents.swept or contents.collections)
+            if is_raw else [],
             snapshots=sorted(contents.snapshots, key=_time),
             figures=sorted(contents.figures, key=_time),
             misfits=self.misfits, lost_stacks=contents.lost_stacks,
