@@ -64,6 +64,9 @@ class Windows(NamedTuple):
     #: of native memory: the number of major collections in the run; None if it is
     #: compared at three marks of the program
     frees: int | None = None
+    #: of native memory: for each collection, the time at which its finalizers had run;
+    #: empty if `times` has no collections
+    freed_by: Sequence[int] = ()
     #: False if finalizers may still free what grew: it was not compared after three
     #: major collections
     shows_leaks: bool = True
@@ -107,21 +110,26 @@ def _of_native_memory(profile: Profile,
     if sum(start <= mark.time < stop for mark in profile.marks) >= _LEAST:
         # The program has chosen the moments, and may collect there.
         return _find(profile, profile.looks, part)
-    times = _after_finalizers(profile)
+    times, freed_by = _after_finalizers(profile)
     try:
-        return _find(profile, times, part)._replace(frees=len(times))
+        return _find(profile, times, part)._replace(
+            frees=len(times), freed_by=freed_by)
     except ProfileError:
         return _find(profile, profile.looks, part)._replace(
             frees=len(times), shows_leaks=False)
 
 
-def _after_finalizers(profile: Profile) -> list[int]:
-    """Return the times after major collections at which finalizers have freed the
-    memory of garbage.  Collections that follow each other at once count as one."""
-    times = _last_of_each(profile.frees, profile.frees) if profile.frees else []
-    gaps = [after - before for before, after in zip([0, *times], times)]
-    following = [*gaps[1:], min(profile.end - times[-1], gaps[-1])] if times else []
-    return [time + int(_FINALIZING * gap) for time, gap in zip(times, following)]
+def _after_finalizers(profile: Profile) -> tuple[list[int], list[int]]:
+    """Return the ends of the marking of major collections, and for each of them the
+    time at which its finalizers had run.  Collections that follow each other at once
+    count as one."""
+    if not profile.frees:
+        return [], []
+    swept = dict(profile.frees)
+    times = _last_of_each([*swept], [*swept])
+    following = [*times[1:], profile.end]
+    return times, [swept[time] + int(_FINALIZING * max(after - swept[time], 0))
+                   for time, after in zip(times, following)]
 
 
 def _snapshots(profile: Profile, part: tuple[int, int | None] | None) -> list[int]:

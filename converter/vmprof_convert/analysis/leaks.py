@@ -324,8 +324,9 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             # then it is not there at the next one
             until = _NEVER
             if freed >= 0:
-                until = bisect.bisect_left(windows.times, freed if profile.is_raw
-                                           else ends[nearest(ends, freed)])
+                until = (bisect.bisect_left(windows.freed_by or windows.times, freed)
+                         if profile.is_raw else
+                         bisect.bisect_left(windows.times, ends[nearest(ends, freed)]))
             if since > windows.last or until <= max(
                     min(windows.first, chosen[0]), since):
                 continue

@@ -6,6 +6,7 @@ above all when each of them ended.  The second pass can then hand on each object
 complete."""
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import io
@@ -132,14 +133,22 @@ class _Reading:
             collections=[] if is_raw else sorted(contents.collections, key=_time),
             marks=sorted(contents.marks, key=_time),
             swept=[] if is_raw else sorted(contents.swept, key=_time),
-            frees=sorted(one.time for one in contents.swept or contents.collections)
-            if is_raw else [],
+            frees=_frees(contents) if is_raw else [],
             snapshots=sorted(contents.snapshots, key=_time),
             figures=sorted(contents.figures, key=_time),
             misfits=self.misfits, lost_stacks=contents.lost_stacks,
             cut_off=contents.stacks.cut(), torn=self.torn,
             threads=contents.threads, command=contents.command,
             held=contents.answers())
+
+
+def _frees(contents: Contents) -> list[tuple[int, int]]:
+    """Return Profile.frees, without a collection that had not swept at the end."""
+    marked = sorted(one.time for one in contents.collections)
+    swept = sorted(one.time for one in contents.swept) or marked
+    after = [bisect.bisect_left(swept, time) for time in marked]
+    return [(time, swept[number]) for time, number in zip(marked, after)
+            if number < len(swept)]
 
 
 def _time(event: Collection | Mark | Figure | Snapshot | Swept) -> int:
