@@ -337,16 +337,18 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k"):
 def test_a_leak_of_raw_memory_is_named(stock_pypy: PyPy) -> None:
     """Beside what comes and goes in it, and of a heap in which nothing grows."""
     sampled(stock_pypy, """
-import time
+import gc, time
 def image():
     c.malloc(4000)
 def temporary():
     c.free(c.malloc(20000))
-end = time.time() + 2
-while time.time() < end:
-    image()
-    for _ in range(5): temporary()
-    time.sleep(0.0005)
+for _ in range(6):
+    end = time.time() + 0.4
+    while time.time() < end:
+        image()
+        for _ in range(5): temporary()
+        time.sleep(0.0005)
+    gc.collect()
 """, "32k")
     report = stock_pypy.command(
         "-m", "vmprof_allocation", "report", "--leaks", "out.vmprof")

@@ -190,3 +190,52 @@ def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
         process.terminate()
     assert process.returncode == 143
     assert list(tmp_path.iterdir()) == []
+
+
+#: one node more than the longest stack has; the path of each format
+DEEP = 2**16
+FORMATS = (["--to", "table"], ["--to", "table", "--tree"], ["--to", "table", "--mine"],
+           ["--to", "table", "--focus", "f"], ["--to", "table", "--by", "line"],
+           ["--to", "json"], ["--to", "markdown"], ["-o", "deep.html"],
+           ["-o", "deep.json.gz"], ["-o", "deep.pb.gz"], ["-o", "deep.collapsed"],
+           ["-o", "deep.speedscope.json"], ["-o", "deep.heapprofile"],
+           ["-o", "deep.prof"])
+
+
+def chain(depth: int, ends: Sequence[int]) -> bytes:
+    """Each node calls the next one. `ends`: the nodes at which samples end."""
+    log = Log()
+    log.settings()
+    log.define([log.function("f")])
+    log.flush()
+    rows = depth - 1
+    log.bytes += record(records.NODES, [counting(1), *equal(1)], rows)
+    for node in ends:
+        log.sample(node, 64, 1000, 0, 1)
+    return log.data()
+
+
+@pytest.mark.parametrize("arguments", FORMATS, ids="_".join)
+def test_each_format_takes_the_deepest_stack(arguments: list[str],
+                                             tmp_path: Path) -> None:
+    """The command uses a small part of these limits, and no recursion."""
+    (tmp_path / "deep.vmprof").write_bytes(chain(DEEP, [DEEP, DEEP - 1]))
+    done = subprocess.run(
+        [sys.executable, "-c", """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+from vmprof_convert import cli
+sys.exit(cli.main(sys.argv[1:]))""", "deep.vmprof", *arguments],
+        capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("depth, ends, said", [
+    (DEEP + 1, [1], "a stack of more than 65536 frames"),
+    # 2 * 10**9 frames in 260 kB
+    (DEEP, range(1, DEEP + 1), "frames in a profile of")])
+def test_stacks_that_take_too_long_are_refused(
+        depth: int, ends: Sequence[int], said: str) -> None:
+    with pytest.raises(ProfileError, match=said):
+        readers.read_bytes(chain(depth, ends))

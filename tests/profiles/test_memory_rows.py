@@ -209,6 +209,16 @@ def test_of_the_nursery_what_was_written_to_counts() -> None:
     assert rows(found) == {"c_or_free": 60, "pypy": 50, "nursery": 30}
 
 
+def test_another_nursery_is_proposed_only_where_it_is_the_largest_row() -> None:
+    """Below, PyPy's own code is the largest row, and the nursery the second one."""
+    nursery = {"gc_nursery": 240, "malloc_mapped": 240}
+    second = facts(**nursery, blocks_resident=30, gc_nursery_written=30)
+    assert sentence(second).endswith("; besides, the nursery is 38 % of it")
+    largest = facts(**nursery, blocks_resident=60, gc_nursery_written=60)
+    assert sentence(largest) == (
+        "the nursery is 55 % of it: PYPY_GC_NURSERY sets its size")
+
+
 def test_a_nursery_of_which_only_the_size_is_known_says_so() -> None:
     where = where_memory.of(facts(**NURSERY))
     row = next(row for row in where.rows if row.key == "nursery")

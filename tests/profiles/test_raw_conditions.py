@@ -25,11 +25,18 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
     def write_(name: str, *, kept: int = 0, given_back: int = 0, objects: int = 100,
                counted: int | None = None, raw: int = 64, run: str = "",
-               pid: int = 10, has_marks: bool = True) -> None:
-        """`kept`: blocks of a KiB, by leak(), evenly over the run; `given_back`: by
-        work(), each half a second later; `objects`: of a KiB, of the GC's heap;
-        `counted`: KiB in use in the end, by malloc's own count.  Of each block that is
-        sampled, the probability is 1 but for a millionth."""
+               pid: int = 10, has_marks: bool = True, majors: int = 1) -> None:
+        """Write a profile.
+
+        Args:
+            kept: blocks of 1 KiB that leak() allocates, evenly over the run
+            given_back: blocks of work(), which frees each after half a second
+            objects: objects of 1 KiB in the GC's heap
+            counted: KiB in use at the end by malloc's own count
+            majors: major collections, evenly over the run
+
+        Each block is sampled, except with a probability of a millionth.
+        """
         log = Log()
         main, leak, work = map(log.function, ("main", "leak", "work"))
         log.settings(run=run or name, pid=pid, raw=raw, facts="types,lifetimes")
@@ -37,7 +44,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         for _ in range(objects):
             log.allocation([main], size=KIB, interval=64, time=SECOND // 4)
             log.young(log.keys, 1)
-        log.event(3, SECOND, 0, 1)
+        for number in range(1, majors + 1):
+            log.event(3, number * 9 * SECOND // majors, 0, number)
         blocks = [(number * 10 * SECOND // kept, leak) for number in range(kept)]
         blocks += [(number * 9 * SECOND // given_back, work)
                    for number in range(given_back)]
@@ -256,7 +264,7 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
     """malloc's count starts at 5 KiB; 100 KiB of blocks are sampled and kept."""
     for kept, verdict in (100, "leak: "), (0, "no leak was found in "):
         write("a", kept=kept, given_back=1000, counted=counted - (100 - kept),
-              has_marks=False)
+              has_marks=False, majors=9)
         code, out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")
         assert code == 0, out
         assert ("more than the sampled blocks explain" in out) == (not is_seen), out
@@ -269,3 +277,47 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
         # the report of allocations has the same warning
         assert ("incomplete: malloc's own count grew by" in ended(
             capsys, "a.vmprof", "--to", "table", "--raw")[1]) == (not is_seen)
+
+
+@pytest.mark.parametrize("majors", [0, 1, 2])
+def test_too_few_major_collections_tell_no_leak_of_native_memory(
+        write: Write, capsys: pytest.CaptureFixture[str], majors: int) -> None:
+    write("a", kept=100, has_marks=False, majors=majors)
+    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    assert out.startswith("whether native memory leaks is unknown: ")
+    assert "there are too few (%d in the whole run)" % majors in out
+    assert "leak, or garbage: " in out
+    assert "leak: " not in out
+    cli.main(["a.vmprof", "--to", "json", "--leaks", "--raw"])
+    assert json.loads(capsys.readouterr().out)["shows_leaks"] is False
+
+
+@pytest.mark.parametrize("is_leak", [True, False])
+def test_native_memory_is_compared_after_its_finalizers(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], is_leak: bool) -> None:
+    """A major collection frees all blocks of work() in each second.  They are more in
+    each second, so that work() has more in use at later times of the clock."""
+    log = Log()
+    main, leak, work = map(log.function, ("main", "leak", "work"))
+    log.settings(raw=64, facts="types,lifetimes")
+    log.collection(SECOND // 2)
+    for second in range(12):
+        for number in range(20):
+            time = second * SECOND + (number + 1) * SECOND // 25
+            for _ in range(second + 1):
+                key = log.block([main, work], size=KIB, interval=64, time=time)
+                log.given_back(key, (second + 1) * SECOND + 5_000_000)
+            if is_leak:
+                log.block([main, leak], size=KIB, interval=64, time=time)
+        log.event(3, (second + 1) * SECOND, 0, second + 1)
+    log.figure(10, 0, 0)
+    (tmp_path / "saw.vmprof").write_bytes(log.data())
+    code = cli.main([str(tmp_path / "saw.vmprof"), "--to", "json", "--leaks", "--raw"])
+    found = json.loads(capsys.readouterr().out)
+    assert code == 0 and found["shows_leaks"]
+    assert found["slowing"] == []
+    assert [one["places"][0]["function"]["name"] for one in found["leaks"]] == (
+        ["leak"] * is_leak)
+    if is_leak:
+        rate = found["leaks"][0]["growth"]["value"] / sum(found["seconds"])
+        assert rate == pytest.approx(20 * KIB, rel=0.01)

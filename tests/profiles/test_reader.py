@@ -372,6 +372,28 @@ def test_cut_anywhere_it_is_an_error_or_a_killed_run() -> None:
     assert outcomes == {"read", "refused"}
 
 
+def test_cut_inside_the_last_batch_keeps_the_samples_of_earlier_batches() -> None:
+    """The first batch has young objects. The last batch records their outcomes."""
+    log = Log()
+    log.settings(facts="types,lifetimes")
+    main = log.function("main")
+    for _ in range(20):
+        log.allocation([main], size=16)
+    keys = list(log.waiting)
+    log.flush()
+    earlier = len(log.bytes)
+    expected = len(readers.read_bytes(bytes(log.bytes)).samples)
+    log.collection(5)
+    for key in keys:
+        log.young(key, 0)
+    log.allocation([main], size=16)
+    whole = log.data()
+    for size in range(earlier, len(whole) + 1):
+        samples = readers.read_bytes(whole[:size], salvage=True).samples
+        assert expected <= len(samples) <= expected + 1, size
+    assert len(samples) == expected + 1
+
+
 @pytest.mark.parametrize("data,said", [
     (b"", "the file is empty"),
     (b"\0" * 39, "39 bytes"),

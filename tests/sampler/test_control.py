@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -270,9 +271,11 @@ def test_a_child_of_the_same_interpreter_is_prepared_too(pypy: PyPy) -> None:
 
 @contextmanager
 def started(pypy: PyPy, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """By the command line; it must end well."""
+    """Start a program by the command line. The program must end well. `flags` may end
+    with the program; the default is BUSY."""
+    program = [] if "-c" in flags else [str(pypy.script(BUSY))]
     process = subprocess.Popen(
-        [PYPY, "-u", "-m", "vmprof", *flags, str(pypy.script(BUSY))],
+        [PYPY, "-u", "-m", "vmprof", *flags, *program],
         cwd=pypy.folder, env=pypy.environment, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True)
     try:
@@ -299,6 +302,18 @@ def test_prepared_by_the_flag_alone(pypy: PyPy) -> None:
     with started(pypy, "--control") as process:
         assert status(pypy, process.pid)["is_on"] is False
     assert [path.name for path in pypy.folder.iterdir()] == ["app.py"]
+
+
+@pytest.mark.parametrize("flags", [(), (
+    "--allocation-sampling", "16k", "-o", "out.vmprof")])
+def test_code_of_the_command_line_is_prepared(
+        pypy: PyPy, flags: tuple[str, ...]) -> None:
+    with started(pypy, "--control", *flags, "-c",
+                 textwrap.dedent(BUSY)) as process:
+        assert status(pypy, process.pid)["is_on"] is bool(flags)
+        if not flags:
+            done(pypy, process.pid, "start", "-o", "out.vmprof")
+        done(pypy, process.pid, "stop")
 
 
 @pytest.mark.parametrize("flag", ["-o", "--period"])

@@ -8,6 +8,7 @@ import pytest
 
 from conftest import EMULATED, PYPY, PyPy, has_builtin, not_emulated
 from peek import NOTHING, PEEK
+from run_profiles import functions
 from truth import innermost
 
 
@@ -575,3 +576,30 @@ def test_pypy_that_was_loaded_as_a_plug_in(
     """)
     run = stock_pypy.command(str(script))
     assert run.out == "True True\n", run.err
+
+
+@not_emulated
+def test_a_filter_of_system_calls_that_returns_errors(stock_pypy: PyPy) -> None:
+    """The program installs it while it is sampled."""
+    run = stock_pypy.sample("""
+        import ctypes, platform, struct
+        def rule(code, value, yes=0, no=0):
+            return struct.pack("<HBBI", code, yes, no, value)
+        class Filter(ctypes.Structure):
+            _fields_ = ("length", ctypes.c_ushort), ("rules", ctypes.c_void_p)
+        process_vm_readv = {"x86_64": 310, "aarch64": 270}[platform.machine()]
+        rules = (rule(0x20, 0) + rule(0x15, process_vm_readv, 0, 1)
+                 + rule(6, 0x50000 | 1) + rule(6, 0x7fff0000))
+        buffer = ctypes.create_string_buffer(rules, len(rules))
+        libc = ctypes.CDLL(None)
+        assert libc.prctl(38, 1, 0, 0, 0) == 0
+        assert libc.prctl(22, 2, ctypes.byref(Filter(4, ctypes.addressof(buffer)))) == 0
+        class Kept: pass
+        def work():
+            return [Kept() for i in range(200_000)]
+        print(len(work()))
+    """, "4k")
+    assert run.out == "200000\n"
+    profile = run.profile()
+    assert "work" in functions(profile)
+    assert "__main__.Kept" in {type_.python for type_ in profile.types}

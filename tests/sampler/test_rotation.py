@@ -121,6 +121,24 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         assert sum(type_ < 0 for type_ in profile.samples.type) < 5
 
 
+def test_the_type_of_each_sample_is_known_in_its_own_window(stock_pypy: PyPy) -> None:
+    """No sample is of an object that is being allocated while the profile ends."""
+    run = stock_pypy.run(WORK + """
+    vmprof_allocation.start(window(1), 1)
+    for number in range(2, 7):
+        work(500)
+        vmprof_allocation.rotate(window(number))
+    work(500)
+    vmprof_allocation.stop()
+    """)
+    assert (run.code, run.err) == (0, "")
+    found = windows(stock_pypy.folder)
+    assert len(found) == 6
+    # stop() ends the last one at any allocation
+    assert [sum(type_ < 0 for type_ in profile.samples.type)
+            for profile in found[:-1]] == [0] * 5
+
+
 def test_lives_go_on_in_later_windows(pypy: PyPy) -> None:
     """Together, the windows say what became of each object: those that were kept are
     alive, those that were dropped in a later window are freed then."""

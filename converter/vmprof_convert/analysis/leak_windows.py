@@ -3,6 +3,11 @@ snapshots in between, which show whether the live bytes go up and down.
 
 A profile with fewer than three snapshots has major collections instead, which tell the
 same, but count what died while they were marking as alive.
+
+Native memory is compared after major collections, because finalizers free much of it
+then.  Between two collections, the memory of garbage grows as a leak does.  A profile
+with fewer than three major collections is compared at times of the clock.  Then it is
+unknown whether what grew is a leak.
 """
 from __future__ import annotations
 
@@ -26,8 +31,15 @@ MAX_TREND = 40
 AT_ONCE = 0.12
 #: how many gaps on either side are looked at
 MOST_AT_ONCE = 2
+#: of the time until the next major collection, or since the last one, the share in
+#: which finalizers free native memory
+_FINALIZING = 0.02
 #: bytes: so few are none
 _NOTHING = 4096
+
+
+#: moments that are compared
+_LEAST = 3
 
 
 class Windows(NamedTuple):
@@ -52,6 +64,15 @@ class Windows(NamedTuple):
     is_single: bool
     #: the moments are heap snapshots
     are_snapshots: bool = False
+    #: of native memory: the number of major collections in the run; None if it is
+    #: compared at three marks of the program
+    frees: int | None = None
+    #: of native memory: for each collection, the time at which its finalizers had run;
+    #: empty if `times` has no collections
+    freed_by: Sequence[int] = ()
+    #: False if finalizers may still free what grew: it was not compared after three
+    #: major collections
+    shows_leaks: bool = True
 
 
 class TooFewCollections(ProfileError):
@@ -69,14 +90,15 @@ def find_windows(profile: Profile,
     marks or behind one; or of the run, without its beginning; or of that `part` of
     it, from and up to.  Raises ProfileError if there are too few major
     collections."""
+    if profile.is_raw:
+        return _of_native_memory(profile, part)
     for warm_up in WARM_UP, _SHORT_WARM_UP:
         times = _snapshots(profile, part, warm_up)
         if times:
             return _find(profile, times, part, warm_up)._replace(are_snapshots=True)
     times = profile.looks
-    if (not profile.is_raw and not profile.marks and part is None
-            and is_alive_exact(profile) and len(times) > 3
-            and times[-1] == profile.snapshots[-1].time):
+    if (not profile.marks and part is None and is_alive_exact(profile)
+            and len(times) > 3 and times[-1] == profile.snapshots[-1].time):
         times = times[:-1]      # as in _snapshots()
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
@@ -86,6 +108,35 @@ def find_windows(profile: Profile,
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
         return found
+
+
+def _of_native_memory(profile: Profile,
+                      part: tuple[int, int | None] | None) -> Windows:
+    start, stop = part or (0, None)
+    stop = profile.end + 1 if stop is None else stop
+    if sum(start <= mark.time < stop for mark in profile.marks) >= _LEAST:
+        # The program has chosen the moments, and may collect there.
+        return _find(profile, profile.looks, part)
+    times, freed_by = _after_finalizers(profile)
+    try:
+        return _find(profile, times, part)._replace(
+            frees=len(times), freed_by=freed_by)
+    except ProfileError:
+        return _find(profile, profile.looks, part)._replace(
+            frees=len(times), shows_leaks=False)
+
+
+def _after_finalizers(profile: Profile) -> tuple[list[int], list[int]]:
+    """Return the ends of the marking of major collections, and for each of them the
+    time at which its finalizers had run.  Collections that follow each other at once
+    count as one."""
+    if not profile.frees:
+        return [], []
+    swept = dict(profile.frees)
+    times = _last_of_each([*swept], [*swept])
+    following = [*times[1:], profile.end]
+    return times, [swept[time] + int(_FINALIZING * max(after - swept[time], 0))
+                   for time, after in zip(times, following)]
 
 
 def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
@@ -114,7 +165,7 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
         raise ProfileError(
             "nothing in this profile says what became of the objects, which "
             "--leaks needs: it was taken without lifetimes")
-    if end - begin < 3:
+    if end - begin < _LEAST:
         raise TooFewCollections(
             "--leaks compares three heap snapshots or major collections, and there "
             "were %d in %s: start the program with --leaks, which takes snapshots, or "

@@ -272,6 +272,13 @@ class Leaks(NamedTuple):
         return first, second
 
     @property
+    def unsure(self) -> list[int]:
+        """Return the number of major collections of each process whose growth may be
+        garbage.  See Windows.shows_leaks."""
+        return [windows.frees or 0 for windows in self.windows
+                if not windows.shows_leaks]
+
+    @property
     def allocated(self) -> int:
         """Bytes, in both windows; 0: not known."""
         return sum(sum(windows.allocated) for windows in self.windows)
@@ -317,8 +324,9 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             # then it is not there at the next one
             until = _NEVER
             if freed >= 0:
-                until = bisect.bisect_left(windows.times, freed if profile.is_raw
-                                           else ends[nearest(ends, freed)])
+                until = (bisect.bisect_left(windows.freed_by or windows.times, freed)
+                         if profile.is_raw else
+                         bisect.bisect_left(windows.times, ends[nearest(ends, freed)]))
             if since > windows.last or until <= max(
                     min(windows.first, chosen[0]), since):
                 continue

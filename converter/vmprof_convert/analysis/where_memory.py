@@ -191,7 +191,8 @@ def _sentence(rows: list[Row], resident: int, heap: _Malloc,
         return ""
     by_size = sorted(least, key=lambda one: -least[one])
     texts = [_about(key, least[key], may_miss.get(key, 0) > _LITTLE * resident,
-                    resident, facts) for key in by_size[:2]]
+                    resident, facts, is_largest=key == by_size[0])
+             for key in by_size[:2]]
     if (by_size[0] in _NOBODYS and len(texts) > 1
             and least[by_size[1]] > _MUCH * resident):
         return "%s; besides, %s" % (texts[0], texts[1])
@@ -199,8 +200,12 @@ def _sentence(rows: list[Row], resident: int, heap: _Malloc,
 
 
 def _about(key: str, bytes_: int, is_least: bool, resident: int,
-           facts: Mapping[str, int]) -> str:
-    """What has so many bytes, and what to do about it."""
+           facts: Mapping[str, int], *, is_largest: bool) -> str:
+    """Describe the row, and propose how to reduce it.
+
+    A different nursery needs a restart and changes the speed of the program, so it is
+    proposed only where the resident part of the nursery is the largest row.
+    """
     at_least = "at least " if is_least else ""
     size = at_least + format_bytes(bytes_)
     share = "%s%.0f %%" % (at_least, 100 * bytes_ / resident)
@@ -211,7 +216,8 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
               "goes to new objects of the same sizes, and to the system where all of "
               "an arena is free" % (size, share),
         HEAP: "the GC's heap holds %s of it: --leaks says what of that grows" % share,
-        NURSERY: "the nursery is %s of it: PYPY_GC_NURSERY sets its size" % share,
+        NURSERY: "the nursery is %s of it%s" % (
+            share, ": PYPY_GC_NURSERY sets its size" * is_largest),
         C: "C code holds %s of it (malloc), which is in no report about objects: "
            "--raw-memory 512k says which function asked for it" % share,
         FREE: "malloc keeps %s (%s) that nobody uses, in %s: %smalloc_trim(0) gives it "

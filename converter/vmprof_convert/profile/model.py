@@ -476,6 +476,9 @@ class Profile:
     swept: list[Swept] = dataclasses.field(default_factory=list)
     #: by time; of several processes none
     snapshots: list[Snapshot] = dataclasses.field(default_factory=list)
+    #: of native memory alone, by time: for each major collection, the ends of marking
+    #: and of sweeping.  Then finalizers free the memory of unmarked objects
+    frees: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     #: None: all samples were read
     thinned: Thinned | None = None
     #: who held what, each time that somebody asked

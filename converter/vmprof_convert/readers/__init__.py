@@ -6,6 +6,7 @@ above all when each of them ended.  The second pass can then hand on each object
 complete."""
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import io
@@ -86,7 +87,7 @@ class _Reading:
             if log.gc_samples is not None:
                 self.misfits += log.gc_samples.finish()
             try:
-                self.contents.end_part()
+                self.contents.end_part(is_whole=log.end_time is not None)
             except Damaged as e:
                 raise log.damaged(str(e)) from None
             done += os.fstat(file.fileno()).st_size if len(files) > 1 else 0
@@ -114,6 +115,7 @@ class _Reading:
                                "such as 'raw growth > 10M' are about: start the "
                                "program with --raw-memory 512k, for example")
         contents, last = self.contents, self.logs[-1]
+        is_raw = self._of_objects == records.RAW
         stacks, found = contents.stacks, functions(contents, self.names)
         nameless = of_interpreter(found, contents.settings)
         if nameless:
@@ -128,16 +130,25 @@ class _Reading:
             stacks=stacks, samples=samples,
             labels=contents.labels, stack_labels=stacks.labels,
             moments=contents.moments, types=contents.types,
-            collections=sorted(contents.collections, key=_time)
-            if self._of_objects == records.OBJECTS else [],
+            collections=[] if is_raw else sorted(contents.collections, key=_time),
             marks=sorted(contents.marks, key=_time),
-            swept=sorted(contents.swept, key=_time),
+            swept=[] if is_raw else sorted(contents.swept, key=_time),
+            frees=_frees(contents) if is_raw else [],
             snapshots=sorted(contents.snapshots, key=_time),
             figures=sorted(contents.figures, key=_time),
             misfits=self.misfits, lost_stacks=contents.lost_stacks,
             cut_off=contents.stacks.cut(), torn=self.torn,
             threads=contents.threads, command=contents.command,
             held=contents.answers())
+
+
+def _frees(contents: Contents) -> list[tuple[int, int]]:
+    """Return Profile.frees, without a collection that had not swept at the end."""
+    marked = sorted(one.time for one in contents.collections)
+    swept = sorted(one.time for one in contents.swept) or marked
+    after = [bisect.bisect_left(swept, time) for time in marked]
+    return [(time, swept[number]) for time, number in zip(marked, after)
+            if number < len(swept)]
 
 
 def _time(event: Collection | Mark | Figure | Snapshot | Swept) -> int:

@@ -72,6 +72,9 @@ _ROWS_WITHOUT_BYTES = 2**18
 _OBJECTS_WITHOUT_BYTES = 2**21
 _OF_OBJECTS = frozenset((records.OBJECTS, records.WAITING, records.ENDED, records.RAW,
                          records.RAW_ENDED))
+#: Frames of all stacks together in any profile, and additional ones for each byte of
+#: the records.  A chain of 65,536 nodes takes few bytes, and each node can end a stack.
+_ALWAYS_FRAMES, _FRAMES_FOR_A_BYTE = 2**22, 128
 #: steps of a reference path; a writer makes 16 (native/held/paths.c)
 _MOST_STEPS = 64
 #: kinds of records about the GC's heap
@@ -149,6 +152,8 @@ class Part:
         #: of the nodes of stacks, from number 0 on, which has no frames: the node in
         #: Contents.stacks, and the depth; and (kind, address) of frames, from 1 on
         self.nodes, self.depths = array.array("i", [0]), array.array("i", [0])
+        #: the depth with the lines, which `depths` does not count
+        self.lengths = array.array("i", [0])
         self.frames: list[tuple[int, int]] = [(0, 0)]
         #: index in Contents.stacks, by node, or node and number of labels
         self.stacks: dict[int, int] = {_LOST: -1}
@@ -161,9 +166,20 @@ class Part:
         #: written, each with its last key; and the key of the first of these samples
         #: of which that is still so
         self.waiting: collections.deque[tuple[int, Record]] = collections.deque()
-        self.waits = _LIMIT
+        self.waits = 0
+        #: that key according to the latest totals; 0 if no sample waits.  It becomes
+        #: `waits` when the batch of these totals is known to be whole
+        self.next_waits = 0
         #: keys of its samples: the first and the last one
         self.least, self.most = _LIMIT, 0
+
+    def end_batch(self) -> None:
+        """Forget the waiting samples whose objects the batch has recorded."""
+        if self.next_waits:
+            self.waits = self.next_waits
+        while self.waiting and (
+                not self.next_waits or self.waiting[0][0] < self.waits):
+            self.waiting.popleft()
 
     def shifted(self, times: array.array[int]) -> array.array[int]:
         """Times of this part, since the beginning of the first one.  Raises Damaged."""
@@ -216,6 +232,8 @@ class Contents:
         self.lost_stacks = 0
         #: the size of all records
         self._bytes = 0
+        #: the number of frames of all stacks, with the lines
+        self._frames = 0
         #: the number of rows of objects, and of all other rows
         self._object_rows = self._other_rows = 0
         #: index in `labels`, by the profile's number
@@ -240,6 +258,9 @@ class Contents:
             self._readers.update(dict.fromkeys(_OF_THE_HEAP, _pass))
             self._readers[records.RAW] = self._look_at_objects
             self._readers[records.RAW_ENDED] = self._read_ended
+            # PyPy frees native memory after these.
+            self._readers[records.MARKED] = self._read_marked
+            self._readers[records.SWEPT] = self._read_swept
 
     @property
     def part(self) -> Part:
@@ -249,9 +270,23 @@ class Contents:
         """What is read from now on is of the next file of the same process."""
         self.parts.append(Part(0, self.moments[-1] if self.moments else None))
 
-    def end_part(self) -> None:
-        """All of a file was read.  Raises Damaged."""
-        for _, record in self.part.waiting:
+    def end_part(self, *, is_whole: bool) -> None:
+        """Finish a file that was read to its end.
+
+        Args:
+            is_whole: Whether the file has a trailer.  Without a trailer the last batch
+                may lack objects, and the waiting samples of earlier batches stay.
+
+        Raises:
+            Damaged: A waiting sample is invalid.
+        """
+        part = self.part
+        if is_whole:
+            part.end_batch()
+        if part.waiting:
+            # The second pass remembers the keys of all objects from this key on.
+            part.waits = max(part.waits, min(part.waiting[0][1].column(0)))
+        for _, record in part.waiting:
             self._look_at_objects(record)
             record.forget()
 
@@ -305,9 +340,9 @@ class Contents:
     def _read_totals(self, record: Record) -> None:
         part = self.part
         for time, *counts, waits in zip(*record.decoded()):
-            part.waits = waits or _LIMIT
-            while part.waiting and part.waiting[0][0] < part.waits:
-                part.waiting.popleft()
+            # Totals begin a batch, and its objects follow.
+            part.end_batch()
+            part.next_waits = waits
             if time + part.begin < 0 or min(counts) < 0:
                 raise Damaged("totals, or their time, of less than 0")
             if self.part.before is not None:
@@ -421,14 +456,16 @@ class Contents:
 
     def _read_nodes(self, record: Record) -> None:
         nodes, depths, frames = self.part.nodes, self.part.depths, self.part.frames
+        lengths = self.part.lengths
         for parent, frame in zip(*record.decoded()):
             # a parent comes before its children
             if not 0 <= parent < len(nodes) or not 0 < frame < len(frames):
                 raise Damaged("a node of a stack that is none")
-            if depths[parent] == MAX_DEPTH:
+            if lengths[parent] == MAX_DEPTH:
                 raise Damaged("a stack of more than %d frames" % MAX_DEPTH)
             nodes.append(pypy_stacks.child(self.stacks, nodes[parent], *frames[frame]))
             # vmprof, which cuts stacks, writes no lines
+            lengths.append(lengths[parent] + 1)
             depths.append(depths[parent] + (frames[frame][0] != pypy_stacks.LINE))
 
     def stack(self, node: int, part: Part) -> int:
@@ -437,6 +474,10 @@ class Contents:
         if found is None:
             if not 0 <= node < len(part.nodes):
                 raise Damaged("a stack that ends with node %d, which is none" % node)
+            self._frames += part.lengths[node]
+            if self._frames > _ALWAYS_FRAMES + _FRAMES_FOR_A_BYTE * self._bytes:
+                raise Damaged("stacks of more than %d frames in a profile of %d bytes"
+                              % (self._frames - 1, self._bytes))
             found = part.stacks[node] = self.stacks.number(
                 part.nodes[node], 2 * part.depths[node] >= FULL_RECORD)
         return found

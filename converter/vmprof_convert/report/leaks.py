@@ -88,7 +88,10 @@ class _Writer:
             self._write_outside()
         if leaks.unseen:
             self._write_unseen()
-        self._write_all(leaks.leaks, limit, "leak", "grows")
+        if leaks.unsure:
+            self._write_unsure()
+        self._write_all(leaks.leaks, limit, "leak, or garbage" if leaks.unsure
+                        else "leak", "grew" if leaks.unsure else "grows")
         if not leaks.leaks:
             self._write_none()
         if is_far and not is_most:
@@ -113,8 +116,11 @@ class _Writer:
             windows, = leaks.windows
             first, middle, last = (windows.times[number] / 1e9 for number in (
                 windows.first, windows.middle, windows.last))
-            self._say("what was in use at %.2f, %.2f and %.2f s: two windows of %.2f "
-                      "and %.2f s" % (first, middle, last, *leaks.seconds)
+            self._say("blocks in use %sat %.2f, %.2f and %.2f s: two windows of %.2f "
+                      "and %.2f s" % ("" if leaks.unsure or windows.frees is None else
+                                  "after major collections (three of %d) "
+                                  % windows.frees,
+                                  first, middle, last, *leaks.seconds)
                       if self._is_raw else
                       "what heap snapshots found reachable at %.2f, %.2f and %.2f s: "
                       "two windows of %.2f and %.2f s" % (
@@ -176,7 +182,8 @@ class _Writer:
                 "places too little each, or it began late (%s)" % (
                     _change(leaks, leaks.growth), enough))
             return
-        self._say("no leak was found in %s: %s" % (
+        self._say("%s in %s: %s" % (
+            "nothing grew" if leaks.unsure else "no leak was found",
             "the blocks that were sampled" if leaks.unseen else
             "raw memory" if self._is_raw else "the GC's heap",
             "no place where %s held more and more of them" % (
@@ -184,6 +191,14 @@ class _Writer:
             if leaks.tested else
             "nothing that is kept has enough samples to show one"))
         self._write_rest("(%s)" % enough)
+
+    def _write_unsure(self) -> None:
+        """Say that finalizers may still free what grew."""
+        self._say("whether native memory leaks is unknown: PyPy's finalizers free much "
+                  "of it after a major collection. Three of these are compared, after "
+                  "the first quarter of the run or near the marks: there are too few "
+                  "(%s in the whole run). Let the program run longer, or call "
+                  "gc.collect() in it" % ", ".join(map(str, self._leaks.unsure)))
 
     def _write_unseen(self) -> None:
         """Warn about native memory that was allocated without a sample."""

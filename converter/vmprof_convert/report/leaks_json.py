@@ -45,6 +45,7 @@ def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = (),
         return [_leak(leak, pids, held) for leak in all_[:limit]]
 
     return {
+        "shows_leaks": not leaks.unsure,
         "growth": leaks.growth._asdict(), "windows": list(leaks.windows_growth),
         "leaks": shown(leaks.leaks), "slowing": shown(leaks.slowing),
         "rest": {"growth": leaks.rest.growth._asdict(),

@@ -182,7 +182,7 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
         if any(run.is_held_known for run in runs):
             print()
             code = _report(profiles, ["--held", *salvage]) or code
-        return code if are_all else 2
+        return code or int(not are_all)
 
 
 def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,

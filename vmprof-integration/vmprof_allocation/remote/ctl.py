@@ -89,11 +89,12 @@ def main(arguments: list[str]) -> int:
     except AllocationSamplingError as e:
         note(str(e))
         return 2
-    return 0 if is_done else 2
+    return 0 if is_done else 1
 
 
 def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
-    """Of one of the children; False: it can't be, which is said."""
+    """Run the command for a child process.  Return False after a message on stderr if
+    it refuses."""
     try:
         child = target(args, pid)
         status = child.ask(meeting.STATUS)

@@ -109,20 +109,32 @@ static void unhook(void)
 }
 
 /* Sampling begins only in a safepoint allocation: its thread is not inside one of the
-   GC's functions that is not hooked yet.  And who holds what is asked in the thread that
-   has listed the roots, which are this thread's stack, and copies of the others'. */
+   GC's functions that is not hooked yet.  The thread that asks what holds each object has
+   listed the roots: its own stack, and copies of the other threads' stacks.  A profile ends
+   in a safepoint allocation, because any other object that is being allocated has no type
+   yet. */
 static int needs_safepoint(int wanted)
 {
-    return wanted == HOOK || (wanted == ASK && (asked == HOOK_HELD || asked == HOOK_REACHED));
+    switch (wanted) {
+    case ASK:
+        return asked == HOOK_HELD || asked == HOOK_REACHED;
+    case HOOK:
+    case ROTATE:
+    case PAUSE:
+    case END:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
-/* With the GIL, between two allocations */
-static void run_pending_request(void)
+/* With the GIL, between two allocations.  'at_safepoint': after a safepoint allocation */
+static void run_pending_request(int at_safepoint)
 {
     int saved_errno = errno;
     int wanted = request;
 
-    if (wanted == NOTHING || nursery.inside || (!is_safepoint && needs_safepoint(wanted)))
+    if (wanted == NOTHING || nursery.inside || (!at_safepoint && needs_safepoint(wanted)))
         return;
     is_running_request = 1;
     if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
@@ -171,7 +183,7 @@ void *start_stop_collect_and_reserve(void *gc, intptr_t size)
     raw_memory_gc_depth++;
     object = nursery_collect_and_reserve(gc, size);
     raw_memory_gc_depth--;
-    run_pending_request();
+    run_pending_request(0);
     return object;
 }
 
@@ -180,7 +192,7 @@ void start_stop_minor_collection(void *gc)
     raw_memory_gc_depth++;
     nursery_minor_collection(gc);
     raw_memory_gc_depth--;
-    run_pending_request();
+    run_pending_request(0);
 }
 
 void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
@@ -194,7 +206,7 @@ void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
     else
         object = nursery_external_malloc(gc, type, length, young);
     raw_memory_gc_depth--;
-    run_pending_request();
+    run_pending_request(is_safepoint);
     is_safepoint = 0;
     return object;
 }
