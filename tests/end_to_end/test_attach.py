@@ -328,23 +328,6 @@ import sys, threading, vmprof_allocation
         assert program.end() == "ended\n"
 
 
-def test_a_program_that_only_computes_is_not_touched(stock_pypy: PyPy) -> None:
-    with running(stock_pypy, """
-        print("ready")
-        while True:
-            pass
-    """) as program:
-        run = program.command("--timeout", "2")
-        assert run.code == 2
-        assert run.err.splitlines() == [
-            "vmprof_allocation: waiting until process %d makes a system call"
-            % program.pid,
-            "vmprof_allocation: process %d was not touched: no thread of it made a "
-            "system call at which it could be stopped; it only computes. Try again "
-            "with a longer --timeout, or start it with vmprof" % program.pid]
-        assert program.threads() == 1
-
-
 def test_what_is_no_program_of_pypys_is_refused(pypy: PyPy) -> None:
     def attach(pid: int, *arguments: str) -> Run:
         return pypy.command("-m", "vmprof_allocation", "attach", str(pid), *arguments)

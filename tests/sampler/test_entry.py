@@ -10,7 +10,7 @@ import pytest
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.entry import enter
-from vmprof_allocation.remote.entry.enter import Entry
+from vmprof_allocation.remote.entry.enter import Entry, StillTraced
 
 LATER = 1e9
 
@@ -22,11 +22,21 @@ class StandIn:
         self.entered: list[int] = []
         self.left = 0
         self.its = False
+        self.pc = 0x1234
+        self.is_in_code = False
+        #: whether each attempt was allowed to stop the thread in PyPy's code
+        self.allowed: list[object] = []
+        self.asked: list[int] = []
         self._errors = list(errors)
 
     def enter(self, target: object, tid: int, *arguments: object) -> int:
         self.entered.append(tid)
+        self.allowed.append(arguments[-1])
         return self._errors.pop(0) if self._errors else 0
+
+    def ask_for_gil(self, ticker: int) -> int:
+        self.asked.append(ticker)
+        return 0
 
     def has_gil(self) -> bool:
         return self.its
@@ -37,10 +47,13 @@ class StandIn:
 
 
 def entry(tracer: StandIn, said: list[str], *, has_lock: bool = True,
-          seconds: float = LATER, threads: tuple[int, ...] = (7,)) -> Entry:
+          seconds: float = LATER, threads: tuple[int, ...] = (7,),
+          ticker: int = 0, other: int = 0) -> Entry:
+    """Return an attempt on process 7, which another process `other` traces."""
     target: Any = SimpleNamespace(
         pid=7, has_lock=has_lock, threads=lambda: list(threads),
-        check_sees=lambda path: None, check_descriptors=lambda: None)
+        check_sees=lambda path: None, check_descriptors=lambda: None, ticker=ticker,
+        tracer=lambda tid: other, describe=lambda address: "lib.so+0x%x" % address)
     stand_in: Any = tracer
     return Entry(target, "/nowhere/7", time.monotonic() + seconds, said.append,
                  stand_in)
@@ -96,9 +109,9 @@ def test_what_is_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> Non
     one.look()
     one.look()
     assert said == [
-        "waiting until process 7 makes a system call",
-        "waiting until process 7 gives Python's lock (the GIL) away; it uses no "
-        "threads, and only does so when it waits for something"]
+        "waiting until a thread of process 7 can be stopped at a system call",
+        "waiting until process 7 gives Python's lock (the GIL) away; if it uses no "
+        "threads, it does so only when it waits"]
 
 
 def test_another_thread_is_tried() -> None:
@@ -110,9 +123,69 @@ def test_another_thread_is_tried() -> None:
         entry(StandIn(errno.ESRCH), []).begin()
 
 
-def test_a_program_that_only_computes() -> None:
-    with pytest.raises(AllocationSamplingError, match="was not touched: no thread"):
-        entry(StandIn(*[errno.EAGAIN] * 9), [], seconds=-1).begin()
+@pytest.mark.parametrize("ticker, place", [
+    (0, "at a system call; thread"),
+    (8, "at a system call or in PyPy's code; thread")])
+def test_message_names_the_place_where_no_thread_could_be_stopped(
+        ticker: int, place: str) -> None:
+    with pytest.raises(AllocationSamplingError) as raised:
+        entry(StandIn(*[errno.EAGAIN] * 9), [], seconds=-1, ticker=ticker).begin()
+    message = str(raised.value)
+    assert "process 7 was not touched: no thread could be stopped " + place in message
+    assert "thread 7 was last at lib.so+0x1234. Try again" in message
+
+
+@pytest.mark.parametrize("ticker", [0, 8])
+def test_code_is_the_second_place_to_stop_a_thread(ticker: int) -> None:
+    """Each thread is tried at system calls before.  Without the ticker, nothing would
+    make the program give its lock away."""
+    tracer = StandIn(*[errno.EAGAIN] * 3)
+    entry(tracer, [], threads=(8, 7), ticker=ticker).begin()
+    assert tracer.allowed == [False, False, bool(ticker), bool(ticker)]
+
+
+def test_thread_in_code_continues_at_once_without_a_lock() -> None:
+    """The thread has the GIL, and the new thread waits for the GIL."""
+    tracer = StandIn()
+    tracer.is_in_code = True
+    entry(tracer, [], has_lock=False, ticker=8).begin()
+    assert tracer.left == 1
+
+
+def test_gil_is_asked_for_until_the_program_connects() -> None:
+    """The new thread may lose the GIL before PyPy starts to switch threads."""
+    tracer = StandIn()
+    one = entry(tracer, [], ticker=8)
+    one.begin()
+    one.look()
+    tracer.its = True
+    one.look()
+    assert tracer.asked == [8, 8]
+
+
+def test_gil_is_not_asked_for_while_the_only_thread_is_stopped() -> None:
+    tracer = StandIn()
+    one = entry(tracer, [], has_lock=False, ticker=8)
+    one.begin()
+    one.look()
+    assert tracer.asked == []
+
+
+def test_thread_that_another_process_traces_is_tried_again() -> None:
+    tracer = StandIn(errno.EPERM)
+    entry(tracer, [], other=5).begin()
+    assert tracer.entered == [7, 7]
+    with pytest.raises(AllocationSamplingError,
+                       match="; thread 7 is traced by process 5"):
+        entry(StandIn(errno.EPERM), [], seconds=-1, other=5).begin()
+    with pytest.raises(AllocationSamplingError, match="no permission to trace"):
+        entry(StandIn(errno.EPERM), []).begin()
+
+
+def test_command_ends_if_a_thread_does_not_stop() -> None:
+    """The kernel detaches from the thread at the end of the command."""
+    with pytest.raises(StillTraced, match="did not stop in time"):
+        entry(StandIn(errno.ETIMEDOUT), []).begin()
 
 
 @pytest.mark.parametrize("has_gil, says", [

@@ -9,7 +9,7 @@ import pytest
 
 from native_build import build
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.remote.entry import gil
+from vmprof_allocation.remote.entry import gil, ticker
 from vmprof_allocation.remote.entry.gil import Gil
 from vmprof_allocation.remote.entry.maps import Mapping, base, holding, read
 
@@ -23,7 +23,10 @@ from vmprof_allocation.remote.entry.maps import Mapping, base, holding, read
     pytest.param("stands-still", id="its memory stays while it stands still"),
     pytest.param("too-long", id="a program that is too long"),
     pytest.param("signals", id="signals come while it stands still"),
-    pytest.param("dies", id="who got into it is killed while it stands still")])
+    pytest.param("dies", id="the tracer is killed at a system call"),
+    pytest.param("code", id="a thread without system calls keeps all registers"),
+    pytest.param("ticker", id="a word of the process is set while it runs"),
+    pytest.param("code-dies", id="the tracer is killed at code")])
 def test_a_process_is_made_to_run_a_program(case: str) -> None:
     """Its sleep is not cut short, its memory is as it was, and what is no such process
     is left alone."""
@@ -143,6 +146,31 @@ def test_in_doubt_it_is_not_found_on_aarch64(
     code = before + aarch64(AARCH64["7.3.11"], 64, **changes)
     with pytest.raises(AllocationSamplingError, match="build of PyPy is not known"):
         find(tmp_path, code, initial, filler=b"\0", machine="aarch64")
+
+
+def signal_handler(ticker: int, at: int, store: bytes = b"\x48\xc7\x05") -> bytes:
+    """Return PyPy's signal handler at `at`, as gcc compiles it, in short."""
+    head = b"\x41\x55\x53\x89\xfb\x48\x83\xec\x48"
+    size = len(head + store) + 8
+    return head + store + relative(ticker, at + size) + b"\xff" * 4 + b"\x83\xff\xff"
+
+
+DATA = [Mapping(0x10000, 0x11000, "r-xp", 0, ("fe:01", 7), "libpypy3-c.so"),
+        Mapping(0x11000, 0x12000, "rw-p", 0, ("00:00", 0), "")]
+
+
+def test_ticker_is_the_word_that_the_signal_handler_sets() -> None:
+    assert ticker.stored(signal_handler(0x11040, 0x10040), 0x10040, DATA) == 0x11040
+
+
+@pytest.mark.parametrize("code", [
+    b"", signal_handler(0x11040, 0x10040, b"\x48\xc7\x06"),
+    signal_handler(0x11040, 0x10040) + signal_handler(0x11050, 0x10040),
+    signal_handler(0x11044, 0x10040), signal_handler(0x10080, 0x10040),
+    signal_handler(0x13000, 0x10040),
+], ids=["none", "another instruction", "two", "not aligned", "code", "not mapped"])
+def test_ticker_is_unknown_in_doubt(code: bytes) -> None:
+    assert ticker.stored(code, 0x10040, DATA) is None
 
 
 def test_native_knows_the_places_that_stub_uses() -> None:

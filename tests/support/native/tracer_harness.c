@@ -97,7 +97,7 @@ static struct tracer_request request_for(pid_t pid)
         .errno_location = ADDRESS(__errno_location),
         .allocate = ADDRESS(allocate), .our_allocate = ADDRESS(allocate),
         .ensure = ADDRESS(ensure), .release = ADDRESS(give_back),
-        .run = ADDRESS(run), .program = "a program",
+        .run = ADDRESS(run), .syscall = ADDRESS(syscall), .program = "a program",
     };
 }
 
@@ -348,6 +348,167 @@ static void trace_and_die(void)
     end_waiting(pid);
 }
 
+#ifdef __x86_64__
+/* Values in all registers, in two flags and below the stack pointer, while nothing else is
+   executed than two instructions: "decq spins; jnz". */
+#define VALUES 46               /* 14 registers, 16 vectors of two words */
+#define BELOW 15                /* words below the stack pointer */
+struct spun {
+    uint64_t values[VALUES], flags, below[BELOW];
+};
+static struct spun begin_values, end_values;
+static volatile uint64_t spins;
+void spin(void);
+#define EACH(what) \
+    what(rax, 0) what(rbx, 1) what(rcx, 2) what(rdx, 3) what(rsi, 4) what(rdi, 5) \
+    what(rbp, 6) what(r8, 7) what(r9, 8) what(r10, 9) what(r11, 10) what(r12, 11) \
+    what(r13, 12) what(r14, 13)
+#define EACH_XMM(what) \
+    what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7) what(8) what(9) \
+    what(10) what(11) what(12) what(13) what(14) what(15)
+#define LOAD(name, i) "mov begin_values+8*" #i "(%rip), %" #name "\n"
+#define STORE(name, i) "mov %" #name ", end_values+8*" #i "(%rip)\n"
+#define LOAD_XMM(i) "movdqu begin_values+8*14+16*" #i "(%rip), %xmm" #i "\n"
+#define STORE_XMM(i) "movdqu %xmm" #i ", end_values+8*14+16*" #i "(%rip)\n"
+#define FLAGS "8*46"
+#define BELOWS "8*47"
+__asm__(
+    ".globl spin\n"
+    "spin:\n"
+    "push %rbx\n" "push %rbp\n" "push %r12\n" "push %r13\n" "push %r14\n"
+    "push %r15\n"
+    "mov $-15, %rcx\n"
+    "lea begin_values+" BELOWS "+8*15(%rip), %rdx\n"
+    "1: mov (%rdx,%rcx,8), %rax\n"
+    "mov %rax, (%rsp,%rcx,8)\n"
+    "inc %rcx\n"
+    "jnz 1b\n"
+    EACH_XMM(LOAD_XMM)
+    EACH(LOAD)
+    "mov %rsp, %r15\n"
+    "std\n"
+    "stc\n"
+    "1: decq spins(%rip)\n"
+    "jnz 1b\n"
+    EACH(STORE)
+    EACH_XMM(STORE_XMM)
+    /* neither changes the carry flag */
+    "mov $-15, %rcx\n"
+    "lea end_values+" BELOWS "+8*15(%rip), %rdx\n"
+    "1: mov (%rsp,%rcx,8), %rax\n"
+    "mov %rax, (%rdx,%rcx,8)\n"
+    "inc %rcx\n"
+    "jnz 1b\n"
+    "pushf\n"
+    "pop %rax\n"
+    "cld\n"
+    "and $0x401, %rax\n"
+    "mov %rax, end_values+" FLAGS "(%rip)\n"
+    "cmp %rsp, %r15\n"
+    "je 1f\n"
+    "ud2\n"
+    "1:\n"
+    "pop %r15\n" "pop %r14\n" "pop %r13\n" "pop %r12\n" "pop %rbp\n" "pop %rbx\n"
+    "ret\n");
+
+/* A process that makes no system call. */
+static pid_t begin_spinning(void)
+{
+    memset(shared, 0, sizeof *shared);
+    pid_t pid = fork();
+    check(pid >= 0, "fork");
+    if (pid) {
+        check(becomes(&shared->is_waiting, 1), "it begins");
+        return pid;
+    }
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    for (int i = 0; i < VALUES; i++)
+        begin_values.values[i] = 0x0123456789abcdefu * (i + 1);
+    for (int i = 0; i < BELOW; i++)
+        begin_values.below[i] = 0x0fedcba987654321u * (i + 1);
+    begin_values.flags = 0x401;
+    shared->is_waiting = 1;
+    errno = 77;
+    while (!shared->is_ending) {
+        memset(&end_values, 0, sizeof end_values);
+        spins = 1000000;
+        spin();
+        if (memcmp(&begin_values, &end_values, sizeof end_values) != 0 || errno != 77)
+            shared->woken++;
+    }
+    _exit(is_unblocked() ? 0 : 1);
+}
+
+static void end_spinning(pid_t pid)
+{
+    int status;
+    shared->is_ending = 1;
+    check(waitpid(pid, &status, 0) == pid && status == 0, "its end");
+    check(shared->woken == 0, "registers, flags or memory are others");
+}
+
+/* A thread that makes no system call is stopped in code of the library if the request
+   allows that.  The thread then has the same registers and memory as before. */
+static void trace_code(void)
+{
+    pid_t pid = begin_spinning();
+    struct tracer_request request = request_for(pid);
+    request.milliseconds = 100;
+    check(tracer_enter(&request) == EAGAIN && request.pc != 0, "it was not allowed");
+    request.is_code_allowed = 1;
+    for (int i = 1; i <= TIMES; i++) {
+        check(tracer_enter(&request) == 0, "tracer_enter");
+        check(request.is_in_code, "the place");
+        check(tracer_leave() == 0, "tracer_leave");
+        check(becomes(&shared->released, i) && shared->called == i, "the thread");
+    }
+    check(is_unmapped(pid), "its memory is still there");
+    /* the function that makes the lock is not run in the middle of itself */
+    request.allocate = request.our_allocate = ADDRESS(spin);
+    request.milliseconds = 100;
+    check(tracer_enter(&request) == EAGAIN, "it is in allocate()");
+    /* another library is no safe place */
+    request.allocate = request.our_allocate = ADDRESS(allocate);
+    request.ensure = ADDRESS(usleep);
+    check(tracer_enter(&request) == EAGAIN, "it is not in that library");
+    end_spinning(pid);
+}
+
+/* A word of the process is changed while it runs. */
+static void trace_ticker(void)
+{
+    pid_t pid = begin_spinning();
+    struct tracer_request request = request_for(pid);
+    request.is_code_allowed = 1;
+    check(tracer_enter(&request) == 0, "tracer_enter");
+    check(tracer_leave() == 0, "tracer_leave");
+    check(tracer_ask_for_gil(ADDRESS(&shared->handled)) == 0, "the word");
+    check(shared->handled == -1, "it is another one");
+    check(tracer_ask_for_gil(8) != 0, "nothing is there");
+    check(becomes(&shared->released, 1), "the thread");
+    end_spinning(pid);
+}
+
+/* The tracer is killed while the thread is stopped in code. */
+static void trace_code_and_die(void)
+{
+    int status;
+    pid_t pid = begin_spinning();
+    pid_t tracer = fork();
+    check(tracer >= 0, "fork");
+    if (tracer == 0) {
+        struct tracer_request request = request_for(pid);
+        request.is_code_allowed = 1;
+        if (tracer_enter(&request) == 0)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    check(waitpid(tracer, &status, 0) == tracer && WIFSIGNALED(status), "tracer_enter");
+    check(becomes(&shared->released, 1) && shared->called == 1, "the thread");
+    end_spinning(pid);
+}
+#endif
+
 #ifdef __aarch64__
 /* Values in all registers that a system call leaves alone: q0 to q31, fpsr, x1 to x7 and
    x9 to x30, and the flags.  It is x86-64's churn.c that does it there. */
@@ -492,6 +653,14 @@ int main(int argc, char **argv)
         trace_signals(true);
     } else if (strcmp(argv[1], "dies") == 0)
         trace_and_die();
+#ifdef __x86_64__
+    else if (strcmp(argv[1], "code") == 0)
+        trace_code();
+    else if (strcmp(argv[1], "ticker") == 0)
+        trace_ticker();
+    else if (strcmp(argv[1], "code-dies") == 0)
+        trace_code_and_die();
+#endif
 #ifdef __aarch64__
     else if (strcmp(argv[1], "registers") == 0)
         trace_registers();

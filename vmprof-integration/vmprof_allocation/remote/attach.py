@@ -21,6 +21,7 @@ from vmprof_allocation.remote.asking import (
 )
 from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.client import Connection, Process
+from vmprof_allocation.remote.entry.enter import StillTraced
 from vmprof_allocation.remote.process_info import (
     DEFAULT,
     Parser,
@@ -162,7 +163,7 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
             try:
                 runs.append(_begin_next(runs, pid, args, settings, stack))
             except AllocationSamplingError as e:
-                if not args.children:
+                if not args.children or isinstance(e, StillTraced):
                     raise
                 note(str(e))
                 are_all = False

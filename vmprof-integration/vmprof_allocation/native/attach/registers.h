@@ -43,6 +43,11 @@ int64_t registers_result(const struct registers *registers);
 bool registers_are_behind_call(pid_t tid, const struct registers *registers);
 /* The kernel is not to see the end of a call in these. */
 void registers_forget(struct registers *registers);
+/* If the thread was interrupted outside of system calls, change `registers` so that
+   registers_call() makes a system call by the instruction in libc's syscall(), which is
+   at `function`.  Return false if the thread is in a system call, or if that is unknown
+   on this machine. */
+bool registers_borrow_call(pid_t tid, struct registers *registers, uint64_t function);
 
 /* What follows changes registers that are behind a call. */
 

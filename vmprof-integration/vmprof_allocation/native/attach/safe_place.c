@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <linux/futex.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -90,6 +91,51 @@ static bool may_be_in_handler(pid_t pid, pid_t tid)
                  || sscanf(line, "SigCgt: %" SCNx64, &caught) == 1;
     fclose(file);
     return found != 2 || (blocked & caught) != 0;
+}
+
+struct mapping {
+    bool is_found, is_code, has_name;
+    /* 0 if the memory belongs to no file */
+    unsigned long inode;
+    char device[16];
+};
+
+static struct mapping mapping_at(pid_t pid, uint64_t address)
+{
+    struct mapping found = {0};
+    char path[LENGTH_OF_PATH], line[512];
+    bool is_begin = true;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return found;
+    while (!found.is_found && fgets(line, sizeof line, file) != NULL) {
+        uint64_t start, end;
+        char access[5];
+        int name = 0;
+        if (is_begin
+                && sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %15s %lu %n", &start,
+                          &end, access, found.device, &found.inode, &name) == 5) {
+            found.is_found = start <= address && address < end;
+            found.is_code = access[2] == 'x';
+            found.has_name = line[name] != '\0';
+        }
+        /* a path may be longer than the buffer */
+        is_begin = strchr(line, '\n') != NULL;
+    }
+    fclose(file);
+    return found;
+}
+
+bool is_safe_code(pid_t pid, pid_t tid, uint64_t pc, uint64_t library)
+{
+    struct mapping here = mapping_at(pid, pc), pypy = mapping_at(pid, library);
+    if (!here.is_found || !here.is_code || !pypy.is_found)
+        return false;
+    bool is_compiled = here.inode == 0 && !here.has_name;
+    bool is_library = here.inode != 0 && here.inode == pypy.inode
+                      && strcmp(here.device, pypy.device) == 0;
+    return (is_compiled || is_library) && !may_be_in_handler(pid, tid);
 }
 
 bool is_safe_place(pid_t pid, pid_t tid, const struct registers *registers)

@@ -39,12 +39,16 @@
 #define SAME 16
 /* of the new thread, a hundredth of a second each, at the end of what it does */
 #define LOOKS 1000
+/* bytes of RPyGilAllocate(), and more */
+#define ALLOCATE_SIZE 512
 
 /* One at a time. */
 static struct {
     pid_t pid, tid;
     /* as it was stopped; and as it goes on if this process is killed meanwhile */
     struct registers registers, resumed;
+    /* with these it makes system calls (registers_call()) */
+    struct registers caller;
     uint64_t mask;
     /* what was mapped there: the code, the frame and its stack; or 0 */
     uint64_t memory;
@@ -110,6 +114,8 @@ static bool is_entry(int status)
 
 static bool will_be_made_again(const struct registers *registers)
 {
+    if (registers->number < 0)
+        return false;
     switch (-registers_result(registers)) {
     case ERESTARTSYS: case ERESTARTNOINTR: case ERESTARTNOHAND:
     case ERESTART_RESTARTBLOCK:
@@ -138,13 +144,33 @@ static bool has_signal(void)
     return (pending & ~blocked) != 0;
 }
 
-static bool is_safe(int status)
+static bool is_in_lock_maker(const struct tracer_request *wanted)
+{
+    return registers_pc(&traced.registers) - wanted->allocate < ALLOCATE_SIZE;
+}
+
+/* The thread was interrupted in user code.  The function that makes the lock must not
+   run twice at once. */
+static bool is_in_safe_code(const struct tracer_request *wanted)
+{
+    return wanted->is_code_allowed
+           && registers_borrow_call(traced.tid, &traced.caller, wanted->syscall)
+           && !(wanted->allocate && is_in_lock_maker(wanted))
+           && is_safe_code(traced.pid, traced.tid, registers_pc(&traced.registers),
+                           wanted->ensure);
+}
+
+static bool is_safe(struct tracer_request *wanted, int status)
 {
     struct registers *registers = &traced.registers;
     if (!registers_read(traced.tid, registers))
         return false;
+    traced.caller = *registers;
     bool is_interrupted = status >> 16 == PTRACE_EVENT_STOP
                           && WSTOPSIG(status) == SIGTRAP;
+    wanted->is_in_code = is_interrupted && is_in_safe_code(wanted);
+    if (wanted->is_in_code)
+        return true;
     if (!(is_interrupted || (WSTOPSIG(status) == SYSCALL_STOP && !is_entry(status))))
         return false;
     if (registers->number < 0 || !registers_are_behind_call(traced.tid, registers))
@@ -181,10 +207,10 @@ static void let_go(int status, bool is_stopped)
         kill(traced.pid, SIGSTOP);
 }
 
-static int find_safe_place(int milliseconds)
+static int find_safe_place(struct tracer_request *wanted)
 {
     struct __ptrace_syscall_info info;
-    int64_t deadline = now() + milliseconds, look;
+    int64_t deadline = now() + wanted->milliseconds, look;
     int status = 0, error;
     request(PTRACE_INTERRUPT, 0, 0);
     error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
@@ -197,8 +223,9 @@ static int find_safe_place(int milliseconds)
         }
     }
     while (error == 0) {
-        if (is_safe(status))
+        if (is_safe(wanted, status))
             return 0;
+        wanted->pc = registers_pc(&traced.registers);
         bool is_stopping = status >> 16 == PTRACE_EVENT_STOP
                            && WSTOPSIG(status) != SIGTRAP;
         if (now() >= deadline || is_stopping) {
@@ -243,18 +270,18 @@ static int set(const struct registers *registers, uint64_t mask)
     return 0;
 }
 
-/* The stopped thread makes a system call, with the instruction that it made its own
-   with.  Returns its result, or -errno.  Between its beginning and its end is the only
-   time when the thread is lost if this process is killed, or goes away: so it waits,
-   however long that takes. */
+/* Have the stopped thread make a system call, with the instruction that made its own
+   call, or with one of libc's.  Return the call's result, or -errno.  If this process is
+   killed between the begin and the end of the call, the thread is lost: only then.  So
+   this waits without a limit. */
 static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
-    struct registers registers = traced.registers;
+    struct registers registers = traced.caller;
     registers_call(&registers, number, (uint64_t[]){a, b, c, d, -1, 0});
     registers_forget(&registers);
     int error = set(&registers, ALL_SIGNALS);
     if (error == 0)
-        error = run_until(registers_pc(&traced.registers), &registers, NO_DEADLINE);
+        error = run_until(registers_pc(&traced.caller), &registers, NO_DEADLINE);
     if (error == 0)
         error = set(&traced.resumed, traced.mask);
     return error ? -error : registers_result(&registers);
@@ -371,6 +398,12 @@ int tracer_has_gil(void)
     return !read_frame(offsetof(struct frame, has_gil), &has_gil) || has_gil;
 }
 
+int tracer_ask_for_gil(uint64_t ticker)
+{
+    const int64_t now = -1;
+    return write_memory(ticker, &now, sizeof now);
+}
+
 static int make_thread(const struct tracer_request *wanted)
 {
     if (!is_same(wanted->create, wanted->our_create)
@@ -403,8 +436,9 @@ static void hold_signals(void)
     sigprocmask(SIG_BLOCK, &all, &traced.our_mask);
 }
 
-int tracer_enter(const struct tracer_request *wanted)
+int tracer_enter(struct tracer_request *wanted)
 {
+    wanted->pc = 0;
     if (strlen(wanted->program) >= FRAME_MAX_PROGRAM)
         return E2BIG;
     if (traced.file)
@@ -416,7 +450,7 @@ int tracer_enter(const struct tracer_request *wanted)
     if (request(PTRACE_SEIZE, 0, PTRACE_O_TRACESYSGOOD) < 0)
         return errno;
     hold_signals();
-    int error = find_safe_place(wanted->milliseconds);
+    int error = find_safe_place(wanted);
     if (error == 0) {
         resolve();
         if (request(PTRACE_GETSIGMASK, sizeof traced.mask,

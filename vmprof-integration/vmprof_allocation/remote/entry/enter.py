@@ -35,6 +35,11 @@ def program(path: str) -> str:
         builtins, builtins, source)
 
 
+class StillTraced(AllocationSamplingError):
+    """A thread that has not stopped yet.  The kernel detaches from the thread when this
+    command ends, so the command has to end."""
+
+
 class Entry:
     """One attempt to get into `target`.  leave() ends it, however it went."""
 
@@ -53,36 +58,58 @@ class Entry:
         self._held_until = 0.0
         self._has_gil = False
         self._patience = 0.0
+        #: why no thread was stopped at the last attempt
+        self._reason = ""
 
     def begin(self) -> None:
-        """Raises AllocationSamplingError: nothing was touched."""
+        """Have the thread made.
+
+        Raises:
+            AllocationSamplingError: No thread could be stopped.
+        """
         patience = time.monotonic() + _PATIENCE
-        while not self._try_each():
+        is_code_allowed = False
+        while not self._try_each(is_code_allowed):
             now = time.monotonic()
             if now > self._deadline:
                 raise AllocationSamplingError(
-                    "process %d was not touched: no thread of it made a system call "
-                    "at which it could be stopped; it only computes. Try again with "
-                    "a longer --timeout, or start it with vmprof" % self._target.pid)
+                    "process %d was not touched: no thread could be stopped %s; %s. "
+                    "Try again with a longer --timeout, or start the program with "
+                    "vmprof" % (self._target.pid, self._place, self._reason))
+            # system calls come first: only there, most likely, the GIL is free
+            is_code_allowed = bool(self._target.ticker)
             if patience and now > patience:
                 patience = 0.0
-                self._note("waiting until process %d makes a system call"
-                           % self._target.pid)
+                self._note("waiting until a thread of process %d can be stopped %s"
+                           % (self._target.pid, self._place))
         self._patience = time.monotonic() + _PATIENCE
-        if not self._target.has_lock:
+        if self._target.has_lock or self._tracer.is_in_code:
+            self._tracer.leave()
+        else:
             # it was stopped where it had most likely given the GIL away, and would
             # take it again
             self._held_until = time.monotonic() + _HELD_SECONDS
-        else:
-            self._tracer.leave()
 
-    def _try_each(self) -> bool:
+    @property
+    def _place(self) -> str:
+        return "at a system call" + " or in PyPy's code" * bool(self._target.ticker)
+
+    def _try_each(self, is_code_allowed: bool) -> bool:
         for tid in self._target.threads():
-            error = self._tracer.enter(self._target, tid, self._program, _MILLISECONDS)
+            error = self._tracer.enter(self._target, tid, self._program, _MILLISECONDS,
+                                       is_code_allowed)
             if error == 0:
                 return True
-            is_gone = error == errno.ESRCH and tid != self._target.pid
-            if error != errno.EAGAIN and not is_gone:
+            if error == errno.EPERM and (other := self._target.tracer(tid)):
+                self._reason = "thread %d is traced by process %d" % (tid, other)
+                continue
+            if error == errno.EAGAIN:
+                self._reason = "thread %d was last at %s" % (
+                    tid, self._target.describe(self._tracer.pc))
+                continue
+            if error == errno.ETIMEDOUT:
+                raise StillTraced(refusal(self._target.pid, error))
+            if error != errno.ESRCH or tid == self._target.pid:
                 raise AllocationSamplingError(refusal(self._target.pid, error))
         return False
 
@@ -97,19 +124,24 @@ class Entry:
         self._has_gil = self._has_gil or self._tracer.has_gil()
         if self._has_gil or now > self._held_until:
             self.leave()
+        if not self._held_until and self._target.ticker:
+            # also if the new thread has the GIL: it may lose the GIL, and compiled
+            # loops of other threads keep it until the first thread of Python's is made
+            self._tracer.ask_for_gil(self._target.ticker)
         if now > self._deadline + _LOAD_SECONDS * self._has_gil:
             self._target.check_descriptors()
             raise AllocationSamplingError(
                 "process %d does not answer: it can't load vmprof_allocation, or has "
                 "no thread left" % self._target.pid if self._has_gil else
-                "process %d did not give Python's lock (the GIL) away; nothing of it "
-                "was sampled. Try again with a longer --timeout" % self._target.pid)
+                "process %d did not give Python's lock (the GIL) away: it executes one "
+                "long operation; nothing was sampled. Try again with a longer --timeout"
+                % self._target.pid)
         if now > self._patience and not self._has_gil:
             self._patience = float("inf")
-            self._note("waiting until process %d gives Python's lock (the GIL) away%s"
-                       % (self._target.pid, "; it uses no threads, and only does so "
-                          "when it waits for something" if not self._target.has_lock
-                          else ""))
+            self._note("waiting until process %d gives Python's lock (the GIL) away; %s"
+                       % (self._target.pid, "it does so at the end of the operation "
+                          "that it executes" if self._target.ticker else
+                          "if it uses no threads, it does so only when it waits"))
 
     def leave(self) -> None:
         """The stopped thread goes on."""

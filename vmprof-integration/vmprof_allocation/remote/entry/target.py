@@ -11,7 +11,7 @@ import re
 import sys
 
 from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.remote.entry import gil, gil_code, maps
+from vmprof_allocation.remote.entry import gil, gil_code, maps, ticker
 from vmprof_allocation.remote.entry.maps import Mapping
 from vmprof_allocation.remote.process_info import (
     executable,
@@ -54,6 +54,10 @@ class Target:
         #: where each of FUNCTIONS is, there and here
         self.functions = {name: self._find(symbol) if symbol else self._find_allocate()
                           for name, symbol in FUNCTIONS.items()}
+        #: The address of libc's syscall() in the process.
+        self.syscall = self._find("syscall")[0]
+        #: The address of PyPy's ticker in the process; 0 if it is unknown.
+        self.ticker = self._find_ticker()
 
     @property
     def has_lock(self) -> bool:
@@ -168,6 +172,30 @@ class Target:
         if waiting >= 0:
             return 0, 0
         return self._there(places.allocate), places.allocate
+
+    def _find_ticker(self) -> int:
+        here = ticker.find(self._ours, self._libpypy)
+        if here is None:
+            return 0
+        # the end of libpypy's data belongs to no file
+        return (here - maps.base(self._ours, self._libpypy.file)
+                + maps.base(self._theirs, self._libpypy.file))
+
+    def describe(self, address: int) -> str:
+        """Return the file and the offset of an instruction, for a message."""
+        try:
+            mapping = maps.holding(maps.of(self.pid), address)
+        except (OSError, AllocationSamplingError):
+            return "0x%x" % address
+        return "%s+0x%x" % (mapping.path or "memory without a file",
+                            address - mapping.start + mapping.offset)
+
+    def tracer(self, tid: int) -> int:
+        """Return the process that traces the thread `tid`; 0 if no process does."""
+        try:
+            return int(read_status("%d/task/%d" % (self.pid, tid))["TracerPid"])
+        except (OSError, KeyError):
+            return 0
 
     def check_sees(self, path: str) -> None:
         """Check that the process sees the same file at `path` as this process.

@@ -9,6 +9,9 @@
 
 #define CODE_64_BIT 0x33
 #define CALL_SIZE 2             /* syscall */
+#define CALL 0x050f
+/* The bytes of libc's syscall() in which the instruction is searched for. */
+#define FUNCTION_SIZE 48
 
 const bool registers_tell_later = true;
 const bool registers_lack_first = false;
@@ -52,12 +55,31 @@ bool registers_are_behind_call(pid_t tid, const struct registers *registers)
 {
     errno = 0;
     long word = ptrace(PTRACE_PEEKTEXT, tid, registers->user.rip - CALL_SIZE, 0);
-    return errno == 0 && (word & 0xffff) == 0x050f;
+    return errno == 0 && (word & 0xffff) == CALL;
 }
 
 void registers_forget(struct registers *registers)
 {
     registers->user.orig_rax = -1;
+}
+
+bool registers_borrow_call(pid_t tid, struct registers *registers, uint64_t function)
+{
+    struct user_regs_struct *r = &registers->user;
+    /* The kernel stores -1 when an interrupt or an exception stops user code. */
+    if (r->cs != CODE_64_BIT || (int64_t)r->orig_rax >= 0)
+        return false;
+    for (uint64_t at = function; at < function + FUNCTION_SIZE; at++) {
+        errno = 0;
+        long word = ptrace(PTRACE_PEEKTEXT, tid, at, 0);
+        if (errno)
+            return false;
+        if ((word & 0xffff) == CALL) {
+            r->rip = at + CALL_SIZE;
+            return true;
+        }
+    }
+    return false;
 }
 
 void registers_make_again(struct registers *registers)
