@@ -7,6 +7,7 @@ import pytest
 
 from conftest import PyPy
 from running import running
+from vmprof_allocation.remote.attach import next_snapshot
 
 #: of what it keeps for a while, and then drops, one in fifty stays.  It keeps a pace
 #: that a busy machine can keep, too: what grows less in the second half is no leak
@@ -57,3 +58,38 @@ def test_leaks_need_lifetimes(pypy: PyPy) -> None:
         assert (run.code, run.out) == (2, "")
         assert "leave --no-lifetimes out" in run.err
         assert program.end() == "ended\n"
+
+
+@pytest.mark.nurseries("4M", "240M")
+def test_leak_without_major_collections(stock_pypy: PyPy) -> None:
+    """The heap snapshots of attach show it, with the retainer."""
+    with running(stock_pypy, """
+        import select, sys
+        KEPT = []
+        def request():
+            [str(i) for i in range(20000)]
+            KEPT.append(bytearray(20000))
+        print("ready")
+        while not select.select([sys.stdin], [], [], 0.001)[0]:
+            request()
+        print("ended")
+    """) as program:
+        run = program.command("-d", "6s", "--leaks", "-o", "out.vmprof")
+        assert run.code == 0, run.err
+        assert program.end() == "ended\n"
+    assert len(stock_pypy.profile().snapshots) >= 3
+    assert run.out.startswith("leak: byte array (storage)"), run.out
+    assert "held by __main__.KEPT (100 %)" in run.out
+    assert "who held it" not in run.out
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.02, 0.3])
+@pytest.mark.parametrize("duration", [5.0, 60.0, 3600.0])
+def test_three_snapshots_are_taken(duration: float, share: float) -> None:
+    """The last one comes when the duration is over."""
+    now, taken = 0.3 * duration, 0
+    while now < duration:
+        now += share * duration
+        taken += 1
+        now = next_snapshot(0.0, duration, now, share * duration, is_first=taken == 1)
+    assert 2 <= taken <= 7

@@ -95,7 +95,7 @@ def find_windows(profile: Profile,
     for warm_up in WARM_UP, _SHORT_WARM_UP:
         times = _snapshots(profile, part, warm_up)
         if times:
-            return _find(profile, times, part, warm_up)._replace(are_snapshots=True)
+            return _find(profile, times, part, warm_up)
     times = profile.looks
     if (not profile.marks and part is None and is_alive_exact(profile)
             and len(times) > 3 and times[-1] == profile.snapshots[-1].time):
@@ -222,7 +222,8 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
                    (center_bytes - first_bytes, last_bytes - center_bytes), trend,
                    len(marks) > 2, len(marks) > 2 and any(
                        _follows_none(profile.looks, times, number)
-                       for number in (first, center, last)))
+                       for number in (first, center, last)),
+                   are_snapshots={a, b, c} <= {one.time for one in profile.snapshots})
 
 
 def _follows_none(all_times: list[int], times: list[int], number: int) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -41,8 +42,11 @@ from vmprof_allocation.settings.settings import Settings
 _FOR_LEAKS = "auto:5%"
 #: seconds, of the program, with a command that stands still
 _PATIENCE = 30.0
-#: between two looks at whether Ctrl-C came
+#: seconds between two looks at whether Ctrl-C came
 _LOOK = 0.1
+#: The share of the duration before the first heap snapshot, and the least share between
+#: two ones.  The snapshots may take this share of the time.
+_WARM_UP, _STEP, _SHARE = 0.3, 0.1, 0.1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,12 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     add_raw_memory(parser)
     parser.add_argument(
         "--leaks", action="store_true",
-        help="report what grows. If no interval is given, the sampling may take 5%% of "
-             "the time for it")
+        help="Take heap snapshots, and report the places that grow. The sampling takes "
+             "5%% of the time by default.")
     parser.add_argument(
         "--held", action="store_true",
-        help="at the end, look at who holds what is alive, and report that, too; it is "
-             "in the profile")
+        help="Take a heap snapshot at the end, and also report the retainers of the "
+             "live objects.")
     parser.add_argument(
         "--children", action="store_true",
         help="also each process that came of it and runs by now, as workers do: its "
@@ -115,12 +119,18 @@ class _Run:
         self.pid = process.pid
         #: whether the profile contains a heap snapshot
         self.is_held_known = False
+        #: the last reason why no snapshot was possible
+        self._refusal = ""
         self._user = process.uid
         self._connection = connection
         self.folder = folder
         self.output, self.run = check_started(process, request, connection.ask(
             meeting.HOLD, str(duration + _PATIENCE), *request))
-        self._until = time.monotonic() + duration
+        self._begin = time.monotonic()
+        self._until = self._begin + duration
+        self._has_ended = False
+        #: when the next heap snapshot is due, and the number of those so far
+        self._due, self._count = self._begin + _WARM_UP * duration, 0
 
     @property
     def name(self) -> str:
@@ -134,23 +144,74 @@ class _Run:
             return work_folder.open_profile(self.output, self._user)
         return self.folder.open_profile(os.path.basename(self.output), self._user)
 
-    def end(self, is_early: list[bool], is_held_wanted: bool) -> str:
-        """When its time is over, or that is so.  Returns why the profile may be shorter
-        than was asked for, or nothing."""
-        while not is_early and (left := self._until - time.monotonic()) > 0:
-            if self._connection.is_closed(min(left, _LOOK)):
-                return "process %d has ended, and the profile with it" % self.pid
+    @property
+    def is_over(self) -> bool:
+        """Whether the duration is over, or the process has ended."""
+        return self._has_ended or time.monotonic() >= self._until
+
+    def wait(self, most: float, leaks: bool) -> None:
+        """Wait for a part of the duration.
+
+        Args:
+            most: the seconds to wait.
+            leaks: take heap snapshots during the last 70 % of the duration.
+        """
+        left = self._until - time.monotonic()
+        if leaks and time.monotonic() >= self._due:
+            cost = self._take_snapshot()
+            self._due = next_snapshot(self._begin, self._until, time.monotonic(), cost,
+                                      is_first=not self._count)
+            self._count += 1
+        else:
+            self._has_ended = self._connection.is_closed(max(0.0, min(left, most)))
+
+    def end(self, is_held_wanted: bool) -> str:
+        """End the profile, after a heap snapshot if it is wanted.
+
+        Returns:
+            Why the profile may be shorter than the duration, or "".
+        """
+        if self._has_ended:
+            return "process %d has ended, and the profile with it" % self.pid
         if is_held_wanted:
-            try:
-                self._connection.ask(meeting.HELD)
-                self.is_held_known = True
-            except AllocationSamplingError as e:
-                note(str(e))
+            self._take_snapshot()
         try:
             self._connection.ask(meeting.STOP)
         except AllocationSamplingError as e:
             return str(e)
         return ""
+
+
+    def _take_snapshot(self) -> float:
+        """Return the seconds that it took; infinity if none is possible."""
+        begin = time.monotonic()
+        try:
+            self._connection.ask(meeting.HELD)
+        except AllocationSamplingError as e:
+            if str(e) != self._refusal:
+                note(str(e))
+            self._refusal = str(e)
+            return math.inf
+        self.is_held_known = True
+        return time.monotonic() - begin
+
+
+def next_snapshot(begin: float, until: float, now: float, cost: float, *,
+                  is_first: bool) -> float:
+    """Return when `attach --leaks` takes the next heap snapshot.
+
+    Snapshots take a tenth of the time at most, but the profile has at least three: the
+    first one, the last one, and one in between.
+
+    Args:
+        begin: when the sampling began.
+        until: when it ends.
+        now: when the last snapshot ended.
+        cost: the seconds that it took.
+        is_first: it was the first one.
+    """
+    due = now + max((until - begin) * _STEP, cost / _SHARE)
+    return min(due, (now + until) / 2) if is_first and cost < math.inf else due
 
 
 def _attach(args: argparse.Namespace, settings: Settings) -> int:
@@ -172,7 +233,12 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
                 "of process %d and its children none can be sampled" % args.pid)
         with _ending_early_at_ctrl_c() as is_early:
             _say_what_is_sampled(runs, args, time.monotonic() - begun)
-            problems = [why for run in runs if (why := run.end(is_early, args.held))]
+            while not is_early and (
+                    sampled := [run for run in runs if not run.is_over]):
+                for run in sampled:
+                    run.wait(_LOOK / len(sampled), args.leaks)
+            problems = [why for run in runs
+                        if (why := run.end(args.leaks or args.held))]
         for why in problems:
             note(why)
         profiles = _profiles(runs, stack)
@@ -180,7 +246,7 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
         code = _report(profiles, ["--leaks"] * args.leaks + salvage)
         if args.held:
             are_all = are_all and all(run.is_held_known for run in runs)
-        if any(run.is_held_known for run in runs):
+        if args.held and any(run.is_held_known for run in runs):
             print()
             code = _report(profiles, ["--held", *salvage]) or code
         return code or int(not are_all)
