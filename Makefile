@@ -1,7 +1,7 @@
 # make run      install what is missing, sample a program, show the result
 # make check    linters, types, fast tests: a minute
-# make test     install what is missing, run all tests but the hardest: twenty
-#               minutes, on two quiet cores
+# make test     install what is missing, run all tests but the hardest: an hour
+#               on two cores
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
 # make pictures take those of README.rst, with Chromium.  PROFILER=address: from
