@@ -279,6 +279,18 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
             capsys, "a.vmprof", "--to", "table", "--raw")[1]) == (not is_seen)
 
 
+@pytest.mark.parametrize("counted, is_said", [(105, False), (20480, True)])
+def test_differences_are_compared_with_mallocs_count(
+        write: Write, capsys: pytest.CaptureFixture[str], counted: int,
+        is_said: bool) -> None:
+    """Two equal sets of samples do not show that native memory has not grown."""
+    write("a", kept=100, counted=105)
+    write("b", kept=100, counted=counted)
+    code, out = ended(capsys, "diff", "a.vmprof", "b.vmprof", "--raw")
+    assert code == 0, out
+    assert ("incomplete: malloc's own count grew by 19" in out) == is_said, out
+
+
 @pytest.mark.parametrize("majors", [0, 1, 2])
 def test_too_few_major_collections_tell_no_leak_of_native_memory(
         write: Write, capsys: pytest.CaptureFixture[str], majors: int) -> None:

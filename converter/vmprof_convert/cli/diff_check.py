@@ -5,7 +5,6 @@ Both return EXIT_FAILED if a condition of --fail-if is met.
 from __future__ import annotations
 
 import argparse
-import functools
 import io
 import sys
 from collections.abc import Sequence
@@ -210,16 +209,30 @@ def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
     return [[_find(paths) for paths in side.values()] for side in sides]
 
 
-def _read(files: list[File], options: argparse.Namespace, is_raw: bool) -> Profile:
-    """That of the run, with the samples that are asked for."""
+def _read(files: list[File], options: argparse.Namespace, is_raw: bool,
+          warnings: list[str] | None = None) -> Profile:
+    """Read the profile of a run, with the selected samples.
+
+    Args:
+        files: the files of the run.
+        options: the command's options.
+        is_raw: read native memory.
+        warnings: gets a line if malloc's own count contradicts the samples.
+    """
+    def check(profile: Profile) -> None:
+        from vmprof_convert.analysis.summary import summarize
+        thresholds.check_raw(options.fail_if, profile)
+        if warnings is not None:
+            warnings.extend("%s: %s" % (files[0].path, line) for line in caveats.missed(
+                profile, summarize(profile).figures))
+
     asked = argparse.Namespace(**{**vars(options), "raw": is_raw})
     with about(files[0].name):
         if files[0].path == STANDARD and is_raw != options.raw:
             raise ProfileError(
                 "'raw ...' of --fail-if reads a profile by itself, and standard input "
                 "can be read once: name a file, or write --raw")
-        return run_files.read(files, asked, functools.partial(
-            thresholds.check_raw, options.fail_if) if is_raw else None)
+        return run_files.read(files, asked, check if is_raw else None)
 
 
 def _complain(lines: Sequence[str]) -> None:
@@ -280,7 +293,8 @@ def _diff(options: argparse.Namespace) -> bool:
                 for file in files:
                     output.check_target(options.output, file.path)
         run_files.check_not_a_profile(options.output)
-    sides = _sides(options, sides_files, options.raw)
+    warnings: list[str] = []
+    sides = _sides(options, sides_files, options.raw, warnings)
     raw_sides = None
     if not options.raw and any(condition.is_raw for condition in options.fail_if):
         raw_sides = _sides(options, sides_files, True)
@@ -308,7 +322,8 @@ def _diff(options: argparse.Namespace) -> bool:
     else:
         sheet = diff_tables.of(difference, options.limit or DEFAULT_LIMIT, names,
                               is_own)
-        sheet = sheet._replace(notes=[*sheet.notes, *map(str, found)])
+        sheet = sheet._replace(notes=[*sheet.notes, *warnings, *map(str, found)])
+        warnings = []
         if options.to == MARKDOWN:
             from vmprof_convert.report import markdown
             markdown.write(sheet, text)
@@ -320,16 +335,17 @@ def _diff(options: argparse.Namespace) -> bool:
     _write(options, text.getvalue(), data.getvalue())
     if data.getvalue():
         left_out = [*caveats.thinned(*sides.runs), *left_out]
-    _complain(left_out)
+    _complain([*warnings, *left_out])
     return any(verdict.failed for verdict in found)
 
 
 def _sides(options: argparse.Namespace, files: list[list[list[File]]],
-           is_raw: bool) -> diff.Sides:
+           is_raw: bool, warnings: list[str] | None = None) -> diff.Sides:
     """Of raw memory, or of the GC's heap.  Raises ProfileError if they can't tell what
     is asked for."""
     from vmprof_convert.analysis import diff
-    profiles = [[_read(of_run, options, is_raw) for of_run in side] for side in files]
+    profiles = [[_read(of_run, options, is_raw, warnings) for of_run in side]
+                for side in files]
     paths = [of_run[0].path for side in files for of_run in side]
     if options.between:
         (profile,), = profiles
