@@ -71,6 +71,18 @@ def test_its_examples(examples: Path, tmp_path: Path, name: str) -> None:
                      str(tmp_path / "out.json")]) == 0
 
 
+@pytest.mark.parametrize("name, has_lines", [
+    ("example_with_lines.prof", True), ("example.prof", False)])
+def test_only_profiles_without_executed_lines_have_a_note(
+        examples: Path, capsys: pytest.CaptureFixture[str], name: str,
+        has_lines: bool) -> None:
+    assert cli.main([str(examples / name), "--to", "table", "--by", "line",
+                     "--remarks"]) == 0
+    out = capsys.readouterr().out
+    assert ("these are where the functions begin" in out) is not has_lines
+    assert ("example.py:3" in out) is has_lines
+
+
 def test_its_example_with_the_time_in_front(examples: Path) -> None:
     """It does not read this one itself."""
     profile = readers.read(examples / "cpuburn.cpython.tsprof")
