@@ -105,9 +105,9 @@ def test_10000_starts_and_stops_without_growth(stock_pypy: PyPy) -> None:
     assert last[2] < first[2] + 4096
 
 
-def test_a_snapshot_walks_what_is_sampled_and_not_the_heap(stock_pypy: PyPy) -> None:
-    """Only a major collection walks the heap.  (How many minor ones come, which what
-    the snapshot itself allocates decides, is up to the JIT, too.)"""
+def test_a_snapshot_runs_no_major_collection(stock_pypy: PyPy) -> None:
+    """A forked process walks the heap.  The number of minor collections depends on the
+    JIT, too."""
     script = stock_pypy.script("""
         import gc, json, sys
         from vmprof_allocation import tracemalloc

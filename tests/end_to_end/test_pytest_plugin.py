@@ -149,7 +149,7 @@ def test_a_holder_that_can_not_be_asked_for(stock_pypy: PyPy, project: PyPy) -> 
     """That is said, and is no reason to fail."""
     done = run(project, """
 from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
-HeapSnapshot.refusal = lambda self: 3
+HeapSnapshot.refusal = lambda self, **_: 3
 HeapSnapshot.memory = 2**26, 0
 @pytest.mark.limit_leaks("10 kB")
 def test_leaks():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from conftest import PyPy
+from conftest import PyPy, has_builtin
 from vmprof_convert import cli
 
 PROGRAM = """
@@ -66,8 +66,8 @@ def test_what_is_kept_is_found(pypy: PyPy,
 
 def test_garbage_at_the_end_fails_no_build_and_a_leak_beside_it_does(
         pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three runs hold the same: one ends right behind a major collection, one later,
-    one without any at its end; and one keeps all that it parses."""
+    """Three runs keep the same objects.  One ends right after a major collection, one
+    later, and one without any at its end.  The fourth run keeps all that it parses."""
     same = "return len(rows)"
     before, later, *never, leaks = versions(
         pypy, same, same, same, "kept.append(rows)",
@@ -78,7 +78,8 @@ def test_garbage_at_the_end_fails_no_build_and_a_leak_beside_it_does(
         code = cli.main(["diff", before, after, *condition])
         data = json.loads(capsys.readouterr().out)
         found[after] = code, data["everything"]["is"]
-    assert found[later] == (0, "unclear")
+    # a PyPy that samples without hooks takes no heap snapshot
+    assert found[later] == (0, "unclear" if has_builtin() else "noise")
     assert found[never[0]][0] == 0 and found[never[0]][1] != "grew"
     assert found[leaks] == (1, "grew")
 

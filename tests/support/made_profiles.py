@@ -156,7 +156,7 @@ class Log:
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
         #: rows of the next records, by kind, and their texts
-        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 23)}
+        self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 24)}
         self.texts: dict[int, bytes] = {}
         #: samples of whose object nothing was told
         self.waiting: dict[int, _Sample] = {}

@@ -21,8 +21,8 @@ CARRIED = "alive, from an earlier part"
 #: of STILL_ALIVE, and of CARRIED: the last major collection found it alive.  The rest
 #: may be garbage, which nobody has looked for since
 JUDGED, CARRIED_JUDGED = "alive, judged", "alive, from an earlier part, judged"
-#: The largest number of bytes, and the largest share of all bytes, that is allocated
-#: after a snapshot at the end.  The end of the sampler itself takes 80 kB.
+#: The largest number of bytes, and the largest share of the live bytes, that is
+#: allocated after a snapshot at the end.  The end of the sampler itself takes 80 kB.
 _MOST_AFTER, _SHARE_AFTER = 2**18, 0.01
 #: later than any time
 _NEVER = 2**63 - 1
@@ -93,10 +93,12 @@ def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
     snapshots = [one for one in profile.snapshots if at is None or one.time <= at]
     if not snapshots:
         return False
-    allocated = max((moment.allocated for moment in profile.moments
-                     if at is None or moment.time <= at), default=0)
-    return allocated - snapshots[-1].allocated <= max(
-        _MOST_AFTER, allocated * _SHARE_AFTER)
+    last = snapshots[-1]
+    # the moments are up to a second apart
+    allocated = next((moment.allocated for moment in profile.moments
+                      if at is not None and moment.time >= at),
+                     max((moment.allocated for moment in profile.moments), default=0))
+    return allocated - last.allocated <= max(_MOST_AFTER, last.bytes * _SHARE_AFTER)
 
 
 def _judged_until(profile: Profile) -> int:

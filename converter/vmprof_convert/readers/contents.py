@@ -603,9 +603,11 @@ class Contents:
             self.swept.append(Swept(time + self.part.begin, *numbers))
 
     def _read_snapshots(self, record: Record) -> None:
+        before = self.part.before.allocated if self.part.before is not None else 0
         for time, *numbers in zip(*record.decoded()):
             if time + self.part.begin < 0 or min(numbers) < 0:
                 raise Damaged("a heap snapshot with a number of less than 0")
+            numbers[-1] += before
             self.snapshots.append(Snapshot(time + self.part.begin, *numbers))
 
 

@@ -491,8 +491,8 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
     end = profile.end if choice.at is None else choice.at
     if is_alive_exact(profile, choice.at):
         if profile.processes:
-            return ("alive: objects that each process could reach when its profile "
-                    "ended (heap snapshots)")
+            return ("alive: objects that each process could reach at its last heap "
+                    "snapshot")
         last = max(one.time for one in profile.snapshots if one.time <= end)
         return ("alive: objects that the program could reach at %.2f s (heap snapshot)"
                 % (last / 1e9))
@@ -506,6 +506,5 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
         return ("survived: objects that no minor collection has freed; without a major "
                 "collection, they may be garbage" + remedy)
     return ("survived: objects that no collection has freed; the last major collection "
-            "was at %.2f s, and some objects may be garbage%s" % (
+            "or heap snapshot was at %.2f s, and some objects may be garbage%s" % (
                 times[-1] / 1e9, remedy))
-

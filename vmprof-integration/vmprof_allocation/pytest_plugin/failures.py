@@ -58,9 +58,13 @@ def table(head: str, profile: Profile, choice: Choice) -> str:
 
 
 def _without_allocated(table_: Table) -> Table:
-    """Return the table without the columns about dead objects."""
+    """Return the table without the columns about dead objects.
+
+    The plugin has collected the garbage, so that objects that survived are alive.
+    """
     kept = [number for number, column in enumerate(table_.columns)
-            if column.kind != FIGURE or column.title == "alive"]
+            if column.kind != FIGURE or column.title in ("alive", "survived")]
     return table_._replace(
-        columns=[table_.columns[number] for number in kept],
+        columns=[column if column.kind != FIGURE else column._replace(title="alive")
+                 for column in (table_.columns[number] for number in kept)],
         rows=[tuple(row[number] for number in kept) for row in table_.rows])

@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
         settings = make_settings(args.allocation_sampling,
                                  lifetimes=not args.no_lifetimes, follow=False,
                                  held=args.held, lines=args.lines,
-                                 raw_memory=args.raw_memory)
+                                 raw_memory=args.raw_memory, snapshots=args.leaks)
         if args.output is not None:
             args.output = os.path.abspath(check_output(args.output))
             check_file(args.output)

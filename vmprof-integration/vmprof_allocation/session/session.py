@@ -477,7 +477,8 @@ class Session:
         self._note_memory(engine)
         if self.is_inherited:
             self.output = self.path or self.output
-        if self.settings.has_last_snapshot:
+        if self.settings.has_last_snapshot and (
+                self.is_child or not self.settings.ends_with_snapshot):
             engine.take_last_snapshot()
         engine.stop()
         if self._file is not None and self._file.is_ours():

@@ -111,9 +111,12 @@ class Settings:
 
     @property
     def has_last_snapshot(self) -> bool:
-        """Whether the engine takes a snapshot when the profile ends."""
+        """Whether the engine takes a snapshot when the profile ends.
+
+        With ends_with_snapshot, this is true of children alone.
+        """
         return (self.last_snapshot and self.lifetimes
-                and not (self.in_memory or self.ends_with_snapshot or self.max_files))
+                and not (self.in_memory or self.max_files))
 
     @property
     def needs_hook(self) -> bool:

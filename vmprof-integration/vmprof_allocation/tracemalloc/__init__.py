@@ -2,8 +2,8 @@
 
 The functions and classes have the same names and meanings as in CPython's module
 `tracemalloc`, with one difference: a sample of the allocations is traced.  Sizes and
-counts are unbiased estimates, each with an error.  They include dead objects that the
-garbage collector has not freed: call ``gc.collect()`` before take_snapshot().
+counts are unbiased estimates, each with an error.  take_snapshot() excludes garbage;
+get_traced_memory() includes dead objects that the garbage collector has not freed.
 
 ::
 
@@ -155,13 +155,30 @@ def get_tracemalloc_memory() -> int:
     return 0 if tracer is None else tracer.memory()
 
 
-@_alone
 def take_snapshot() -> Snapshot:
-    """All that is alive.  Costs a minor collection, and time in the number of
-    samples that are alive.
+    """Take a snapshot of the traces of the live objects.
 
-    Raises RuntimeError if nothing is traced.
+    A heap snapshot finds the live objects, which takes 0.1 s per million objects of the
+    program.  If it is impossible, the result includes garbage, and a RuntimeWarning gives
+    the reason.
+
+    Raises:
+        RuntimeError: nothing is traced.
     """
+    tracer = _on()
+    if tracer is not None:
+        # other threads run meanwhile, and may fork
+        with tracer.ignored():
+            problem = tracer.end_garbage()
+        if problem:
+            import warnings
+            warnings.warn("the snapshot includes garbage: " + problem, RuntimeWarning,
+                          stacklevel=2)
+    return _take_snapshot()
+
+
+@_alone
+def _take_snapshot() -> Snapshot:
     tracer = _on()
     if tracer is None:
         raise RuntimeError(

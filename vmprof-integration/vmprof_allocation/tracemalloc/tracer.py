@@ -12,7 +12,7 @@ from typing import Any
 from vmprof_allocation.critical.descriptors import move_up
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
-from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 from vmprof_allocation.session.profile_file import file_id
 from vmprof_allocation.session.session import make_room
 from vmprof_allocation.settings.parsing import make_settings
@@ -23,6 +23,9 @@ from vmprof_allocation.tracemalloc.snapshot import RawTrace
 _OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep,)
 #: what CPython's module says of a place that is not known
 UNKNOWN: RawTraceback = (("<unknown>", 0),)
+
+#: seconds to wait for another thread's heap snapshot
+_PATIENCE = 30.0
 
 _starts = itertools.count()
 
@@ -142,21 +145,33 @@ class Tracer:
         written = os.fstat(self._fd).st_size if self._is_ours() else 0
         return self._engine.statistics().memory + written
 
-    def _end_garbage(self) -> None:
+    def end_garbage(self) -> str:
         """Stop tracing the objects that the program cannot reach.
 
-        A heap snapshot finds them.  If none is possible, garbage that no collection has
-        freed is still traced.
+        A heap snapshot finds them.
+
+        Returns:
+            Why none is possible, and garbage is still traced; or "".
         """
-        if "held" in self._engine.capabilities():
-            with contextlib.suppress(AllocationSamplingError):
-                self._engine.ask_held(False, True)()
-                self._engine.take_held()
+        if "held" not in self._engine.capabilities():
+            return ""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                wait = self._engine.ask_held(False, True)
+                try:
+                    wait()
+                finally:
+                    self._engine.take_held()
+                return ""
+            except AllocationSamplingError as e:
+                if not isinstance(e, SamplingBusy) or time.monotonic() > until:
+                    return str(e)
+                time.sleep(0.01)
 
     def traces(self) -> list[RawTrace]:
         """Return the traces of the live objects."""
         self._warn()
-        self._end_garbage()
         from vmprof_convert.profile.probability import probability
         alive = self._engine.alive()
         self._learn({object_.stack for object_ in alive})

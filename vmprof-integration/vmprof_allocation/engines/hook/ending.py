@@ -1,12 +1,13 @@
 """The end of a run, when the engine's modules are gone: resident.py.
 
-All is done inside of two safepoints, and nothing is imported: threads of the program
-that compute would take the GIL each time that we let go of it, for a second and more.
+It imports nothing and opens no files from Python: threads of the program that compute
+would take the GIL at each of hundreds of system calls.
 """
 from __future__ import annotations
 
 import errno
 import os
+from time import monotonic
 
 from vmprof_allocation.engines import thread_names
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 #: hook_is_sampled_child()
 NO_CHILD, WITH_PROFILE = 0, 2
-#: the largest heap of which the last snapshot is taken, in bytes
-_MOST_HEAP = 2**29
+#: The largest heap of which the last snapshot is taken, in bytes.  Many children of a
+#: process may end at the same time, each with the heap that it inherited.
+_MOST_HEAP, _MOST_HEAP_OF_CHILD = 2**29, 2**26
 #: seconds that the program waits for the last snapshot at most
 _PATIENCE = 5.0
 #: what of native/hook/hook.h is called here
@@ -100,12 +102,23 @@ def take_last(snapshot: HeapSnapshot, child: int) -> None:
         snapshot: the requests.
         child: what hook_is_sampled_child() returns.
     """
+    try:
+        _take_last(snapshot, child)
+    except Exception:
+        pass            # the profile is to end in any case
+
+
+def _take_last(snapshot: HeapSnapshot, child: int) -> None:
+    most = _MOST_HEAP if child == NO_CHILD else _MOST_HEAP_OF_CHILD
     if (not snapshot.is_sampling() or child not in (NO_CHILD, WITH_PROFILE)
             or may_hide_references() or snapshot.looks(0.0) != NOT_ASKED
-            or snapshot.refusal(_MOST_HEAP, is_urgent=True)):
+            or snapshot.refusal(most, is_urgent=True)):
         return
     if snapshot.begin(False):
-        snapshot.looks(_PATIENCE)
+        until = monotonic() + _PATIENCE
+        # a signal ends looks()
+        while snapshot.looks(until - monotonic()) > 0 and monotonic() < until:
+            pass
         if snapshot.finish() == 0:
             snapshot.end_garbage()
 

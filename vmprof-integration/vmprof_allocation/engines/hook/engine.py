@@ -565,7 +565,7 @@ class HookEngine(Engine):
 
     def take_last_snapshot(self) -> None:
         with self._section():
-            if self._pid == os.getpid():
+            if self._pid == os.getpid() and "held" in self.capabilities():
                 take_last(self._heap_snapshot(), self._lib.hook_is_sampled_child())
 
     def _heap_snapshot(self) -> HeapSnapshot:

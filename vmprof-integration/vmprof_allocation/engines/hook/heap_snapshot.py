@@ -30,6 +30,9 @@ ANY_HEAP = 2**63 - 1
 #: niceness of the process that walks the heap while the program runs
 _NICE = 10
 
+#: the descriptor of the names in a module
+_DICT: Any = vars(ModuleType)["__dict__"]
+
 #: the native functions that a snapshot needs
 _FUNCTIONS = {
     "hook_ask": "void (*)(int, uint64_t)",
@@ -78,7 +81,8 @@ def _is_c_extension(module: object) -> bool:
     # cffi's libraries are in sys.modules, too, and isinstance() takes them for modules
     if not issubclass(type(module), ModuleType):
         return False
-    names = object.__getattribute__(module, "__dict__")
+    # a property of a subclass would run code of the program
+    names = _DICT.__get__(module)
     file = names.get("__file__")
     return (isinstance(file, str) and file.endswith(".so")
             and type(names.get("lib")).__module__ != "_cffi_backend")

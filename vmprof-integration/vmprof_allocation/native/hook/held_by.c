@@ -13,6 +13,7 @@
 #include "figures.h"
 #include "heap.h"
 #include "objects.h"
+#include "profile_log.h"
 #include "recorder.h"
 #include "snapshot_limits.h"
 #include "statistics.h"
@@ -39,7 +40,7 @@ static struct {
     size_t size, count;                 /* bytes of both; objects */
     int wants_holders, is_answered;
     int64_t began, still;               /* nanoseconds that the program stood still */
-    int64_t allocated;                  /* bytes until the snapshot */
+    int64_t allocated;                  /* bytes of this profile before the snapshot */
 } asked;
 static int64_t questions, cost;
 static int niceness = USUAL_NICENESS;
@@ -119,7 +120,7 @@ static void ask(uint64_t list, int wants_holders)
     asked.wants_holders = wants_holders;
     asked.began = recorder_now();
     statistics_totals(&totals);
-    asked.allocated = totals.allocated;
+    asked.allocated = totals.allocated - profile_log_before()->allocated;
     asked.count = objects_count();
     size = sizeof *asked.result + asked.count * sizeof *asked.result->found;
     size = (size + 7) / 8 * 8;

@@ -299,6 +299,8 @@ int hook_rotate(int fd, const char *next_settings)
 int hook_rotated(int *ended)
 {
     *ended = rotation.ended;
+    if (request == ROTATE)
+        is_safepoint = 1;       /* the last one came while a thread was inside the GC */
     return rotation.error;
 }
 

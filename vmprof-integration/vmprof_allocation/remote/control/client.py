@@ -73,8 +73,12 @@ class Connection:
         return rest
 
     def is_closed(self, seconds: float) -> bool:
-        """By the other side, which has nothing to say unasked: wait for it so long."""
-        return bool(select.select([self._peer], [], [], seconds)[0])
+        """Wait for the peer to close the connection, and return whether it has.
+
+        A request that timed out has closed it, too.
+        """
+        return self._peer.fileno() < 0 or bool(
+            select.select([self._peer], [], [], seconds)[0])
 
 
 class Process:

@@ -1,0 +1,68 @@
+"""Whether a heap snapshot decided which objects count as alive."""
+from __future__ import annotations
+
+import pytest
+
+from made_profiles import Log
+from vmprof_convert.meaning.lifetimes import is_alive_exact
+from vmprof_convert.profile.model import Profile
+from vmprof_convert.readers import read
+from vmprof_convert.readers.records import SNAPSHOTS
+
+MIB = 2**20
+SECOND = 10**9
+
+
+def profile(path: str, snapshot: int, end: int, *, live: int = MIB,
+            part: dict[str, int] | None = None) -> Profile:
+    """Return a profile of two seconds with a snapshot after the first one.
+
+    Args:
+        path: the file's name.
+        snapshot: bytes that were allocated before the snapshot.
+        end: bytes that were allocated before the end.
+        live: bytes that the snapshot found.
+        part: settings of a later segment.
+    """
+    log = Log()
+    log.settings(facts="types,lifetimes", **(part or {}))
+    log.allocated, log.last_time = snapshot, SECOND
+    log.row(SNAPSHOTS, SECOND, 5, live, 1000, 1000, 1000, 5, snapshot)
+    log.flush()
+    log.allocated, log.last_time = end, 2 * SECOND
+    log.mark(2 * SECOND, "end")
+    with open(path, "wb") as file:
+        file.write(log.data())
+    return read(path)
+
+
+@pytest.mark.parametrize("snapshot, end, live, is_exact", [
+    (100 * MIB, 100 * MIB, MIB, True),
+    # the sampler's own end
+    (100 * MIB, 100 * MIB + 80000, MIB, True),
+    (100 * MIB, 102 * MIB, MIB, False),
+    # a small share of the live bytes, but not one of all allocated bytes
+    (100 * MIB, 102 * MIB, 300 * MIB, True),
+    (10**6 * MIB, 10**6 * MIB + 100 * MIB, 20 * MIB, False)])
+@pytest.mark.parametrize("part", [None, {"part": 3, "clock": 5, "first": 1}])
+def test_little_is_allocated_after_the_last_snapshot(
+        tmp_path: object, snapshot: int, end: int, live: int, is_exact: bool,
+        part: dict[str, int] | None) -> None:
+    found = profile("%s/a.vmprof" % tmp_path, snapshot, end, live=live, part=part)
+    assert is_alive_exact(found) is is_exact
+
+
+def test_moment_before_the_next_totals_is_not_exact(tmp_path: object) -> None:
+    found = profile("%s/a.vmprof" % tmp_path, 100 * MIB, 300 * MIB)
+    assert is_alive_exact(found, SECOND)
+    assert not is_alive_exact(found, SECOND + SECOND // 2)
+    assert not is_alive_exact(found, SECOND - 1)
+
+
+def test_profile_without_a_snapshot(tmp_path: object) -> None:
+    log = Log()
+    log.settings(facts="types,lifetimes")
+    path = "%s/a.vmprof" % tmp_path
+    with open(path, "wb") as file:
+        file.write(log.data())
+    assert not is_alive_exact(read(path))
