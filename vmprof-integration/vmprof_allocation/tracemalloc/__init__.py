@@ -165,16 +165,17 @@ def take_snapshot() -> Snapshot:
     Raises:
         RuntimeError: nothing is traced.
     """
-    tracer = _on()
+    tracer, problem = _on(), ""
     if tracer is not None:
-        # other threads run meanwhile, and may fork
+        # other threads run meanwhile, and may fork, or stop the tracing
         with tracer.ignored():
             problem = tracer.end_garbage()
-        if problem:
-            import warnings
-            warnings.warn("the snapshot includes garbage: " + problem, RuntimeWarning,
-                          stacklevel=2)
-    return _take_snapshot()
+    snapshot = _take_snapshot()
+    if problem and _on() is tracer:
+        import warnings
+        warnings.warn("the snapshot includes garbage: " + problem, RuntimeWarning,
+                      stacklevel=2)
+    return snapshot
 
 
 @_alone
