@@ -159,8 +159,8 @@ def take_snapshot() -> Snapshot:
     """Take a snapshot of the traces of the live objects.
 
     A heap snapshot finds the live objects, which takes 0.1 s per million objects of the
-    program.  If it is impossible, the result includes garbage, and a RuntimeWarning gives
-    the reason.
+    program.  If it is impossible, the result includes garbage, and a RuntimeWarning
+    gives the reason.
 
     Raises:
         RuntimeError: nothing is traced.
