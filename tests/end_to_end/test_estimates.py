@@ -226,8 +226,8 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
 
 
 def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
-    """Far less than a nursery is allocated, and no collection happens between ours at
-    the start (begin.py) and the end, when the builtin engine has its own."""
+    """Far less than a nursery is allocated.  The only collections are those of the
+    sampler at the start (begin.py) and at the end."""
     profile = pypy.sample("""
         def f():
             return [filler[:10000] for i in range(100)]
@@ -237,7 +237,7 @@ def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
     times = [time for time, size in zip(profile.samples.time, profile.samples.size)
              if size == string_size(10000)]
     later = [c for c in profile.collections if c.time > min(times)]
-    assert len(later) <= (2 if has_builtin() else 0)
+    assert len(later) <= (2 if has_builtin() else 1)
     assert len(times) >= 99
 
 

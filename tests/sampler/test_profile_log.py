@@ -169,6 +169,8 @@ def test_each_batch_has_totals_and_each_flush_what_waits(
     assert len(readers.read_bytes(file.read_bytes()).samples) == 1001
     log.lines.append("none-waits")
     log.flush(5_000)
+    # the next totals show that the batch is whole
+    log.flush(6_000)
     log.run(log_harness)
     assert len(readers.read_bytes(file.read_bytes()).samples) == 1000
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc as _gc
 import sys
-from types import ModuleType
 
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
 
@@ -30,8 +29,9 @@ ANY_HEAP = 2**63 - 1
 #: niceness of the process that walks the heap while the program runs
 _NICE = 10
 
-#: the descriptor of the names in a module
-_DICT: Any = vars(ModuleType)["__dict__"]
+#: the type of modules, and the descriptor of the names in a module
+_MODULE = type(sys)
+_DICT: Any = vars(_MODULE)["__dict__"]
 
 #: the native functions that a snapshot needs
 _FUNCTIONS = {
@@ -79,7 +79,7 @@ def may_hide_references() -> bool:
 
 def _is_c_extension(module: object) -> bool:
     # cffi's libraries are in sys.modules, too, and isinstance() takes them for modules
-    if not issubclass(type(module), ModuleType):
+    if not issubclass(type(module), _MODULE):
         return False
     # a property of a subclass would run code of the program
     names = _DICT.__get__(module)
