@@ -259,7 +259,7 @@ def test_who_asks_does_not_wait_for_ever(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(IN_A_THREAD + """
     # a day passes with each look at the clock, also if none was made yet
     import itertools
-    sys.modules["vmprof_allocation.engines.hook.held"].monotonic = (
+    sys.modules["vmprof_allocation.engines.hook.heap_snapshot"].monotonic = (
         itertools.count(10**9, 86400).__next__)
     thread.join()
     print(said, children())

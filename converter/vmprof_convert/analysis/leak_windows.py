@@ -36,8 +36,6 @@ MOST_AT_ONCE = 2
 _FINALIZING = 0.02
 #: bytes: so few are none
 _NOTHING = 4096
-
-
 #: moments that are compared
 _LEAST = 3
 
@@ -98,7 +96,7 @@ def find_windows(profile: Profile,
             return _find(profile, times, part, warm_up)
     times = profile.looks
     if (not profile.marks and part is None and is_alive_exact(profile)
-            and len(times) > 3 and times[-1] == profile.snapshots[-1].time):
+            and len(times) > _LEAST and times[-1] == profile.snapshots[-1].time):
         times = times[:-1]      # as in _snapshots()
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
@@ -149,11 +147,11 @@ def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
     times = [one.time for one in profile.snapshots]
     count = sum(start <= time < (profile.end + 1 if stop is None else stop)
                 for time in times)
-    if count < 3 or profile.marks:
+    if count < _LEAST or profile.marks:
         return []
     # The last snapshot is taken after the end of the program.  It lacks the objects of
     # work in progress, which the others contain.
-    return times[:-1] if count > 3 and part is None else times
+    return times[:-1] if count > _LEAST and part is None else times
 
 
 def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | None,

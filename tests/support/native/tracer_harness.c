@@ -330,21 +330,28 @@ static void trace_signals(bool is_restarted)
     check(waitpid(pid, NULL, 0) == pid, "its end");
 }
 
-/* Who got into it is killed while it stands still. */
-static void trace_and_die(void)
+/* Have a process enter 'pid' and be killed while it has stopped a thread there. */
+static void die_inside(pid_t pid, int32_t is_code_allowed)
 {
     int status;
-    pid_t pid = begin_waiting(false);
     pid_t tracer = fork();
     check(tracer >= 0, "fork");
     if (tracer == 0) {
         struct tracer_request request = request_for(pid);
+        request.is_code_allowed = is_code_allowed;
         if (tracer_enter(&request) == 0)
             raise(SIGKILL);
         _exit(1);
     }
     check(waitpid(tracer, &status, 0) == tracer && WIFSIGNALED(status), "tracer_enter");
     check(becomes(&shared->released, 1) && shared->called == 1, "the thread");
+}
+
+/* The tracer is killed while the thread is stopped at a system call. */
+static void trace_and_die(void)
+{
+    pid_t pid = begin_waiting(false);
+    die_inside(pid, 0);
     end_waiting(pid);
 }
 
@@ -492,19 +499,8 @@ static void trace_ticker(void)
 /* The tracer is killed while the thread is stopped in code. */
 static void trace_code_and_die(void)
 {
-    int status;
     pid_t pid = begin_spinning();
-    pid_t tracer = fork();
-    check(tracer >= 0, "fork");
-    if (tracer == 0) {
-        struct tracer_request request = request_for(pid);
-        request.is_code_allowed = 1;
-        if (tracer_enter(&request) == 0)
-            raise(SIGKILL);
-        _exit(1);
-    }
-    check(waitpid(tracer, &status, 0) == tracer && WIFSIGNALED(status), "tracer_enter");
-    check(becomes(&shared->released, 1) && shared->called == 1, "the thread");
+    die_inside(pid, 1);
     end_spinning(pid);
 }
 #endif

@@ -149,7 +149,7 @@ class PeriodicRotation:
             return
         problem = ""
         try:
-            snapshots.in_turn(session)
+            snapshots.in_turn(session.held)
         except Exception as error:
             if self._is_on and session.is_on and session.part == part:
                 problem = str(error)

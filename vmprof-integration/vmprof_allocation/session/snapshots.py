@@ -17,7 +17,7 @@ from vmprof_allocation.session import own_thread, resident
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from vmprof_allocation.session.session import Session
 
@@ -57,7 +57,7 @@ def take_last() -> None:
         if session is None:
             raise AllocationSamplingError(
                 "no heap snapshot at the program's end: sampling has ended before")
-        in_turn(session)
+        in_turn(session.held)
     except AllocationSamplingError:
         raise
     except Exception as e:
@@ -65,8 +65,11 @@ def take_last() -> None:
             "no heap snapshot at the program's end: %r" % (e,)) from None
 
 
-def in_turn(session: Session) -> None:
+def in_turn(take: Callable[[], object]) -> None:
     """Take a snapshot as soon as no other thread takes one.
+
+    Args:
+        take: raises SamplingBusy if another thread takes one.
 
     Raises:
         AllocationSamplingError: no snapshot is possible.
@@ -74,7 +77,7 @@ def in_turn(session: Session) -> None:
     until = monotonic() + _PATIENCE
     while True:
         try:
-            session.held()
+            take()
             return
         except SamplingBusy:
             if monotonic() > until:

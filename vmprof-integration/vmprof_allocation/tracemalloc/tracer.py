@@ -12,7 +12,8 @@ from typing import Any
 from vmprof_allocation.critical.descriptors import move_up
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
-from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.session import snapshots
 from vmprof_allocation.session.profile_file import file_id
 from vmprof_allocation.session.session import make_room
 from vmprof_allocation.settings.parsing import make_settings
@@ -23,9 +24,6 @@ from vmprof_allocation.tracemalloc.snapshot import RawTrace
 _OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep,)
 #: what CPython's module says of a place that is not known
 UNKNOWN: RawTraceback = (("<unknown>", 0),)
-
-#: seconds to wait for another thread's heap snapshot
-_PATIENCE = 30.0
 
 _starts = itertools.count()
 
@@ -155,19 +153,18 @@ class Tracer:
         """
         if "held" not in self._engine.capabilities():
             return ""
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                wait = self._engine.ask_held(False, True)
-                try:
-                    wait()
-                finally:
-                    self._engine.take_held()
-                return ""
-            except AllocationSamplingError as e:
-                if not isinstance(e, SamplingBusy) or time.monotonic() > until:
-                    return str(e)
-                time.sleep(0.01)
+        try:
+            snapshots.in_turn(self._take_heap_snapshot)
+        except AllocationSamplingError as e:
+            return str(e)
+        return ""
+
+    def _take_heap_snapshot(self) -> None:
+        wait = self._engine.ask_held(False, True)
+        try:
+            wait()
+        finally:
+            self._engine.take_held()
 
     def traces(self) -> list[RawTrace]:
         """Return the traces of the live objects."""

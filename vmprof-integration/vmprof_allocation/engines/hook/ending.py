@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-from time import monotonic
 
 from vmprof_allocation.engines import thread_names
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
@@ -115,10 +114,7 @@ def _take_last(snapshot: HeapSnapshot, child: int) -> None:
             or snapshot.refusal(most, is_urgent=True)):
         return
     if snapshot.begin(False):
-        until = monotonic() + _PATIENCE
-        # a signal ends looks()
-        while snapshot.looks(until - monotonic()) > 0 and monotonic() < until:
-            pass
+        snapshot.wait(_PATIENCE)
         if snapshot.finish() == 0:
             snapshot.end_garbage()
 

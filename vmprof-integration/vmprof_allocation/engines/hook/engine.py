@@ -553,7 +553,7 @@ class HookEngine(Engine):
                     "objects that only C code holds look like garbage")
             snapshot = self._heap_snapshot()
             held.ask(snapshot, holders)
-            return lambda: held.wait(snapshot)
+            return lambda: snapshot.wait(held.SECONDS)
 
     def take_held(self) -> float:
         with self._section():

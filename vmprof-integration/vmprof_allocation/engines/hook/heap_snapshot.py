@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc as _gc
 import sys
+from time import monotonic
 
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
 
@@ -24,6 +25,8 @@ HELD, COLLECT, REACHED, EXAMINED = 4, 5, 6, 7
 NOT_ASKED = -1
 #: HeapSnapshot.begin() tries this often: another thread's safepoint may come first
 _TIMES = 5
+#: seconds between two looks at whether the process has ended
+_LOOK = 0.25
 #: size of the heap, in bytes, for a snapshot of any heap
 ANY_HEAP = 2**63 - 1
 #: niceness of the process that walks the heap while the program runs
@@ -121,8 +124,8 @@ class HeapSnapshot:
         """Fork the process that walks the heap.
 
         Returns:
-            False if another thread prevented it.  Otherwise looks() waits, and finish()
-            is to follow.
+            False if another thread prevented it.  Otherwise wait() and finish() are to
+            follow.
         """
         was_ignored = self._ignore(1)
         try:
@@ -144,6 +147,16 @@ class HeapSnapshot:
             return False
         finally:
             self._ignore(was_ignored)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the process, at most so long.
+
+        Meanwhile the program's threads may fork and end the sampling, and handlers of
+        signals run.
+        """
+        until = monotonic() + seconds
+        while self.looks(_LOOK) > 0 and monotonic() < until:
+            pass
 
     def end_garbage(self) -> None:
         """End the unreachable objects in the profile, after finish() returned 0.

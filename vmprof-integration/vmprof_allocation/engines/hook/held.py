@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 import signal
-from time import monotonic
 
 from vmprof_allocation.engines.hook.heap_snapshot import NOT_ASKED
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
 #: seconds for the process that walks the heap
 SECONDS = 25.0
-#: seconds between two looks at whether it has ended
-_LOOK = 0.25
 #: native/held/question.h
 _PROBLEMS = {
     1: "there is not enough memory for the process that walks the heap",
@@ -54,17 +51,6 @@ def ask(snapshot: HeapSnapshot, holders: bool) -> None:
         raise AllocationSamplingError("no heap snapshot is taken: " + reason)
     if not snapshot.begin(holders):
         take(snapshot)
-
-
-def wait(snapshot: HeapSnapshot) -> None:
-    """Wait for the answer, or until it is too late.
-
-    Meanwhile the program's threads may fork and end the sampling, and handlers of
-    signals run.
-    """
-    until = monotonic() + SECONDS
-    while snapshot.looks(_LOOK) > 0 and monotonic() < until:
-        pass
 
 
 def take(snapshot: HeapSnapshot) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.settings.settings import Settings
 
-#: a thread may be inside the GC, and leaves it when another one comes by
+#: Attempts to rotate: another thread may be inside the GC at some of them.
 MOST_SAFEPOINTS = 100
 
 
@@ -33,7 +33,7 @@ def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
                 break
             reach_safepoint()
     finally:
-        # or else the next collection would do it; whoever was about to, has
+        # or else a later safepoint allocation of this thread would do it
         is_forgotten = lib.hook_forget_rotation()
     if not error:
         error = errno.EBUSY if is_forgotten else lib.hook_rotated(ended)
