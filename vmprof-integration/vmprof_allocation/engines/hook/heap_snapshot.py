@@ -149,7 +149,7 @@ class HeapSnapshot:
             self._ignore(was_ignored)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the process, at most so long.
+        """Wait for the process to end, at most for `seconds`.
 
         Meanwhile the program's threads may fork and end the sampling, and handlers of
         signals run.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.settings.settings import Settings
 
-#: Attempts to rotate: another thread may be inside the GC at some of them.
+#: Attempts to rotate.  One fails if another thread is inside the GC.
 MOST_SAFEPOINTS = 100
 
 
