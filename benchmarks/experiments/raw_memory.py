@@ -25,7 +25,7 @@ PROCESSES, TURNS, SECONDS = 4, 12, 0.1
 
 def run(context: Context) -> Json:
     rows = []
-    processes, turns, seconds = (1, 2, 0.01) if context.quick else (
+    processes, turns, seconds = (1, 2, 0.1) if context.quick else (
         PROCESSES, TURNS, SECONDS)
     with tempfile.TemporaryDirectory() as folder:
         for number in range(processes):
