@@ -13,7 +13,7 @@ FIGURES = ROOT / "benchmarks" / "FIGURES.rst"
 #: paragraphs of other documents: how each begins, and whose figures it has
 ELSEWHERE = [("README.rst", "What it costs: ",
               ("depth", "costs", "fresh", "lifetimes")),
-             ("vmprof-integration/docs/running.rst", "them; the program, which finds",
+             ("vmprof-integration/docs/running.rst", "the program allocates. This is",
               ("costs",))]
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?![\w])")

@@ -100,6 +100,15 @@ def rows(profile: Profile) -> list[tuple[str, int, str, int, int, int]]:
                   key=lambda row: row[1])
 
 
+def test_allocated_bytes_at_marks_count_from_the_first_part(
+        tmp_path: pathlib.Path) -> None:
+    logs = first(), second()
+    for log, allocated in zip(logs, (7, 9)):
+        log.figure(11, 30, allocated)
+    profile = readers.read(write(tmp_path, app=logs[0], app_w2=logs[1]))
+    assert [one.value for one in profile.figures] == [7, 48 + 9]
+
+
 def test_all_parts_are_one_profile(tmp_path: pathlib.Path) -> None:
     profile = readers.read(write(tmp_path, app=first(), app_w2=second()))
     assert rows(profile) == [

@@ -19,7 +19,7 @@ from vmprof_convert.analysis import thresholds
 from vmprof_convert.analysis.summary import Figures
 from vmprof_convert.analysis.thresholds import judge, parse
 from vmprof_convert.meaning.estimator import Sum
-from vmprof_convert.meaning.lifetimes import JUDGED
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 from vmprof_convert.profile.probability import probability
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_condition(text: str) -> None:
 
 def figures(samples: int, alive: int = 0, interval: int = 1000) -> Figures:
     result = Figures(interval)
-    for count, state in ((samples, "died young"), (alive, JUDGED)):
+    for count, state in ((samples, "died young"), (alive, STILL_ALIVE)):
         sum_ = Sum()
         if count:
             sum_.add(64, probability(64, interval, "exponential"), count)

@@ -147,6 +147,10 @@ class Heap:
             self._young.append((self.log.keys, which, made[number],
                                 len(made) > 1))
 
+    def mark(self, name: str) -> None:
+        self.log.mark(self.now, name)
+        self.log.figure(11, self.now, self.now)
+
     def run(self, bytes_: int) -> None:
         """Let time pass, in which another allocates, who is not sampled."""
         self.now += bytes_

@@ -370,7 +370,7 @@ class Log:
     def figure(self, kind: int, time: int, value: int) -> None:
         """Kind 1: resident bytes; 2, 3: of the GC's heap; 4: processor time; 6, 7:
         page faults; 8: private bytes; 9: the nursery's; 10: raw memory's, as malloc
-        counts."""
+        counts; 11: allocated bytes, at a mark."""
         self.row(FIGURES, kind, time, value)
         self.last_time = max(self.last_time, time)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.meaning.lifetimes import STILL_ALIVE, Judged, state
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE, state
 from vmprof_convert.meaning.origins import NOWHERE, Origins
 from vmprof_convert.meaning.visible_stacks import CUT, Program, has_lines
 from vmprof_convert.profile.model import LABEL, UNKNOWN, UNTOLD, Function, Profile
@@ -50,14 +50,12 @@ class Value:
     """What samples stand for, added up."""
 
     __slots__ = ("alive_bytes", "alive_bytes_variance", "alive_objects", "bytes",
-                 "bytes_variance", "garbage", "objects", "objects_variance", "ticks")
+                 "bytes_variance", "objects", "objects_variance", "ticks")
 
     def __init__(self) -> None:
         self.bytes = self.objects = self.alive_bytes = self.alive_objects = 0.0
         #: of the estimates above
         self.bytes_variance = self.objects_variance = self.alive_bytes_variance = 0.0
-        #: of alive_bytes, what may be: no major collection has judged it
-        self.garbage = 0.0
         #: time samples
         self.ticks = 0
 
@@ -67,24 +65,25 @@ class Value:
 
 
 def values(profile: Profile, *, types: bool = False, threads: bool = False,
-           steps: Iterable[int] = itertools.repeat(0),
-           garbage: bool = False) -> dict[SampleKey, Value]:
-    """Of all samples, in the order of their stacks; `types`, `threads`: each by
-    itself; `steps`: of each sample one of some steps in time, likewise; `garbage`: with
-    what of it may be some."""
+           steps: Iterable[int] = itertools.repeat(0)) -> dict[SampleKey, Value]:
+    """Add the samples up, and return the sums in the order of their stacks.
+
+    Args:
+        profile: its samples count.
+        types: a sum for each type.
+        threads: a sum for each thread.
+        steps: the step in time of each sample; a sum for each step.
+    """
     samples = profile.samples
     nothing = itertools.repeat(-1)
-    judged = Judged(profile)
     groups = collections.Counter(zip(
         samples.stack, samples.type if types else nothing,
         samples.thread if threads else itertools.repeat(0), samples.fate,
-        samples.size, samples.interval, samples.live_size, steps,
-        map(judged.includes, samples.fate, samples.collected, samples.thread)
-        if garbage else itertools.repeat(True)))
+        samples.size, samples.interval, samples.live_size, steps))
     states = {fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)}
     result: dict[SampleKey, Value] = {}
-    for (stack, type_, thread, fate, size, interval, live_size, step,
-         is_judged), count in groups.items():
+    for (stack, type_, thread, fate, size, interval, live_size,
+         step), count in groups.items():
         part = SampleKey(stack, type_ if size or not types else NONE, thread, step)
         value = result.get(part)
         if value is None:
@@ -104,7 +103,6 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             size = live_size or size
             value.alive_bytes += objects * size
             value.alive_bytes_variance += variance * size * size
-            value.garbage += 0.0 if is_judged else objects * size
     for carried in samples.carried:
         if states[carried.fate] == STILL_ALIVE:
             part = SampleKey(carried.stack, carried.type if types else -1)
@@ -114,8 +112,6 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             value.alive_objects += 1 / p
             value.alive_bytes += weight
             value.alive_bytes_variance += (1.0 - p) * weight ** 2
-            value.garbage += 0.0 if judged.includes_carried(
-                carried.fate, carried.collected) else weight
     # the lost one last, as everywhere
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))

@@ -1,39 +1,30 @@
-"""What is different between two profiles, or between two moments of one run: what
-grew and what shrank, and whether that is more than chance.
+"""Compare two profiles, or two moments of one run.
 
-What was sampled in one run says nothing of the other: so the interval of a difference
-is made of those of its two sides (Zou and Donner, "Construction of confidence limits
-about effect measures", Statistics in Medicine 2008).  Inside one run, what was there
-at both moments is no difference, however uncertain it is: there, the two sides are
-what came and what went.
+Samples of one run do not depend on those of another one.  So the interval of a difference
+is computed from the intervals of both sides (Zou and Donner, "Construction of confidence
+limits about effect measures", Statistics in Medicine 2008).  Within one run, objects that
+exist at both moments are no difference, however uncertain their number is: the two sides
+are then the objects that came and the objects that went.
 
 Equal runs of a program differ by more than sampling: compiled code decides in which
-function an object is born, and whether it is born at all.  With several runs a side,
-how much equal runs differ is measured (spread.py), a side's figure is the mean of its
-runs, and a row has changed that differs by more.  With one run a side, nobody knows
-how much of a difference is the program's: if there is compiled code, nothing can be
-judged but what is alive, in all and by type, and of types not the JIT's own
-(Sides.is_spread_unknown).
+function it allocates an object, and whether it allocates it at all.  With several runs per
+side, the spread of equal runs is measured (spread.py).  Then the figure of a side is the
+mean of its runs, and a row has changed if it differs by more than the spread.  With one run
+per side, the spread is not known.  If the program has compiled code, only live objects, in
+all and by type, can change then, without the JIT's own types (Sides.is_spread_unknown).
 
-What is alive is not known by sampling alone: of what became old since the last major
-collection, or is young, nobody knows what is garbage.  So a side's bytes are between
-those that were judged (lifetimes.JUDGED) and all that count as alive.  That is no
-matter of chance: the interval of a difference reaches from the least that it can be to
-the most, with what sampling adds to each.  Otherwise, of runs that are alike but end at
-different points behind a collection, most would differ.
+Sampling alone does not tell which objects are alive.  Where no heap snapshot and no full
+major collection found out (lifetimes.is_alive_exact()), the objects that no collection has
+freed contain an unknown amount of garbage.  Then no row and no total of them has changed: a
+difference is "unclear" that would be a change otherwise.
 
-What was judged, the program may have dropped since.  Of the end of a run, nobody knows;
-of a moment inside of one, the next collection does: what that found dead was not judged
-(_Dropped).
-
-Of many rows, some differ by chance.  A row has changed where Holm's correction says so:
-of 100 comparisons of equal runs, in 95 no row has; and in 95, nothing in all.  With
-several runs a side, a row's share of all bytes is its weight there: large rows, which
-are found with few runs, do not pay for hundreds of small ones.
+Of many rows, some differ by chance.  Holm's correction bounds that: in 95 of 100
+comparisons of equal runs, no row has changed, and in 95 no total.  With several runs per
+side, the weight of a row is its share of all bytes.  So large rows need few runs, although
+there may be hundreds of small ones.
 """
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -50,13 +41,8 @@ from vmprof_convert.analysis.summary import (
     summarize,
 )
 from vmprof_convert.errors import ProfileError
-from vmprof_convert.meaning.estimator import (
-    Estimate,
-    Z,
-    weight_bytes,
-    weight_live_bytes,
-)
-from vmprof_convert.meaning.lifetimes import JUDGED, STILL_ALIVE, state
+from vmprof_convert.meaning.estimator import Estimate, Z
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE, is_alive_exact, state
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import (
     INTERNAL,
@@ -68,7 +54,6 @@ from vmprof_convert.meaning.user_code import has_own_code, only_own
 from vmprof_convert.profile import columns
 from vmprof_convert.profile.model import (
     ALIVE,
-    FREED,
     PENDING,
     Collection,
     Profile,
@@ -99,6 +84,12 @@ class Sides(NamedTuple):
     lost: tuple[Profile, ...]
     #: samples are chosen by where the objects were born
     is_of_places: bool = False
+    #: whether the objects that count as alive contain no garbage: before, and after
+    exact: tuple[bool, bool] = (False, False)
+
+    @property
+    def is_alive_exact(self) -> bool:
+        return all(self.exact)
 
     @property
     def is_one_run(self) -> bool:
@@ -126,7 +117,8 @@ class Sides(NamedTuple):
 def of_runs(before: Sequence[Profile], after: Sequence[Profile],
             is_of_places: bool = False) -> Sides:
     old, new = tuple(before), tuple(after)
-    return Sides(old, new, new, old, is_of_places)
+    return Sides(old, new, new, old, is_of_places,
+                 (all(map(is_alive_exact, old)), all(map(is_alive_exact, new))))
 
 
 def of_moments(profile: Profile, first: int, second: int) -> Sides:
@@ -140,7 +132,8 @@ def of_moments(profile: Profile, first: int, second: int) -> Sides:
         (moment(profile, first),), (moment(profile, second),),
         (_part(profile, second, lambda row: first < row[1] <= second),),
         (_part(profile, first, lambda row: alive(row, first)
-               and not alive(row, second)),))
+               and not alive(row, second)),),
+        exact=(is_alive_exact(profile, first), is_alive_exact(profile, second)))
 
 
 def aligned(sides: Sides) -> Sides:
@@ -162,7 +155,7 @@ def only_own_code(sides: Sides) -> Sides | None:
         tuple(only_own(profile, Origins(profile)) for profile in side)
         for side in sides[:4])
     if sides.is_one_run:
-        return Sides(before, after, gained, lost)
+        return Sides(before, after, gained, lost, exact=sides.exact)
     return of_runs(before, after, sides.is_of_places)
 
 
@@ -191,24 +184,19 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
         old.stack, old.time, old.thread, old.size, old.interval, old.memory, old.type,
         old.fate, old.collected, old.ended, old.live_size)]
     samples = old.mapped(lambda column: columns.chosen(column, which))
-    dropped = _Dropped(profile, at)
-    for row, (size, thread, fate, collected, ended) in enumerate(zip(
-            samples.size, samples.thread, samples.fate, samples.collected,
-            samples.ended)):
+    for row, (size, fate, collected, ended) in enumerate(zip(
+            samples.size, samples.fate, samples.collected, samples.ended)):
         # (what is PENDING is not known to be met by a collection, ever)
         if size and fate != PENDING and state(
                 fate, collected, ended, at) == STILL_ALIVE:
             samples.fate[row] = ALIVE
-            if dropped.includes(fate, ended, thread):
-                samples.collected[row] = max(collected, at)
     for carried in old.carried:
         stack, size, interval, type_, fate, collected, ended, live_size = carried
         # it was made before the first moment
         if chosen((stack, -1, 0, size, interval, 0, type_, fate, collected, ended,
                    live_size)):
             if fate != PENDING and state(fate, collected, ended, at) == STILL_ALIVE:
-                carried = carried._replace(fate=ALIVE, collected=max(
-                    collected, at) if dropped.includes(fate, ended) else collected)
+                carried = carried._replace(fate=ALIVE)
             samples.carry(carried)
     return dataclasses.replace(
         profile, samples=samples, collections=_until(at, profile.collections),
@@ -216,60 +204,6 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
             process.profile, collections=_until(
                 at - process.begin, process.profile.collections)))
             for process in profile.processes])
-
-
-#: who allocates less than this share of what is alive, drops hardly anything meanwhile
-_HARDLY = 0.01
-
-
-class _Dropped:
-    """Which of the objects that count as alive at a moment the first major collection
-    behind it found dead: the program may have dropped them before.  None, if it hardly
-    ran between the last major collection and this moment."""
-
-    def __init__(self, profile: Profile, at: int) -> None:
-        majors = [sorted(one.time + begin for one in collections if one.is_major)
-                  for collections, begin in [
-                      (process.profile.collections, process.begin)
-                      for process in profile.processes] or [(profile.collections, 0)]]
-        process_of = {thread: number for number, process in enumerate(profile.processes)
-                      for thread in process.threads}
-        numbers = [bisect.bisect_right(times, at) for times in majors]
-        hardly_ran = _hardly_ran(profile, at, process_of, [
-            times[number - 1] if number else -1
-            for times, number in zip(majors, numbers)])
-        #: when that collection was, of each process; -1: there is none
-        self._next = [-1 if number == len(times) or hardly else times[number]
-                      for times, number, hardly in zip(majors, numbers, hardly_ran)]
-        self._of_thread = {thread: self._next[number]
-                           for thread, number in process_of.items()}
-
-    def includes(self, fate: int, ended: int, thread: int | None = None) -> bool:
-        """An object that is alive at the moment: columns of model.Samples; without its
-        thread, if that is not known."""
-        next_ = (max(self._next) if thread is None or not self._of_thread
-                 else self._of_thread[thread])
-        return fate == FREED and ended <= next_
-
-
-def _hardly_ran(profile: Profile, at: int, process_of: Mapping[int, int],
-                last: Sequence[int]) -> list[bool]:
-    """Of each process, from a moment of its own up to `at`; `process_of`: which one a
-    thread is of, if there are several."""
-    since, alive = [0.0] * len(last), [0.0] * len(last)
-    samples = profile.samples
-    for time, thread, size, live_size, interval, fate, collected, ended in zip(
-            samples.time, samples.thread, samples.size, samples.live_size,
-            samples.interval,
-            samples.fate, samples.collected, samples.ended):
-        if size and time <= at:
-            process = process_of[thread] if process_of else 0
-            since[process] += (time > last[process]) * weight_bytes(
-                size, interval, profile.gaps)
-            alive[process] += (
-                state(fate, collected, ended, at) == STILL_ALIVE
-            ) * weight_live_bytes(size, live_size, interval, profile.gaps)
-    return [allocated <= _HARDLY * left for allocated, left in zip(since, alive)]
 
 
 def _until(at: int, collections: list[Collection]) -> list[Collection]:
@@ -307,11 +241,12 @@ class Change(NamedTuple):
     gained: tuple[Figures, ...]
     lost: tuple[Figures, ...]
     #: the probability that chance alone makes such a difference, as corrected; 0.0
-    #: to 1.0; and if what was not judged were no garbage
+    #: to 1.0
     p: float = 1.0
-    p_if_alive: float = 1.0
     #: see Sides
     is_spread_unknown: bool = False
+    #: whether the difference contains garbage of an unknown amount
+    may_be_garbage: bool = False
 
     def estimate(self, measure: str, z: float = Z) -> Estimate:
         """What it grew by, perhaps less than nothing."""
@@ -321,12 +256,11 @@ class Change(NamedTuple):
     @property
     def has_changed(self) -> bool:
         """Or differs, if the spread of equal runs is not known."""
-        return self.p <= 1.0 - CONFIDENCE
+        return self.is_beyond_chance and not self.may_be_garbage
 
     @property
-    def may_be_garbage(self) -> bool:
-        """It would have changed."""
-        return not self.has_changed and self.p_if_alive <= 1.0 - CONFIDENCE
+    def is_beyond_chance(self) -> bool:
+        return self.p <= 1.0 - CONFIDENCE
 
 
 def verdict(change: Change, measure: str) -> str:
@@ -339,31 +273,7 @@ def verdict(change: Change, measure: str) -> str:
     if change.has_changed:
         return (DIFFERS if change.is_spread_unknown
                 else GREW if value > 0 else SHRANK)
-    return UNCLEAR if change.may_be_garbage else NOISE
-
-
-class Amount(NamedTuple):
-    """What is compared, of one side."""
-
-    #: all that counts
-    most: Estimate
-    #: what of it is known to count; of what is alive, what was judged
-    least: Estimate
-
-    @property
-    def estimate(self) -> Estimate:
-        """The interval holds what garbage may make of it."""
-        return Estimate(self.most.value, self.least.low, self.most.high)
-
-    @property
-    def garbage(self) -> float:
-        """How much of it may be."""
-        return self.most.value - self.least.value
-
-    @property
-    def if_alive(self) -> Amount:
-        """If nothing of it were garbage."""
-        return Amount(self.most, self.most)
+    return UNCLEAR if change.is_beyond_chance else NOISE
 
 
 class Difference(NamedTuple):
@@ -384,34 +294,32 @@ class Difference(NamedTuple):
         return self.in_all[ALLOCATED if self.measure == TOTAL else self.measure]
 
 
-def difference(gained: Amount, lost: Amount) -> Estimate:
+def difference(gained: Estimate, lost: Estimate) -> Estimate:
     """`gained` without `lost`."""
-    below = math.hypot(gained.least.value - gained.least.low,
-                       lost.most.high - lost.most.value)
-    above = math.hypot(gained.most.high - gained.most.value,
-                       lost.least.value - lost.least.low)
-    return Estimate(gained.most.value - lost.most.value,
-                    gained.least.value - lost.most.value - below,
-                    gained.most.value - lost.least.value + above)
+    value = gained.value - lost.value
+    return Estimate(
+        value,
+        value - math.hypot(gained.value - gained.low, lost.high - lost.value),
+        value + math.hypot(gained.high - gained.value, lost.value - lost.low))
 
 
 def amount(runs: Sequence[Figures], measure: str, z: float = Z,
-           others: Sequence[Figures] = ()) -> Amount:
-    """What is compared, on average over the runs of a side; `runs`: figures of
-    summary.Choice.judged; `others`: those of the other side, whose spread is looked at,
-    too."""
+           others: Sequence[Figures] = ()) -> Estimate:
+    """Return the compared figure, on average over the runs of a side.
+
+    Args:
+        runs: figures of this side.
+        measure: ALLOCATED, TOTAL, OBJECTS or ALIVE_BYTES.
+        z: half of the interval, in standard deviations.
+        others: figures of the other side; the spread of both sides counts.
+    """
+    state = STILL_ALIVE if measure == ALIVE_BYTES else None
     if len(runs) == 1 and len(others) <= 1:
         figures, = runs
-        if measure == ALIVE_BYTES:
-            return Amount(figures.bytes(STILL_ALIVE, z), figures.bytes(JUDGED, z))
-        one = figures.objects(None, z) if measure == OBJECTS else figures.bytes(None, z)
-        return Amount(one, one)
+        return (figures.objects(state, z) if measure == OBJECTS
+                else figures.bytes(state, z))
     t = spread.quantile(z, spread.degrees(len(runs), len(others)))
-    if measure == ALIVE_BYTES:
-        return Amount(_mean(runs, others, STILL_ALIVE, False, t),
-                      _mean(runs, others, JUDGED, False, t))
-    one = _mean(runs, others, None, measure == OBJECTS, t)
-    return Amount(one, one)
+    return _mean(runs, others, state, measure == OBJECTS, t)
 
 
 def _mean(runs: Sequence[Figures], others: Sequence[Figures], state: str | None,
@@ -439,13 +347,13 @@ def _sampled(runs: Sequence[Figures], state: str | None,
         sum(part.variance for part in parts) + missed) / len(parts)
 
 
-def chance(change: Change, measure: str, *, if_alive: bool = False) -> float:
-    """The probability of a difference that is as large or larger, in either
-    direction, if there is none; `if_alive`: and no garbage."""
+def chance(change: Change, measure: str) -> float:
+    """Return the probability of such a difference, or of a larger one, between equal runs.
+
+    Both directions count.
+    """
     def estimate(z: float) -> Estimate:
-        sides = (amount(change.gained, measure, z, change.lost),
-                 amount(change.lost, measure, z, change.gained))
-        return difference(*(side.if_alive if if_alive else side for side in sides))
+        return change.estimate(measure, z)
 
     value, low, high = estimate(Z)
     if not value:
@@ -468,13 +376,6 @@ def chance(change: Change, measure: str, *, if_alive: bool = False) -> float:
     return math.erfc(near / math.sqrt(2))
 
 
-def judged(change: Change, measure: str) -> Change:
-    """With its probabilities, by itself."""
-    p = chance(change, measure)
-    return change._replace(p=p, p_if_alive=(
-        chance(change, measure, if_alive=True) if measure == ALIVE_BYTES else p))
-
-
 def compare(sides: Sides, choice: Choice) -> Difference:
     """`choice.sort` says what is compared.  Raises ProfileError if a profile can't
     tell."""
@@ -483,7 +384,6 @@ def compare(sides: Sides, choice: Choice) -> Difference:
             raise ProfileError(
                 "was taken with --allocation-gaps fixed: nobody knows how sure its "
                 "figures are, nor whether two of them differ")
-    choice = choice._replace(judged=True)
     measure = choice.sort
     names = Matching(sides.before, sides.after)
 
@@ -509,9 +409,11 @@ def compare(sides: Sides, choice: Choice) -> Difference:
         old, new, came, went = figures
         # inside one run, nothing is allocated less often than before
         counts_lost = not sides.is_one_run or what == ALIVE_BYTES
-        return judged(Change(
+        change = Change(
             subject, old, new, came, went if counts_lost else (nothing,),
-            is_spread_unknown=is_spread_unknown), what)
+            is_spread_unknown=is_spread_unknown,
+            may_be_garbage=what == ALIVE_BYTES and not sides.is_alive_exact)
+        return change._replace(p=chance(change, what))
 
     changes = []
     for subject in {subject: None for _, rows in before + after for subject in rows}:
@@ -522,7 +424,7 @@ def compare(sides: Sides, choice: Choice) -> Difference:
                 measure, choice.by, subject.type), *of_row))
     weights = None
     if len(sides.runs) > 2:
-        weights = [max(sum(amount([figures], measure).most.value
+        weights = [max(sum(amount([figures], measure).value
                            for figures in change.before + change.after), 1.0)
                    for change in changes]
     changes = _corrected(changes, weights)
@@ -544,7 +446,5 @@ def compare(sides: Sides, choice: Choice) -> Difference:
 
 def _corrected(changes: list[Change],
                weights: Sequence[float] | None = None) -> list[Change]:
-    return [change._replace(p=p, p_if_alive=p_if_alive)
-            for change, p, p_if_alive in zip(
-                changes, spread.holm([change.p for change in changes], weights),
-                spread.holm([change.p_if_alive for change in changes], weights))]
+    return [change._replace(p=p) for change, p in zip(
+        changes, spread.holm([change.p for change in changes], weights))]

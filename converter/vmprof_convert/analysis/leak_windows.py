@@ -96,7 +96,8 @@ def find_windows(profile: Profile,
             return _find(profile, times, part, warm_up)
     times = profile.looks
     if (not profile.marks and part is None and is_alive_exact(profile)
-            and len(times) > _LEAST and times[-1] == profile.snapshots[-1].time):
+            and len(times) > _LEAST
+            and times[-1] in (one.time for one in profile.snapshots)):
         times = times[:-1]      # as in _snapshots()
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)

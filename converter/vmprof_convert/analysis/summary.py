@@ -12,11 +12,8 @@ from vmprof_convert.meaning.compiled_code import CompiledCode, compiled_code
 from vmprof_convert.meaning.estimator import Estimate, Sampled, Sum, Z
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
-    CARRIED_JUDGED,
-    JUDGED,
     NOT_RECORDED,
     STILL_ALIVE,
-    Judged,
     state,
 )
 from vmprof_convert.meaning.origins import Origins
@@ -45,13 +42,11 @@ THREAD, PROCESS = PARTS = ("thread", "process")
 #: what they can be sorted by
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
-#: fates in a Tally, beside those of model: an object that is alive, and was judged; one
-#: that was carried over, and is
-_IS_JUDGED, _IS_CARRIED, _IS_CARRIED_JUDGED = range(UNKNOWN + 1, UNKNOWN + 4)
+#: An additional fate in a Tally: a live object that an earlier part contains.
+_IS_CARRIED = UNKNOWN + 1
 #: states of objects at the end, by their fates
 _STATES = {**{fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)},
-           _IS_JUDGED: JUDGED, _IS_CARRIED: CARRIED,
-           _IS_CARRIED_JUDGED: CARRIED_JUDGED}
+           _IS_CARRIED: CARRIED}
 #: samples that are alike are counted before they are added up; of so many kinds
 _MAX_ALIKE = 10000
 #: so many rows of a table are counted at once
@@ -70,14 +65,9 @@ class Choice(NamedTuple):
     group_storage: bool = False
     #: what only the interpreter knows has no row
     hide_internal: bool = False
-    #: what is alive has the figures of lifetimes.JUDGED beside, as far as it was; at
-    #: the profile's end
-    judged: bool = False
 
 
 BY_FUNCTION = Choice()
-#: parts of STILL_ALIVE
-_ALIVE = (CARRIED, CARRIED_JUDGED, JUDGED)
 
 
 class Figures:
@@ -95,15 +85,13 @@ class Figures:
         self._states: dict[str, Sum] = {}
 
     def add(self, state: str, sum_: Sum) -> None:
-        if state not in (CARRIED, CARRIED_JUDGED):
+        if state != CARRIED:
             self._all.add_sum(sum_)
-        if state in (STILL_ALIVE, *_ALIVE):
+        if state in (STILL_ALIVE, CARRIED):
             sum_ = sum_.live
-        if state in (JUDGED, CARRIED_JUDGED):
-            self._add(JUDGED, sum_)
-        if state in (CARRIED, CARRIED_JUDGED):
+        if state == CARRIED:
             self._add(CARRIED, sum_)
-        self._add(STILL_ALIVE if state in _ALIVE else state, sum_)
+        self._add(STILL_ALIVE if state == CARRIED else state, sum_)
 
     def _add(self, state: str, sum_: Sum) -> None:
         of_state = self._states.get(state)
@@ -209,10 +197,9 @@ class Tally:
     """Adds samples up while they are read (model.Rows): per stack, type and
     state."""
 
-    def __init__(self, at: int | None = None, judged: Judged | None = None) -> None:
-        """`at`: see Choice; `judged`: of a profile whose collections are known."""
+    def __init__(self, at: int | None = None) -> None:
+        """`at`: see Choice."""
         self.at = at
-        self._judged = judged
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
@@ -232,11 +219,6 @@ class Tally:
             rows = rows.chosen([time <= self.at for time in rows.time])
             # as they were then
             fates = map(self._fate, rows.fate, rows.collected, rows.ended)
-        if self._judged is not None:
-            is_judged = self._judged.includes
-            fates = [_IS_JUDGED if is_judged(fate, collected, thread) else fate
-                     for fate, collected, thread in zip(
-                         fates, rows.collected, rows.thread)]
         if not any(rows.size):
             # what else there is of time samples is the same for all
             self.ticks.update(rows.stack)
@@ -252,13 +234,10 @@ class Tally:
             fate, collected, ended, self.at) == STILL_ALIVE else fate
 
     def carry(self, object_: Carried) -> None:
-        fate, collected = object_.fate, object_.collected
-        if state(fate, collected, object_.ended, self.at) == STILL_ALIVE:
-            is_judged = (self._judged is not None
-                         and self._judged.includes_carried(fate, collected))
-            self._alike[object_.stack, object_.type,
-                        _IS_CARRIED_JUDGED if is_judged else _IS_CARRIED,
-                        object_.size, object_.interval, object_.live_size] += 1
+        if state(object_.fate, object_.collected, object_.ended,
+                 self.at) == STILL_ALIVE:
+            self._alike[object_.stack, object_.type, _IS_CARRIED, object_.size,
+                        object_.interval, object_.live_size] += 1
 
     @property
     def time_samples(self) -> int:
@@ -372,9 +351,9 @@ class ByThread:
 
 
 def tally_of(profile: Profile, at: int | None,
-             alike: Mapping[int, int] | None = None, *, judged: bool = False) -> Tally:
-    """`alike`: instead of each stack another one; `judged`: see Choice."""
-    tally = Tally(at, Judged(profile) if judged else None)
+             alike: Mapping[int, int] | None = None) -> Tally:
+    """`alike`: instead of each stack another one."""
+    tally = Tally(at)
     tally.begin(profile.settings)
     samples = profile.samples
     for carried in samples.carried:
@@ -429,7 +408,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
     """
     check(profile, choice)
     if tally is None:
-        tally = tally_of(profile, choice.at, judged=choice.judged)
+        tally = tally_of(profile, choice.at)
     if code is None:
         code = compiled_code(profile)
     names = TypeNames(profile, group_storage=choice.group_storage)

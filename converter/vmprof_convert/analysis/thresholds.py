@@ -1,25 +1,21 @@
-"""Conditions that a run must not meet, for continuous integration: `alive > 10M`,
-`allocated growth > 5%`.
+"""Conditions that fail a run in continuous integration, such as `alive > 10M`.
 
-One is met where the figure is above the limit beyond doubt: where its interval at
-CONFIDENCE, one-sided and shared among all conditions, is above it as a whole.  So
-sampling lets a run that is within its limits fail once in ten thousand times, or less
-often: how often that is, and how large an excess is found,
-benchmarks/experiments/verdicts.py measures.  Of what is alive, the interval is as wide
-as garbage may make it (diff.py): no run fails because it ended long after a major
-collection.
+A condition fails if the figure is certainly above the limit: if its whole interval is above
+it.  The interval is one-sided, at CONFIDENCE for all conditions together.  So sampling fails
+a run within its limits at most once in ten thousand times.  benchmarks/experiments/
+verdicts.py measures this, and which excess is found.  No run fails because of live objects
+that may be garbage (lifetimes.is_alive_exact()).
 
-What the process's memory is was read, and is exact: a limit needs no interval
+The memory of the process is a reading without an error, so that its limits need no interval
 (of_readings()).
 
-Of raw memory (`raw growth > 10M`), what is in use is known at every moment.  What
-garbage holds is in use until the GC has collected it, and counts.  Where blocks were
-given back unseen, nothing is judged (check_raw()).
+The native memory in use (`raw growth > 10M`) is known at every moment.  Memory that garbage
+holds is in use until the GC frees the garbage.  If blocks were freed unseen, no condition is
+decided (check_raw()).
 
-How much equal runs differ by more than sampling is in the interval if there are
-several runs a side.  With one a side, growth of what is allocated is that of the two
-runs, which need not be the program's, and a failure says so; growth of what some
-functions allocate, or hold, is not judged.
+With several runs per side, the interval includes the spread of equal runs.  With one run per
+side, the growth of allocated bytes compares these two runs only, which the text of a failure
+says.  The growth within some functions is then refused.
 """
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ from vmprof_convert.analysis.process_memory import (
 from vmprof_convert.analysis.summary import Figures, summarize
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Estimate
-from vmprof_convert.meaning.lifetimes import STILL_ALIVE
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE, is_alive_exact
 from vmprof_convert.profile import model
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import similar
@@ -93,13 +89,17 @@ class Verdict(NamedTuple):
     #: of what the condition is about, in bytes or objects, with its interval
     estimate: Estimate
     limit: float
-    #: how much of it may be garbage, for which nothing fails
-    garbage: float = 0.0
+    #: whether an unknown part of it may be garbage; then nothing fails
+    may_be_garbage: bool = False
     #: see diff.Sides
     is_spread_unknown: bool = False
 
     @property
     def failed(self) -> bool:
+        return self._is_above and not self.may_be_garbage
+
+    @property
+    def _is_above(self) -> bool:
         return self.estimate.low > self.limit
 
     def __str__(self) -> str:
@@ -115,11 +115,10 @@ class Verdict(NamedTuple):
             text += ", the most that was read"
         if not self.failed and high > self.limit:
             text += "; that it is less than the limit is not certain"
-            if low + self.garbage > self.limit:
-                text += (", as up to %s may be garbage, as no major collection has "
-                         "begun since it became old: call gc.collect() at the end of "
-                         "the program"
-                         % format_bytes(self.garbage))
+            if self._is_above:
+                text += (", as it may contain garbage: neither a heap snapshot nor a "
+                         "major collection ended the run; call gc.collect() at the end "
+                         "of the program")
         if self.failed and condition.is_raw and condition.measure == ALIVE:
             text += ("; what garbage holds is in use until it is collected: "
                      "gc.collect() at the end of the program, or at a mark, has it "
@@ -252,11 +251,18 @@ def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
 
 def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
            figures: Mapping[bool, Figures]) -> list[Verdict]:
-    """`profiles`: by whether they are of raw memory; `figures`: of their samples, of
-    summary.Choice.judged."""
+    """Return the verdicts on one run.
+
+    Args:
+        conditions: the conditions to decide.
+        profiles: the heap's profile at False, and the profile of native memory at True.
+        figures: the sums of the samples, likewise.
+    """
     return [of_readings(condition, [profiles[condition.is_raw]]) if condition.is_read
             else judge([condition], [figures[condition.is_raw]],
-                       count=len(conditions))[0]
+                       count=len(conditions))[0]._replace(
+                may_be_garbage=condition.measure == ALIVE
+                and not is_alive_exact(profiles[condition.is_raw]))
             for condition in conditions]
 
 
@@ -274,38 +280,44 @@ def of(conditions: Sequence[Condition], shown: Difference,
         change = difference.in_all[_MEASURES[condition.measure]]
         verdict, = judge([condition], change.after, change.gained, change.lost,
                          change.before, len(conditions))
+        exact = difference.sides.exact
         verdicts.append(verdict._replace(
-            is_spread_unknown=condition.is_growth and change.is_spread_unknown))
+            is_spread_unknown=condition.is_growth and change.is_spread_unknown,
+            may_be_garbage=condition.measure == ALIVE and not (
+                all(exact) if condition.is_growth else exact[1])))
     return verdicts
 
 
 def judge(conditions: Sequence[Condition], after: Sequence[Figures],
           gained: Sequence[Figures] = (), lost: Sequence[Figures] = (),
           before: Sequence[Figures] = (), count: int = 0) -> list[Verdict]:
-    """`after`: of each run; of a difference, what came and what went, and what there
-    was before: all of summary.Choice.judged.  `count`: of all conditions, if these are
-    some of them."""
+    """Return the verdicts on figures, as though they contained no garbage.
+
+    Args:
+        conditions: the conditions to decide.
+        after: the figures of each run.
+        gained: the figures of the objects that came, if this is a difference.
+        lost: the figures of the objects that went.
+        before: the figures of the first side.
+        count: the number of all conditions, if `conditions` are some of them.
+    """
     z = quantile(count or len(conditions))
     verdicts = []
     for condition in conditions:
         measure = _MEASURES[condition.measure]
-        came = amount(after, measure, z, before)
-        estimate, limit = came.estimate, condition.limit
+        estimate, limit = amount(after, measure, z, before), condition.limit
         if condition.is_growth:
             came = amount(gained, measure, z, lost)
             went = amount(lost, measure, z, gained)
             estimate = difference(came, went)
             if condition.is_share:
                 old = amount(before, measure, z, after)
-                limit *= old.most.value
+                limit *= old.value
                 # the limit is no more certain than what it is a share of
-                estimate = Estimate(
-                    estimate.value,
-                    limit + _above_share(came.least, went.most, old.most,
-                                         condition.limit).low,
-                    limit + _above_share(came.most, went.least, old.least,
-                                         condition.limit).high)
-        verdicts.append(Verdict(condition, estimate, limit, came.garbage))
+                above = _above_share(came, went, old, condition.limit)
+                estimate = Estimate(estimate.value, limit + above.low,
+                                    limit + above.high)
+        verdicts.append(Verdict(condition, estimate, limit))
     return verdicts
 
 

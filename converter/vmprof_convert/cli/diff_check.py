@@ -242,14 +242,14 @@ def _complain(lines: Sequence[str]) -> None:
 
 def _check(options: argparse.Namespace) -> bool:
     """Whether the run failed."""
-    from vmprof_convert.analysis.summary import Choice, summarize
+    from vmprof_convert.analysis.summary import summarize
     path, = options.profiles
     files = _find([path])
     profiles: dict[bool, Profile] = {}
     for is_raw in sorted({condition.is_raw for condition in options.fail_if}):
         profiles[is_raw] = _read(files, options, is_raw)
         _check_conditions(options, is_raw, [path], [profiles[is_raw]])
-    figures = {is_raw: summarize(profile, choice=Choice(judged=True)).figures
+    figures = {is_raw: summarize(profile).figures
                for is_raw, profile in profiles.items()}
     found = thresholds.of_run(options.fail_if, profiles, figures)
     lines = [*map(str, found), *caveats.thinned(*profiles.values())]
@@ -259,9 +259,6 @@ def _check(options: argparse.Namespace) -> bool:
                 lines += ["process %d: %s" % (process.profile.pid, line)
                           for line in process_memory.of_malloc(process.profile)]
             lines += process_memory.of_malloc(profile)
-        elif any(condition.measure == thresholds.ALIVE and not condition.is_raw
-                 for condition in options.fail_if):
-            lines += caveats.not_judged(("", figures[is_raw]))
     streams.say("\n".join(lines))
     return any(verdict.failed for verdict in found)
 

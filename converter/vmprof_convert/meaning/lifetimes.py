@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from vmprof_convert.profile.model import (
     ALIVE,
+    ALLOCATED,
     DIED,
     FREED,
     LOST,
@@ -18,14 +19,10 @@ DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
 #: It was sampled in an earlier part of the profile, which is not here, and is alive:
 #: not allocated in this part
 CARRIED = "alive, from an earlier part"
-#: of STILL_ALIVE, and of CARRIED: the last major collection found it alive.  The rest
-#: may be garbage, which nobody has looked for since
-JUDGED, CARRIED_JUDGED = "alive, judged", "alive, from an earlier part, judged"
-#: The largest number of bytes, and the largest share of the live bytes, that is
-#: allocated after a snapshot at the end.  The end of the sampler itself takes 80 kB.
+#: The largest number of bytes that are allocated after a snapshot, or since a major
+#: collection began, and the largest share of the live bytes that a snapshot found.
+#: The end of the sampler itself takes 80 kB.
 _MOST_AFTER, _SHARE_AFTER = 2**18, 0.01
-#: later than any time
-_NEVER = 2**63 - 1
 #: as users write them; all objects are allocated
 FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
          "alive": STILL_ALIVE}
@@ -48,37 +45,12 @@ def state(fate: int, collected: int, ended: int, at: int | None = None) -> str:
     return _AT_THE_END[fate]
 
 
-class Judged:
-    """Which of the objects that count as alive, at the end of the profile, its last
-    major collection found alive: those that were old before its marking began.  That is
-    done in steps, between which the program runs, and what becomes old meanwhile is
-    kept for this time, garbage or not.  Of raw memory it is
-    known of all that is in use."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._last = _judged_until(profile)
-        #: of several processes, each has collections of its own
-        self._of_thread: dict[int, int] = {}
-        for process in profile.processes:
-            last = _judged_until(process.profile)
-            # these are on the clock of their process
-            self._of_thread.update(dict.fromkeys(
-                process.threads, last + process.begin if last >= 0 else last))
-        #: of which thread what was carried over is, nobody knows
-        self._least = min(self._of_thread.values(), default=self._last)
-
-    def includes(self, fate: int, collected: int, thread: int) -> bool:
-        """An object that is alive: columns of model.Samples."""
-        return fate == ALIVE and collected < self._of_thread.get(thread, self._last)
-
-    def includes_carried(self, fate: int, collected: int) -> bool:
-        return fate == ALIVE and collected < self._least
-
-
 def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
-    """Return whether a heap snapshot decided which objects count as alive.
+    """Return whether all objects that count as alive could be reached.
 
-    Otherwise all objects count as alive that no collection has freed.
+    A heap snapshot or a full major collection found out, and the program has allocated
+    hardly anything since.  Otherwise all objects count as alive that no collection has
+    freed, and some of them may be garbage.
 
     Args:
         profile: of one process, or of several ones, which all need a snapshot.
@@ -90,24 +62,43 @@ def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
         return all(is_alive_exact(process.profile,
                                   None if at is None else at - process.begin)
                    for process in profile.processes)
+    return _is_after_snapshot(profile, at) or _is_after_collection(profile, at)
+
+
+def _is_after_snapshot(profile: Profile, at: int | None) -> bool:
     snapshots = [one for one in profile.snapshots if at is None or one.time <= at]
     if not snapshots:
         return False
     last = snapshots[-1]
-    # the moments are up to a second apart
-    allocated = next((moment.allocated for moment in profile.moments
-                      if at is not None and moment.time >= at),
-                     max((moment.allocated for moment in profile.moments), default=0))
-    return allocated - last.allocated <= max(_MOST_AFTER, last.bytes * _SHARE_AFTER)
+    return _allocated(profile, at) - last.allocated <= max(
+        _MOST_AFTER, last.bytes * _SHARE_AFTER)
 
 
-def _judged_until(profile: Profile) -> int:
-    """Return the time of the last heap snapshot, or of the last major collection.
+def _is_after_collection(profile: Profile, at: int | None) -> bool:
+    """Return whether little was allocated since the last major collection began.
 
-    The time of a major collection is the time when it began to mark.  Without either,
-    the result is -1.
+    The collection does not examine objects that become old while it marks.
     """
-    if profile.is_raw:
-        return _NEVER
-    return max([-1, *(one.time - one.marking for one in profile.collections
-                      if one.is_major), *(one.time for one in profile.snapshots)])
+    before = [one for one in profile.collections if at is None or one.time <= at]
+    began = max((one.time - one.marking for one in before if one.is_major),
+                default=None)
+    if began is None:
+        return False
+    # A minor collection comes first.
+    allocated = max((one.number for one in before
+                     if not one.is_major and one.time <= began), default=0)
+    return _allocated(profile, at) - allocated <= _MOST_AFTER
+
+
+def _allocated(profile: Profile, at: int | None) -> int:
+    """Return the bytes that were allocated until `at`.
+
+    The profile has this number at marks and at the end.  At other times, the result is
+    the number up to a second later.
+    """
+    known = [(one.time, one.allocated) for one in profile.moments]
+    known += [(one.time, one.value) for one in profile.figures if one.kind == ALLOCATED]
+    if at is None:
+        return max((bytes_ for _, bytes_ in known), default=0)
+    return min((one for one in known if one[0] >= at), default=max(
+        known, default=(0, 0)))[1]

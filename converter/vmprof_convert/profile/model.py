@@ -26,6 +26,8 @@ MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
 #: and of malloc: bytes in use, beside those that the GC has
 RAW_IN_USE = "raw-in-use"
+#: bytes that the program had allocated, at each mark
+ALLOCATED = "allocated"
 #: moments at which raw memory is looked at
 _LOOKS = 40
 #: what a function can be
@@ -395,7 +397,7 @@ class Mark(NamedTuple):
 class Figure(NamedTuple):
     """A reading of the whole process."""
 
-    #: one of RESIDENT to RAW_IN_USE
+    #: one of RESIDENT to ALLOCATED
     kind: str
     #: nanoseconds since the start
     time: int

@@ -14,6 +14,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.columns import by_key, gathered
 from vmprof_convert.profile.held import INCOMPLETE, Held, Holder, Step
 from vmprof_convert.profile.model import (
+    ALLOCATED,
     HEAP,
     HEAP_HAS,
     MAJOR_FAULTS,
@@ -54,7 +55,7 @@ _THREAD, _COMMAND = 1, 2
 #: the kinds of names, and the fields of Type that they are
 _TYPE_NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
-            7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY, 10: RAW_IN_USE}
+            7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY, 10: RAW_IN_USE, 11: ALLOCATED}
 #: settings of a later part that are true of all
 _OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping",
                "memory")
@@ -367,6 +368,8 @@ class Contents:
             if time + self.part.begin < 0 or value < 0:
                 raise Damaged("a figure, or its time, of less than 0")
             if kind in _FIGURES:
+                if _FIGURES[kind] == ALLOCATED and self.part.before is not None:
+                    value += self.part.before.allocated
                 self.figures.append(
                     Figure(_FIGURES[kind], time + self.part.begin, value))
             else:

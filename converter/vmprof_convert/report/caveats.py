@@ -18,7 +18,6 @@ from vmprof_convert.analysis.process_memory import (
 from vmprof_convert.analysis.summary import LINE, TYPE, Choice, Figures, Summary
 from vmprof_convert.meaning.lifetimes import (
     CARRIED,
-    JUDGED,
     NOT_TOLD,
     STILL_ALIVE,
     WAS_LOST,
@@ -438,22 +437,15 @@ def _counts(figures: Figures, state: str, of: str | None,
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
 
-def not_judged(*named: tuple[str, Figures]) -> list[str]:
-    """How much of what counts as alive may be garbage, for who compares or judges it:
-    nothing, if hardly any.  Of each its name, empty if there is but one, and figures of
-    summary.Choice.judged."""
-    parts = []
-    for name, figures in named:
-        alive = figures.sum(STILL_ALIVE).value_bytes
-        new = alive - figures.sum(JUDGED).value_bytes
-        if new > _LEAST * alive:
-            parts.append("%s of %s%s" % (format_bytes(new), format_bytes(alive),
-                                         " in %s" % name if name else ""))
-    if not parts:
-        return []
-    return ["alive: %s may be garbage, as no major collection has begun since it "
-            "became old, and is allowed for; gc.collect() at the end of the program, "
-            "or at a mark, leaves none" % ", ".join(parts)]
+def not_exact(*names: str) -> list[str]:
+    """Return a line about live objects that may be garbage.
+
+    Args:
+        names: of the sides that contain them; none: there is only one.
+    """
+    return ["alive: %s may contain garbage, and nothing is said to have changed: neither "
+            "a heap snapshot nor a major collection came last; call gc.collect() at the "
+            "end of the program, or at a mark" % (" and ".join(names) or "the objects")]
 
 
 def bookkeeping_of(profile: Profile) -> int | None:
@@ -488,20 +480,22 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
     """
     if profile.is_raw:
         return _RAW_ALIVE
-    end = profile.end if choice.at is None else choice.at
-    if is_alive_exact(profile, choice.at):
+    at = choice.at
+    if is_alive_exact(profile, at):
         if profile.processes:
             return ("alive: objects that each process could reach at its last heap "
-                    "snapshot")
-        last = max(one.time for one in profile.snapshots if one.time <= end)
-        return ("alive: objects that the program could reach at %.2f s (heap snapshot)"
-                % (last / 1e9))
+                    "snapshot or major collection")
+        return ("alive: objects that the program could reach at %.2f s (%s)" % max(
+            [(one.time / 1e9, "heap snapshot") for one in profile.snapshots
+             if at is None or one.time <= at]
+            + [(one.time / 1e9, "major collection") for one in profile.collections
+               if one.is_major and (at is None or one.time <= at)]))
     remedy = "" if is_brief else (
         "; --held and --leaks, when the program runs, find out")
     if profile.processes:
         return ("survived: objects that no collection of their process has freed; some "
                 "may be garbage" + remedy)
-    times = [time for time in profile.looks if time <= end]
+    times = [time for time in profile.looks if at is None or time <= at]
     if not times:
         return ("survived: objects that no minor collection has freed; without a major "
                 "collection, they may be garbage" + remedy)

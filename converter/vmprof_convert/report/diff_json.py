@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from vmprof_convert.analysis import diff
 from vmprof_convert.analysis.diff import Change, Difference, verdict
-from vmprof_convert.analysis.summary import Figures, Subject, Summary
+from vmprof_convert.analysis.summary import Figures, Subject
 from vmprof_convert.analysis.thresholds import Verdict
 from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
@@ -28,27 +28,26 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
         "mine": is_own,
         "one_run": difference.sides.is_one_run,
         "runs": [len(difference.before), len(difference.after)],
+        "alive_is_exact": list(difference.sides.exact),
         "everything": _change(difference.everything, measure),
         "changes": [{**_subject(change.subject), **_change(change, measure)}
                     for change in difference.changes[:limit]],
         "changes_left_out": max(len(difference.changes) - limit, 0)
         if limit is not None else 0,
-        "remarks": {"before": _remarks(difference.sides.before, difference.before),
-                    "after": _remarks(difference.sides.after, difference.after)},
+        "remarks": {"before": _remarks(difference.sides.before),
+                    "after": _remarks(difference.sides.after)},
         "verdicts": [{
             "condition": one.condition.text, "failed": one.failed,
             "limit": one.limit, **one.estimate._asdict(),
-            "may_be_garbage": one.garbage} for one in verdicts],
+            "may_be_garbage": one.may_be_garbage} for one in verdicts],
     }, out, indent=1)
     out.write("\n")
 
 
-def _remarks(runs: Sequence[Profile], summaries: Sequence[Summary]) -> list[str]:
+def _remarks(runs: Sequence[Profile]) -> list[str]:
     """Of a side."""
     return list(dict.fromkeys(
-        line for profile, summary in zip(runs, summaries)
-        for line in (*caveats.of_run(profile),
-                     *caveats.not_judged(("", summary.figures)))))
+        line for profile in runs for line in caveats.of_run(profile)))
 
 
 def _change(change: Change, measure: str) -> _Json:
@@ -60,11 +59,7 @@ def _change(change: Change, measure: str) -> _Json:
 
 def _figure(runs: Sequence[Figures], others: Sequence[Figures],
             measure: str) -> _Json:
-    amount = diff.amount(runs, measure, others=others)
-    result: _Json = amount.estimate._asdict()
-    if measure == diff.ALIVE_BYTES:
-        result["may_be_garbage"] = amount.garbage
-    return result
+    return diff.amount(runs, measure, others=others)._asdict()
 
 
 def _subject(subject: Subject | None) -> _Json:

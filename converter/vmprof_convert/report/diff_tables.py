@@ -83,16 +83,14 @@ def of_runs(difference: Difference, names: Names) -> list[str]:
         for line, those in about.items()]
 
 
-def not_judged(difference: Difference, names: Names) -> list[str]:
-    """What of all runs of a side may be garbage."""
-    parts = []
-    for word, side, summaries in (("before", names[0], difference.before),
-                                  ("after", names[1], difference.after)):
-        figures = Figures(0)
-        for summary in summaries:
-            figures.add_figures(summary.figures)
-        parts.append((side[0] if len(side) == 1 else "the runs " + word, figures))
-    return caveats.not_judged(*parts)
+def not_exact(difference: Difference, names: Names) -> list[str]:
+    """Return a line that names the sides whose live objects may be garbage."""
+    if diff.ALIVE_BYTES not in difference.in_all:
+        return []
+    sides = [side[0] if len(side) == 1 else "the runs " + word
+             for word, side, is_exact in zip(("before", "after"), names,
+                                             difference.sides.exact) if not is_exact]
+    return caveats.not_exact(*sides) if sides else []
 
 
 def of(difference: Difference, limit: int | None, names: Names,
@@ -130,7 +128,7 @@ def of(difference: Difference, limit: int | None, names: Names,
             columns, [(*_figures(change, measure), *_labels(
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))
-    notes = not_judged(difference, names)
+    notes = not_exact(difference, names)
     is_spread_unknown = sides.is_spread_unknown(measure, difference.choice.by)
     changed = sum(change.has_changed for change in difference.changes
                   if change.is_spread_unknown == is_spread_unknown)
@@ -148,7 +146,7 @@ def of(difference: Difference, limit: int | None, names: Names,
             "changed)" % ("comparisons" if is_several else "pairs",
                           100 * diff.CONFIDENCE)))
     if UNCLEAR in said:
-        notes.append("unclear: more than chance, but not more than what may be garbage")
+        notes.append("unclear: more than chance, but it may be garbage")
     return Sheet([printable(line) for line in head], tables,
                  [printable(line) for line in notes])
 

@@ -49,12 +49,16 @@ function varianceOf(data) {
 }
 
 // What is said of a change: as large a one is seen between runs that are alike, or not.
-function verdict(data, isSure = false) {
-  const { before, after, came, went } = data;
-  const change = after - before;
-  const chance = diff.z * Math.sqrt(varianceOf(data));
-  if (change - (isSure ? 0 : came) > chance) return "grew";
-  return -change - (isSure ? 0 : went) > chance ? "shrank" : "same";
+function verdict(data) {
+  return mayBeGarbage() || !isBeyondChance(data) ? "same" : data.after > data.before ? "grew" : "shrank";
+}
+
+function mayBeGarbage() {
+  return state.measure === "alive" && !diff.exact;
+}
+
+function isBeyondChance(data) {
+  return Math.abs(data.after - data.before) > diff.z * Math.sqrt(varianceOf(data));
 }
 
 function changeColour(found, share) {
@@ -77,7 +81,7 @@ function signed(number) {
 // 1 MiB → 3 MiB (+2 MiB), and if it may be chance, or garbage, that
 function change(data) {
   const doubt = verdict(data) !== "same" || data.after === data.before ? ""
-    : verdict(data, true) === "same" ? ", may be chance" : ", may be garbage";
+    : isBeyondChance(data) ? ", may be garbage" : ", may be chance";
   return `${shown(data.before)} → ${shown(data.after)} (${signed(data.after - data.before)}${doubt})`;
 }
 

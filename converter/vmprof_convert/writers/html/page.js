@@ -187,7 +187,7 @@ const navigation = element("nav");
 
 function drawLegend() {
   if (diff) {
-    const more = { same: state.measure === "alive" ? ", or garbage" : "" };
+    const more = { same: mayBeGarbage() ? ", or garbage" : "" };
     legend.replaceChildren(...Object.entries(CHANGES).map(([found, values]) => element(
       "span", {}, key(changeColour(found, 1)), values[2] + (more[found] ?? ""))));
     return;

@@ -58,9 +58,6 @@ const SIDES = diff ? {
   before: (row) => diff.before[state.measure][row],
   after: (row) => profile[state.measure][row],
   variance: (row) => diff.variance[state.measure][row],
-  // what may be garbage
-  came: (row) => (state.measure === "alive" ? diff.garbage.came[row] : 0),
-  went: (row) => (state.measure === "alive" ? diff.garbage.went[row] : 0),
   // of each run, those after first
   ...Object.fromEntries((diff.runs ?? []).map((run, number) => [
     `run ${number}`, (row) => run[state.measure][row]])),

@@ -28,7 +28,7 @@ from vmprof_convert.report.diff_tables import (
     WHAT_DIFFERS,
     Names,
     in_all,
-    not_judged,
+    not_exact,
     of_runs,
     title,
 )
@@ -98,10 +98,13 @@ def _held(profile: Profile) -> list[dict[str, Any]]:
 
 
 def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
-    """What is after, and in "diff" what was before, each on average over the runs; the
-    variance that sampling gives to the change; from how many standard errors on it is
-    one; of what is alive, how much garbage there may be in what came and in what went;
-    and of several runs a side, the figures of each."""
+    """Return the data of the page.
+
+    The columns of the table are the second side, on average over its runs.  "diff" has
+    the first side ("before"), the variance of the change by sampling, the number of
+    standard errors of a change ("z"), whether the live objects contain no garbage
+    ("exact"), and with several runs per side the figures of each run.
+    """
     sides, choice = aligned(difference.sides), difference.choice
     is_several = len(sides.runs) > 2
     table = _table(_compared(sides, choice.group_storage), None)
@@ -120,7 +123,7 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
                    "runs": [dict(zip(MEASURES, columns[first:first + 3]))
                             for first in range(_RUNS - 3, len(columns), 3)]}
     is_spread_unknown = sides.is_spread_unknown(choice.sort, choice.by)
-    notes = [*of_runs(difference, names), *not_judged(difference, names)]
+    notes = [*of_runs(difference, names), *not_exact(difference, names)]
     if is_spread_unknown:
         notes.append(WHAT_DIFFERS)
     return {
@@ -139,7 +142,7 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
                 "lifetimes": all(profile.has_lifetimes for profile in sides.runs)},
         "diff": {"before": dict(zip(MEASURES, columns[:3])),
                  "variance": dict(zip(MEASURES, columns[3:6])),
-                 "garbage": dict(zip(("came", "went"), columns[6:8])),
+                 "exact": sides.is_alive_exact,
                  "z": z, "unknown": sides.is_spread_unknown(SELF, (FUNCTION,)),
                  **of_each},
         **table,
@@ -147,8 +150,8 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
 
 
 #: columns of a difference: three for the measures after, before, and their variances;
-#: what may be garbage of what came and of what went; and three more for each run
-_AFTER, _BEFORE, _VARIANCE, _CAME, _WENT, _RUNS = 0, 3, 6, 9, 10, 11
+#: and three more for each run
+_AFTER, _BEFORE, _VARIANCE, _RUNS = 0, 3, 6, 9
 
 
 def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
@@ -164,31 +167,26 @@ def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
             for first, part in numbers(value).items():
                 row[first:first + len(part)] = part
             return row
-        groups.extend(_groups(profile, columns, garbage=True,
-                              group_storage=group_storage))
+        groups.extend(_groups(profile, columns, group_storage=group_storage))
 
     if sides.is_one_run:
         (before,), (after,), (gained,), (lost,) = sides[:4]
         add(after, lambda value: {_AFTER: _estimates(value)})
         add(before, lambda value: {_BEFORE: _estimates(value)})
-        add(gained, lambda value: {
-            _VARIANCE: _variances(value), _CAME: [value.garbage]})
+        add(gained, lambda value: {_VARIANCE: _variances(value)})
         # inside one run, nothing is allocated less often than before
         add(lost, lambda value: {
-            _VARIANCE + 2: [value.alive_bytes_variance], _WENT: [value.garbage]})
+            _VARIANCE + 2: [value.alive_bytes_variance]})
         return groups
     number = 0
     # what is after comes first: what is new in it has its place there
-    for first, garbage, runs in ((_AFTER, _CAME, sides.after),
-                                 (_BEFORE, _WENT, sides.before)):
+    for first, runs in ((_AFTER, sides.after), (_BEFORE, sides.before)):
         for profile in runs:
             def numbers(value: Value, count: int = len(runs), first: int = first,
-                        garbage: int = garbage, own: int = _RUNS + 3 * number
-                        ) -> dict[int, Sequence[float]]:
+                        own: int = _RUNS + 3 * number) -> dict[int, Sequence[float]]:
                 estimates = _estimates(value)
                 return {first: [part / count for part in estimates],
                         _VARIANCE: [part / count**2 for part in _variances(value)],
-                        garbage: [value.garbage / count],
                         **({own: estimates} if is_several else {})}
             add(profile, numbers)
             number += 1
@@ -205,15 +203,14 @@ def _variances(value: Value) -> list[float]:
 
 def _groups(profile: Profile, numbers: Callable[[Value], list[float]],
             steps: Sequence[int] | None = None, *,
-            garbage: bool = False, group_storage: bool = False) -> list[_Group]:
+            group_storage: bool = False) -> list[_Group]:
     places = Places(profile)
     type_names = TypeNames(profile, group_storage=group_storage)
     if steps is None:
         steps = bytes(len(profile.samples))
     return [_Group(places, part.stack, type_names.shown(part.type), part.step,
                    numbers(value))
-            for part, value in values(profile, types=True, steps=steps,
-                                      garbage=garbage).items()
+            for part, value in values(profile, types=True, steps=steps).items()
             if part.type != NONE]
 
 

@@ -31,7 +31,8 @@ enum figures_kind {
     FIGURES_MAJOR_FAULTS = 7,
     FIGURES_PRIVATE = 8,            /* bytes */
     FIGURES_NURSERY = 9,            /* bytes */
-    FIGURES_RAW = 10                /* bytes; not read here */
+    FIGURES_RAW = 10,               /* bytes; not read here */
+    FIGURES_ALLOCATED = 11          /* bytes; with each mark */
 };
 /* the heap's twice: as it is, and when it was largest */
 #define FIGURES_MOST        10

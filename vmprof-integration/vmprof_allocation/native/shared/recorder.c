@@ -327,6 +327,18 @@ void recorder_raw_type(int64_t number, const char *name)
     recorder_unlock();
 }
 
+/* From these, readers know whether the program allocated anything between the last heap
+   snapshot and a mark. */
+static void put_allocated(int64_t now)
+{
+    struct profile_totals totals;
+    int64_t row[] = { FIGURES_ALLOCATED, profile_log_time(now), 0 };
+
+    get_totals(&totals);
+    row[2] = totals.allocated - profile_log_before()->allocated;
+    profile_log_row(RECORD_FIGURES, now, row);
+}
+
 int recorder_mark(const char *name)
 {
     int64_t now = now_ns(), row[2];
@@ -335,8 +347,10 @@ int recorder_mark(const char *name)
     recorder_lock();
     is_there = takes_samples();
     row[0] = profile_log_time(now);
-    if (is_there)
+    if (is_there) {
         profile_log_text(RECORD_MARKS, now, row, name, strlen(name));
+        put_allocated(now);
+    }
     recorder_unlock();
     return is_there ? 0 : EINVAL;
 }
