@@ -368,7 +368,8 @@ def test_all_forms_say_what_may_be_garbage(
 
 def test_where_there_is_hardly_any_nothing_is_said() -> None:
     heap = ended(1, 2.5, collect=True)
-    assert not caveats.not_judged(("", figures(readers.read_bytes(heap.data()))))
+    assert not caveats.not_judged(
+        "survived", ("", figures(readers.read_bytes(heap.data()))))
 
 
 def test_it_is_in_the_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -389,7 +390,7 @@ def test_the_page_colours_no_garbage(folder: Path) -> None:
     for other, said in (("late", "may be garbage"), ("leaks", "grew")):
         assert cli.main(["diff", "soon.vmprof", other + ".vmprof", "-o",
                          "x.html"]) == 0
-        found = opened(folder / "x.html", "press Alive")
+        found = opened(folder / "x.html", "press Survived")
         assert found["changes"]["cache"] == "same"
         if said == "grew":
             assert found["changes"]["keeps"] == found["changes"]["all"] == "grew"

@@ -76,7 +76,7 @@ def test_the_page_adds_up_no_profile_again(monkeypatch: pytest.MonkeyPatch) -> N
     difference = compare(of_runs([profile], [profile]), Choice())
     monkeypatch.setattr(table, "summarize", None)
     said, = table.make_diff(difference, NAMES)["remarks"]
-    assert said.startswith("alive: 4 KiB of 4 KiB in a.vmprof, 4 KiB of 4 "
+    assert said.startswith("survived: 4 KiB of 4 KiB in a.vmprof, 4 KiB of 4 "
                            "KiB in b.vmprof may be garbage")
 
 
@@ -176,8 +176,8 @@ def test_what_is_drawn(page: Any) -> None:
 
 
 @pytest.mark.parametrize("actions", [
-    ["press Alive"], ["press Alive", "press … and types", "press Types"],
-    ["press Alive", "press By type", "press Flame graph", "write leaks"]])
+    ["press Survived"], ["press Survived", "press … and types", "press Types"],
+    ["press Survived", "press By type", "press Flame graph", "write leaks"]])
 def test_what_is_alive(page: Any, actions: list[str]) -> None:
     found = page(a_log(1, 1), a_log(1, 1, leak=50), *actions)
     assert found["changes"]["all"] == "grew"
@@ -210,7 +210,7 @@ def test_everything_is_above(page: Any, capsys: pytest.CaptureFixture[str]) -> N
     rows = [re.split("  +", line.strip())
             for line in capsys.readouterr().out.splitlines()]
     in_all = {row[-1]: row for row in rows if row[-1] in (
-        "allocated", "objects", "alive")}
+        "allocated", "objects", "survived")}
     assert len(in_all) == 3
     for what, (change, said, before, after, _) in in_all.items():
         assert "%s %s (%s; %s, then %s)" % (change, what, said, before, after) in found
@@ -242,7 +242,7 @@ def test_chance_is_said_to_be_chance(page: Any) -> None:
 def test_only_what_is_alive_may_be_garbage(page: Any) -> None:
     logs = a_log(1), a_log(2)
     assert page(*logs)["legend"] == ["grew", "shrank", "may be chance"]
-    assert page(*logs, "press Alive")["legend"][2] == "may be chance, or garbage"
+    assert page(*logs, "press Survived")["legend"][2] == "may be chance, or garbage"
 
 
 def test_hostile_names_are_drawn_as_names(page: Any) -> None:

@@ -56,7 +56,13 @@ from vmprof_convert.meaning.estimator import (
     weight_bytes,
     weight_live_bytes,
 )
-from vmprof_convert.meaning.lifetimes import JUDGED, STILL_ALIVE, state
+from vmprof_convert.meaning.lifetimes import (
+    JUDGED,
+    STILL_ALIVE,
+    alive_word,
+    is_alive_exact,
+    state,
+)
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import (
     INTERNAL,
@@ -70,7 +76,6 @@ from vmprof_convert.profile.model import (
     ALIVE,
     FREED,
     PENDING,
-    Collection,
     Profile,
 )
 from vmprof_convert.text.escape import shortened
@@ -107,6 +112,18 @@ class Sides(NamedTuple):
     @property
     def runs(self) -> tuple[Profile, ...]:
         return self.before + self.after
+
+    @property
+    def alive(self) -> str:
+        """The word for the objects that count as alive, or one word for each side."""
+        before, after = (alive_word(all(map(is_alive_exact, side)))
+                         for side in (self.before, self.after))
+        return before if before == after else "%s, then %s" % (before, after)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether only some of the runs have a heap snapshot at their end."""
+        return len(set(map(is_alive_exact, self.runs))) > 1
 
     def is_spread_unknown(self, measure: str, by: tuple[str, ...] = (),
                           type_: Shown | None = None) -> bool:
@@ -211,11 +228,22 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
                     collected, at) if dropped.includes(fate, ended) else collected)
             samples.carry(carried)
     return dataclasses.replace(
-        profile, samples=samples, collections=_until(at, profile.collections),
-        processes=[process._replace(profile=dataclasses.replace(
-            process.profile, collections=_until(
-                at - process.begin, process.profile.collections)))
-            for process in profile.processes])
+        _ended(profile, at), samples=samples,
+        processes=[process._replace(profile=_ended(
+            process.profile, at - process.begin)) for process in profile.processes])
+
+
+def _ended(profile: Profile, at: int) -> Profile:
+    """Return the profile without the records after a moment.
+
+    The first totals after the moment stay, as an upper bound of the bytes that were
+    allocated until then.
+    """
+    last = bisect.bisect_left([one.time for one in profile.moments], at)
+    return dataclasses.replace(
+        profile, collections=[one for one in profile.collections if one.time <= at],
+        snapshots=[one for one in profile.snapshots if one.time <= at],
+        moments=profile.moments[:last + 1])
 
 
 #: who allocates less than this share of what is alive, drops hardly anything meanwhile
@@ -223,15 +251,20 @@ _HARDLY = 0.01
 
 
 class _Dropped:
-    """Which of the objects that count as alive at a moment the first major collection
-    behind it found dead: the program may have dropped them before.  None, if it hardly
-    ran between the last major collection and this moment."""
+    """The objects that count as alive at a moment and were found dead after it.
+
+    The first major collection or heap snapshot after the moment found them dead, and
+    the program may have dropped them before the moment.  There are none if the program
+    hardly ran between the last major collection or heap snapshot and the moment.
+    """
 
     def __init__(self, profile: Profile, at: int) -> None:
-        majors = [sorted(one.time + begin for one in collections if one.is_major)
-                  for collections, begin in [
-                      (process.profile.collections, process.begin)
-                      for process in profile.processes] or [(profile.collections, 0)]]
+        majors = [sorted(time + begin for time in [
+                      *(one.time for one in part.collections if one.is_major),
+                      *(one.time for one in part.snapshots)])
+                  for part, begin in [
+                      (process.profile, process.begin)
+                      for process in profile.processes] or [(profile, 0)]]
         process_of = {thread: number for number, process in enumerate(profile.processes)
                       for thread in process.threads}
         numbers = [bisect.bisect_right(times, at) for times in majors]
@@ -270,10 +303,6 @@ def _hardly_ran(profile: Profile, at: int, process_of: Mapping[int, int],
                 state(fate, collected, ended, at) == STILL_ALIVE
             ) * weight_live_bytes(size, live_size, interval, profile.gaps)
     return [allocated <= _HARDLY * left for allocated, left in zip(since, alive)]
-
-
-def _until(at: int, collections: list[Collection]) -> list[Collection]:
-    return [collection for collection in collections if collection.time <= at]
 
 
 def find_moment(profile: Profile, text: str, *, is_last: bool = False) -> int:
@@ -503,15 +532,18 @@ def compare(sides: Sides, choice: Choice) -> Difference:
         raise ProfileError("there are no allocation samples to compare")
     nothing = Figures(max(summary.figures.interval
                           for summary, _ in before + after + gained + lost))
+    is_mixed = sides.is_mixed
 
     def change_of(subject: Subject | None, what: str, is_spread_unknown: bool,
                   *figures: tuple[Figures, ...]) -> Change:
         old, new, came, went = figures
         # inside one run, nothing is allocated less often than before
-        counts_lost = not sides.is_one_run or what == ALIVE_BYTES
-        return judged(Change(
-            subject, old, new, came, went if counts_lost else (nothing,),
-            is_spread_unknown=is_spread_unknown), what)
+        if sides.is_one_run and what != ALIVE_BYTES:
+            went = (nothing,)
+        if is_mixed and what == ALIVE_BYTES:
+            came, went = _unjudged(came, sides.after), _unjudged(went, sides.before)
+        return judged(Change(subject, old, new, came, went,
+                             is_spread_unknown=is_spread_unknown), what)
 
     changes = []
     for subject in {subject: None for _, rows in before + after for subject in rows}:
@@ -540,6 +572,17 @@ def compare(sides: Sides, choice: Choice) -> Difference:
     return Difference(sides, measure, choice, changes, dict(zip(measures, in_all)),
                       [summary for summary, _ in before],
                       [summary for summary, _ in after])
+
+
+def _unjudged(figures: tuple[Figures, ...], runs: Sequence[Profile]
+              ) -> tuple[Figures, ...]:
+    """Return the runs' figures for a comparison with a heap snapshot.
+
+    The objects that a major collection found alive may be garbage when the run ends.
+    So all objects of a run without a snapshot may be garbage.
+    """
+    return tuple(one if is_alive_exact(run) else one.without(JUDGED)
+                 for one, run in zip(figures, runs))
 
 
 def _corrected(changes: list[Change],

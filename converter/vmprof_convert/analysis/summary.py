@@ -118,6 +118,14 @@ class Figures:
         for then, sum_ in other._states.items():
             self._states.setdefault(then, Sum()).add_sum(sum_)
 
+    def without(self, state: str) -> Figures:
+        """Return the same figures without the sum of the objects in this state."""
+        result = Figures(self.interval, self._is_one_class)
+        result._all = self._all
+        result._states = {then: sum_ for then, sum_ in self._states.items()
+                          if then != state}
+        return result
+
     def sum(self, state: str | None = None) -> Sum:
         """Of the objects in this state (lifetimes.py), or of all."""
         if state is None:

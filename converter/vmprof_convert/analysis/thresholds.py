@@ -40,7 +40,11 @@ from vmprof_convert.analysis.process_memory import (
 from vmprof_convert.analysis.summary import Figures, summarize
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Estimate
-from vmprof_convert.meaning.lifetimes import STILL_ALIVE
+from vmprof_convert.meaning.lifetimes import (
+    STILL_ALIVE,
+    alive_word,
+    is_alive_exact,
+)
 from vmprof_convert.profile import model
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import similar
@@ -97,6 +101,9 @@ class Verdict(NamedTuple):
     garbage: float = 0.0
     #: see diff.Sides
     is_spread_unknown: bool = False
+    #: what counts as alive has this name: see diff.Sides
+    alive: str = ALIVE
+    is_mixed: bool = False
 
     @property
     def failed(self) -> bool:
@@ -106,6 +113,8 @@ class Verdict(NamedTuple):
         condition, (value, low, high) = self.condition, self.estimate
         what = " ".join([_RAW] * condition.is_raw + [condition.measure]
                         + ["growth"] * condition.is_growth)
+        if condition.measure == ALIVE and self.alive != ALIVE:
+            what = "growth of " * condition.is_growth + "what %s" % self.alive
         number, *ends = format_ends(low, value, high, condition.measure != OBJECTS)
         text = "%s: %s: %s is %s" % (
             "failed" if self.failed else "passed", condition.text, what, number)
@@ -116,10 +125,13 @@ class Verdict(NamedTuple):
         if not self.failed and high > self.limit:
             text += "; that it is less than the limit is not certain"
             if low + self.garbage > self.limit:
-                text += (", as up to %s may be garbage, as no major collection has "
-                         "begun since it became old: call gc.collect() at the end of "
-                         "the program"
-                         % format_bytes(self.garbage))
+                text += ", as up to %s may be garbage%s" % (
+                    format_bytes(self.garbage), "" if self.is_mixed else
+                    ", as no major collection has begun since it became old: call "
+                    "gc.collect() at the end of the program")
+        if self.is_mixed:
+            text += ("; not all that is compared has a heap snapshot at its end, and "
+                     "garbage counts in the rest")
         if self.failed and condition.is_raw and condition.measure == ALIVE:
             text += ("; what garbage holds is in use until it is collected: "
                      "gc.collect() at the end of the program, or at a mark, has it "
@@ -256,7 +268,9 @@ def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
     summary.Choice.judged."""
     return [of_readings(condition, [profiles[condition.is_raw]]) if condition.is_read
             else judge([condition], [figures[condition.is_raw]],
-                       count=len(conditions))[0]
+                       count=len(conditions))[0]._replace(
+                           alive=alive_word(is_alive_exact(
+                               profiles[condition.is_raw])))
             for condition in conditions]
 
 
@@ -274,8 +288,14 @@ def of(conditions: Sequence[Condition], shown: Difference,
         change = difference.in_all[_MEASURES[condition.measure]]
         verdict, = judge([condition], change.after, change.gained, change.lost,
                          change.before, len(conditions))
+        sides = difference.sides
         verdicts.append(verdict._replace(
-            is_spread_unknown=condition.is_growth and change.is_spread_unknown))
+            is_spread_unknown=condition.is_growth and change.is_spread_unknown,
+            is_mixed=condition.is_growth and condition.measure == ALIVE
+            and sides.is_mixed,
+            # a mixed comparison estimates the growth of the live objects
+            alive=ALIVE if condition.is_growth and sides.is_mixed else alive_word(
+                all(map(is_alive_exact, sides.after)))))
     return verdicts
 
 

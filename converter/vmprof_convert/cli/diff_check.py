@@ -27,6 +27,7 @@ from vmprof_convert.cli.options import (
 )
 from vmprof_convert.cli.run_files import STANDARD, File
 from vmprof_convert.errors import ProfileError, about
+from vmprof_convert.meaning.lifetimes import alive_word, is_alive_exact
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 from vmprof_convert.text.escape import printable
@@ -261,7 +262,8 @@ def _check(options: argparse.Namespace) -> bool:
             lines += process_memory.of_malloc(profile)
         elif any(condition.measure == thresholds.ALIVE and not condition.is_raw
                  for condition in options.fail_if):
-            lines += caveats.not_judged(("", figures[is_raw]))
+            lines += caveats.not_judged(alive_word(is_alive_exact(profile)),
+                                        ("", figures[is_raw]))
     streams.say("\n".join(lines))
     return any(verdict.failed for verdict in found)
 
@@ -318,7 +320,7 @@ def _diff(options: argparse.Namespace) -> bool:
         text.write("".join("%s\n" % (verdict,) for verdict in found))
     elif options.to == JSON:
         from vmprof_convert.report import diff_json
-        diff_json.write(difference, found, text, options.limit, is_own)
+        diff_json.write(difference, names, found, text, options.limit, is_own)
     else:
         sheet = diff_tables.of(difference, options.limit or DEFAULT_LIMIT, names,
                               is_own)

@@ -75,6 +75,16 @@ class Judged:
         return fate == ALIVE and collected < self._least
 
 
+def alive_word(is_exact: bool) -> str:
+    """Return the word for the objects that count as alive.
+
+    Args:
+        is_exact: whether a heap snapshot decided (see is_alive_exact()).  Otherwise
+            some of the objects may be garbage.
+    """
+    return "alive" if is_exact else "survived"
+
+
 def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
     """Return whether a heap snapshot decided which objects count as alive.
 

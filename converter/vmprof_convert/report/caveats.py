@@ -22,6 +22,7 @@ from vmprof_convert.meaning.lifetimes import (
     NOT_TOLD,
     STILL_ALIVE,
     WAS_LOST,
+    alive_word,
     is_alive_exact,
 )
 from vmprof_convert.meaning.visible_stacks import LOST, UNKNOWN_LINE
@@ -314,10 +315,11 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             "not there: %s, as vmprof was stopped then, or had no buffer; what is "
             "estimated is less than the program allocated by that"
             % format_number(profile.missing, "sample"), True))
+    word = alive_word(is_alive_exact(profile, choice.at))
     for state, of, text in (
             (CARRIED, STILL_ALIVE,
-             "carried over: %s of earlier parts of the profile are alive, and count as "
-             "that, not as allocated"),
+             "carried over: %s of earlier segments of the profile count as "
+             + word + ", and not as allocated"),
             (WAS_LOST, STILL_ALIVE,
              "lost: what became of %s is not known: there was more than "
              "can be remembered"),
@@ -438,10 +440,17 @@ def _counts(figures: Figures, state: str, of: str | None,
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
 
-def not_judged(*named: tuple[str, Figures]) -> list[str]:
-    """How much of what counts as alive may be garbage, for who compares or judges it:
-    nothing, if hardly any.  Of each its name, empty if there is but one, and figures of
-    summary.Choice.judged."""
+def not_judged(word: str, *named: tuple[str, Figures]) -> list[str]:
+    """Return how many of the bytes that count as alive may be garbage.
+
+    Args:
+        word: alive_word() of the profiles.
+        named: the name of each profile, or "" if there is only one, and its figures
+            (summary.Choice.judged).
+
+    Returns:
+        One line, or nothing if hardly any bytes may be garbage.
+    """
     parts = []
     for name, figures in named:
         alive = figures.sum(STILL_ALIVE).value_bytes
@@ -451,9 +460,37 @@ def not_judged(*named: tuple[str, Figures]) -> list[str]:
                                          " in %s" % name if name else ""))
     if not parts:
         return []
-    return ["alive: %s may be garbage, as no major collection has begun since it "
-            "became old, and is allowed for; gc.collect() at the end of the program, "
-            "or at a mark, leaves none" % ", ".join(parts)]
+    return ["%s: %s may be garbage, as neither a major collection nor a heap snapshot "
+            "has begun since it became old, and is allowed for; gc.collect() at the "
+            "end of the program, or at a mark, leaves none" % (
+                word, ", ".join(parts))]
+
+
+def not_alike(exact: Sequence[str], others: Sequence[str], remedy: str) -> str:
+    """Return the note on a comparison in which only some sides have a heap snapshot.
+
+    Args:
+        exact: names of the runs or moments with a heap snapshot.
+        others: names of those without one.
+        remedy: how to get a heap snapshot there.
+    """
+    return ("not alike: %s has a heap snapshot at the end, and %s has none, so that "
+            "all its live bytes may be garbage. Rows that garbage may explain are "
+            "unclear; %s" % (", ".join(exact), ", ".join(others), remedy))
+
+
+def garbage_in_use(*profiles: Profile) -> str:
+    """Return the comment on the live bytes, for formats that have comments.
+
+    Args:
+        profiles: the profile, or the two sides of a difference.
+    """
+    exact = list(map(is_alive_exact, profiles))
+    each = exact[:1] if len(set(exact)) == 1 else exact
+    return "alive_is_exact=%s%s" % (
+        ",".join("true" if one else "false" for one in each),
+        "" if all(exact) else ": objects in use may include garbage, which no "
+        "collection has freed")
 
 
 def bookkeeping_of(profile: Profile) -> int | None:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from vmprof_convert.analysis import diff
-from vmprof_convert.analysis.diff import Change, Difference, verdict
+from vmprof_convert.analysis.diff import Change, Difference, Sides, verdict
 from vmprof_convert.analysis.summary import Figures, Subject, Summary
 from vmprof_convert.analysis.thresholds import Verdict
+from vmprof_convert.meaning.lifetimes import is_alive_exact
 from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.report import caveats
+from vmprof_convert.report import caveats, diff_tables
+from vmprof_convert.report.diff_tables import Names
 
 #: the name of this layout: what it means is in README.rst
 SCHEMA = "vmprof-allocation-diff-1"
@@ -19,22 +21,38 @@ SCHEMA = "vmprof-allocation-diff-1"
 _Json = dict[str, Any]
 
 
-def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
+def write(difference: Difference, names: Names, verdicts: list[Verdict], out: TextIO,
           limit: int | None = None, is_own: bool = False) -> None:
-    """The `limit` largest changes; `is_own`: of the program's own code."""
-    measure = difference.measure
+    """Write the `limit` largest changes.
+
+    Args:
+        difference: the difference.
+        names: names of the runs, or of the two moments.
+        verdicts: on the conditions of --fail-if.
+        out: the file.
+        limit: None for all changes.
+        is_own: whether the difference is about user code.
+    """
+    measure, sides = difference.measure, difference.sides
     json.dump({
         "schema": SCHEMA, "by": list(difference.choice.by), "measure": measure,
         "mine": is_own,
-        "one_run": difference.sides.is_one_run,
+        "one_run": sides.is_one_run,
         "runs": [len(difference.before), len(difference.after)],
+        "alive_is_exact": {
+            name: all(map(is_alive_exact, runs))
+            for name, runs in (("before", sides.before), ("after", sides.after))}
+        if diff.ALIVE_BYTES in difference.in_all else None,
         "everything": _change(difference.everything, measure),
         "changes": [{**_subject(change.subject), **_change(change, measure)}
                     for change in difference.changes[:limit]],
         "changes_left_out": max(len(difference.changes) - limit, 0)
         if limit is not None else 0,
-        "remarks": {"before": _remarks(difference.sides.before, difference.before),
-                    "after": _remarks(difference.sides.after, difference.after)},
+        "remarks": {
+            "before": _remarks(sides, sides.before, difference.before),
+            "after": _remarks(sides, sides.after, difference.after),
+            "both": diff_tables.not_judged(difference, names) if sides.is_mixed
+            else []},
         "verdicts": [{
             "condition": one.condition.text, "failed": one.failed,
             "limit": one.limit, **one.estimate._asdict(),
@@ -43,12 +61,14 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
     out.write("\n")
 
 
-def _remarks(runs: Sequence[Profile], summaries: Sequence[Summary]) -> list[str]:
-    """Of a side."""
+def _remarks(sides: Sides, runs: Sequence[Profile], summaries: Sequence[Summary]
+             ) -> list[str]:
+    """Return the notes on the runs of one of the sides."""
     return list(dict.fromkeys(
         line for profile, summary in zip(runs, summaries)
-        for line in (*caveats.of_run(profile),
-                     *caveats.not_judged(("", summary.figures)))))
+        for line in (*caveats.of_run(profile), *(
+            [] if sides.is_mixed else caveats.not_judged(
+                sides.alive, ("", summary.figures))))))
 
 
 def _change(change: Change, measure: str) -> _Json:

@@ -23,7 +23,7 @@ from vmprof_convert.analysis.summary import (
     key_of,
 )
 from vmprof_convert.analysis.thresholds import SEVERAL
-from vmprof_convert.meaning.lifetimes import STILL_ALIVE
+from vmprof_convert.meaning.lifetimes import STILL_ALIVE, is_alive_exact
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.report import caveats
 from vmprof_convert.report.tables import (
@@ -50,9 +50,9 @@ WHAT_DIFFERS = (
     "in which function an object is born, and whether it is, and what the JIT keeps "
     "depends on when it compiles: several runs a side tell "
     "(%s)" % SEVERAL)
-#: what is compared
+#: names of the measures, except for ALIVE_BYTES, which is called Sides.alive
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
-         diff.OBJECTS: "objects", diff.ALIVE_BYTES: "alive"}
+         diff.OBJECTS: "objects"}
 #: of a path so many characters are kept
 _MAX_PATH = 1000
 
@@ -83,8 +83,18 @@ def of_runs(difference: Difference, names: Names) -> list[str]:
         for line, those in about.items()]
 
 
+def _what(difference: Difference, measure: str) -> str:
+    """Return the name of a measure."""
+    return _WHAT.get(measure) or difference.sides.alive
+
+
 def not_judged(difference: Difference, names: Names) -> list[str]:
-    """What of all runs of a side may be garbage."""
+    """Return the notes on possible garbage, or on runs that are not alike."""
+    sides = difference.sides
+    if sides.is_mixed:
+        return _not_alike(difference, [
+            (name, is_alive_exact(run))
+            for name, run in zip((*names[0], *names[1]), sides.runs)])
     parts = []
     for word, side, summaries in (("before", names[0], difference.before),
                                   ("after", names[1], difference.after)):
@@ -92,7 +102,19 @@ def not_judged(difference: Difference, names: Names) -> list[str]:
         for summary in summaries:
             figures.add_figures(summary.figures)
         parts.append((side[0] if len(side) == 1 else "the runs " + word, figures))
-    return caveats.not_judged(*parts)
+    return caveats.not_judged(sides.alive, *parts)
+
+
+def _not_alike(difference: Difference, runs: list[tuple[str, bool]]) -> list[str]:
+    if diff.ALIVE_BYTES not in difference.in_all:
+        return []
+    remedy = ("session.snapshot() before a mark takes a heap snapshot there"
+              if difference.sides.is_one_run else
+              "--held or --leaks, when the program runs, takes a heap snapshot at its "
+              "end")
+    return [caveats.not_alike([name for name, is_exact in runs if is_exact],
+                              [name for name, is_exact in runs if not is_exact],
+                              remedy)]
 
 
 def of(difference: Difference, limit: int | None, names: Names,
@@ -126,7 +148,8 @@ def of(difference: Difference, limit: int | None, names: Names,
     if shown:
         tables.append(Table(
             "%sby %s, %s:" % (OWN + ", " if is_own else "",
-                              " and ".join(difference.choice.by), _WHAT[measure]),
+                              " and ".join(difference.choice.by),
+                              _what(difference, measure)),
             columns, [(*_figures(change, measure), *_labels(
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))
@@ -175,7 +198,7 @@ def _columns(difference: Difference) -> list[Column]:
 
 
 def _everything(difference: Difference) -> Table:
-    rows = [(*_figures(change, measure), _WHAT[measure])
+    rows = [(*_figures(change, measure), _what(difference, measure))
             for measure, change in difference.in_all.items()]
     return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
                       Column("before", FIGURE, 2), Column("after", FIGURE, 1),
@@ -187,8 +210,8 @@ def in_all(difference: Difference) -> str:
     parts = []
     for measure, change in difference.in_all.items():
         text, said, before, after = _figures(change, measure)
-        parts.append("%s %s (%s; %s, then %s)" % (text, _WHAT[measure], said, before,
-                                                   after))
+        parts.append("%s %s (%s; %s, then %s)" % (
+            text, _what(difference, measure), said, before, after))
     return ", ".join(parts)
 
 

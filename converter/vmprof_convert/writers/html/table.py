@@ -21,6 +21,7 @@ from vmprof_convert.analysis.summary import (
     summarize,
     tally_of,
 )
+from vmprof_convert.meaning.lifetimes import alive_word, is_alive_exact
 from vmprof_convert.meaning.type_names import Shown, TypeNames
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats, held
@@ -78,6 +79,7 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
             *caveats.of_figures(profile, summary, BY_FUNCTION))],
         "seconds": profile.end / 1e9,
         "has": {"types": profile.has_types, "lifetimes": profile.has_lifetimes},
+        "alive_word": alive_word(is_alive_exact(profile)),
         "marks": [[mark.time / 1e9, shortened(mark.name)] for mark in profile.marks],
         "held": _held(profile),
         **_table(_groups(profile, _estimates, steps), progress),
@@ -137,6 +139,7 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
         "seconds": sides.after[-1].end / 1e9,
         "has": {"types": any(profile.has_types for profile in sides.runs),
                 "lifetimes": all(profile.has_lifetimes for profile in sides.runs)},
+        "alive_word": sides.alive,
         "diff": {"before": dict(zip(MEASURES, columns[:3])),
                  "variance": dict(zip(MEASURES, columns[3:6])),
                  "garbage": dict(zip(("came", "went"), columns[6:8])),
@@ -155,6 +158,13 @@ def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
     is_several = len(sides.runs) > 2
     width = _RUNS + 3 * len(sides.runs) * is_several
     groups: list[_Group] = []
+    is_mixed = sides.is_mixed
+
+    def garbage_in(run: Profile) -> Callable[[Value], float]:
+        """Return the function for the garbage in what this run adds (see diff.py)."""
+        if is_mixed and not is_alive_exact(run):
+            return lambda value: value.alive_bytes
+        return lambda value: value.garbage
 
     def add(profile: Profile, numbers: Callable[[Value], dict[int, Sequence[float]]]
             ) -> None:
@@ -169,26 +179,31 @@ def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
 
     if sides.is_one_run:
         (before,), (after,), (gained,), (lost,) = sides[:4]
+        came, went = garbage_in(after), garbage_in(before)
         add(after, lambda value: {_AFTER: _estimates(value)})
         add(before, lambda value: {_BEFORE: _estimates(value)})
         add(gained, lambda value: {
-            _VARIANCE: _variances(value), _CAME: [value.garbage]})
+            _VARIANCE: _variances(value), _CAME: [came(value)]})
         # inside one run, nothing is allocated less often than before
         add(lost, lambda value: {
-            _VARIANCE + 2: [value.alive_bytes_variance], _WENT: [value.garbage]})
+            _VARIANCE + 2: [value.alive_bytes_variance],
+            _WENT: [went(value)]})
         return groups
     number = 0
     # what is after comes first: what is new in it has its place there
     for first, garbage, runs in ((_AFTER, _CAME, sides.after),
                                  (_BEFORE, _WENT, sides.before)):
         for profile in runs:
+            of_profile = garbage_in(profile)
+
             def numbers(value: Value, count: int = len(runs), first: int = first,
-                        garbage: int = garbage, own: int = _RUNS + 3 * number
+                        garbage: int = garbage, own: int = _RUNS + 3 * number,
+                        of: Callable[[Value], float] = of_profile
                         ) -> dict[int, Sequence[float]]:
                 estimates = _estimates(value)
                 return {first: [part / count for part in estimates],
                         _VARIANCE: [part / count**2 for part in _variances(value)],
-                        garbage: [value.garbage / count],
+                        garbage: [of(value) / count],
                         **({own: estimates} if is_several else {})}
             add(profile, numbers)
             number += 1
