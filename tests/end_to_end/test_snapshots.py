@@ -240,3 +240,38 @@ def test_any_run_has_three_to_compare(each: float, late: float) -> None:
     assert len(taken) < 60
     for before, after in zip(taken, taken[1:]):
         assert after >= 1.3 * before
+@pytest.mark.parametrize("how", ["weak reference", "finalizer"])
+def test_objects_that_the_program_gets_back_are_alive(stock_pypy: PyPy,
+                                                      how: str) -> None:
+    """No strong reference leads to them at the first snapshot."""
+    run = stock_pypy.run("""
+    import gc, weakref
+    import vmprof_allocation
+    back = []
+    class Back:
+        pass
+    class Last(Back):
+        def __del__(self):
+            back.append(self)
+    session = vmprof_allocation.start("out.vmprof", "1k")
+    def make(count, kind):
+        return [kind() for i in range(count)]
+    made = make(40000, Last if %r == "finalizer" else Back)
+    is_weak = made[0].__class__ is Back
+    names = weakref.WeakValueDictionary(enumerate(made)) if is_weak else {}
+    gc.collect()        # a minor collection frees young objects
+    del made
+    session.snapshot()
+    back += names.values()
+    gc.collect()
+    assert len(back) == 40000
+    session.snapshot()
+    vmprof_allocation.stop()
+    """ % how)
+    assert (run.code, run.err) == (0, "")
+    kind = "__main__." + ("Last" if how == "finalizer" else "Back")
+    profile = stock_pypy.profile()
+    assert profile.misfits == 0
+    found(profile, kind).check("alive", 40000, also=1000)
+
+
