@@ -275,3 +275,51 @@ def test_objects_that_the_program_gets_back_are_alive(stock_pypy: PyPy,
     found(profile, kind).check("alive", 40000, also=1000)
 
 
+def test_leaks_need_lifetimes(stock_pypy: PyPy) -> None:
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "8k", "--leaks",
+                             "--no-lifetimes", "-o", "out.vmprof", "app.py")
+    assert run.code == 2
+    assert "leave --no-lifetimes out" in run.err
+
+
+def test_all_types_are_known_when_sampling_stops(stock_pypy: PyPy) -> None:
+    """The GC is entered between the request and its safepoint.
+
+    The object that is being allocated then has no type yet.
+    """
+    run = stock_pypy.run("""
+    import vmprof_allocation
+    from vmprof_allocation.engines.hook import engine
+    session = vmprof_allocation.start("out.vmprof", 1)
+    reach_safepoint = engine.reach_safepoint
+    def later():
+        for i in range(3000):
+            str(i)
+        reach_safepoint()
+    engine.reach_safepoint = later
+    session.stop()
+    """)
+    assert (run.code, run.err) == (0, "")
+    profile = stock_pypy.profile()
+    assert profile.samples.type.count(-1) == 0
+    assert found(profile, "str").total().samples["all"] >= 1000
+
+
+@pytest.mark.parametrize("late", [1.0, 1.05])
+@pytest.mark.parametrize("each", [0.001, 0.05, 0.3])
+def test_any_run_has_three_to_compare(each: float, late: float) -> None:
+    """Check all runs from ten seconds on, or 13 if a snapshot costs 0.3 seconds.
+
+    The snapshot at the end lacks the work in progress, and is not compared.
+    """
+    taken = [1.0]
+    while taken[-1] < 10**6:
+        now = taken[-1]
+        taken.append(late * next_time(taken, each * len(taken), now))
+    for number, time in enumerate(taken):
+        assert each * number <= 0.1 * time
+        if time > 10 + 10 * each:
+            assert sum(0.25 * time < other < time for other in taken) >= 3
+    assert len(taken) < 60
+    for before, after in zip(taken, taken[1:]):
+        assert after >= 1.3 * before

@@ -363,7 +363,7 @@ class HookEngine(Engine):
             try:
                 reach_safepoint()
             except MemoryError:
-                pass        # whatever else enters the GC will do
+                pass        # the GC was entered nevertheless
         return errno.EPERM
 
     def _undo(self, was_forked: bool = False) -> int:

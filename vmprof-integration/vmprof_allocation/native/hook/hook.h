@@ -174,9 +174,9 @@ const char *hook_child_path(void);
 /* When the profile began, in nanoseconds of CLOCK_MONOTONIC */
 int64_t hook_started(void);
 
-/* Requests, which the next safepoint allocation of the calling thread runs
-   (hook_unhook: of any thread, or the next entry of the GC).  The entry patch is
-   stored between the first one and its safepoint.  It returns 0 or an errno. */
+/* Requests, which the next safepoint allocation of the calling thread runs.  The entry
+   patch is stored between hook_hook() and its safepoint.  hook_hook() returns 0 or an
+   errno. */
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
