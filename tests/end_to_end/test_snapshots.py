@@ -137,6 +137,56 @@ def test_stop_takes_no_snapshot(stock_pypy: PyPy) -> None:
     assert " survived " in report and "\nsurvived: objects that no" in report
 
 
+def test_last_snapshot_delays_neither_forks_nor_handlers(stock_pypy: PyPy) -> None:
+    run = stock_pypy.run("""
+    import os, signal, threading
+    import vmprof_allocation
+    from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
+    session = vmprof_allocation.start("out.vmprof", "64k")
+    session.settings.last_snapshot = True
+    done = []
+    def fork():
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        done.append("forked")
+    signal.signal(signal.SIGUSR1, lambda *_: done.append("handled"))
+    wait = HeapSnapshot.wait
+    def check(self, seconds):
+        wait(self, seconds)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join(5)
+        print(*sorted(done))
+    HeapSnapshot.wait = check
+    """ + MAKE + "    session.stop()\n")
+    assert (run.code, run.out, run.err) == (0, "forked handled\n", "")
+    profile = stock_pypy.profile()
+    assert len(profile.snapshots) == 1
+    found(profile, "list").check("alive", 200000, also=4000)
+
+
+def test_handler_that_raises_during_the_last_snapshot_ends_the_sampling(
+        stock_pypy: PyPy) -> None:
+    run = stock_pypy.run("""
+    import vmprof_allocation
+    from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
+    session = vmprof_allocation.start("out.vmprof", "64k")
+    session.settings.last_snapshot = True
+    def fail(self, seconds):
+        raise KeyboardInterrupt
+    HeapSnapshot.wait = fail
+    try:
+        session.stop()
+    except KeyboardInterrupt:
+        print(session.is_on)
+    """)
+    assert (run.code, run.out, run.err) == (0, "False\n", "")
+    stock_pypy.profile()
+
+
 def test_forked_child_ends_with_a_snapshot(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("""
     import os
@@ -215,11 +265,69 @@ def test_a_program_takes_snapshots_by_itself(stock_pypy: PyPy) -> None:
     found(profile, "list").check("alive", 200000, also=4000)
 
 
+@pytest.mark.parametrize("how", ["weak reference", "finalizer"])
+def test_objects_that_the_program_gets_back_are_alive(stock_pypy: PyPy,
+                                                      how: str) -> None:
+    """No strong reference leads to them at the first snapshot."""
+    run = stock_pypy.run("""
+    import gc, weakref
+    import vmprof_allocation
+    back = []
+    class Back:
+        pass
+    class Last(Back):
+        def __del__(self):
+            back.append(self)
+    session = vmprof_allocation.start("out.vmprof", "1k")
+    def make(count, kind):
+        return [kind() for i in range(count)]
+    made = make(40000, Last if %r == "finalizer" else Back)
+    is_weak = made[0].__class__ is Back
+    names = weakref.WeakValueDictionary(enumerate(made)) if is_weak else {}
+    gc.collect()        # a minor collection frees young objects
+    del made
+    session.snapshot()
+    back += names.values()
+    gc.collect()
+    assert len(back) == 40000
+    session.snapshot()
+    vmprof_allocation.stop()
+    """ % how)
+    assert (run.code, run.err) == (0, "")
+    kind = "__main__." + ("Last" if how == "finalizer" else "Back")
+    profile = stock_pypy.profile()
+    assert profile.misfits == 0
+    found(profile, kind).check("alive", 40000, also=1000)
+
+
 def test_leaks_need_lifetimes(stock_pypy: PyPy) -> None:
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "8k", "--leaks",
                              "--no-lifetimes", "-o", "out.vmprof", "app.py")
     assert run.code == 2
     assert "leave --no-lifetimes out" in run.err
+
+
+def test_all_types_are_known_when_sampling_stops(stock_pypy: PyPy) -> None:
+    """The GC is entered between the request and its safepoint.
+
+    The object that is being allocated then has no type yet.
+    """
+    run = stock_pypy.run("""
+    import vmprof_allocation
+    from vmprof_allocation.engines.hook import engine
+    session = vmprof_allocation.start("out.vmprof", 1)
+    reach_safepoint = engine.reach_safepoint
+    def later():
+        for i in range(3000):
+            str(i)
+        reach_safepoint()
+    engine.reach_safepoint = later
+    session.stop()
+    """)
+    assert (run.code, run.err) == (0, "")
+    profile = stock_pypy.profile()
+    assert profile.samples.type.count(-1) == 0
+    assert found(profile, "str").total().samples["all"] >= 1000
 
 
 @pytest.mark.parametrize("late", [1.0, 1.05])

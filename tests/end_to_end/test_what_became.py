@@ -234,7 +234,7 @@ def test_large_objects(stock_pypy: PyPy) -> None:
 @pytest.mark.nurseries("4M")     # needs several major collections
 def test_objects_that_become_old_while_the_gc_marks_may_be_garbage(
         stock_pypy: PyPy) -> None:
-    """The program allocates and drops thousands of nodes while the GC marks a large heap.
+    """The program allocates and drops thousands of nodes while the GC marks its heap.
     All nodes that became old meanwhile stay, although the program keeps only 1000."""
     profile = sampled(stock_pypy, """
         import collections, gc

@@ -148,7 +148,7 @@ def test_memory_in_use_is_a_track() -> None:
     log.freed(2)
     counters = {c["name"]: c for c in converted(log)["counters"]}
     held = counters["held-memory"]
-    assert held["display"]["label"] == "Memory in use"
+    assert held["display"]["label"] == "Memory (survived)"
     level, levels = 0, []
     for count in held["samples"]["count"]:
         level += count

@@ -15,6 +15,7 @@ from vmprof_convert.analysis import heap_check
 from vmprof_convert.analysis.summary import summarize
 from vmprof_convert.profile.model import Swept
 from vmprof_convert.profile.probability import probability
+from vmprof_convert.readers.records import SNAPSHOTS
 
 MIB = 2**20
 INTERVAL = 16384
@@ -85,6 +86,38 @@ def test_less_than_there_is(tmp_path: Path) -> None:
 def test_the_last_collection_counts(tmp_path: Path) -> None:
     assert not said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, 0),
                     (13 * MIB, 3 * MIB, 12 * MIB, 0))
+
+
+#: numbers that contradict each other, and others that agree
+WRONG, RIGHT = ((100 * MIB, 20 * MIB, alive * MIB, 0) for alive in (50, 90))
+
+
+@pytest.mark.parametrize("snapshot, is_said", [
+    # while it marked; while it swept; before, but what waits for a finalizer stays
+    (3.7, False), (3.95, False), (3.2, False), (2.8, False),
+    # before the previous collection; after it had swept
+    (2.5, True), (4.1, True), (None, True)])
+def test_snapshot_changes_what_is_compared(tmp_path: Path, snapshot: float | None,
+                                           is_said: bool) -> None:
+    """The fourth collection marked from 3.4 s to 3.9 s, the third from 2.7 s on."""
+    made = log(RIGHT, RIGHT, RIGHT, WRONG)
+    for number, (ended, duration) in enumerate([(1.9, 0.2), (2.9, 0.2), (3.9, 0.5)]):
+        made.event(3, int(ended * 10**9), int(duration * 10**9), number)
+    if snapshot is not None:
+        made.row(SNAPSHOTS, int(snapshot * 10**9), 5, MIB, 1000, 1000, 1000, 5, 10**6)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(made.data())
+    assert bool(heap_check.contradiction(readers.read(path))) is is_said
+
+
+def test_numbers_before_a_snapshot_count(tmp_path: Path) -> None:
+    for numbers in (WRONG, RIGHT), (RIGHT, WRONG):
+        made = log(*numbers)
+        made.row(SNAPSHOTS, 15 * 10**8, 5, MIB, 1000, 1000, 1000, 5, 10**6)
+        path = tmp_path / "app.vmprof"
+        path.write_bytes(made.data())
+        assert bool(heap_check.contradiction(readers.read(path))) is (
+            numbers[0] is WRONG)
 
 
 def test_nothing_was_sampled_yet(tmp_path: Path) -> None:

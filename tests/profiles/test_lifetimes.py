@@ -8,11 +8,12 @@ import random
 import pytest
 
 from made_heap import Heap, Truth
+from made_profiles import ENDED, PROMOTED, Log
 from vmprof_convert import readers
 from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Figures, summarize
 from vmprof_convert.meaning import lifetimes
 from vmprof_convert.meaning.type_names import UNNAMED
-from vmprof_convert.profile.model import Profile
+from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 #: an estimate may be so far off: one in 16,000 is further.  Seeds are fixed
 SIGMAS = 4.0
@@ -45,6 +46,25 @@ def agree(found: dict[tuple[str, str], Figures], truth: Truth, interval: int,
         assert abs(figures.objects(state).value - exact.objects) <= (
             SIGMAS * exact.objects_sigma), (function, type_, state)
     return checked
+
+
+def test_a_later_snapshot_may_reach_an_object_again() -> None:
+    """The last row of an object is true."""
+    log = Log()
+    log.settings(facts="types,lifetimes")
+    main = log.function("main")
+    for _ in range(4):
+        log.allocation([main], size=100, time=5)
+    log.collection(10)
+    for key in range(1, 5):
+        log.young(key, PROMOTED)
+    for key, how, time in ((1, 0, 20), (2, 0, 20), (3, 0, 20), (2, 2, 30), (3, 2, 30),
+                           (3, 0, 40)):
+        log.row(ENDED, key, 0, how, time)
+    profile = readers.read_bytes(log.data())
+    assert list(profile.samples.fate) == [FREED, ALIVE, FREED, ALIVE]
+    assert list(profile.samples.ended) == [20, -1, 40, -1]
+    assert profile.misfits == 0
 
 
 @pytest.mark.parametrize("churn", [False, True])

@@ -38,7 +38,7 @@ def columns(data: Json) -> dict[str, dict[str, list[int]]]:
 def verdicts(data: Json, measure: str = "bytes") -> dict[str, str]:
     """As looks.js has it, of each node with all that is below it."""
     sides = columns(data)
-    may_be_garbage = measure == "alive" and not data["diff"]["exact"]
+    exact = data["diff"]["exact"] if measure == "alive" else (True, True)
     sums = {side: [0.0] * len(data["parent"]) for side in sides}
     for side, of_measure in sides.items():
         for node, value in zip(data["node"], of_measure[measure]):
@@ -50,7 +50,7 @@ def verdicts(data: Json, measure: str = "bytes") -> dict[str, str]:
         change = sums["after"][node] - sums["before"][node]
         chance = data["diff"]["z"] * math.sqrt(sums["variance"][node])
         result[data["frames"][frame][0]] = (
-            "same" if may_be_garbage or abs(change) <= chance else
+            "same" if abs(change) <= chance or not exact[change > 0] else
             "grew" if change > 0 else "shrank")
     return result
 
@@ -73,7 +73,7 @@ def test_the_page_adds_up_no_profile_again(monkeypatch: pytest.MonkeyPatch) -> N
     difference = compare(of_runs([profile], [profile]), Choice())
     monkeypatch.setattr(table, "summarize", None)
     said, = table.make_diff(difference, NAMES)["remarks"]
-    assert said.startswith("alive: a.vmprof and b.vmprof may contain garbage")
+    assert said.startswith("survived: a.vmprof and b.vmprof may contain garbage")
 
 
 def test_the_variance_is_that_of_both_sides() -> None:
@@ -172,8 +172,8 @@ def test_what_is_drawn(page: Any) -> None:
 
 
 @pytest.mark.parametrize("actions", [
-    ["press Alive"], ["press Alive", "press … and types", "press Types"],
-    ["press Alive", "press By type", "press Flame graph", "write leaks"]])
+    ["press Survived"], ["press Survived", "press … and types", "press Types"],
+    ["press Survived", "press By type", "press Flame graph", "write leaks"]])
 def test_what_is_alive(page: Any, actions: list[str]) -> None:
     found = page(a_log(1, 1), a_log(1, 1, leak=50), *actions)
     assert found["changes"]["all"] == "grew"
@@ -206,7 +206,7 @@ def test_everything_is_above(page: Any, capsys: pytest.CaptureFixture[str]) -> N
     rows = [re.split("  +", line.strip())
             for line in capsys.readouterr().out.splitlines()]
     in_all = {row[-1]: row for row in rows if row[-1] in (
-        "allocated", "objects", "alive")}
+        "allocated", "objects", "survived")}
     assert len(in_all) == 3
     for what, (change, said, before, after, _) in in_all.items():
         assert "%s %s (%s; %s, then %s)" % (change, what, said, before, after) in found

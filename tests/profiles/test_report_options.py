@@ -306,12 +306,12 @@ def test_the_keys_are_documented() -> None:
     for key in (*json_table._STATES, "rows_left_out", "allocated", "rows", "self",
                 "total", "hidden", "type_not_known", "remarks", "sum", "settings",
                 "allocated_counted_by_gc", "minor_collections",
-                "major_collections", "has_types", "has_lifetimes", "samples",
-                "time_samples", "seconds", "at", "by", "sort", "function", "line",
-                "file", "module", "mine", "only", "functions", "callers", "callees",
-                "lines", "types", "branches", "branches_left_out", "chain", "depth",
-                "parent", "processes", "pid", "source", "command", "begin", "type",
-                "value", "low", "high", "bytes", "objects"):
+                "major_collections", "has_types", "has_lifetimes", "alive_is_exact",
+                "samples", "time_samples", "seconds", "at", "by", "sort", "function",
+                "line", "file", "module", "mine", "only", "functions", "callers",
+                "callees", "lines", "types", "branches", "branches_left_out", "chain",
+                "depth", "parent", "processes", "pid", "source", "command", "begin",
+                "type", "value", "low", "high", "bytes", "objects"):
         assert "``%s``" % key in readme, key
 
 

@@ -231,6 +231,25 @@ def test_a_snapshot_ends_what_the_program_cannot_reach(harness: pathlib.Path) ->
         "freed 3 0", "freed 4 0"]
 
 
+def test_a_later_snapshot_reaches_an_object_again(harness: pathlib.Path) -> None:
+    """A weak reference or a finalizer gave it back to the program."""
+    begin = [BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p", "minor", "copy",
+             "examined 2 77"]
+    free = ["state 1", "minor", "unmark 1 0", "unmark 2 0", "state 2", "minor"]
+    assert run(harness, *begin, *free)[2:] == ["freed 2 0 at 77", "freed 1 0"]
+    assert run(harness, *begin, "copy", "examined 2 88", *free)[2:] == [
+        "freed 2 0 at 77", "freed 1 0"]
+    assert run(harness, *begin, "copy", "examined 0 88", *free)[2:] == [
+        "freed 2 0 at 77", "reached 2 0 at 88", "freed 1 0", "freed 2 0"]
+
+
+def test_an_object_that_ended_is_not_inherited(harness: pathlib.Path) -> None:
+    """The next part of the profile does not know it."""
+    assert run(harness, BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p", "minor",
+               "copy", "examined 1 77", "inherit", "copy", "examined 0 88")[2:] == [
+        "freed 1 0 at 77", "inherited 2 0"]
+
+
 def test_what_the_gc_counts_stands_beside_what_is_estimated(
         harness: pathlib.Path) -> None:
     """When it has swept: of the old objects that were not found dead, with what they

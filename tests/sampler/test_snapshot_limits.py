@@ -14,6 +14,7 @@ import pytest
 from native_build import MEMORY, build
 from vmprof_allocation.engines.hook import held
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.memory import cgroup
 
 MIB = 2**20
 #: A heap of 1 GiB, and the MiB that its snapshot takes at most.
@@ -67,6 +68,27 @@ def test_limit_of_a_cgroup(tmp_path: Path, files: dict[str, str]) -> None:
     files = {**files, "proc/meminfo": "MemAvailable: 99999999 kB\n"}
     assert refusal(tmp_path, 100 * MIB, files) == "allowed 92 400"
     assert refusal(tmp_path, HEAP, files) == "memory %d 400" % NEED
+
+
+@pytest.mark.parametrize("files", [VERSION_2, VERSION_1, ROOT_GROUP],
+                         ids=["a group around it", "version 1", "root group"])
+def test_memory_report_has_the_same_limit(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
+    name = next(name for name, text in files.items() if text == "%d\n" % (100 * MIB))
+    files = {**files, "proc/meminfo": "MemAvailable: 99999999 kB\n",
+             os.path.dirname(name) + "/memory.stat":
+             "inactive_anon 4\ninactive_file %d\nactive_file %d\n" % (
+                 2 * MIB, 3 * MIB)}
+    _, _, left = refusal(tmp_path, HEAP, files).split()
+
+    def read(path: str) -> str:
+        file = tmp_path / path.lstrip("/")
+        return file.read_text() if file.exists() else ""
+
+    monkeypatch.setattr(cgroup, "read", read)
+    limit = cgroup.tightest()
+    assert limit is not None
+    assert limit.left() == int(left) * MIB == 405 * MIB
 
 
 def test_version_1_has_groups_without_limit(tmp_path: Path) -> None:

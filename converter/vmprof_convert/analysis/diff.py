@@ -1,33 +1,35 @@
 """Compare two profiles, or two moments of one run.
 
-Samples of one run do not depend on those of another one.  So the interval of a difference
-is computed from the intervals of both sides (Zou and Donner, "Construction of confidence
-limits about effect measures", Statistics in Medicine 2008).  Within one run, objects that
-exist at both moments are no difference, however uncertain their number is: the two sides
-are then the objects that came and the objects that went.
+Samples of one run do not depend on those of another one. So the interval of a
+difference is computed from the intervals of both sides (Zou and Donner, "Construction
+of confidence limits about effect measures", Statistics in Medicine 2008). Within one
+run, objects that exist at both moments are no difference, however uncertain their
+number is: the two sides are then the objects that came and the objects that went.
 
 Equal runs of a program differ by more than sampling: compiled code decides in which
-function it allocates an object, and whether it allocates it at all.  With several runs per
-side, the spread of equal runs is measured (spread.py).  Then the figure of a side is the
-mean of its runs, and a row has changed if it differs by more than the spread.  With one run
-per side, the spread is not known.  If the program has compiled code, only live objects, in
-all and by type, can change then, without the JIT's own types (Sides.is_spread_unknown).
+function it allocates an object, and whether it allocates it at all. With several runs
+per side, the spread of equal runs is measured (spread.py). Then the figure of a side is
+the mean of its runs, and a row has changed if it differs by more than the spread. With
+one run per side, the spread is not known. If the program has compiled code, only live
+objects, in all and by type, can change then, without the JIT's own types
+(Sides.is_spread_unknown).
 
-Sampling alone does not tell which objects are alive.  Where no heap snapshot and no full
-major collection found out (lifetimes.is_alive_exact()), the objects that no collection has
-freed contain an unknown amount of garbage.  Then no row and no total of them has changed: a
-difference is "unclear" that would be a change otherwise.
+Sampling alone does not tell which objects are alive. Where no heap snapshot and no full
+major collection found out (lifetimes.is_alive_exact()), the objects that no collection
+has freed contain an unknown amount of garbage. If the larger side may contain garbage,
+a difference is "unclear" that would be a change otherwise.
 
-Of many rows, some differ by chance.  Holm's correction bounds that: in 95 of 100
-comparisons of equal runs, no row has changed, and in 95 no total.  With several runs per
-side, the weight of a row is its share of all bytes.  So large rows need few runs, although
-there may be hundreds of small ones.
+Of many rows, some differ by chance. Holm's correction bounds that: in 95 of 100
+comparisons of equal runs, no row has changed, and in 95 no total. With several runs per
+side, the weight of a row is its share of all bytes. So large rows need few runs,
+although there may be hundreds of small ones.
 """
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vmprof_convert.analysis import spread
@@ -42,7 +44,12 @@ from vmprof_convert.analysis.summary import (
 )
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Estimate, Z
-from vmprof_convert.meaning.lifetimes import STILL_ALIVE, is_alive_exact, state
+from vmprof_convert.meaning.lifetimes import (
+    STILL_ALIVE,
+    alive_word,
+    is_alive_exact,
+    state,
+)
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import (
     INTERNAL,
@@ -55,9 +62,9 @@ from vmprof_convert.profile import columns
 from vmprof_convert.profile.model import (
     ALIVE,
     PENDING,
-    Collection,
     Profile,
 )
+from vmprof_convert.profile.model import ALLOCATED as ALLOCATED_AT
 from vmprof_convert.text.escape import shortened
 
 #: no row has changed in so many of the comparisons of runs that are alike
@@ -84,12 +91,12 @@ class Sides(NamedTuple):
     lost: tuple[Profile, ...]
     #: samples are chosen by where the objects were born
     is_of_places: bool = False
-    #: whether the objects that count as alive contain no garbage: before, and after
-    exact: tuple[bool, bool] = (False, False)
 
     @property
-    def is_alive_exact(self) -> bool:
-        return all(self.exact)
+    def exact(self) -> tuple[bool, bool]:
+        """Whether the objects that count as alive contain no garbage, of each side."""
+        return (all(map(is_alive_exact, self.before)),
+                all(map(is_alive_exact, self.after)))
 
     @property
     def is_one_run(self) -> bool:
@@ -98,6 +105,12 @@ class Sides(NamedTuple):
     @property
     def runs(self) -> tuple[Profile, ...]:
         return self.before + self.after
+
+    @property
+    def alive(self) -> str:
+        """The word for the objects that count as alive, or one word for each side."""
+        before, after = map(alive_word, self.exact)
+        return before if before == after else "%s, then %s" % (before, after)
 
     def is_spread_unknown(self, measure: str, by: tuple[str, ...] = (),
                           type_: Shown | None = None) -> bool:
@@ -117,8 +130,7 @@ class Sides(NamedTuple):
 def of_runs(before: Sequence[Profile], after: Sequence[Profile],
             is_of_places: bool = False) -> Sides:
     old, new = tuple(before), tuple(after)
-    return Sides(old, new, new, old, is_of_places,
-                 (all(map(is_alive_exact, old)), all(map(is_alive_exact, new))))
+    return Sides(old, new, new, old, is_of_places)
 
 
 def of_moments(profile: Profile, first: int, second: int) -> Sides:
@@ -132,8 +144,7 @@ def of_moments(profile: Profile, first: int, second: int) -> Sides:
         (moment(profile, first),), (moment(profile, second),),
         (_part(profile, second, lambda row: first < row[1] <= second),),
         (_part(profile, first, lambda row: alive(row, first)
-               and not alive(row, second)),),
-        exact=(is_alive_exact(profile, first), is_alive_exact(profile, second)))
+               and not alive(row, second)),))
 
 
 def aligned(sides: Sides) -> Sides:
@@ -155,7 +166,7 @@ def only_own_code(sides: Sides) -> Sides | None:
         tuple(only_own(profile, Origins(profile)) for profile in side)
         for side in sides[:4])
     if sides.is_one_run:
-        return Sides(before, after, gained, lost, exact=sides.exact)
+        return Sides(before, after, gained, lost)
     return of_runs(before, after, sides.is_of_places)
 
 
@@ -199,15 +210,27 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
                 carried = carried._replace(fate=ALIVE)
             samples.carry(carried)
     return dataclasses.replace(
-        profile, samples=samples, collections=_until(at, profile.collections),
-        processes=[process._replace(profile=dataclasses.replace(
-            process.profile, collections=_until(
-                at - process.begin, process.profile.collections)))
-            for process in profile.processes])
+        _ended(profile, at), samples=samples,
+        processes=[process._replace(profile=_ended(
+            process.profile, at - process.begin)) for process in profile.processes])
 
 
-def _until(at: int, collections: list[Collection]) -> list[Collection]:
-    return [collection for collection in collections if collection.time <= at]
+def _ended(profile: Profile, at: int) -> Profile:
+    """Return the profile without the records after a moment.
+
+    If no mark has the bytes that were allocated until the moment, the first totals
+    after the moment stay, as an upper bound.
+    """
+    is_marked = any(one.kind == ALLOCATED_AT and one.time == at
+                    for one in profile.figures)
+    last = (bisect.bisect_right if is_marked else bisect.bisect_left)(
+        [one.time for one in profile.moments], at)
+    return dataclasses.replace(
+        profile, collections=[one for one in profile.collections if one.time <= at],
+        snapshots=[one for one in profile.snapshots if one.time <= at],
+        figures=[one for one in profile.figures
+                 if one.kind != ALLOCATED_AT or one.time <= at],
+        moments=profile.moments[:last + (not is_marked)])
 
 
 def find_moment(profile: Profile, text: str, *, is_last: bool = False) -> int:
@@ -245,7 +268,7 @@ class Change(NamedTuple):
     p: float = 1.0
     #: see Sides
     is_spread_unknown: bool = False
-    #: whether the difference contains garbage of an unknown amount
+    #: whether garbage may explain it: the larger side may contain garbage
     may_be_garbage: bool = False
 
     def estimate(self, measure: str, z: float = Z) -> Estimate:
@@ -348,7 +371,7 @@ def _sampled(runs: Sequence[Figures], state: str | None,
 
 
 def chance(change: Change, measure: str) -> float:
-    """Return the probability of such a difference, or of a larger one, between equal runs.
+    """Return the probability of at least such a difference between equal runs.
 
     Both directions count.
     """
@@ -403,6 +426,7 @@ def compare(sides: Sides, choice: Choice) -> Difference:
         raise ProfileError("there are no allocation samples to compare")
     nothing = Figures(max(summary.figures.interval
                           for summary, _ in before + after + gained + lost))
+    exact_before, exact_after = sides.exact
 
     def change_of(subject: Subject | None, what: str, is_spread_unknown: bool,
                   *figures: tuple[Figures, ...]) -> Change:
@@ -411,9 +435,11 @@ def compare(sides: Sides, choice: Choice) -> Difference:
         counts_lost = not sides.is_one_run or what == ALIVE_BYTES
         change = Change(
             subject, old, new, came, went if counts_lost else (nothing,),
-            is_spread_unknown=is_spread_unknown,
-            may_be_garbage=what == ALIVE_BYTES and not sides.is_alive_exact)
-        return change._replace(p=chance(change, what))
+            is_spread_unknown=is_spread_unknown)
+        return change._replace(
+            p=chance(change, what),
+            may_be_garbage=what == ALIVE_BYTES and not (
+                exact_after if change.estimate(what).value > 0 else exact_before))
 
     changes = []
     for subject in {subject: None for _, rows in before + after for subject in rows}:

@@ -14,6 +14,7 @@ since p = 1 - exp(-size / interval) >= size / (size + interval).
 """
 from __future__ import annotations
 
+import bisect
 import math
 
 from vmprof_convert.profile.model import Profile, Swept
@@ -39,16 +40,40 @@ def bounds(swept: Swept) -> tuple[float, float]:
     return max(truth - slack - _by_chance(truth, swept.interval), 0.0), most
 
 
+def _last_comparable(profile: Profile) -> Swept | None:
+    """Return the last numbers that no heap snapshot affects, or None.
+
+    A snapshot ends objects in the profile that the GC still counts after its next
+    sweep: those that the GC marked before, and those that wait for a finalizer.  So
+    there may be no snapshot from the beginning of the previous marking on.
+    """
+    majors = [one for one in profile.collections if one.is_major]
+    ends = [one.time for one in majors]
+    for swept in reversed(profile.swept):
+        marked = bisect.bisect_right(ends, swept.time)
+        previous = majors[marked - 2] if marked >= 2 else None
+        begin = previous.time - previous.marking if previous else 0
+        if not any(begin <= one.time <= swept.time for one in profile.snapshots):
+            return swept
+    return None
+
+
 def _by_chance(truth: int, interval: int) -> float:
     return _Z * math.sqrt(truth * interval)
 
 
 def contradiction(profile: Profile) -> str:
-    """A line for the report, about the last major collection of the profile of one
-    process; empty if the two numbers agree, or if there are none."""
-    if not profile.swept:
+    """Return a line for the report if the two numbers contradict each other.
+
+    Args:
+        profile: of one process.
+
+    Returns:
+        "" if they agree, or if one is unknown.
+    """
+    last = _last_comparable(profile)
+    if last is None:
         return ""
-    last = profile.swept[-1]
     # nothing may have been sampled yet at the one that the sampling began with
     least, most = bounds(last._replace(
         interval=max(last.interval, profile.interval)))

@@ -1,21 +1,21 @@
 """Conditions that fail a run in continuous integration, such as `alive > 10M`.
 
-A condition fails if the figure is certainly above the limit: if its whole interval is above
-it.  The interval is one-sided, at CONFIDENCE for all conditions together.  So sampling fails
-a run within its limits at most once in ten thousand times.  benchmarks/experiments/
-verdicts.py measures this, and which excess is found.  No run fails because of live objects
-that may be garbage (lifetimes.is_alive_exact()).
+A condition fails if the figure is certainly above the limit: if its whole interval is
+above it. The interval is one-sided, at CONFIDENCE for all conditions together. So
+sampling fails a run within its limits at most once in ten thousand times.
+benchmarks/experiments/ verdicts.py measures this, and which excess is found. No run
+fails because of live objects that may be garbage (lifetimes.is_alive_exact()).
 
-The memory of the process is a reading without an error, so that its limits need no interval
-(of_readings()).
+The memory of the process is a reading without an error, so that its limits need no
+interval (of_readings()).
 
-The native memory in use (`raw growth > 10M`) is known at every moment.  Memory that garbage
-holds is in use until the GC frees the garbage.  If blocks were freed unseen, no condition is
-decided (check_raw()).
+The native memory in use (`raw growth > 10M`) is known at every moment. Memory that
+garbage holds is in use until the GC frees the garbage. If blocks were freed unseen, no
+condition is decided (check_raw()).
 
-With several runs per side, the interval includes the spread of equal runs.  With one run per
-side, the growth of allocated bytes compares these two runs only, which the text of a failure
-says.  The growth within some functions is then refused.
+With several runs per side, the interval includes the spread of equal runs. With one run
+per side, the growth of allocated bytes compares these two runs only, which the text of
+a failure says. The growth within some functions is then refused.
 """
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ from vmprof_convert.analysis.process_memory import (
 from vmprof_convert.analysis.summary import Figures, summarize
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import Estimate
-from vmprof_convert.meaning.lifetimes import STILL_ALIVE, is_alive_exact
+from vmprof_convert.meaning.lifetimes import (
+    STILL_ALIVE,
+    alive_word,
+    is_alive_exact,
+)
 from vmprof_convert.profile import model
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import similar
@@ -93,6 +97,8 @@ class Verdict(NamedTuple):
     may_be_garbage: bool = False
     #: see diff.Sides
     is_spread_unknown: bool = False
+    #: lifetimes.alive_word() of the objects
+    alive: str = ALIVE
 
     @property
     def failed(self) -> bool:
@@ -106,6 +112,8 @@ class Verdict(NamedTuple):
         condition, (value, low, high) = self.condition, self.estimate
         what = " ".join([_RAW] * condition.is_raw + [condition.measure]
                         + ["growth"] * condition.is_growth)
+        if condition.measure == ALIVE and self.alive != ALIVE:
+            what = "growth of " * condition.is_growth + "objects that %s" % self.alive
         number, *ends = format_ends(low, value, high, condition.measure != OBJECTS)
         text = "%s: %s: %s is %s" % (
             "failed" if self.failed else "passed", condition.text, what, number)
@@ -262,7 +270,8 @@ def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
             else judge([condition], [figures[condition.is_raw]],
                        count=len(conditions))[0]._replace(
                 may_be_garbage=condition.measure == ALIVE
-                and not is_alive_exact(profiles[condition.is_raw]))
+                and not is_alive_exact(profiles[condition.is_raw]),
+                alive=alive_word(is_alive_exact(profiles[condition.is_raw])))
             for condition in conditions]
 
 
@@ -280,11 +289,12 @@ def of(conditions: Sequence[Condition], shown: Difference,
         change = difference.in_all[_MEASURES[condition.measure]]
         verdict, = judge([condition], change.after, change.gained, change.lost,
                          change.before, len(conditions))
-        exact = difference.sides.exact
+        # Garbage on the first side only makes growth smaller.
+        _, is_exact = difference.sides.exact
         verdicts.append(verdict._replace(
             is_spread_unknown=condition.is_growth and change.is_spread_unknown,
-            may_be_garbage=condition.measure == ALIVE and not (
-                all(exact) if condition.is_growth else exact[1])))
+            may_be_garbage=condition.measure == ALIVE and not is_exact,
+            alive=alive_word(is_exact)))
     return verdicts
 
 

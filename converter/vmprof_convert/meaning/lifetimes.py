@@ -45,6 +45,15 @@ def state(fate: int, collected: int, ended: int, at: int | None = None) -> str:
     return _AT_THE_END[fate]
 
 
+def alive_word(is_exact: bool) -> str:
+    """Return the word for the objects that count as alive.
+
+    Args:
+        is_exact: whether they contain no garbage (see is_alive_exact()).
+    """
+    return "alive" if is_exact else "survived"
+
+
 def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
     """Return whether all objects that count as alive could be reached.
 

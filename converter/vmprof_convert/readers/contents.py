@@ -85,12 +85,18 @@ _OF_THE_HEAP = (records.OBJECTS, records.WAITING, records.ENDED, records.TICKS,
                 records.SNAPSHOTS)
 
 
+#: in *ended*: a heap snapshot found that the object has not ended
+_REACHED_AGAIN = 2
+#: in place of the end of such an object
+_NONE = -1
+
+
 class Ends:
     """When objects ended, by sample and which of its objects."""
 
     def __init__(self) -> None:
         self._keys = array.array("q")
-        #: twice the time, plus 1 if the object was lost
+        #: twice the time, plus 1 if the object was lost; _NONE
         self._ends = array.array("q")
         self._is_sorted = True
 
@@ -98,13 +104,17 @@ class Ends:
         self._sort()
         return len(self._keys)
 
-    def add(self, keys: Sequence[int], which: Sequence[int], lost: Sequence[int],
+    def add(self, keys: Sequence[int], which: Sequence[int], how: Sequence[int],
             times: Sequence[int]) -> None:
-        """Raises OverflowError."""
+        """Add rows of the record *ended*, which are in the order of the profile.
+
+        Raises:
+            OverflowError: a key is too large.
+        """
         self._keys.extend(key << _WHICH_BITS | number
                           for key, number in zip(keys, which))
-        self._ends.extend(time << 1 | bool(is_lost)
-                          for time, is_lost in zip(times, lost))
+        self._ends.extend(_NONE if kind == _REACHED_AGAIN else time << 1 | bool(kind)
+                          for time, kind in zip(times, how))
         self._is_sorted = False
 
     def of(self, first: int, last: int) -> dict[int, int]:
@@ -129,8 +139,13 @@ class Ends:
         is_last = array.array("b", map(operator.ne, self._keys, following))
         if 0 in is_last:
             is_last.append(1)
-            self._keys = array.array("q", itertools.compress(self._keys, is_last))
-            self._ends = array.array("q", itertools.compress(self._ends, is_last))
+            self._keep(is_last)
+        if _NONE in self._ends:
+            self._keep([end != _NONE for end in self._ends])
+
+    def _keep(self, which: Sequence[int]) -> None:
+        self._keys = array.array("q", itertools.compress(self._keys, which))
+        self._ends = array.array("q", itertools.compress(self._ends, which))
 
 
 def place(key: int, which: int) -> int:

@@ -21,6 +21,7 @@ from vmprof_convert.meaning.lifetimes import (
     NOT_TOLD,
     STILL_ALIVE,
     WAS_LOST,
+    alive_word,
     is_alive_exact,
 )
 from vmprof_convert.meaning.visible_stacks import LOST, UNKNOWN_LINE
@@ -313,10 +314,11 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
             "not there: %s, as vmprof was stopped then, or had no buffer; what is "
             "estimated is less than the program allocated by that"
             % format_number(profile.missing, "sample"), True))
+    word = alive_word(is_alive_exact(profile, choice.at))
     for state, of, text in (
             (CARRIED, STILL_ALIVE,
-             "carried over: %s of earlier parts of the profile are alive, and count as "
-             "that, not as allocated"),
+             "carried over: %s of earlier segments of the profile count as "
+             + word + ", and not as allocated"),
             (WAS_LOST, STILL_ALIVE,
              "lost: what became of %s is not known: there was more than "
              "can be remembered"),
@@ -443,9 +445,24 @@ def not_exact(*names: str) -> list[str]:
     Args:
         names: of the sides that contain them; none: there is only one.
     """
-    return ["alive: %s may contain garbage, and nothing is said to have changed: neither "
-            "a heap snapshot nor a major collection came last; call gc.collect() at the "
-            "end of the program, or at a mark" % (" and ".join(names) or "the objects")]
+    return ["survived: %s may contain garbage, which may explain unclear rows: neither "
+            "a heap snapshot nor a major collection came last; call gc.collect() at "
+            "the end of the program, or at a mark" % (
+                " and ".join(names) or "the objects")]
+
+
+def garbage_in_use(*profiles: Profile) -> str:
+    """Return the comment on the live bytes, for formats that have comments.
+
+    Args:
+        profiles: the profile, or the two sides of a difference.
+    """
+    exact = list(map(is_alive_exact, profiles))
+    each = exact[:1] if len(set(exact)) == 1 else exact
+    return "alive_is_exact=%s%s" % (
+        ",".join("true" if one else "false" for one in each),
+        "" if all(exact) else ": objects in use may include garbage, which no "
+        "collection has freed")
 
 
 def bookkeeping_of(profile: Profile) -> int | None:

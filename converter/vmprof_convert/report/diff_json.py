@@ -21,21 +21,29 @@ _Json = dict[str, Any]
 
 def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
           limit: int | None = None, is_own: bool = False) -> None:
-    """The `limit` largest changes; `is_own`: of the program's own code."""
-    measure = difference.measure
+    """Write the `limit` largest changes.
+
+    Args:
+        difference: the difference.
+        verdicts: on the conditions of --fail-if.
+        out: the file.
+        limit: None for all changes.
+        is_own: whether the difference is about user code.
+    """
+    measure, sides = difference.measure, difference.sides
     json.dump({
         "schema": SCHEMA, "by": list(difference.choice.by), "measure": measure,
         "mine": is_own,
-        "one_run": difference.sides.is_one_run,
+        "one_run": sides.is_one_run,
         "runs": [len(difference.before), len(difference.after)],
-        "alive_is_exact": list(difference.sides.exact),
+        "alive_is_exact": dict(zip(("before", "after"), sides.exact))
+        if diff.ALIVE_BYTES in difference.in_all else None,
         "everything": _change(difference.everything, measure),
         "changes": [{**_subject(change.subject), **_change(change, measure)}
                     for change in difference.changes[:limit]],
         "changes_left_out": max(len(difference.changes) - limit, 0)
         if limit is not None else 0,
-        "remarks": {"before": _remarks(difference.sides.before),
-                    "after": _remarks(difference.sides.after)},
+        "remarks": {"before": _remarks(sides.before), "after": _remarks(sides.after)},
         "verdicts": [{
             "condition": one.condition.text, "failed": one.failed,
             "limit": one.limit, **one.estimate._asdict(),

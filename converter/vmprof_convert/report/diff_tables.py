@@ -50,9 +50,9 @@ WHAT_DIFFERS = (
     "in which function an object is born, and whether it is, and what the JIT keeps "
     "depends on when it compiles: several runs a side tell "
     "(%s)" % SEVERAL)
-#: what is compared
+#: names of the measures, except for ALIVE_BYTES, which is called Sides.alive
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
-         diff.OBJECTS: "objects", diff.ALIVE_BYTES: "alive"}
+         diff.OBJECTS: "objects"}
 #: of a path so many characters are kept
 _MAX_PATH = 1000
 
@@ -81,6 +81,11 @@ def of_runs(difference: Difference, names: Names) -> list[str]:
         "%s: %s" % ("each of them" if len(those) == len(sides.runs)
                     else ", ".join(those), line)
         for line, those in about.items()]
+
+
+def _what(difference: Difference, measure: str) -> str:
+    """Return the name of a measure."""
+    return _WHAT.get(measure) or difference.sides.alive
 
 
 def not_exact(difference: Difference, names: Names) -> list[str]:
@@ -124,7 +129,8 @@ def of(difference: Difference, limit: int | None, names: Names,
     if shown:
         tables.append(Table(
             "%sby %s, %s:" % (OWN + ", " if is_own else "",
-                              " and ".join(difference.choice.by), _WHAT[measure]),
+                              " and ".join(difference.choice.by),
+                              _what(difference, measure)),
             columns, [(*_figures(change, measure), *_labels(
                 change.subject, difference.choice.by, origins))
                       for change in shown if change.subject is not None], more))
@@ -173,7 +179,7 @@ def _columns(difference: Difference) -> list[Column]:
 
 
 def _everything(difference: Difference) -> Table:
-    rows = [(*_figures(change, measure), _WHAT[measure])
+    rows = [(*_figures(change, measure), _what(difference, measure))
             for measure, change in difference.in_all.items()]
     return Table("", [Column("change", FIGURE, 0), Column("is", FIGURE, 0),
                       Column("before", FIGURE, 2), Column("after", FIGURE, 1),
@@ -185,8 +191,8 @@ def in_all(difference: Difference) -> str:
     parts = []
     for measure, change in difference.in_all.items():
         text, said, before, after = _figures(change, measure)
-        parts.append("%s %s (%s; %s, then %s)" % (text, _WHAT[measure], said, before,
-                                                   after))
+        parts.append("%s %s (%s; %s, then %s)" % (
+            text, _what(difference, measure), said, before, after))
     return ", ".join(parts)
 
 

@@ -114,6 +114,8 @@ def _head(view: View) -> _Json:
                       for s in profile.snapshots],
         "has_types": profile.has_types,
         "has_lifetimes": profile.has_lifetimes,
+        "alive_is_exact": lifetimes.is_alive_exact(profile, choice.at)
+        if profile.has_lifetimes else None,
         "bookkeeping": caveats.bookkeeping_of(profile),
         "memory": process_memory.in_numbers(profile),
         "processes": [{

@@ -40,6 +40,7 @@ from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.lifetimes import (
     DIED_YOUNG,
     STILL_ALIVE,
+    alive_word,
     is_alive_exact,
 )
 from vmprof_convert.meaning.origins import Origins
@@ -437,7 +438,7 @@ def alive_title(profile: Profile, at: int | None) -> str:
         profile: the profile.
         at: the moment, in nanoseconds since the start; None for the end.
     """
-    title = "alive" if is_alive_exact(profile, at) else "survived"
+    title = alive_word(is_alive_exact(profile, at))
     return title if at is None else "%s at %s" % (title, format_moment(at))
 
 

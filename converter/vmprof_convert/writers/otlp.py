@@ -19,6 +19,7 @@ from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.report import caveats
 from vmprof_convert.text.escape import printable
 from vmprof_convert.writers.pprof_values import (
+    IN_USE,
     HeldBytes,
     Labels,
     SampleType,
@@ -219,7 +220,9 @@ class _Request:
         attributes = [self._dictionary.attribute(key, _any(value))
                       for key, value in sorted(self._attributes.items())]
         comments = [bytes_field(1, _any(printable(line)))
-                    for line in caveats.of_run(profile) if line]
+                    for line in (*caveats.of_run(profile),
+                                 *(self._types.comments if type_ in IN_USE else ()))
+                    if line]
         if comments:
             attributes.append(self._dictionary.attribute(
                 _COMMENT, bytes_field(5, b"".join(comments))))

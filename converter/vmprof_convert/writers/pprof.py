@@ -163,7 +163,8 @@ class _File:
         head += number_field(_PERIOD, period)
         head += number_field(_DEFAULT, self._string(
             types[1 if self._sample_types.has_allocations else -1].name))
-        for line in [shortened(profile.command, 1000), *caveats.of_run(profile)]:
+        for line in [shortened(profile.command, 1000), *caveats.of_run(profile),
+                     *self._sample_types.comments]:
             if line:
                 head += number_field(_COMMENT, self._string(printable(line)))
         out.write(head)

@@ -9,6 +9,7 @@ from vmprof_convert.analysis import by_stack
 from vmprof_convert.analysis.by_stack import SampleKey, Value, tick_seconds
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import Profile
+from vmprof_convert.report import caveats
 from vmprof_convert.text.escape import shortened
 
 
@@ -37,6 +38,9 @@ class SampleTypes:
         self._has_lifetimes = self.has_allocations and all(
             profile.has_lifetimes for profile in profiles)
         self._has_time = 0 in sizes
+        #: lines for those formats that have comments
+        self.comments = ([caveats.garbage_in_use(*profiles)]
+                         if self._has_lifetimes else [])
         # of a time that isn't known there is no sum
         self._has_seconds = self._has_time and all(
             tick_seconds(profile) > 0 for profile in profiles)

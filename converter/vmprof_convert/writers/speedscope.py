@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
-from vmprof_convert.analysis import by_stack
+from vmprof_convert.analysis import by_stack, diff
 from vmprof_convert.analysis.by_stack import Place, Places, Value, values, whole
 from vmprof_convert.analysis.holder_tree import Tree
 from vmprof_convert.errors import ProfileError
+from vmprof_convert.meaning.lifetimes import alive_word, is_alive_exact
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import shortened
@@ -31,7 +32,8 @@ class _Kind(NamedTuple):
 _KINDS = (
     _Kind("allocated bytes", "bytes", lambda value: value.bytes),
     _Kind("allocated objects", "none", lambda value: value.objects),
-    _Kind("bytes alive", "bytes", lambda value: value.alive_bytes),
+    # and its word: lifetimes.alive_word()
+    _Kind("bytes %s", "bytes", lambda value: value.alive_bytes),
     _Kind("time samples", "none", lambda value: value.ticks))
 
 
@@ -41,8 +43,8 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     frames = _Frames()
     sums = _sums(profile, frames)
     _write(profile, frames, [
-        _profile(kind.unit, kind.name, {stack: kind.of(value)
-                                        for stack, value in sums.items()})
+        _profile(kind.unit, _name(kind, alive_word(is_alive_exact(profile))), {
+            stack: kind.of(value) for stack, value in sums.items()})
         for kind in _KINDS if any(map(kind.of, sums.values()))], out)
     return by_stack.left_out(profile, by_stack.THREADS, by_stack.PROCESSES,
                                  by_stack.LINES, by_stack.LABELS)
@@ -53,6 +55,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
     numbers.  Returns what is left out."""
     frames = _Frames()
     old, new = _sums(before, frames), _sums(after, frames)
+    word = diff.of_runs([before], [after]).alive
     nothing = Value()
     shown = []
     for kind in _KINDS:
@@ -62,7 +65,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
             part = {stack: sign * change for stack, change in changes.items()
                     if sign * change > 0}
             if part:
-                shown.append(_profile(kind.unit, name + kind.name, part))
+                shown.append(_profile(kind.unit, name + _name(kind, word), part))
     if not shown:
         raise ProfileError("there is no difference to write")
     _write(after, frames, shown, out)
@@ -89,6 +92,10 @@ def _write(profile: Profile, frames: _Frames, shown: list[dict[str, Any]],
             " (%d of %d samples)" % profile.thinned if profile.thinned else ""),
         "shared": {"frames": frames.json}, "profiles": shown,
     }, separators=(",", ":")).encode("ascii"))
+
+
+def _name(kind: _Kind, alive: str) -> str:
+    return kind.name.replace("%s", alive)
 
 
 class _Frames:

@@ -132,6 +132,12 @@ void recorder_freed_at(int64_t key, int which, int64_t time)
     printf("freed %" PRId64 " %d at %" PRId64 "\n", key, which, time);
 }
 
+void recorder_reached_again(int64_t key, int which, int64_t time)
+{
+    CHECK(has_lock);
+    printf("reached %" PRId64 " %d at %" PRId64 "\n", key, which, time);
+}
+
 void recorder_lost(int64_t key, int which)
 {
     CHECK(has_lock);
@@ -161,6 +167,7 @@ void recorder_marked(int64_t majors, int64_t began)
 void recorder_inherited(const struct inherited *object)
 {
     CHECK(has_lock && object->key > 0);
+    printf("inherited %" PRId64 " %d\n", object->key, object->which);
 }
 
 void recorder_expect_outcomes(int expected)
@@ -594,6 +601,8 @@ static void line(const char *text)
         copy();
     else if (sscanf(text, "examined %" SCNd64 " %" SCNd64, n, n + 1) == 2)
         examined(n[0], n[1]);
+    else if (strcmp(text, "inherit\n") == 0)
+        objects_inherit();
     else if (sscanf(text, "drop %" SCNd64 " %d", n, &cards) == 2)
         drop(n[0], cards);
     else if (sscanf(text, "unpin %" SCNd64 " %d %c", n, &cards, &fate) == 3)

@@ -220,11 +220,17 @@ class Engine:
         """
         raise NotImplementedError
 
-    def take_last_snapshot(self) -> None:
-        """Take the heap snapshot that finds the live objects at the end of the profile.
+    def ask_last_snapshot(self) -> Callable[[], None] | None:
+        """Begin the heap snapshot that finds the live objects at the profile's end.
 
-        The profile gets none if it is impossible or the heap is too large.
+        Returns:
+            A function that waits for the snapshot, before take_last_snapshot().  None
+            if no snapshot is possible or the heap is too large.
         """
+        return None
+
+    def take_last_snapshot(self) -> None:
+        """Write the snapshot into the profile; end a process that is still at work."""
 
     def ignore(self, ignored: bool) -> bool:
         """What this thread allocates is not the program's, nor, with the hook
@@ -255,7 +261,7 @@ class Engine:
         """Return what ends the run when the engine's modules are gone.
 
         Args:
-            has_snapshot: it begins with take_last_snapshot().
+            has_snapshot: it begins with a heap snapshot.
         """
         raise NotImplementedError
 

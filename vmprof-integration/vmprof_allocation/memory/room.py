@@ -5,8 +5,8 @@ import os
 
 from vmprof_allocation.errors import AllocationSamplingError
 
-#: bytes that what is asked at a program's end takes at most: PyPy aborts where it gets
-#: no more
+#: bytes that a question at the program's end takes at most, with all modules.
+#: PyPy aborts if it gets no more memory.  snapshot_limits.c checks again.
 _ROOM = 2**25
 
 

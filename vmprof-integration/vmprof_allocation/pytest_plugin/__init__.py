@@ -36,7 +36,7 @@ from vmprof_allocation.pytest_plugin.markers import (
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("allocations", "allocations (PyPy)")
     group.addoption(OPTION, action="store_true",
-                    help="show what each test allocates, and how much of it is alive")
+                    help="show what each test allocates, and how much of it survives")
     group.addoption(INTERVAL, metavar="BYTES", default=DEFAULT_INTERVAL,
                     help="mean number of bytes between two samples of %s (default: %s)"
                          % (OPTION, DEFAULT_INTERVAL))

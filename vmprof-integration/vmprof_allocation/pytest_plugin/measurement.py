@@ -30,6 +30,7 @@ from vmprof_allocation.pytest_plugin.sampling import (
 )
 from vmprof_convert.analysis import thresholds
 from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.meaning.lifetimes import is_alive_exact
 from vmprof_convert.profile.model import Profile
 
 #: Name of the entry in a test's user_properties with its result, a JSON text.
@@ -131,4 +132,5 @@ def _add_result(item: pytest.Function, profile: Profile) -> None:
     figures = summarize(profile).figures
     item.user_properties.append((RESULT, json.dumps({
         "test": item.nodeid, "allocated": figures.bytes(),
-        "alive": figures.bytes("alive"), "objects": figures.objects()})))
+        "alive": figures.bytes("alive"), "alive_is_exact": is_alive_exact(profile),
+        "objects": figures.objects()})))

@@ -39,12 +39,14 @@ def _write_table(reporter: pytest.TerminalReporter, results: list[str]) -> None:
     import json
 
     from vmprof_convert.meaning.estimator import Estimate
+    from vmprof_convert.meaning.lifetimes import alive_word
     from vmprof_convert.text.escape import shortened
     from vmprof_convert.text.units import format_bytes, format_estimate, format_number
     rows = [json.loads(result) for result in results]
     rows.sort(key=lambda row: -row["allocated"][0])
     reporter.section("allocations of %s" % format_number(len(rows), "test"))
-    reporter.write_line("%20s %12s %12s  test" % ("allocated", "alive", "objects"))
+    reporter.write_line("%20s %12s %12s  test" % (
+        "allocated", alive_word(all(row["alive_is_exact"] for row in rows)), "objects"))
     for row in rows[:_TESTS]:
         value, low, high = Estimate(*row["allocated"])
         objects, few, many = Estimate(*row["objects"])

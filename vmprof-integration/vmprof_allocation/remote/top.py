@@ -30,9 +30,9 @@ def _parser() -> argparse.ArgumentParser:
     from vmprof_convert.cli import options
     parser = Parser(
         prog="python -m vmprof_allocation top",
-        description="What a program allocated in the last seconds, and what of what "
-                    "it allocated meanwhile is alive, until Ctrl-C. (ctl's --help "
-                    "says how one gets at it.)")
+        description="Show the allocations of the last seconds, and the objects that "
+                    "survived, until Ctrl-C. The help of ctl names the conditions for "
+                    "access to a program.")
     add_target(parser)
     parser.add_argument(
         "-d", "--delay", type=seconds, default=_DEFAULT_SECONDS, metavar="SECONDS",

@@ -16,6 +16,7 @@ from vmprof_allocation.settings.settings import Limit, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Union
 
     from vmprof_allocation.engines.base import Engine, Statistics
@@ -452,11 +453,32 @@ class Session:
         return self._engine.statistics()
 
     def stop(self) -> None:
-        """End the sampling and finish the profile.  Once is enough; in a
-        forked child, which is not sampled, it does nothing.
+        """End the sampling and finish the profile.
 
-        Raises AllocationSamplingError if the profile could not be written to
-        the end, after everything else was put back.
+        Once is enough.  In a forked child, which is not sampled, it does nothing.
+
+        Raises:
+            AllocationSamplingError: the profile could not be written to the end, after
+                everything else was put back.
+        """
+        asked: Engine | None = None
+        wait: Callable[[], None] | None = None
+        try:
+            with Section(_lock):
+                if self._engine is not None and self._pid == os.getpid():
+                    wait = self._ask_last_snapshot(self._engine)
+                    asked = self._engine
+            if wait is not None:
+                # others may fork meanwhile, and handlers of signals run
+                wait()
+        finally:
+            self._stop(asked if wait is not None else None)
+
+    def _stop(self, asked: Engine | None) -> None:
+        """End the sampling.
+
+        Args:
+            asked: the engine that takes a last snapshot, if one does.
         """
         with Section(_lock):
             engine = self._engine
@@ -464,7 +486,7 @@ class Session:
                 return
             try:
                 if self._pid == os.getpid():
-                    self._end(engine)
+                    self._end(engine, asked is engine)
             except SamplingBusy:
                 raise
             except AllocationSamplingError:
@@ -473,12 +495,19 @@ class Session:
             # after any other exception it can be tried again
             self._close()
 
-    def _end(self, engine: Engine) -> None:
+    def _ask_last_snapshot(self, engine: Engine) -> Callable[[], None] | None:
+        # this note allocates, and so comes before the snapshot
+        self._note_memory(engine)
+        if self.settings.has_last_snapshot and (
+                self.is_child or not self.settings.ends_with_snapshot):
+            return engine.ask_last_snapshot()
+        return None
+
+    def _end(self, engine: Engine, has_snapshot: bool) -> None:
         self._note_memory(engine)
         if self.is_inherited:
             self.output = self.path or self.output
-        if self.settings.has_last_snapshot and (
-                self.is_child or not self.settings.ends_with_snapshot):
+        if has_snapshot:
             engine.take_last_snapshot()
         engine.stop()
         if self._file is not None and self._file.is_ours():

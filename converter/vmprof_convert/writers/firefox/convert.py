@@ -15,6 +15,7 @@ from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.analysis.summary import Summary, sum_up
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.estimator import weight_live_bytes, weight_objects
+from vmprof_convert.meaning.lifetimes import alive_word, is_alive_exact
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.columns import by_key, gathered, is_one
 from vmprof_convert.profile.held import Held
@@ -267,7 +268,8 @@ class _Conversion:
             ends = self._ends_of(process.threads.keys())
             self._builder.add_counter(Counter.held(
                 *births, self._axis.shown(ends.moments),
-                ends.sums(self._weights), is_raw=self._profile.is_raw), process.pid)
+                ends.sums(self._weights), is_raw=self._profile.is_raw,
+                alive=self._alive_word(process)), process.pid)
         heap = self._read(process, HEAP)
         if heap:
             self._builder.add_counter(Counter.heap(*map(list, zip(*heap))),
@@ -280,6 +282,11 @@ class _Conversion:
         if alone:
             self._builder.add_counter(Counter.private(*map(list, zip(*alone))),
                                       process.pid)
+
+    def _alive_word(self, process: Process) -> str:
+        """Return the word for the live objects of the process."""
+        return "" if self._profile.is_raw else alive_word(
+            is_alive_exact(process.profile or self._profile))
 
     def _read(self, process: Process, kind: str) -> list[tuple[float, int]]:
         """Times and bytes."""

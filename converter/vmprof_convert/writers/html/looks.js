@@ -50,11 +50,11 @@ function varianceOf(data) {
 
 // What is said of a change: as large a one is seen between runs that are alike, or not.
 function verdict(data) {
-  return mayBeGarbage() || !isBeyondChance(data) ? "same" : data.after > data.before ? "grew" : "shrank";
-}
-
-function mayBeGarbage() {
-  return state.measure === "alive" && !diff.exact;
+  if (!isBeyondChance(data)) return "same";
+  const hasGrown = data.after > data.before;
+  // the larger side may contain garbage
+  if (state.measure === "alive" && !diff.exact[hasGrown ? 1 : 0]) return "same";
+  return hasGrown ? "grew" : "shrank";
 }
 
 function isBeyondChance(data) {

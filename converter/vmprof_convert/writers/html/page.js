@@ -1,6 +1,7 @@
 // The page of `vmprof-convert --to html`: draws what stands in #profile.  Names are
 // data: they go into text nodes and attributes, and never into HTML.
-const MEASURES = [["bytes", "Bytes"], ["objects", "Objects"], ["alive", "Alive"]]
+const ALIVE = profile.alive_word[0].toUpperCase() + profile.alive_word.slice(1);
+const MEASURES = [["bytes", "Bytes"], ["objects", "Objects"], ["alive", ALIVE]]
   .filter(([key]) => key !== "alive" || profile.has.lifetimes);
 const SHAPES = [["icicle", "Icicle"], ["flame", "Flame graph"]];
 const STACKS = [["plain", "Functions"], ["typed", "… and types"], ["by type", "By type"]];
@@ -65,7 +66,7 @@ function search() {
 function say(found, sum) {
   const whole = diff ? change(compared({}, "total", 0)) : shown(sums.whole);
   const parts = [element("b", {}, whole), " ", ({
-    bytes: "allocated", objects: "objects allocated", alive: "still alive" })[state.measure]];
+    bytes: "allocated", objects: "objects allocated", alive: STILL_ALIVE })[state.measure]];
   if (state.type >= 0) parts.push(` of ${profile.types[state.type][0]}`);
   if (state.from || state.to < profile.steps) {
     parts.push(` from ${seconds(state.from)} to ${seconds(state.to)}`);
@@ -102,7 +103,7 @@ function drawTable() {
   const by = isTypes ? "self" : state.sort;
   rows.sort((a, b) => size(b, by) - size(a, by) || size(b, "total") - size(a, "total"));
   const columns = isTypes ? [["self", ""]] : [["self", "Self"], ["total", "Total"]];
-  if (isTypes) columns[0][1] = ({ bytes: "Allocated", objects: "Objects", alive: "Alive" })[state.measure];
+  if (isTypes) columns[0][1] = ({ bytes: "Allocated", objects: "Objects", alive: ALIVE })[state.measure];
   headings.replaceChildren(element("th", { scope: "col" }, isTypes ? "Type" : "Function"),
     ...columns.map(([key, text]) => element("th", {
       scope: "col", ...(by === key ? { "aria-sort": "descending" } : {}),
@@ -187,7 +188,7 @@ const navigation = element("nav");
 
 function drawLegend() {
   if (diff) {
-    const more = { same: mayBeGarbage() ? ", or garbage" : "" };
+    const more = { same: state.measure === "alive" && diff.exact.includes(false) ? ", or garbage" : "" };
     legend.replaceChildren(...Object.entries(CHANGES).map(([found, values]) => element(
       "span", {}, key(changeColour(found, 1)), values[2] + (more[found] ?? ""))));
     return;

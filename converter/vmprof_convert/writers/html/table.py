@@ -21,6 +21,7 @@ from vmprof_convert.analysis.summary import (
     summarize,
     tally_of,
 )
+from vmprof_convert.meaning.lifetimes import alive_word, is_alive_exact
 from vmprof_convert.meaning.type_names import Shown, TypeNames
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats, held
@@ -78,6 +79,7 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
             *caveats.of_figures(profile, summary, BY_FUNCTION))],
         "seconds": profile.end / 1e9,
         "has": {"types": profile.has_types, "lifetimes": profile.has_lifetimes},
+        "alive_word": alive_word(is_alive_exact(profile)),
         "marks": [[mark.time / 1e9, shortened(mark.name)] for mark in profile.marks],
         "held": _held(profile),
         **_table(_groups(profile, _estimates, steps), progress),
@@ -102,8 +104,8 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
 
     The columns of the table are the second side, on average over its runs.  "diff" has
     the first side ("before"), the variance of the change by sampling, the number of
-    standard errors of a change ("z"), whether the live objects contain no garbage
-    ("exact"), and with several runs per side the figures of each run.
+    standard errors of a change ("z"), for each side whether its live objects contain no
+    garbage ("exact"), and with several runs per side the figures of each run.
     """
     sides, choice = aligned(difference.sides), difference.choice
     is_several = len(sides.runs) > 2
@@ -140,9 +142,10 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
         "seconds": sides.after[-1].end / 1e9,
         "has": {"types": any(profile.has_types for profile in sides.runs),
                 "lifetimes": all(profile.has_lifetimes for profile in sides.runs)},
+        "alive_word": sides.alive,
         "diff": {"before": dict(zip(MEASURES, columns[:3])),
                  "variance": dict(zip(MEASURES, columns[3:6])),
-                 "exact": sides.is_alive_exact,
+                 "exact": sides.exact,
                  "z": z, "unknown": sides.is_spread_unknown(SELF, (FUNCTION,)),
                  **of_each},
         **table,

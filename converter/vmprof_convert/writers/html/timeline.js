@@ -1,7 +1,10 @@
 // What was allocated over time; drag over it to choose a part.
 const timeline = element("div", { class: "panel time" });
 
-// Allocated in each step, and what of it is still alive.
+// The name of the live objects, some of which may be garbage without a heap snapshot.
+const STILL_ALIVE = profile.alive_word === "alive" ? "still alive" : profile.alive_word;
+
+// Returns the allocated bytes or objects of each step, and the bytes that count as alive.
 function perStep(measure) {
   const all = new Float64Array(profile.steps);
   const alive = new Float64Array(profile.steps);
@@ -56,7 +59,7 @@ function drawTime(onChoice) {
     element("span", {}, measure, ` allocated over time, up to ${
       shown(most / (profile.seconds / profile.steps), measure)}/s`),
     element("span", {}, key("var(--area)"), "all",
-      ...(hasAlive ? [key("var(--held)"), "still alive at the end"] : []))), svg);
+      ...(hasAlive ? [key("var(--held)"), STILL_ALIVE + (profile.alive_word === "alive" ? " at the end" : "")] : []))), svg);
   if (profile.steps > 1) makeChoosable(svg, width, height, onChoice);
 }
 

@@ -17,6 +17,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 # nothing that is not needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
@@ -79,7 +80,10 @@ class HookEnding(Ending):
 
     def _end_profile(self) -> None:
         if self._snapshot is not None:
-            take_last(self._snapshot, self._is_sampled())
+            wait = begin_last(self._snapshot, self._is_sampled())
+            if wait is not None:
+                wait()
+                finish_last(self._snapshot)
         self._end(0)
         reach_safepoint()
         self._name_threads()    # not sampled, and the profile still takes names
@@ -92,31 +96,36 @@ class HookEnding(Ending):
                 self._named(thread, thread_names.for_native(name))
 
 
-def take_last(snapshot: HeapSnapshot, child: int) -> None:
-    """Take the heap snapshot that finds the live objects at the end of a profile.
-
-    The profile gets none if it is impossible or the heap is too large.
+def begin_last(snapshot: HeapSnapshot, child: int) -> Callable[[], None] | None:
+    """Begin the heap snapshot that finds the live objects at the end of a profile.
 
     Args:
         snapshot: the requests.
         child: what hook_is_sampled_child() returns.
+
+    Returns:
+        A function that waits for the snapshot, before finish_last().  None if it is
+        impossible or the heap is too large.
     """
     try:
-        _take_last(snapshot, child)
+        most = _MOST_HEAP if child == NO_CHILD else _MOST_HEAP_OF_CHILD
+        if (snapshot.is_sampling() and child in (NO_CHILD, WITH_PROFILE)
+                and not may_hide_references() and snapshot.looks(0.0) == NOT_ASKED
+                and not snapshot.refusal(most, is_urgent=True)
+                and snapshot.begin(False)):
+            return lambda: snapshot.wait(_PATIENCE)
     except Exception:
         pass            # the profile is to end in any case
+    return None
 
 
-def _take_last(snapshot: HeapSnapshot, child: int) -> None:
-    most = _MOST_HEAP if child == NO_CHILD else _MOST_HEAP_OF_CHILD
-    if (not snapshot.is_sampling() or child not in (NO_CHILD, WITH_PROFILE)
-            or may_hide_references() or snapshot.looks(0.0) != NOT_ASKED
-            or snapshot.refusal(most, is_urgent=True)):
-        return
-    if snapshot.begin(False):
-        snapshot.wait(_PATIENCE)
+def finish_last(snapshot: HeapSnapshot) -> None:
+    """Write the last heap snapshot into the profile, if it was successful."""
+    try:
         if snapshot.finish() == 0:
             snapshot.end_garbage()
+    except Exception:
+        pass            # likewise
 
 
 def check_complete(error: int, ended: bytes) -> None:

@@ -25,8 +25,9 @@ from vmprof_allocation.engines.hook.ending import (
     NO_CHILD,
     WITH_PROFILE,
     HookEnding,
+    begin_last,
     check_complete,
-    take_last,
+    finish_last,
 )
 from vmprof_allocation.engines.hook.heap_snapshot import (
     HeapSnapshot,
@@ -363,7 +364,7 @@ class HookEngine(Engine):
             try:
                 reach_safepoint()
             except MemoryError:
-                pass        # whatever else enters the GC will do
+                pass        # the GC was entered nevertheless
         return errno.EPERM
 
     def _undo(self, was_forked: bool = False) -> int:
@@ -563,10 +564,15 @@ class HookEngine(Engine):
             snapshot.end_garbage()
             return float(self._lib.hook_held_cost() / 1e9)
 
+    def ask_last_snapshot(self) -> Callable[[], None] | None:
+        with self._section():
+            if self._pid != os.getpid() or "held" not in self.capabilities():
+                return None
+            return begin_last(self._heap_snapshot(), self._lib.hook_is_sampled_child())
+
     def take_last_snapshot(self) -> None:
         with self._section():
-            if self._pid == os.getpid() and "held" in self.capabilities():
-                take_last(self._heap_snapshot(), self._lib.hook_is_sampled_child())
+            finish_last(self._heap_snapshot())
 
     def _heap_snapshot(self) -> HeapSnapshot:
         assert self._place is not None

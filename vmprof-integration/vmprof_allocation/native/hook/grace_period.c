@@ -3,13 +3,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "small_file.h"
 
 #define MILLISECOND     1000000         /* ns */
 /* of one thread: more than a short function takes */
@@ -32,19 +33,9 @@ static int read_of_thread(const char *thread, const char *name, char *text,
                           size_t size)
 {
     char path[64];
-    ssize_t length;
-    int fd;
 
     (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/%s", thread, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    length = read(fd, text, size - 1);
-    close(fd);
-    if (length <= 0)
-        return 0;
-    text[length] = 0;
-    return 1;
+    return small_file_read(path, text, size);
 }
 
 /* Nanoseconds for which a thread has computed; -1: not known */

@@ -180,16 +180,31 @@ void held_by_forked(void)
     figures_pages_are_shared(0);
 }
 
+static int is_garbage(size_t number, const void *found)
+{
+    int how = ((const struct held_object *)found)[number].how;
+
+    return how == HELD_NO_PATH || how == HELD_BY_FINALIZER;
+}
+
+/* The profile has the other objects already as ended. */
+static int is_told(size_t number)
+{
+    return !asked.objects[number].is_ended || !is_garbage(number, asked.result->found);
+}
+
 /* Rows as PROFILE.rst has them */
 static void tell(int problem)
 {
     const struct held_result *result = asked.result;
-    int64_t number = ++questions;
+    int64_t number = ++questions, told = 0;
     size_t i;
 
+    for (i = 0; problem == 0 && i < asked.count; i++)
+        told += is_told(i);
     {
         int64_t rows = problem != 0 ? 0 : (int64_t)(
-            result->holder_count + result->path_count + asked.count);
+            result->holder_count + result->path_count) + told;
         int64_t row[] = { number, recorder_time(asked.began), problem, result->objects,
                           result->bytes, asked.still / 1000 * 1000,
                           result->nanoseconds / 1000 * 1000, result->memory, rows };
@@ -215,7 +230,8 @@ static void tell(int problem)
                           result->found[i].set, result->found[i].how,
                           result->found[i].path,
                           object->live_size != object->size ? object->live_size : 0 };
-        recorder_held(RECORD_HELD_OBJECTS, row, NULL);
+        if (is_told(i))
+            recorder_held(RECORD_HELD_OBJECTS, row, NULL);
     }
 }
 
@@ -288,13 +304,6 @@ int hook_snapshot_refused(int64_t most_heap, int next_niceness, int64_t memory[2
 int64_t hook_held_cost(void)
 {
     return cost;
-}
-
-static int is_garbage(size_t number, const void *found)
-{
-    int how = ((const struct held_object *)found)[number].how;
-
-    return how == HELD_NO_PATH || how == HELD_BY_FINALIZER;
 }
 
 void held_by_examined(int is_certain)

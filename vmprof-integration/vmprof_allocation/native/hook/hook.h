@@ -174,9 +174,9 @@ const char *hook_child_path(void);
 /* When the profile began, in nanoseconds of CLOCK_MONOTONIC */
 int64_t hook_started(void);
 
-/* Requests, which the next safepoint allocation of the calling thread runs
-   (hook_unhook: of any thread, or the next entry of the GC).  The entry patch is
-   stored between the first one and its safepoint.  It returns 0 or an errno. */
+/* Requests, which the next safepoint allocation of the calling thread runs.  The entry
+   patch is stored between hook_hook() and its safepoint.  hook_hook() returns 0 or an
+   errno. */
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
 void hook_set_interval(int64_t interval);
 void hook_unhook(void);
@@ -214,6 +214,7 @@ struct hook_object {
     int64_t live_size;          /* bytes that it takes: fewer if it was shrunk */
     int64_t interval;           /* mean bytes between two samples, then */
     int64_t type;               /* number in the profile; 0: not known */
+    int64_t is_ended;           /* the last heap snapshot did not reach it */
 };
 enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD, HOOK_COLLECT,
        HOOK_REACHED, HOOK_EXAMINED };
@@ -233,9 +234,9 @@ int hook_held_looks(double seconds);
    0; an errno for which there is no such process; 1000 and a problem (held.h); 2000 and
    the signal that ended it; 3000 and the errno with which the profile could not be
    written; -1: nothing was asked for; or -2: the profile, or the process,
-   has ended meanwhile, or was about to.  Objects that cannot be reached are tracked until
-   HOOK_EXAMINED; if its 'address' is 0, which objects are garbage is not certain, and all
-   are still tracked afterwards. */
+   has ended meanwhile, or was about to.  HOOK_EXAMINED then ends the objects that cannot
+   be reached in the profile; if its 'address' is 0, it is not certain which objects are
+   garbage, and none ends. */
 int hook_held(void);
 /* Nanoseconds that the last snapshot cost: how long the program stopped, and the processor
    time of the process. */

@@ -63,7 +63,8 @@ struct tracked {
     int64_t key, stack, interval;
     int64_t size, live_size;    /* as in struct young */
     int32_t type;
-    int32_t which;
+    unsigned which : 31;
+    unsigned is_ended : 1;      /* the last heap snapshot did not reach it */
 };
 
 static struct objects {
@@ -435,7 +436,9 @@ static void lose_all(void)
         count_not_known(objects.waiting[i].size, objects.waiting[i].interval);
     }
     for (i = 0; i < objects.tracked_count; i++) {
-        recorder_lost(objects.tracked[i].key, objects.tracked[i].which);
+        if (objects.tracked[i].is_ended)
+            continue;
+        recorder_lost(objects.tracked[i].key, (int)objects.tracked[i].which);
         count_not_known(objects.tracked[i].size, objects.tracked[i].interval);
     }
     forget_all();
@@ -444,7 +447,9 @@ static void lose_all(void)
 
 static void forget_dead(const struct tracked *tracked)
 {
-    recorder_freed(tracked->key, tracked->which);
+    if (tracked->is_ended)
+        return;
+    recorder_freed(tracked->key, (int)tracked->which);
     add_alive(tracked, -1.0);
 }
 
@@ -585,7 +590,8 @@ static void track(const struct young *young, uintptr_t object)
     tracked = &objects.tracked[objects.tracked_count++];
     tracked->object = object;
     tracked->key = young->key;
-    tracked->which = young->which;
+    tracked->which = (unsigned)young->which;
+    tracked->is_ended = 0;
     tracked->stack = young->stack;
     tracked->interval = young->interval;
     tracked->size = young->size;
@@ -697,7 +703,7 @@ void objects_tell_young(void)
 
 void objects_inherit(void)
 {
-    size_t i;
+    size_t i, kept = 0;
 
     if (objects.waiting == NULL)
         return;
@@ -705,14 +711,19 @@ void objects_inherit(void)
     if (!objects.tracks || !recorder_begin_facts(nursery.collections))
         return;
     for (i = 0; i < objects.tracked_count; i++) {
-        struct tracked *tracked = &objects.tracked[i];
+        struct tracked *tracked = &objects.tracked[kept];
+        if (objects.tracked[i].is_ended)
+            continue;
+        *tracked = objects.tracked[i];
+        kept++;
         tracked->type = (int32_t)types_number(types_of(tracked->object), tracked->object);
         struct inherited object = {
             tracked->key, tracked->stack, tracked->size, tracked->live_size,
-            tracked->interval, tracked->type, tracked->which
+            tracked->interval, tracked->type, (int)tracked->which
         };
         recorder_inherited(&object);
     }
+    objects.tracked_count = kept;
     recorder_end_facts();
 }
 
@@ -746,6 +757,7 @@ static void copy_one(const struct tracked *tracked, int64_t stack, struct hook_o
     to->live_size = tracked->live_size;
     to->interval = tracked->interval;
     to->type = tracked->type;
+    to->is_ended = tracked->is_ended;
 }
 
 size_t objects_count(void)
@@ -765,29 +777,30 @@ void objects_examined(const struct hook_object *copied, size_t count,
                       int (*is_garbage)(size_t number, const void *context),
                       const void *context, int64_t time)
 {
-    size_t i = 0, number, kept = 0;
+    size_t i = 0, number;
 
     if (!recorder_begin_facts(nursery.collections))
         return;
-    /* Both have the same order.  Copied objects may have ended since, and new objects come
-       last. */
+    /* Both have the same order.  The GC may have freed copied objects since, and new
+       objects come last. */
     for (number = 0; number < count; number++) {
-        const struct tracked *tracked = &objects.tracked[i];
-        int is_tracked = i < objects.tracked_count &&
-                         tracked->key == copied[number].key &&
-                         tracked->which == copied[number].which;
+        const struct hook_object *object = &copied[number];
+        struct tracked *tracked = &objects.tracked[i];
+        int is_tracked = i < objects.tracked_count && tracked->key == object->key &&
+                         tracked->which == object->which;
+        int has_ended = is_garbage(number, context);
         i += (size_t)is_tracked;
-        if (is_garbage(number, context)) {
-            recorder_freed_at(copied[number].key, (int)copied[number].which, time);
-            if (is_tracked)
-                add_alive(tracked, -1.0);
-        }
+        if (has_ended == object->is_ended)
+            continue;
+        if (has_ended)
+            recorder_freed_at(object->key, (int)object->which, time);
         else if (is_tracked)
-            objects.tracked[kept++] = *tracked;
+            recorder_reached_again(object->key, (int)object->which, time);
+        if (is_tracked) {
+            tracked->is_ended = has_ended != 0;
+            add_alive(tracked, has_ended ? -1.0 : 1.0);
+        }
     }
-    while (i < objects.tracked_count)
-        objects.tracked[kept++] = objects.tracked[i++];
-    objects.tracked_count = kept;
     recorder_end_facts();
 }
 
@@ -801,7 +814,7 @@ struct hook_object *objects_copy(uint64_t address, int64_t *count)
         return NULL;
     for (i = 0; i < objects.tracked_count; i++) {
         const struct tracked *tracked = &objects.tracked[i];
-        if (address != 0 && address != tracked->object)
+        if (address != 0 ? address != tracked->object : tracked->is_ended)
             continue;
         copy_one(tracked, recorder_stack_number(tracked->stack), next++);
         if (address != 0)

@@ -95,7 +95,7 @@ void objects_reset_peak(void);
    after a minor collection */
 void objects_traced(double *alive, double *peak);
 
-/* Those that are tracked, or only the one with this 'address', for free();
+/* Those that are tracked and have not ended, or the one with this 'address', for free();
    NULL if there is no memory */
 struct hook_object *objects_copy(uint64_t address, int64_t *count);
 
@@ -105,8 +105,10 @@ size_t objects_count(void);
 void objects_copy_all(struct hook_object *to);
 
 /* The program could no longer reach the copied objects for which
-   is_garbage(number, context) is true.  Write that they ended at 'time', and stop tracking
-   them.  A major collection may have ended some objects since; they end again, earlier. */
+   is_garbage(number, context) is true.  Write that they ended at 'time'.  They are tracked
+   until the GC frees them, because a weak reference or a finalizer may give one back to
+   the program; the next call then writes that it has not ended.  A major collection may
+   have freed some objects since they were copied; they end again, earlier. */
 void objects_examined(const struct hook_object *copied, size_t count,
                       int (*is_garbage)(size_t number, const void *context),
                       const void *context, int64_t time);

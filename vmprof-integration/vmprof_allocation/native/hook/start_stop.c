@@ -21,7 +21,7 @@
 /* external_malloc(), in hook_place.entry */
 #define ENTRY_EXTERNAL_MALLOC   2
 
-enum { NOTHING, HOOK, UPDATE, UNHOOK, ASK, ROTATE, PAUSE, END };
+enum { NOTHING, HOOK, UPDATE, UNHOOK, UNHOOK_SOON, ASK, ROTATE, PAUSE, END };
 
 static volatile int request;
 static struct {
@@ -112,13 +112,14 @@ static void unhook(void)
    GC's functions that is not hooked yet.  The thread that asks what holds each object has
    listed the roots: its own stack, and copies of the other threads' stacks.  A profile ends
    in a safepoint allocation, because any other object that is being allocated has no type
-   yet. */
+   yet.  Only UNHOOK_SOON ends it anywhere: no safepoint allocation comes for it. */
 static int needs_safepoint(int wanted)
 {
     switch (wanted) {
     case ASK:
         return asked == HOOK_HELD || asked == HOOK_REACHED;
     case HOOK:
+    case UNHOOK:
     case ROTATE:
     case PAUSE:
     case END:
@@ -153,6 +154,7 @@ static void run_pending_request(int at_safepoint)
         nursery_update();
         break;
     case UNHOOK:
+    case UNHOOK_SOON:
         unhook();
         break;
     case ASK:
@@ -221,11 +223,11 @@ void hook_entry_changed(void)
     trampoline_changed();
 }
 
-/* Unhook when the GC is next entered: no safepoint allocation comes for it. */
+/* Unhook when the GC is next entered. */
 static void unhook_soon(void)
 {
     if (hook_is_hooked())
-        request = UNHOOK;
+        request = UNHOOK_SOON;
 }
 
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts)
@@ -387,7 +389,7 @@ void hook_unhook(void)
 int hook_is_sampling(void)
 {
     return nursery.phase == NURSERY_RUNNING && !is_running_request &&
-           request != UNHOOK;
+           request != UNHOOK && request != UNHOOK_SOON;
 }
 
 int hook_is_hooked(void)
@@ -426,7 +428,7 @@ void start_stop_forked(void)
     is_running_request = 0;
     if (hook_is_hooked()) {
         is_forked_child = 1;
-        request = UNHOOK;
+        request = UNHOOK_SOON;
     }
     else
         hook_unhook();

@@ -2,7 +2,6 @@
 #include "flusher.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +10,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "small_file.h"
 
 #define PERIOD          100000000       /* ns */
 
@@ -29,20 +30,6 @@ static sigset_t programs_signals;
 /* the first thread had ended already, and others of the program's had not */
 static int has_others;
 
-/* Returns 0 if that can't be told. */
-static int read_of_us(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    if (length <= 0)
-        return 0;
-    text[length] = '\0';
-    return 1;
-}
-
 /* A thread of ours that runs Python code has its own number in its name
    (periodic_rotation.py): one that the program began from there has that name, too, and
    another number. */
@@ -52,7 +39,7 @@ static int is_ours(const char *thread)
 
     (void)snprintf(path, sizeof path, "/proc/self/task/%.15s/comm", thread);
     (void)snprintf(ours, sizeof ours, "vmprof %.15s\n", thread);
-    return read_of_us(path, name, sizeof name) && strcmp(name, ours) == 0;
+    return small_file_read(path, name, sizeof name) && strcmp(name, ours) == 0;
 }
 
 static long count_ours(void)
@@ -90,7 +77,7 @@ int flusher_is_only_other_thread(void)
     char text[1024];
     long fields[EXIT_CODE + 1];
 
-    return read_of_us("/proc/self/stat", text, sizeof text) &&
+    return small_file_read("/proc/self/stat", text, sizeof text) &&
            parse_stat(text, fields) != 0 && fields[THREADS] == 1 + has_flusher;
 }
 
@@ -106,7 +93,7 @@ static int is_over(long *ours, int *code)
     char state;
 
     *ours = *code = 0;
-    if (!read_of_us("/proc/self/stat", text, sizeof text))
+    if (!small_file_read("/proc/self/stat", text, sizeof text))
         return 1;
     state = parse_stat(text, fields);
     if (state != 'Z')

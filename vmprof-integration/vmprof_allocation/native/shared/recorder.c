@@ -506,9 +506,9 @@ void recorder_give_up(int64_t key)
     errno = saved_errno;
 }
 
-static void put_end(int64_t key, int which, int is_lost, int64_t time)
+static void put_end(int64_t key, int which, enum end how, int64_t time)
 {
-    int64_t row[] = { key, which, is_lost, profile_log_time(time) };
+    int64_t row[] = { key, which, how, profile_log_time(time) };
 
     if (is_recorded())
         profile_log_row(RECORD_ENDED, facts_began, row);
@@ -516,17 +516,22 @@ static void put_end(int64_t key, int which, int is_lost, int64_t time)
 
 void recorder_freed(int64_t key, int which)
 {
-    put_end(key, which, 0, facts_began);
+    put_end(key, which, END_FREED, facts_began);
 }
 
 void recorder_freed_at(int64_t key, int which, int64_t time)
 {
-    put_end(key, which, 0, time);
+    put_end(key, which, END_FREED, time);
+}
+
+void recorder_reached_again(int64_t key, int which, int64_t time)
+{
+    put_end(key, which, END_NONE, time);
 }
 
 void recorder_lost(int64_t key, int which)
 {
-    put_end(key, which, 1, facts_began);
+    put_end(key, which, END_LOST, facts_began);
 }
 
 void recorder_inherited(const struct inherited *object)

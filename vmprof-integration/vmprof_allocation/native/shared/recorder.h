@@ -144,6 +144,8 @@ void recorder_young(int64_t key, enum outcome outcome, int64_t type,
 void recorder_freed(int64_t key, int which);
 /* It is dead since 'time', on the clock of recorder_now(). */
 void recorder_freed_at(int64_t key, int which, int64_t time);
+/* It is not dead, although it was recorded: the program has it again since 'time'. */
+void recorder_reached_again(int64_t key, int which, int64_t time);
 void recorder_lost(int64_t key, int which);
 
 /* A promoted object that was sampled in an earlier part of the profile, and is alive. */

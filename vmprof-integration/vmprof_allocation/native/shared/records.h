@@ -57,6 +57,13 @@ static inline int outcome_is_young(enum outcome outcome)
     return outcome == OUTCOME_YOUNG || outcome == OUTCOME_YOUNG_NOT_KNOWN;
 }
 
+/* How a promoted object ended.  The numbers are PROFILE.rst's. */
+enum end {
+    END_FREED,
+    END_LOST,                   /* it is not known */
+    END_NONE                    /* it has not, although it was recorded */
+};
+
 /* Kinds of names of a type */
 enum type_name {
     TYPE_NAME_GCS = 1,

@@ -75,10 +75,17 @@ class Counter:
     @classmethod
     def held(cls, times: Sequence[float], counts: Sequence[int],
              ends: Sequence[float], ended: Sequence[int], *,
-             is_raw: bool = False) -> Counter:
-        """Memory in use: `counts` at `times`, ascending, at least one, are what
-        came, and `ended` at `ends`, also ascending, what went.  `is_raw`: raw memory,
-        and not the GC's."""
+             is_raw: bool = False, alive: str = "") -> Counter:
+        """Return the track of the bytes that count as alive.
+
+        Args:
+            times: milliseconds, ascending, at least one.
+            counts: bytes that were allocated at these times.
+            ends: milliseconds, ascending.
+            ended: bytes that ended at these times.
+            is_raw: native memory, and not the GC's heap.
+            alive: lifetimes.alive_word(), if it is the GC's heap.
+        """
         last = max(times[-1], ends[-1] if ends else 0.0)
         starts, bins = _binned(times, counts, last)
         for number, count in enumerate(_binned(ends, ended, last)[1]):
@@ -86,8 +93,8 @@ class Counter:
         name, description, label, color, weight = (
             "raw-memory", "Bytes of malloc that were not given back, an estimate",
             "Raw memory in use", "teal", 12) if is_raw else (
-            "held-memory", "Bytes that no collection found dead, an estimate",
-            "Memory in use", "green", 10)
+            "held-memory", "Bytes of objects that neither a collection nor a heap "
+            "snapshot had found dead, an estimate", "Memory (%s)" % alive, "green", 10)
         return cls(
             name, "Memory", description, starts, bins, {
                 "graphType": "line-accumulated",
@@ -97,7 +104,7 @@ class Counter:
                 "sortWeight": weight,
                 "label": label,
                 "tooltipRows": [
-                    _row("accumulated", "bytes", "in use"),
+                    _row("accumulated", "bytes", alive or "in use"),
                     _row("count-range", "bytes", "range in the graph"),
                 ],
             })
