@@ -323,7 +323,7 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r" *\+\d+ ±\d+ KiB +grew +- +\d+ KiB +grows +app.py:3", row)
     row, = (line for line in lines if line.endswith("app.py:2"))
     assert re.fullmatch(r" *[-+][\d.]+ ±[\d.]+ KiB +noise +.*", row)
-    assert any(re.fullmatch(r".* grew .* survived", line) for line in lines)
+    assert any(re.fullmatch(r".* grew .* alive", line) for line in lines)
     assert not any("garbage" in line for line in lines)
 
 
