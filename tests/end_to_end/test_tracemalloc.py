@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import re
 from typing import Any
 
@@ -260,6 +261,20 @@ def test_a_variable_that_is_wrong(pypy: PyPy, value: str,
     assert (run.code, run.out) == (2, "")
     assert run.err.startswith("vmprof: ") and message in run.err
     assert run.err.count("\n") == 1
+
+
+TELL = ("from sys import modules as m; t = m.get('tracemalloc'); "
+        "print(t and t.is_tracing() and t.get_traceback_limit())")
+
+
+@pytest.mark.parametrize("variable", ["PYTHONTRACEMALLOC", "VMPROF_TRACEMALLOC"])
+def test_search_of_an_unknown_build_is_not_traced(
+        stock_pypy: PyPy, tmp_path: pathlib.Path, variable: str) -> None:
+    """Each search would begin with another one."""
+    stock_pypy.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    stock_pypy.environment[variable] = "5"
+    run = stock_pypy.command("-c", TELL, timeout=120)
+    assert (run.code, run.out) == (0, "5\n"), run.err
 
 
 def test_a_forked_child_is_not_traced(pypy: PyPy) -> None:
