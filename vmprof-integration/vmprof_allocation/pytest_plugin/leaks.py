@@ -29,6 +29,8 @@ from vmprof_convert.profile.model import Profile
 
 #: Names of the marks: the test may set other marks.
 _FIRST, _LAST = (__name__ + ": " + name for name in ("first", "last"))
+#: The last part of the profile's name, if it is kept.
+LEAKS = "leaks"
 #: With this setting, the JIT compiles no bridge from a guard that fails.
 _NEVER = 2**31 - 1
 
@@ -52,7 +54,8 @@ def compare(item: pytest.Function, marker: pytest.Mark
     native: int | None = None
     profiles: Profiles | None = None
     no_retainers: list[str] = []
-    with Sampling(item, interval_for(condition.limit), native_memory=True) as sampling:
+    with Sampling(item, interval_for(condition.limit), LEAKS,
+                  native_memory=True) as sampling:
         session = sampling.session
         if session is None:
             yield
