@@ -248,6 +248,81 @@ def test_leaks():
         "allocations of 1 test")[2], re.MULTILINE), done.out
 
 
+def test_leaks_that_filter_fn_refuses_do_not_count(project: PyPy) -> None:
+    """Each stack that leaked is checked once, with the innermost frame first."""
+    done = run(project, """
+stacks = []
+def cache():
+    shop.grow(50000)
+def is_leak(stack):
+    stacks.append(stack)
+    return all(frame.function != "cache" for frame in stack.frames)
+@pytest.mark.limit_leaks("10 kB", filter_fn=is_leak)
+def test_passes():
+    cache()
+@pytest.mark.limit_leaks("10 kB", filter_fn=is_leak)
+def test_fails():
+    cache()
+    shop.grow(30000)
+@pytest.mark.limit_leaks("10 kB", filter_fn=lambda stack: 1 // 0)
+def test_raises():
+    cache()
+def test_asked():
+    assert len(set(stacks)) >= 2
+    (inner, outer), *_ = [
+        [frame for frame in stack.frames if frame.function in ("grow", "cache")]
+        for stack in stacks if any(frame.function == "cache" for frame in stack.frames)]
+    assert (inner.function, outer.function) == ("grow", "cache")
+    assert inner.filename == shop.__file__ and inner.lineno > 0
+""")
+    assert done.code == 1 and "2 failed, 2 passed" in done.out, done.out
+    assert re.search(r"10 calls of test_fails left (?:2[6-9]|30)\d KiB .* limit is 100 "
+                     "KiB", done.out), done.out
+    assert "ZeroDivisionError" in done.out, done.out
+
+
+def test_leaks_of_other_threads_may_be_left_out(project: PyPy) -> None:
+    done = run(project, """
+import threading
+def leak(size):
+    thread = threading.Thread(target=shop.grow, args=(size,))
+    thread.start()
+    thread.join()
+@pytest.mark.limit_leaks("10 kB", current_thread_only=True)
+def test_passes():
+    leak(50000)
+@pytest.mark.limit_leaks("10 kB", current_thread_only=True)
+def test_fails():
+    leak(50000)
+    shop.grow(30000)
+@pytest.mark.limit_leaks("10 kB")
+def test_fails_with_all():
+    leak(50000)
+""")
+    assert done.code == 1 and "2 failed, 1 passed" in done.out, done.out
+    assert re.search(r"10 calls of test_fails left (?:2[6-9]|30)\d KiB .* limit is 100 "
+                     "KiB", done.out), done.out
+
+
+def test_native_leaks_are_chosen_by_their_samples(project: PyPy) -> None:
+    done = run(project, """
+import array
+kept = []
+def cache():
+    kept.append(array.array("b", bytes(800000)))
+@pytest.mark.limit_leaks("10 kB", filter_fn=lambda stack: all(
+    frame.function != "cache" for frame in stack.frames))
+def test_refused():
+    cache()
+@pytest.mark.limit_leaks("10 kB", filter_fn=lambda stack: True)
+def test_counted():
+    cache()
+""")
+    refused = "10 calls of test_refused left 8." in done.out
+    assert "10 calls of test_counted left 8." in done.out, done.out
+    assert refused == has_builtin(), done.out       # it has no such samples
+
+
 def test_profiles_are_kept_in_a_folder(project: PyPy) -> None:
     """A name that no file can have is replaced."""
     tests = """
@@ -338,13 +413,17 @@ def test_markers_that_make_no_sense(project: PyPy) -> None:
             "limit_allocations()": "write one limit",
             'limit_leaks("1 MB", repeat=0)': "invalid limit_leaks(repeat=0): write a",
             'limit_leaks("1 MB", often=1)': "write one limit",
+            'limit_leaks("1 MB", filter_fn=3)':
+                "invalid limit_leaks(filter_fn=3): write a function",
+            'limit_leaks("1 MB", current_thread_only=1)':
+                "invalid limit_leaks(current_thread_only=1): write True or False",
             'limit_memory("1 MB", current_thread_only=True)': "write one limit",
             'limit_memory("some")': "invalid limit limit_memory('some')",
             'limit_leaks("5%")': "invalid limit limit_leaks('5%'): write a number of"}
     done = run(project, "".join(
         "@pytest.mark.%s\ndef test_%d_(): pass\n" % (marker, number)
         for number, marker in enumerate(said)))
-    assert done.code == 1 and "7 failed" in done.out, done.out
+    assert done.code == 1 and "9 failed" in done.out, done.out
     for number, what in enumerate(said.values()):
         assert what in done.out.partition("_ test_%d_ _" % number)[2].partition(
             "_ test_")[0], done.out

@@ -15,6 +15,7 @@ measured:
     limits          reads the arguments of markers
     peak            finds the most memory that a test holds at once
     leaks           measures how much memory repeated calls of a test leak
+    stacks          chooses the samples that count as leaked
     failures        the text of a failure
     summary         the lines at the end of pytest's output
 """
@@ -63,8 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "%s(limit): fail if the test holds more than the limit at once, "
         "such as \"10 MB\"" % LIMIT_MEMORY)
     config.addinivalue_line(
-        "markers", "%s(limit, *, warm_up=%d, repeat=%d): call the test several "
-        "times, and fail if a call leaks more than the limit, such as \"1 MB\""
+        "markers", "%s(limit, *, warm_up=%d, repeat=%d, filter_fn=None, "
+        "current_thread_only=False): call the test several times, and fail if a call "
+        "leaks more than the limit, such as \"1 MB\""
         % (LIMIT_LEAKS, WARM_UP, REPEAT))
     if setting(config, OPTION):
         from vmprof_allocation.errors import AllocationSamplingError

@@ -13,7 +13,7 @@ from vmprof_convert.analysis.thresholds import Condition
 #: the second number, the interval of 2000 small objects is 8 % to each side.
 _SAMPLES_AT_LIMIT, _SAMPLES_HELD = 400, 2000
 #: The named arguments of each marker.
-_ARGUMENTS = {LIMIT_LEAKS: {"warm_up", "repeat"}}
+_ARGUMENTS = {LIMIT_LEAKS: {"warm_up", "repeat", "filter_fn", "current_thread_only"}}
 #: Bounds of the mean interval, in bytes.
 _SMALLEST, _LARGEST = 64, 2**17
 
