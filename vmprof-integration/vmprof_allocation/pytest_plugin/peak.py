@@ -42,8 +42,10 @@ _FIRST, _MOST = (__name__ + ": " + name for name in ("first", "most"))
 _BETWEEN, _MORE = 1 / 32, 1 / 16
 #: Bytes between two minor collections, at least.
 _SMALLEST = 2**16
-#: A snapshot above the limit is followed by another one if this factor more survives.
-_GROWTH = 9 / 8
+#: Above this share of the limit, the test fails beyond doubt.  Then another snapshot is
+#: taken only if this factor more survives.  The factor grows with each snapshot that
+#: does not find as much more.
+_CERTAIN, _GROWTH = 1.2, 9 / 8
 
 
 class Peak:
@@ -67,6 +69,7 @@ class Peak:
         self._ceiling = condition.limit
         #: The largest number of reachable bytes in a snapshot.
         self._most = 0.0
+        self._growth = _GROWTH
         #: Bytes that the test can have held between two minor collections.
         self._bound = 0.0
         self._snapshots = 0
@@ -131,12 +134,15 @@ class Peak:
                 session.snapshot()
                 self._snapshots += 1
                 held = engine.survived_bytes()
+                self._growth = _GROWTH * (
+                    1 if held > self._most * _GROWTH else self._growth)
                 if held > self._most:
                     self._most = held
                     session.mark(_MOST)
                 limit = self._condition.limit
-                self._ceiling = max(limit, held + limit * _MORE,
-                                    self._most * _GROWTH if self._most > limit else 0.0)
+                self._ceiling = max(limit, held + limit * _MORE)
+                if self._most > limit * _CERTAIN:
+                    self._ceiling = max(self._ceiling, self._most * self._growth)
             self._bound = max(self._bound, held + self._between)
         finally:
             engine.ignore(was_ignored)

@@ -173,7 +173,7 @@ class Sampling:
 
 
 def _file_name(test: str, what: str) -> str:
-    """Return the name of a test's profile, such as test_shop.py-test_x.vmprof.
+    """Return the name of a test's profile, which begins with the name of its file.
 
     Args:
         test: The node ID.
