@@ -7,39 +7,14 @@ import re
 
 import pytest
 
-from conftest import ROOT, PyPy, Run, has_builtin
-
-PACKAGES = ROOT / ".build" / "pytest-pypy"
+from conftest import PyPy, has_builtin
+from pytest_project import PACKAGES, make_project, run
+from vmprof_convert import readers
 
 
 @pytest.fixture
 def project(pypy: PyPy) -> PyPy:
-    if not PACKAGES.exists():
-        pytest.fail("%s is missing: run `make test`, which installs it"
-                    % PACKAGES.relative_to(ROOT))
-    pypy.script("""
-        import pytest
-
-        kept = []
-
-        def grow(size):
-            kept.append([None] * (size // 8))
-
-        def churn(times):
-            for i in range(times):
-                [None] * 1000
-        """, "shop.py")
-    return pypy
-
-
-def run(project: PyPy, tests: str, *options: str) -> Run:
-    project.script("import pytest, shop\n" + tests, "test_shop.py")
-    # not that of the machine: what others have there is not this run's
-    temporary = project.folder / "tmp"
-    temporary.mkdir(exist_ok=True)
-    return project.command(
-        "-m", "pytest", "-q", "-p", "no:cacheprovider", *options,
-        PYTHONPATH=str(PACKAGES), COLUMNS="120", TMPDIR=str(temporary))
+    return make_project(pypy)
 
 
 def test_the_table_of_each_test_s_allocations(project: PyPy) -> None:
@@ -273,6 +248,147 @@ def test_leaks():
         "allocations of 1 test")[2], re.MULTILINE), done.out
 
 
+def test_leaks_that_filter_fn_refuses_do_not_count(project: PyPy) -> None:
+    """Each stack that leaked is checked once, with the innermost frame first."""
+    done = run(project, """
+stacks = []
+def cache():
+    shop.grow(50000)
+def is_leak(stack):
+    stacks.append(stack)
+    return all(frame.function != "cache" for frame in stack.frames)
+@pytest.mark.limit_leaks("10 kB", filter_fn=is_leak)
+def test_passes():
+    cache()
+@pytest.mark.limit_leaks("10 kB", filter_fn=is_leak)
+def test_fails():
+    cache()
+    shop.grow(30000)
+@pytest.mark.limit_leaks("10 kB", filter_fn=lambda stack: 1 // 0)
+def test_raises():
+    cache()
+def test_asked():
+    assert len(set(stacks)) >= 2
+    (inner, outer), *_ = [
+        [frame for frame in stack.frames if frame.function in ("grow", "cache")]
+        for stack in stacks if any(frame.function == "cache" for frame in stack.frames)]
+    assert (inner.function, outer.function) == ("grow", "cache")
+    assert inner.filename == shop.__file__ and inner.lineno > 0
+""")
+    assert done.code == 1 and "2 failed, 2 passed" in done.out, done.out
+    assert re.search(r"10 calls of test_fails left (?:2[6-9]|30)\d KiB .* limit is 100 "
+                     "KiB", done.out), done.out
+    assert "ZeroDivisionError" in done.out, done.out
+
+
+def test_leaks_of_other_threads_may_be_left_out(project: PyPy) -> None:
+    done = run(project, """
+import threading
+def leak(size):
+    thread = threading.Thread(target=shop.grow, args=(size,))
+    thread.start()
+    thread.join()
+@pytest.mark.limit_leaks("10 kB", current_thread_only=True)
+def test_passes():
+    leak(50000)
+@pytest.mark.limit_leaks("10 kB", current_thread_only=True)
+def test_fails():
+    leak(50000)
+    shop.grow(30000)
+@pytest.mark.limit_leaks("10 kB")
+def test_fails_with_all():
+    leak(50000)
+""")
+    assert done.code == 1 and "2 failed, 1 passed" in done.out, done.out
+    assert re.search(r"10 calls of test_fails left (?:2[6-9]|30)\d KiB .* limit is 100 "
+                     "KiB", done.out), done.out
+
+
+def test_native_leaks_are_chosen_by_their_samples(project: PyPy) -> None:
+    done = run(project, """
+import array
+kept = []
+def cache():
+    kept.append(array.array("b", bytes(800000)))
+@pytest.mark.limit_leaks("10 kB", filter_fn=lambda stack: all(
+    frame.function != "cache" for frame in stack.frames))
+def test_refused():
+    cache()
+@pytest.mark.limit_leaks("10 kB", filter_fn=lambda stack: True)
+def test_counted():
+    cache()
+""")
+    refused = "10 calls of test_refused left 8." in done.out
+    assert "10 calls of test_counted left 8." in done.out, done.out
+    assert refused == has_builtin(), done.out       # it has no such samples
+
+
+def test_profiles_are_kept_in_a_folder(project: PyPy) -> None:
+    """A name that no file can have is replaced."""
+    tests = """
+import os
+@pytest.mark.limit_leaks("100 kB")
+@pytest.mark.parametrize("name", ["plain", "a/b", "x" * 300])
+def test_x(name, tmp_path):
+    os.chdir(tmp_path)
+    shop.churn(500)
+class TestShop:
+    def test_y(self):
+        shop.churn(500)
+"""
+    done = run(project, tests, "--allocations", "--allocations-dir", "kept/here",
+               "--allocations-interval", "1k")
+    assert done.code == 0, done.out
+    kept = project.folder / "kept" / "here"
+    names = {path.name for path in kept.iterdir()}
+    assert {"test_shop.py-test_x[plain].vmprof",
+            "test_shop.py-test_x[plain]-leaks.vmprof",
+            "test_shop.py-TestShop-test_y.vmprof"} < names, names
+    assert len(names) == 7 and max(map(len, names)) < 255, names
+    assert "7 profiles are in %s" % kept in done.out, done.out
+    profile = readers.read(kept / "test_shop.py-TestShop-test_y.vmprof")
+    assert len(profile.samples) > 400      # of 4 MB
+    # a second run replaces them
+    assert run(project, tests, "--allocations", "--allocations-dir",
+               "kept/here").code == 0
+    assert {path.name for path in kept.iterdir()} == names
+
+
+def test_workers_of_xdist_keep_profiles(project: PyPy) -> None:
+    done = run(project, "def test_x():\n    shop.churn(500)\n", "-n1", "--allocations",
+               "--allocations-dir", "kept")
+    assert done.code == 0, done.out
+    kept = project.folder / "kept"
+    assert [path.name for path in kept.iterdir()] == ["test_shop.py-test_x.vmprof"]
+    assert "1 profile is in %s" % kept in done.out, done.out
+
+
+def test_folder_that_cannot_be_made(project: PyPy) -> None:
+    project.script("", "file")
+    done = run(project, "def test_x(): pass", "--allocations-dir", "file/x")
+    assert done.code == 4, done.out
+    assert "--allocations-dir: cannot make the folder " in done.out + done.err
+
+
+def test_settings_in_pytest_ini(project: PyPy) -> None:
+    """The command line comes first."""
+    project.script("""
+        [pytest]
+        allocations = true
+        allocations_interval = 1k
+        allocations_dir = profiles
+        """, "pytest.ini")
+    tests = "def test_x():\n    shop.churn(5000)\n"
+    done = run(project, tests)
+    assert done.code == 0 and "allocations of 1 test" in done.out, done.out
+    path = project.folder / "profiles" / "test_shop.py-test_x.vmprof"
+    assert readers.read(path).interval == 1024
+    assert run(project, tests, "--allocations-interval", "2k").code == 0
+    assert readers.read(path).interval == 2048
+    done = run(project, tests, "-o", "allocations_interval=some")
+    assert done.code == 4, done.out
+
+
 def test_a_regression_between_two_versions_is_found(project: PyPy) -> None:
     tests = """
 @pytest.mark.limit_leaks("1 kB")
@@ -297,11 +413,17 @@ def test_markers_that_make_no_sense(project: PyPy) -> None:
             "limit_allocations()": "write one limit",
             'limit_leaks("1 MB", repeat=0)': "invalid limit_leaks(repeat=0): write a",
             'limit_leaks("1 MB", often=1)': "write one limit",
+            'limit_leaks("1 MB", filter_fn=3)':
+                "invalid limit_leaks(filter_fn=3): write a function",
+            'limit_leaks("1 MB", current_thread_only=1)':
+                "invalid limit_leaks(current_thread_only=1): write True or False",
+            'limit_memory("1 MB", current_thread_only=True)': "write one limit",
+            'limit_memory("some")': "invalid limit limit_memory('some')",
             'limit_leaks("5%")': "invalid limit limit_leaks('5%'): write a number of"}
     done = run(project, "".join(
         "@pytest.mark.%s\ndef test_%d_(): pass\n" % (marker, number)
         for number, marker in enumerate(said)))
-    assert done.code == 1 and "5 failed" in done.out, done.out
+    assert done.code == 1 and "9 failed" in done.out, done.out
     for number, what in enumerate(said.values()):
         assert what in done.out.partition("_ test_%d_ _" % number)[2].partition(
             "_ test_")[0], done.out

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import re
 from typing import Any
 
@@ -260,6 +261,64 @@ def test_a_variable_that_is_wrong(pypy: PyPy, value: str,
     assert (run.code, run.out) == (2, "")
     assert run.err.startswith("vmprof: ") and message in run.err
     assert run.err.count("\n") == 1
+
+
+TELL = ("from sys import modules as m; t = m.get('tracemalloc'); "
+        "print(t and t.is_tracing() and t.get_traceback_limit())")
+
+
+@pytest.mark.parametrize("flags, variables, limit", [
+    ((), {"PYTHONTRACEMALLOC": "7"}, 7), ((), {"PYTHONTRACEMALLOC": "7,4k"}, 7),
+    ((), {"PYTHONTRACEMALLOC": "0"}, None), ((), {"PYTHONTRACEMALLOC": ""}, None),
+    (("-E",), {"PYTHONTRACEMALLOC": "7"}, None),
+    (("-X", "tracemalloc"), {}, 1), (("-X", "tracemalloc=3"), {}, 3),
+    (("-X", "tracemalloc=3"), {"PYTHONTRACEMALLOC": "7"}, 3),
+    (("-X", "tracemalloc=0"), {"PYTHONTRACEMALLOC": "7"}, None),
+    ((), {"PYTHONTRACEMALLOC": "7", "VMPROF_TRACEMALLOC": "5"}, 5),
+    (("-X", "tracemalloc=3"), {"VMPROF_TRACEMALLOC": ""}, None),
+])
+def test_names_of_cpython_start_to_trace(
+        pypy: PyPy, flags: tuple[str, ...], variables: dict[str, str],
+        limit: int | None) -> None:
+    pypy.environment.update(variables)
+    run = pypy.command(*flags, "-c", TELL)
+    assert (run.code, run.out, run.err) == (0, "%s\n" % limit, "")
+
+
+@pytest.mark.parametrize("variable", ["PYTHONTRACEMALLOC", "VMPROF_TRACEMALLOC"])
+def test_search_of_an_unknown_build_is_not_traced(
+        stock_pypy: PyPy, tmp_path: pathlib.Path, variable: str) -> None:
+    """Each search would begin with another one."""
+    stock_pypy.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    stock_pypy.environment[variable] = "5"
+    run = stock_pypy.command("-c", TELL, timeout=120)
+    assert (run.code, run.out) == (0, "5\n"), run.err
+
+
+@pytest.mark.parametrize("flags, value, name", [
+    ((), "many", "PYTHONTRACEMALLOC='many'"),
+    (("-X", "tracemalloc=many"), "1", "-X tracemalloc='many'"),
+])
+def test_invalid_values_of_names_of_cpython(
+        pypy: PyPy, flags: tuple[str, ...], value: str, name: str) -> None:
+    run = pypy.command(*flags, "-c", "print(1)", PYTHONTRACEMALLOC=value)
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith("vmprof: invalid number of frames " + name), run.err
+
+
+@pytest.mark.nurseries("4M", "240M")
+def test_traced_memory_has_no_garbage_after_a_snapshot(stock_pypy: PyPy) -> None:
+    before, after = told(stock_pypy, """
+    tracemalloc.start(sample_interval=64)
+    kept, garbage = make(1000), make(50000)
+    tracemalloc.get_traced_memory()
+    del garbage
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.take_snapshot()
+    print(json.dumps([before, tracemalloc.get_traced_memory()[0]]))
+    """)
+    assert before > 50000 * NODE_SIZE * 0.95
+    assert 1000 * NODE_SIZE * 0.8 < after < 10000 * NODE_SIZE
 
 
 def test_a_forked_child_is_not_traced(pypy: PyPy) -> None:

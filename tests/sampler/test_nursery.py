@@ -10,7 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from nursery_traces import NEVER, OFF, PINNED, build_harness, check, places, run
+from nursery_traces import (
+    NEVER,
+    OFF,
+    PINNED,
+    build_harness,
+    check,
+    places,
+    run,
+    totals_of,
+)
 from oracle import Sample
 
 # ____________________________________________________________
@@ -221,6 +230,18 @@ small 40 5
 """)
     assert result.totals.collections == collections
     assert result.totals.pressures == 0
+
+
+@pytest.mark.parametrize("lines, collections", [
+    ("small 64 2000\n", 1), ("every 8192\nsmall 64 2000\n", 15),
+    ("every 8192\nlarge 100000 0\nsmall 64 1\nlarge 100000 0\nsmall 64 1\n", 2),
+    ("every 8192\nsmall 64 1000\nevery 0\nsmall 64 500\n", 7),
+    # without a sample, there is no moment for it
+    ("rate 4611686018427387904\nevery 8192\nsmall 64 1000\n", 0)])
+def test_collection_after_each_number_of_bytes(
+        harness: pathlib.Path, lines: str, collections: int) -> None:
+    totals = totals_of(harness, "nursery 65536\nstart 64 0 1 0\n%sstop\n" % lines)
+    assert totals.collections == collections
 
 
 @pytest.mark.parametrize("interval", range(4080, 4120))

@@ -79,12 +79,21 @@ def events_of(program: list[str]) -> Iterator[oracle.Event]:
                             "MemoryError")
 
 
-def run(harness: pathlib.Path, trace: str) -> Run:
-    """Run a trace; sampling must not change what the program does."""
+def _output(harness: pathlib.Path, trace: str) -> list[str]:
     done = subprocess.run([harness], input=trace, text=True,
                           capture_output=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    lines = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def totals_of(harness: pathlib.Path, trace: str) -> Totals:
+    """Run a trace in which sampling has more collections run."""
+    return Totals(*map(int, _output(harness, trace)[-1].split()[1:]))
+
+
+def run(harness: pathlib.Path, trace: str) -> Run:
+    """Run a trace, and check that sampling does not change the program's actions."""
+    lines = _output(harness, trace)
     second = lines.index("run 1")
     program = lines[1:second]
     *with_sampling, totals = lines[second + 1:]

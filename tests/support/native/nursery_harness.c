@@ -31,6 +31,7 @@
  *   start INTERVAL SEED FIXED FOLLOWS
  *                     if FOLLOWS, each sample changes the interval
  *   rate INTERVAL     from here on
+ *   every BYTES       the next sample after this many bytes has the nursery collected
  *   stop
  *   soon              the next small object finds the nursery full
  *   abandon           stop, as in a forked child: with the next entry
@@ -323,6 +324,10 @@ static int engine_line(const char *line)
             nursery.new_interval = interval;
             nursery_update();
         }
+    }
+    else if (sscanf(line, "every %" SCNd64, &interval) == 1) {
+        if (with_engine)
+            nursery.collect_every = interval;
     }
     else if (strcmp(line, "stop\n") == 0 || strcmp(line, "abandon\n") == 0) {
         if (with_engine)

@@ -188,6 +188,22 @@ class Engine:
     def reset_peak(self) -> None:
         raise NotImplementedError
 
+    def collect_every(self, bytes_: int) -> None:
+        """Have a minor collection run after each `bytes_` of allocation.
+
+        The GC may run one earlier.  This ends with the profile.  The engine needs the
+        capability ``held``.
+        """
+        raise NotImplementedError
+
+    def survived_bytes(self) -> float:
+        """Return the estimated bytes that survived the last minor collection.
+
+        Unreachable objects count until a major collection or a heap snapshot finds
+        them.  The engine needs the capability ``held``.
+        """
+        raise NotImplementedError
+
     def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
         """Have a forked process take a heap snapshot (capability ``held``).
 

@@ -37,7 +37,8 @@ _SEEN = struct.Struct("@id")
 #: <sys/prctl.h>
 _PR_SET_PDEATHSIG = 1
 #: the program's settings of PyPy, which are not for what shows its profile
-_PROGRAMS = "PYPY_GC_NURSERY", "PYPY_GC_MAX", "PYPYLOG"
+_PROGRAMS = ("PYPY_GC_NURSERY", "PYPY_GC_MAX", "PYPYLOG", "PYTHONTRACEMALLOC",
+             "VMPROF_TRACEMALLOC")
 
 
 def run(start: Callable[[], NoReturn], output: str,

@@ -17,12 +17,21 @@ from vmprof_convert.text.units import format_bytes, format_ends
 _ROWS, _LINES, _WIDTH = 8, 20, 100
 
 
-def exceeded(verdict: Verdict, what: str, profile: Profile, choice: Choice) -> str:
-    """Return the text for objects in the GC's heap, with a table of `profile`."""
+def exceeded(verdict: Verdict, what: str, profile: Profile, choice: Choice,
+             note: str = "") -> str:
+    """Return the text for objects in the GC's heap, with a table of `profile`.
+
+    Args:
+        verdict: the estimate, and the limit that it exceeds.
+        what: the beginning of the text, up to the estimate.
+        profile: the samples of the table.
+        choice: its rows.
+        note: a sentence between the text and the table.
+    """
     estimate = verdict.estimate
     return table("%s %s (%s .. %s, %.4g %%); its limit is %s" % (
         what, *format_ends(estimate.low, estimate.value, estimate.high),
-        100 * CONFIDENCE, format_bytes(verdict.limit)), profile, choice)
+        100 * CONFIDENCE, format_bytes(verdict.limit)), profile, choice, note)
 
 
 def exceeded_natively(what: str, bytes_: int, limit: float) -> str:
@@ -42,8 +51,8 @@ def retainers(profile: Profile, gained: Profile) -> list[str]:
     return [line] if line else []
 
 
-def table(head: str, profile: Profile, choice: Choice) -> str:
-    """Return the head and the table of the largest rows."""
+def table(head: str, profile: Profile, choice: Choice, note: str = "") -> str:
+    """Return the head, the note and the table of the largest rows."""
     state = "alive" if choice.sort == "alive" else None
     sums = [row.own.sum(state).value_bytes
             for row in summarize(profile, choice=choice).rows]
@@ -53,7 +62,8 @@ def table(head: str, profile: Profile, choice: Choice) -> str:
     if state is not None:
         page = page._replace(tables=[_without_allocated(one) for one in page.tables])
     text = io.StringIO()
-    terminal_table.write(page._replace(head=[head], notes=[]), text, Terminal(_WIDTH))
+    terminal_table.write(page._replace(
+        head=[head, note] if note else [head], notes=[]), text, Terminal(_WIDTH))
     return "\n".join(text.getvalue().splitlines()[:_LINES])
 
 

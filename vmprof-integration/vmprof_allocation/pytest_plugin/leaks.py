@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -21,14 +22,18 @@ from vmprof_allocation.pytest_plugin.sampling import (
     Sampling,
     add_not_measured,
 )
+from vmprof_allocation.pytest_plugin.stacks import Chosen
 from vmprof_allocation.session.session import Session
 from vmprof_convert.analysis import diff, thresholds
+from vmprof_convert.analysis.diff import Sides
 from vmprof_convert.analysis.summary import Choice, summarize
 from vmprof_convert.analysis.thresholds import Condition
 from vmprof_convert.profile.model import Profile
 
 #: Names of the marks: the test may set other marks.
 _FIRST, _LAST = (__name__ + ": " + name for name in ("first", "last"))
+#: The last part of the profile's name, if it is kept.
+LEAKS = "leaks"
 #: With this setting, the JIT compiles no bridge from a guard that fails.
 _NEVER = 2**31 - 1
 
@@ -52,7 +57,9 @@ def compare(item: pytest.Function, marker: pytest.Mark
     native: int | None = None
     profiles: Profiles | None = None
     no_retainers: list[str] = []
-    with Sampling(item, interval_for(condition.limit), native_memory=True) as sampling:
+    chosen = _chosen(item, marker)
+    with Sampling(item, interval_for(condition.limit), LEAKS, native_memory=True,
+                  lines=chosen.filter_fn is not None) as sampling:
         session = sampling.session
         if session is None:
             yield
@@ -92,12 +99,12 @@ def compare(item: pytest.Function, marker: pytest.Mark
     if profiles is None:
         return ""
     what = "%d calls of %s left" % (repeat, item.name)
-    texts = _of_heap(profiles.heap, condition, what, no_retainers)
+    texts = _of_heap(profiles.heap, condition, what, no_retainers, chosen)
     if native is None:
         add_not_measured(item, "this system does not count native memory, which C code "
                          "allocates outside of the GC's heap")
     elif native > condition.limit + native_memory.NOISE:
-        texts.append(_of_native_memory(what, native, condition, profiles.native))
+        texts += _of_native_memory(what, native, condition, profiles.native, chosen)
     return "\n".join(texts)
 
 
@@ -108,11 +115,12 @@ def _repeated(times: int) -> Iterator[None]:
 
 
 def _of_heap(profile: Profile, condition: Condition, what: str,
-             no_retainers: list[str]) -> list[str]:
+             no_retainers: list[str], chosen: Chosen) -> list[str]:
     """Return the text of the failure, if the calls left too many objects."""
     profile = diff.without_interpreter(profile)
-    sides = diff.of_moments(profile, diff.find_moment(profile, _FIRST),
-                            diff.find_moment(profile, _LAST, is_last=True))
+    if not chosen.is_everything:
+        profile = chosen.part(profile, _between_marks(profile).gained)
+    sides = _between_marks(profile)
     choice = Choice(by=("line", "type"), sort="alive")
     verdict, = thresholds.of([condition], diff.compare(sides, choice))
     if not verdict.failed:
@@ -122,20 +130,33 @@ def _of_heap(profile: Profile, condition: Condition, what: str,
             *(no_retainers or failures.retainers(profile, gained))]
 
 
+def _between_marks(profile: Profile) -> Sides:
+    return diff.of_moments(profile, diff.find_moment(profile, _FIRST),
+                           diff.find_moment(profile, _LAST, is_last=True))
+
+
 def _of_native_memory(what: str, bytes_: int, condition: Condition,
-                      native: Profile | None) -> str:
+                      native: Profile | None, chosen: Chosen) -> list[str]:
     """Return the text of the failure: the calls left `bytes_` of native memory."""
     text = failures.exceeded_natively(what, bytes_, condition.limit)
     if native is not None:
-        sides = diff.of_moments(native, diff.find_moment(native, _FIRST),
-                                diff.find_moment(native, _LAST, is_last=True))
+        sides = _between_marks(native)
+        if not chosen.is_everything:
+            counted = _between_marks(chosen.part(native, sides.gained))
+            refused = sum(summarize(one).figures.bytes("alive").value
+                          for one in sides.gained) - sum(
+                summarize(one).figures.bytes("alive").value for one in counted.gained)
+            # malloc counts the refused memory, too
+            if bytes_ - refused <= condition.limit + native_memory.NOISE:
+                return []
+            sides = counted
         gained, = (diff.only_own_code(sides) or sides).gained
         if summarize(gained).figures.bytes("alive").high > bytes_ / 2:
-            return failures.table(
+            return [failures.table(
                 text + " Samples of the first calls:", gained,
-                Choice(by=("function", "type"), sort="alive"))
-    return (text + " Most of it was not sampled: check what uses ctypes, cffi, array "
-            "and C extensions.")
+                Choice(by=("function", "type"), sort="alive"))]
+    return [text + " Most of it was not sampled: check what uses ctypes, cffi, array "
+            "and C extensions."]
 
 
 def _heap_bytes() -> int:
@@ -186,6 +207,18 @@ def _collect() -> None:
     # an object that one major collection promotes can only be freed by the next one
     for _ in range(3):
         gc.collect()
+
+
+def _chosen(item: pytest.Function, marker: pytest.Mark) -> Chosen:
+    filter_fn = marker.kwargs.get("filter_fn")
+    if filter_fn is not None and not callable(filter_fn):
+        complain(item, "invalid %s(filter_fn=%r): write a function that takes a stack"
+                 % (marker.name, filter_fn))
+    is_one = marker.kwargs.get("current_thread_only", False)
+    if not isinstance(is_one, bool):
+        complain(item, "invalid %s(current_thread_only=%r): write True or False"
+                 % (marker.name, is_one))
+    return Chosen(filter_fn, threading.get_native_id() if is_one else None)
 
 
 def _number(item: pytest.Function, marker: pytest.Mark, name: str, default: int,

@@ -9,8 +9,11 @@ from vmprof_allocation.pytest_plugin.markers import LIMIT_LEAKS
 from vmprof_convert.analysis import thresholds
 from vmprof_convert.analysis.thresholds import Condition
 
-#: The mean interval is chosen so that a test at its limit has this many samples.
-_SAMPLES_AT_LIMIT = 400
+#: The mean interval is chosen so that a test at its limit has this many samples.  With
+#: the second number, the interval of 2000 small objects is 8 % to each side.
+_SAMPLES_AT_LIMIT, _SAMPLES_HELD = 400, 2000
+#: The named arguments of each marker.
+_ARGUMENTS = {LIMIT_LEAKS: {"warm_up", "repeat", "filter_fn", "current_thread_only"}}
 #: Bounds of the mean interval, in bytes.
 _SMALLEST, _LARGEST = 64, 2**17
 
@@ -21,8 +24,7 @@ def limit(item: pytest.Function, marker: pytest.Mark, measure: str) -> Condition
     Raises:
         pytest.fail.Exception: The marker's arguments are invalid.
     """
-    unknown = set(marker.kwargs) - ({"warm_up", "repeat"} if marker.name == LIMIT_LEAKS
-                                    else set())
+    unknown = set(marker.kwargs) - _ARGUMENTS.get(marker.name, set())
     if len(marker.args) != 1 or unknown:
         complain(item, "%s%r: write one limit, such as %s(\"10 MB\")" % (
             marker.name, marker.args, marker.name))
@@ -36,9 +38,15 @@ def limit(item: pytest.Function, marker: pytest.Mark, measure: str) -> Condition
     return condition
 
 
-def interval_for(limit_bytes: float) -> int:
-    """Return the mean interval, in bytes, for a test with this limit."""
-    return int(min(max(limit_bytes / _SAMPLES_AT_LIMIT, _SMALLEST), _LARGEST))
+def interval_for(limit_bytes: float, *, is_held: bool = False) -> int:
+    """Return the mean interval, in bytes, for a test with this limit.
+
+    Args:
+        limit_bytes: The limit.
+        is_held: Whether the test may hold this number of bytes at once.
+    """
+    samples = _SAMPLES_HELD if is_held else _SAMPLES_AT_LIMIT
+    return int(min(max(limit_bytes / samples, _SMALLEST), _LARGEST))
 
 
 def complain(item: pytest.Function, text: str) -> NoReturn:

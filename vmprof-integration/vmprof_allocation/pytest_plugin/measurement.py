@@ -21,15 +21,20 @@ from vmprof_allocation.pytest_plugin.markers import (
     INTERVAL,
     LIMIT_ALLOCATIONS,
     LIMIT_LEAKS,
+    LIMIT_MEMORY,
     OPTION,
+    setting,
 )
+from vmprof_allocation.pytest_plugin.peak import Peak
 from vmprof_allocation.pytest_plugin.sampling import (
     NOT_MEASURED,
+    PROFILE,
     Sampling,
     add_not_measured,
 )
 from vmprof_convert.analysis import thresholds
 from vmprof_convert.analysis.summary import Choice, summarize
+from vmprof_convert.analysis.thresholds import Condition
 from vmprof_convert.meaning.lifetimes import is_alive_exact
 from vmprof_convert.profile.model import Profile
 
@@ -46,7 +51,7 @@ def measured(item: pytest.Function) -> Iterator[None]:
     # left by an earlier run of the same item, such as pytest-rerunfailures makes
     item.user_properties[:] = [
         entry for entry in item.user_properties
-        if entry[0] not in (RESULT, NOT_MEASURED)]
+        if entry[0] not in (RESULT, NOT_MEASURED, PROFILE)]
     original = item.obj
     was_called: list[bool] = []
     item.obj = _replacement(item, original, was_called)
@@ -83,51 +88,70 @@ def _replacement(item: pytest.Function, function: Callable[..., Any],
             with begin() as calls:
                 for _ in calls:
                     result = function(*arguments, **named)
+            if inspect.isawaitable(result):
+                add_not_measured(item, "the test returns an awaitable object, which "
+                                 "runs later: write the test as `async def`")
             return result
     return replacement
 
 
 def _measure(item: pytest.Function) -> Generator[None, None, None]:
     allocations = item.get_closest_marker(LIMIT_ALLOCATIONS)
+    memory = item.get_closest_marker(LIMIT_MEMORY)
     leaking = item.get_closest_marker(LIMIT_LEAKS)
     failure = ""
     if leaking:
         failure = yield from leaks.compare(item, leaking)
     if failure:
-        allocations = None
-    if allocations or item.config.getoption(OPTION):
-        failure = (yield from _count(item, allocations)) or failure
+        allocations = memory = None
+    if allocations or memory or setting(item.config, OPTION):
+        failure = (yield from _count(item, allocations, memory)) or failure
     if failure:
         pytest.fail(failure, pytrace=False)
 
 
-def _count(item: pytest.Function, marker: pytest.Mark | None) -> Steps:
-    """Call the test once; compare the allocated bytes with its limit."""
-    condition = limit(item, marker, "allocated") if marker else None
-    interval: int | str = item.config.getoption(INTERVAL)
-    if condition is not None:
-        interval = interval_for(condition.limit)
+def _count(item: pytest.Function, allocations: pytest.Mark | None,
+           memory: pytest.Mark | None) -> Steps:
+    """Call the test once, and compare its memory with its limits."""
+    intervals = []
+    condition: Condition | None = None
+    peak: Peak | None = None
+    if allocations:
+        condition = limit(item, allocations, "allocated")
+        intervals.append(interval_for(condition.limit))
+    if memory:
+        held = limit(item, memory, "alive")
+        intervals.append(interval_for(held.limit, is_held=True))
+        peak = Peak(item, held)
+    interval = min(intervals) if intervals else setting(item.config, INTERVAL)
     profile = None
-    with Sampling(item, interval) as sampling:
+    with Sampling(item, interval, "", snapshots=memory is not None) as sampling:
         try:
+            if peak is not None:
+                peak.begin(sampling.session)
             sampling.count(True)
             yield
         finally:        # a test that fails has allocated, too
+            sampling.count(False)
+            if peak is not None:
+                peak.end()
             profiles = sampling.finish()
             if profiles is not None:
                 profile = profiles.heap
                 _add_result(item, profile)
-    if profile is None or condition is None:
+    if profile is None:
         return ""
-    verdict, = thresholds.judge([condition], [summarize(profile).figures])
-    if not verdict.failed:
-        return ""
-    return failures.exceeded(verdict, "%s allocated" % item.name, profile,
-                             Choice(by=("line",)))
+    texts = [peak.compare(profile)] if peak is not None else []
+    if condition is not None:
+        verdict, = thresholds.judge([condition], [summarize(profile).figures])
+        if verdict.failed:
+            texts.append(failures.exceeded(
+                verdict, "%s allocated" % item.name, profile, Choice(by=("line",))))
+    return "\n".join(filter(None, texts))
 
 
 def _add_result(item: pytest.Function, profile: Profile) -> None:
-    if not item.config.getoption(OPTION):
+    if not setting(item.config, OPTION):
         return
     figures = summarize(profile).figures
     item.user_properties.append((RESULT, json.dumps({

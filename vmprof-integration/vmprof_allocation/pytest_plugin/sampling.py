@@ -1,7 +1,9 @@
 """The sampling session around one test."""
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import tempfile
 from typing import NamedTuple
 
@@ -10,6 +12,7 @@ import pytest
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.pytest_plugin.markers import profiles_folder
 from vmprof_allocation.session.session import Session
 from vmprof_allocation.settings.parsing import make_settings
 from vmprof_convert import readers
@@ -18,6 +21,10 @@ from vmprof_convert.profile.model import Profile
 
 #: Name of the entry in a test's user_properties with the reason why there is no result.
 NOT_MEASURED = "allocations: not measured"
+#: Name of the entry in a test's user_properties with the path of its kept profile.
+PROFILE = "allocations: profile"
+#: Bytes of a test's name in the name of its profile; a file name may have 255.
+_LONGEST = 200
 
 
 def add_not_measured(item: pytest.Function, reason: str) -> None:
@@ -39,17 +46,24 @@ class Sampling:
     test behaves as without the plugin.
     """
 
-    def __init__(self, item: pytest.Function, interval: int | str, *,
-                 native_memory: bool = False) -> None:
+    def __init__(self, item: pytest.Function, interval: int | str, what: str, *,
+                 native_memory: bool = False, lines: bool = False,
+                 snapshots: bool = False) -> None:
         """
         Args:
             item: The test, which is listed as not measured if that fails.
             interval: Mean number of bytes between two samples.
+            what: The last part of the profile's name, if the profile is kept.
             native_memory: Sample native memory, too, if this PyPy can.
+            lines: Record executed lines, too, if this PyPy can.
+            snapshots: Take heap snapshots, if this PyPy can.
         """
         self._item = item
         self._interval = interval
+        self._what = what
         self._native_memory = native_memory
+        self._lines = lines
+        self._snapshots = snapshots
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._engine: Engine | None = None
         self._was_ignored = False
@@ -59,33 +73,51 @@ class Sampling:
         if _is_sampled():
             add_not_measured(self._item, "this process is already sampled")
             return self
-        self._folder = tempfile.TemporaryDirectory(prefix="allocations")
-        self._path = os.path.join(self._folder.name, "test.vmprof")
+        folder = profiles_folder(self._item.config)
+        if folder:
+            self._path = os.path.join(folder, _file_name(self._item.nodeid, self._what))
+        else:
+            self._folder = tempfile.TemporaryDirectory(prefix="allocations")
+            self._path = os.path.join(self._folder.name, "test.vmprof")
         try:
-            self.session = self._start(self._native_memory)
+            self.session = self._start_with_most()
         except AllocationSamplingError as error:
             add_not_measured(self._item, str(error))
         except BaseException:
-            self._folder.cleanup()
+            self._clean_up()
             raise
         return self
 
-    def _start(self, native_memory: bool) -> Session:
+    def _start_with_most(self) -> Session:
+        """Start a session that records as many of the wanted facts as possible."""
+        wanted = [(self._native_memory, self._lines, self._snapshots),
+                  (False, self._lines, self._snapshots),
+                  (False, False, self._snapshots), (False, False, False)]
+        for some in list(dict.fromkeys(wanted))[:-1]:
+            try:
+                return self._start(*some)
+            except AllocationSamplingError:
+                pass
+        return self._start(*wanted[-1])
+
+    def _start(self, native_memory: bool, lines: bool, snapshots: bool) -> Session:
         # the profiles of the test's child processes would not be read
         session = Session(make_settings(
-            self._interval, follow=False,
+            self._interval, follow=False, lines=lines,
             raw_memory=self._interval if native_memory else None), self._path)
         session.gives_way = True
-        self._engine = choose(hook=session.settings.needs_hook)
+        self._engine = choose(hook=session.settings.needs_hook or snapshots)
         self._was_ignored = self._engine.ignore(True)
         try:
             session.start(self._engine)
             return session
         except AllocationSamplingError:
             self._end_ignoring()
-            if not native_memory:
-                raise
-        return self._start(False)
+            raise
+
+    def _clean_up(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _end_ignoring(self) -> None:
         engine, self._engine = self._engine, None
@@ -94,8 +126,7 @@ class Sampling:
 
     def __exit__(self, *exception: object) -> None:
         self.finish()
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._clean_up()
 
     @property
     def is_on(self) -> bool:
@@ -132,11 +163,29 @@ class Sampling:
         try:
             session.stop()
             heap = readers.read(self._path)
+            if self._folder is None:
+                self._item.user_properties.append((PROFILE, self._path))
             return Profiles(heap, readers.read(self._path, raw=True)
                             if heap.raw_interval else None)
         except (AllocationSamplingError, ProfileError, OSError) as error:
             add_not_measured(self._item, str(error))
             return None
+
+
+def _file_name(test: str, what: str) -> str:
+    """Return the name of a test's profile, which begins with the name of its file.
+
+    Args:
+        test: The node ID.
+        what: The last part of the name, or "".
+    """
+    name = re.sub(r"[^\w.\[\]=,+]+", "-", test)
+    if len(name.encode()) > _LONGEST or "-" in test or (
+            name != test.replace("::", "-").replace("/", "-")):
+        # another test could have the same name
+        digest = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        name = "%s-%s" % (name.encode()[:_LONGEST].decode("utf-8", "ignore"), digest)
+    return name + ("-" + what if what else "") + ".vmprof"
 
 
 def _is_sampled() -> bool:

@@ -1,6 +1,7 @@
 """The lines at the end of pytest's output: what each test allocated."""
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,12 +17,17 @@ def write(reporter: pytest.TerminalReporter, has_table: bool) -> None:
     if not entries and not has_table:
         return
     from vmprof_allocation.pytest_plugin.measurement import RESULT
-    from vmprof_allocation.pytest_plugin.sampling import NOT_MEASURED
+    from vmprof_allocation.pytest_plugin.sampling import NOT_MEASURED, PROFILE
     reasons = [value for name, value in entries if name == NOT_MEASURED]
     for reason in reasons[:_REASONS]:
         reporter.write_line("not measured: %s" % reason)
     if len(reasons) > _REASONS:
         reporter.write_line("not measured: %d more tests" % (len(reasons) - _REASONS))
+    paths = {value for name, value in entries if name == PROFILE}
+    if paths:
+        reporter.write_line("%d %s in %s" % (
+            len(paths), "profile is" if len(paths) == 1 else "profiles are",
+            ", ".join(sorted({os.path.dirname(path) for path in paths}))))
     if has_table:
         _write_table(reporter, [value for name, value in entries if name == RESULT])
 

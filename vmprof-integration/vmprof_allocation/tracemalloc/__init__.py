@@ -16,7 +16,8 @@ get_traced_memory() includes dead objects that the garbage collector has not fre
 
 install() makes ``import tracemalloc`` import this module.  The environment variable
 VMPROF_TRACEMALLOC does the same and also starts to trace.  It contains the number of
-frames, or the number and a sample interval, as in ``25,4k``.
+frames, or the number and a sample interval, as in ``25,4k``.  Without it,
+``-X tracemalloc=25`` and PYTHONTRACEMALLOC do what VMPROF_TRACEMALLOC does.
 """
 from __future__ import annotations
 
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 VARIABLE = "VMPROF_TRACEMALLOC"
+PYTHON_VARIABLE = "PYTHONTRACEMALLOC"
 EXIT_BAD_INPUT = 2
 #: mean bytes between two samples, where start() is not told
 default_interval: int | str = "16k"
@@ -206,17 +208,36 @@ def install(sample_interval: int | str | None = None) -> None:
     sys.modules["tracemalloc"] = sys.modules[__name__]
 
 
+def _requested() -> tuple[str, str]:
+    """Return what asks for tracing, for an error message, and its value.
+
+    VARIABLE comes first, and then the names that CPython has, in CPython's order.
+    """
+    if VARIABLE in os.environ:
+        return VARIABLE, os.environ[VARIABLE]
+    option = sys._xoptions.get("tracemalloc")
+    if option is not None:
+        return "-X tracemalloc", "1" if option is True else option
+    return PYTHON_VARIABLE, os.environ.get(PYTHON_VARIABLE, "0")
+
+
 def begin() -> None:
-    """What VARIABLE asks for, while `site` is imported: a program that was to be
-    traced does not run unnoticed without."""
+    """Start to trace if the environment or the command line requests it.
+
+    `site` calls this function during its import.  Invalid values end the process,
+    because the program must not run without the requested tracing.
+    """
     if resident.is_of_command_line:
         return          # this process is sampled for a profile
-    nframe, _, interval = os.environ[VARIABLE].partition(",")
+    name, value = _requested()
+    if value == "0" and name != VARIABLE:
+        return          # as in CPython
+    nframe, _, interval = value.partition(",")
     try:
         if not (nframe.isascii() and nframe.isdigit()):
             raise AllocationSamplingError(
                 "invalid number of frames %s=%r; write for example 25, or 25,4k"
-                % (VARIABLE, os.environ[VARIABLE]))
+                % (name, value))
         install(interval or None)
         start(int(nframe))
     except (AllocationSamplingError, ValueError) as e:

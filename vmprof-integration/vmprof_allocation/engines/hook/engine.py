@@ -533,11 +533,23 @@ class HookEngine(Engine):
         with self._section():
             if not self._is_sampling():
                 return 0.0, 0.0
-            assert self._place is not None
             self._heap_snapshot().collect_nursery()
-            pair = self._place.ffi.new("double[2]")
-            self._lib.hook_traced(pair, pair + 1)
-            return float(pair[0]), float(pair[1])
+            return self._traced()
+
+    def _traced(self) -> tuple[float, float]:
+        assert self._place is not None
+        pair = self._place.ffi.new("double[2]")
+        self._lib.hook_traced(pair, pair + 1)
+        return float(pair[0]), float(pair[1])
+
+    def collect_every(self, bytes_: int) -> None:
+        with self._section():
+            if self._is_sampling():
+                self._lib.hook_collect_every(bytes_)
+
+    def survived_bytes(self) -> float:
+        with self._section():
+            return self._traced()[0] if self._is_sampling() else 0.0
 
     def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
         with self._section():

@@ -252,6 +252,10 @@ enum hook_refusal { HOOK_FILTERED = 1, HOOK_SHORT_OF_ADDRESSES, HOOK_SHORT_OF_ME
    process gets this niceness.  Return 0 or an enum hook_refusal. */
 int hook_snapshot_refused(int64_t most_heap, int niceness, int64_t memory[2]);
 
+/* Have a minor collection run when this number of bytes was allocated since the last one.
+   The GC may run it earlier.  With 0, as at the start, the GC alone decides. */
+void hook_collect_every(int64_t bytes);
+
 /* Minor collections since the start */
 int64_t hook_collections(void);
 

@@ -51,6 +51,13 @@ static int settle(char *upto)
     return pressure;
 }
 
+static int is_collection_due(void)
+{
+    int64_t every = __atomic_load_n(&nursery.collect_every, __ATOMIC_RELAXED);
+
+    return every > 0 && nursery.allocated - nursery.allocated_before >= every;
+}
+
 /* Fold the sample point into nursery_top; the opposite of settle(). */
 static void place(void)
 {
@@ -61,6 +68,7 @@ static void place(void)
     INVARIANT(!nursery.inside);
     point = nursery.placed_top = nursery.real_top = *nursery.top;
     nursery.counted_from = *nursery.free;
+    nursery.wants_collection |= is_collection_due();
     if (nursery.wants_collection)
         point = nursery.counted_from;
     else if (nursery.sampler.gap < point - nursery.counted_from)
@@ -121,6 +129,7 @@ static void collect(void *gc)
 {
     nursery.collections++;
     nursery.wants_collection = 0;
+    nursery.allocated_before = nursery.allocated;
     if (nursery.phase == NURSERY_OFF) {
         nursery.original.minor_collection(gc);
         return;
@@ -171,6 +180,7 @@ void nursery_start(int64_t interval, uint64_t seed, int fixed)
     nursery.pressures = nursery.surprises = 0;
     nursery.young_large = 0;
     nursery.wants_collection = 0;
+    nursery.collect_every = nursery.allocated_before = 0;
     nursery.phase = NURSERY_RUNNING;
     place();
 }

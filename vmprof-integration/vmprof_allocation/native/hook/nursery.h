@@ -87,6 +87,10 @@ struct nursery {
     char *counted_from;             /* bytes below this one are accounted for */
     int inside;                     /* an original function is at work */
     int wants_collection;           /* nursery_collect_soon() */
+    volatile int64_t collect_every; /* Set by any thread.  After this number of bytes, the
+                                       next sample has the nursery collected.  If it is 0,
+                                       the GC alone decides. */
+    int64_t allocated_before;       /* value of 'allocated' at the last collection */
     int64_t young_large;            /* bytes outside of the nursery, since the last
                                        minor collection */
 

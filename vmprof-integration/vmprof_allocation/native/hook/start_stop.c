@@ -326,6 +326,11 @@ void hook_free(struct hook_object *objects)
     free(objects);
 }
 
+void hook_collect_every(int64_t bytes)
+{
+    nursery.collect_every = bytes;
+}
+
 void hook_traced(double *alive, double *peak)
 {
     objects_traced(alive, peak);

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: for the command line: called before a search, which takes a second or more,
 #: with the path where its answer will be remembered, if there is one
 searching: Callable[[str | None], None] | None = None
+#: what would have the process that searches traced, which needs a search itself
+_TRACES = "VMPROF_TRACEMALLOC", "PYTHONTRACEMALLOC"
 #: not the program's, where modules may have any name
 _FOLDER = os.path.abspath(__file__).rsplit(os.sep, 5)[0]
 
@@ -77,7 +79,9 @@ def search(evidence: Evidence, library: str, build_id: str) -> Layout:
             [os.path.abspath(sys.executable), "-m",
              "vmprof_allocation.engines.hook.discovery.search", library,
              *([file] if file is not None else [])],
-            stdin=subprocess.DEVNULL, capture_output=True, cwd=_FOLDER)
+            stdin=subprocess.DEVNULL, capture_output=True, cwd=_FOLDER,
+            env={name: value for name, value in os.environ.items()
+                 if name not in _TRACES})
     except OSError as e:
         raise evidence.refuse("the search", str(e)) from e
     try:
