@@ -380,7 +380,11 @@ def _lines(profile: Profile, summary: Summary) -> list[Remark]:
         unknown, summary,
         "lines: of %.3g %% of the bytes, the line is not known, and (def) is where "
         "their function begins; what PyPy had compiled before the sampling began has "
-        "none, nor has some of the other compiled code")
+        "none, nor has some of the other compiled code") + _of_share(
+        summary.callers_without_line_bytes, summary,
+        "lines of callers: in the stacks of %.3g %% of the bytes, the line of a caller "
+        "is not known. The row (def) of that caller has them in \"total\"; the rows of "
+        "its lines may lack them")
 
 
 def _lines_of_compiled_code(summary: Summary) -> list[Remark]:
