@@ -250,11 +250,11 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
         return ["wrong: %s more count as alive here than malloc itself has in use: "
                 "free() was called through a pointer that was made before the sampling "
                 "began" % format_bytes(bytes_)]
-    if bytes_ := missed_requests(profile, alive):
+    if unseen := missed_requests(profile, alive):
         return ["incomplete: malloc's own count grew by %s more than the sampled "
                 "blocks explain. The program calls malloc through pointers that it "
                 "looked up before the sampling began, or small blocks need much "
-                "bookkeeping" % format_bytes(bytes_)]
+                "bookkeeping" % format_bytes(unseen)]
     return []
 
 
