@@ -497,7 +497,9 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
         if profile.processes:
             return ("alive: objects that each process could reach at its last heap "
                     "snapshot")
-        last = max(one.time for one in profile.snapshots if one.time <= end)
+        # a snapshot may be later than the last totals, which are the end
+        last = max(one.time for one in profile.snapshots
+                   if choice.at is None or one.time <= end)
         return ("alive: objects that the program could reach at %.2f s (heap snapshot)"
                 % (last / 1e9))
     remedy = "" if is_brief else (
