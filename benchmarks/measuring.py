@@ -19,6 +19,8 @@ BUILD = ROOT / ".build"
 
 #: the GC's own choice depends on the CPU's caches
 NURSERY = "4M"
+#: the second size is what PyPy chooses on servers with a large cache
+NURSERIES = (NURSERY, "240M")
 #: a process that takes longer, in seconds, hangs
 TIMEOUT = 600.0
 

@@ -2,22 +2,24 @@
 looks takes; whether its answers are true."""
 from __future__ import annotations
 
+import collections
 import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 
 import measuring
 from experiments import Context, Json
-from measuring import ROOT, table
+from measuring import NURSERIES, NURSERY, ROOT, table
 
 NAME = "held"
 #: objects that the program keeps, and how often it asks
 THOUSANDS, TIMES = (600, 3000, 7000), 11
 QUICK_THOUSANDS, QUICK_TIMES = (10, 20), 1
-#: of held_truth.py
-RUNS, QUICK_RUNS = {"sums": 150, "paths": 400}, {"sums": 1, "paths": 2}
+#: of held_truth.py, with each nursery
+RUNS, QUICK_RUNS = {"sums": 75, "paths": 200}, {"sums": 1, "paths": 2}
 
 
 def run(context: Context) -> Json:
@@ -25,24 +27,33 @@ def run(context: Context) -> Json:
         (QUICK_THOUSANDS, QUICK_TIMES, QUICK_RUNS) if context.quick
         else (THOUSANDS, TIMES, RUNS))
 
-    def worker(name: str, *arguments: object) -> Json:
-        measuring.progress("%s: %s %s" % (NAME, name, " ".join(map(str, arguments))))
-        found: Json = json.loads(measuring.run([
-            context.pypy, ROOT / "benchmarks" / name, *map(str, arguments)]).out)
-        return found
+    def worker(nursery: str, name: str, *arguments: object) -> Any:
+        measuring.progress("%s: %s %s, nursery %s" % (
+            NAME, name, " ".join(map(str, arguments)), nursery))
+        return json.loads(measuring.run(
+            [context.pypy, ROOT / "benchmarks" / name, *map(str, arguments)],
+            variables={"PYPY_GC_NURSERY": nursery}).out)
 
-    return {"sizes": [worker("held_worker.py", size, times) for size in thousands],
-            **{what: worker("held_truth.py", what, count)
-               for what, count in runs.items()}}
+    sizes: list[Json] = []
+    sums: list[Json] = []
+    paths: collections.Counter[str] = collections.Counter()
+    for nursery in NURSERIES:
+        sizes += [{"nursery": nursery, **worker(nursery, "held_worker.py", size, times)}
+                  for size in thousands]
+        sums += worker(nursery, "held_truth.py", "sums", runs["sums"])
+        paths.update(worker(nursery, "held_truth.py", "paths", runs["paths"]))
+    return {"sizes": sizes, "sums": sums, "paths": dict(paths)}
 
 
 def report(results: Json) -> str:
-    lines = [["objects (million)", "MB", "resident (MiB)", "stands still (ms)",
-              "looks (ms)", "for a million", "its memory (MiB)"]]
+    lines = [["nursery", "objects (million)", "MB", "resident (MiB)",
+              "stands still (ms)", "looks (ms)", "for a million", "its memory (MiB)"]]
     for row in results["sizes"]:
         looks, millions = row["duration"] / 1e6, row["objects"] / 1e6
         lines.append([
-            "%.2f" % millions, "%.0f" % (row["bytes"] / 1e6),
+            # older results have one nursery, which no row names
+            row.get("nursery", NURSERY), "%.2f" % millions,
+            "%.0f" % (row["bytes"] / 1e6),
             "%.0f" % (row["resident"] / 2**20), "%.1f" % (row["still"] / 1e6),
             "%.0f" % looks, "%.0f" % (looks / millions),
             "%.1f" % (row["memory"] / 2**20)])
@@ -62,11 +73,16 @@ def plot(results: Json, path: Path) -> None:
     figure, (still, looks) = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
     for axes, key, label in ((still, "still", "ms that the program stands still"),
                              (looks, "duration", "ms of a processor, to look")):
-        axes.plot([row["objects"] / 1e6 for row in results["sizes"]],
-                  [row[key] / 1e6 for row in results["sizes"]], "o-")
+        for nursery in NURSERIES:
+            rows = [row for row in results["sizes"]
+                    if row.get("nursery", NURSERY) == nursery]
+            axes.plot([row["objects"] / 1e6 for row in rows],
+                      [row[key] / 1e6 for row in rows], "o-",
+                      label="nursery " + nursery)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("million objects")
         axes.set_ylabel(label)
         axes.grid(axis="y", color="0.92")
+    still.legend(frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -11,12 +11,14 @@ import matplotlib.pyplot as plt
 import measuring
 from experiments import Context, Json, short
 from experiments.costs import with_neighbours
-from measuring import Estimate, estimate, table
+from measuring import NURSERIES, NURSERY, Estimate, estimate, table
 
 NAME = "lifetimes"
 PROGRAMS = ("gcbench", "churn", *("pyperformance:" + name for name in (
     "django_template", "json_loads", "deepcopy")))
 QUICK_PROGRAMS = ("churn",)
+#: this one with the larger nursery, too: then more samples wait for a minor collection
+IN_BOTH = "churn"
 INTERVALS = ("1k", "8k", "128k")
 WITHOUT = "fateless:"
 PROCESSES, PASSES, SECONDS = 3, 12, 0.15
@@ -26,17 +28,20 @@ def run(context: Context) -> Json:
     programs = QUICK_PROGRAMS if context.quick else PROGRAMS
     processes, passes, seconds = (
         (1, 2, 0.01) if context.quick else (PROCESSES, PASSES, SECONDS))
-    found: dict[str, list[list[Json]]] = {name: [] for name in programs}
+    rows = {name: (name, NURSERY) for name in programs}
+    rows["%s, %s" % (IN_BOTH, NURSERIES[1])] = (IN_BOTH, NURSERIES[1])
+    found: dict[str, list[list[Json]]] = {row: [] for row in rows}
     for process in range(processes):
-        for name in programs:
+        for row, (name, nursery) in rows.items():
             measuring.progress("%s: %s, process %d of %d" % (
-                NAME, name, process + 1, processes))
+                NAME, row, process + 1, processes))
             out = measuring.run([
                 context.pypy, measuring.ROOT / "benchmarks" / "worker.py", name,
                 "%g" % seconds, "%d" % passes, "%d" % process,
                 *(kind + interval for interval in INTERVALS
-                  for kind in ("", WITHOUT))]).out
-            found[name].append(list(map(json.loads, out.splitlines())))
+                  for kind in ("", WITHOUT))],
+                variables={"PYPY_GC_NURSERY": nursery}).out
+            found[row].append(list(map(json.loads, out.splitlines())))
     return {"programs": found}
 
 

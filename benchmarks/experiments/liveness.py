@@ -17,13 +17,12 @@ import matplotlib.pyplot as plt
 
 import measuring
 from experiments import Context, Json
-from measuring import ROOT, table
+from measuring import NURSERIES, ROOT, table
 from vmprof_convert import readers
 from vmprof_convert.meaning.visible_stacks import Program
 
 NAME = "liveness"
 WORKER = ROOT / "benchmarks" / "liveness_worker.py"
-NURSERIES = ("4M", "240M")
 KINDS = ("module dict", "cache", "callbacks", "threads", "exceptions", "closures",
          "class attributes", "generators", "C memory", "nothing")
 SITES = ("make_kept", "make_recent", "make_base")

@@ -13,6 +13,8 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.control.client import Connection
 from workers import workers
 
+pytestmark = pytest.mark.nurseries("4M", "240M")
+
 KEEPS = """
     import gc, select, sys
     before = [str(i) for i in range(100000)]

@@ -39,6 +39,7 @@ GROWS = """
 """
 
 
+@pytest.mark.nurseries("4M", "240M")
 @pytest.mark.parametrize("flags", [("--allocation-sampling", "8k"), ()])
 def test_what_grows_in_a_program(stock_pypy: PyPy, flags: tuple[str, ...]) -> None:
     """With an interval, or with one that suits leaks."""

@@ -17,6 +17,8 @@ from native_build import NATIVE, compiled
 from vmprof_convert import readers
 from vmprof_convert.profile.held import FINALIZER, INTERPRETER, NO_PATH, Held
 
+pytestmark = pytest.mark.nurseries("4M", "240M")
+
 ASK = """
     from vmprof_allocation.session.session import current
     current().held()
@@ -327,6 +329,7 @@ def test_the_process_that_looks_is_the_first_to_go(stock_pypy: PyPy) -> None:
     assert run.out == "[['0', '0']] /\n"
 
 
+@pytest.mark.nurseries("4M")     # the program writes more pages of a larger one
 def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
     """Each would be copied, for it and for the program."""
     run = stock_pypy.sample(LOOKS + """
@@ -406,6 +409,7 @@ def test_each_object_has_its_stack(stock_pypy: PyPy) -> None:
     assert lines["__main__.other"] == {5}
 
 
+@pytest.mark.nurseries("32k")    # full often
 def test_the_question_is_found_where_all_is_about_to_move(stock_pypy: PyPy) -> None:
     """Its list is old when its address is told, however often the nursery is full."""
     run = stock_pypy.sample("""
@@ -423,6 +427,6 @@ def test_the_question_is_found_where_all_is_about_to_move(stock_pypy: PyPy) -> N
     done.append(1)
     for thread in threads:
         thread.join()
-    """, "64k", PYPY_GC_NURSERY="32k")
+    """, "64k")
     for held in answers(run.path):
         assert "__main__.kept" in paths(held)

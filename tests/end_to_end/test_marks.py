@@ -30,6 +30,7 @@ LEAK = """
 """
 
 
+@pytest.mark.nurseries("4M", "240M")
 def test_a_planted_leak_between_marks(stock_pypy: PyPy) -> None:
     """A cache keeps 2 % of what a loop makes, while another function makes ten
     times more garbage: the first two lines say so."""
@@ -79,6 +80,7 @@ DJANGO = """
 """
 
 
+@pytest.mark.nurseries("240M")   # once, as it takes long: the other test has 4M, too
 @pytest.mark.long(0.5)
 def test_a_planted_leak_of_a_django_application(stock_pypy: PyPy) -> None:
     """A framework makes thousands of times more garbage around what is kept: the first

@@ -334,6 +334,7 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k"):
     assert re.search(r"wrong: [\d.]+ MiB more count as alive here than malloc", report)
 
 
+@pytest.mark.nurseries("4M", "240M")
 def test_a_leak_of_raw_memory_is_named(stock_pypy: PyPy) -> None:
     """Beside what comes and goes in it, and of a heap in which nothing grows."""
     sampled(stock_pypy, """

@@ -2,6 +2,8 @@
 by which the GC's own heap grew: also where the GC shrinks what was reserved."""
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from conftest import PyPy
@@ -129,7 +131,11 @@ def alive(profile: Profile) -> int:
         if begin <= time <= end and state(fate, collected, ended) == STILL_ALIVE)
 
 
-@pytest.mark.parametrize("way", WAYS)
+#: in turn: with both, this module would take twice as long
+NURSERIES = itertools.cycle(("4M", "240M"))
+
+
+@pytest.mark.parametrize("way, nursery", zip(WAYS, NURSERIES))
 def test_what_is_alive_is_what_the_heap_grew_by(pypy: PyPy, way: str) -> None:
     setup, make = WAYS[way]
     count = 200 if way == "a large one" else 1000
@@ -144,6 +150,7 @@ def test_what_is_alive_is_what_the_heap_grew_by(pypy: PyPy, way: str) -> None:
         alive(profile), grown)
 
 
+@pytest.mark.nurseries("4M", "240M")
 def test_the_gc_agrees_after_each_major_collection(pypy: PyPy) -> None:
     """With what is estimated, at an interval that meets few objects; also where most
     of what is made is shrunk."""

@@ -80,6 +80,7 @@ def test_garbage_is_not_traced(stock_pypy: PyPy, closes: bool) -> None:
     assert 1000 <= second < 1100
 
 
+@pytest.mark.nurseries("4M", "240M")
 @pytest.mark.parametrize("interval", [256, 4096])
 def test_estimates_are_unbiased(pypy: PyPy, interval: int) -> None:
     before, after = told(pypy, """
@@ -101,6 +102,7 @@ def test_estimates_are_unbiased(pypy: PyPy, interval: int) -> None:
         assert abs(size - 100000 * (NODE_SIZE + 8)) < 2.1 * size_error + 10**5
 
 
+@pytest.mark.nurseries("4M", "240M")
 def test_what_came_between_two_snapshots(pypy: PyPy) -> None:
     (place, difference, error), = told(pypy, """
     tracemalloc.start(5, sample_interval=1024)

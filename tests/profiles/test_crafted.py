@@ -13,7 +13,7 @@ import pytest
 
 from made_heap import Heap
 from made_profiles import Log, column, record, word
-from vmprof_convert import readers
+from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.readers import records
 
@@ -121,11 +121,32 @@ def test_many_retainers_take_no_quadratic_time(tmp_path: Path) -> None:
     (records.OBJECTS, (1, 0, -5, 12, 1, 0, 0, 64, 64, 0, 1, 0, 0)),
     (records.ENDED, (1, 0, 0, -5)),
     (records.HELD, (1, 5, 0, -1, 5, 5, 5, 5, 0)),
+    (records.COLLECTIONS, (1, -5, 1, 1)),
+    (records.COLLECTIONS, (1, 5, -1, 1)),
+    (records.MARKED, (-5, 1, -9)),
+    (records.SWEPT, (5, 1, -2, 1, 1, 1)),
+    (records.SWEPT, (5, 1, -1, -1, 1, 1)),
 ])
 def test_negative_times_and_sizes_are_damage(kind: int, row: Sequence[int]) -> None:
     data = made(record(kind, [column([value]) for value in row], 1))
     with pytest.raises(ProfileError, match="damaged profile"):
         readers.read_bytes(data)
+
+
+def test_a_snapshot_may_be_later_than_the_last_totals(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The process was killed before the next totals; the report was a traceback."""
+    log = Log()
+    log.settings(facts="types,lifetimes", capabilities="held,lifetimes,types")
+    log.allocation([log.function("f")], size=100, time=10**6)
+    log.young(log.keys, 1)
+    log.flush()
+    log.bytes += record(records.SNAPSHOTS, [column([number]) for number in (
+        9 * 10**9, 1, 100, 5, 5, 5, 1, 100)], 1)
+    path = tmp_path / "app.vmprof"
+    path.write_bytes(log.data())
+    assert cli.main([str(path), "--to", "table"]) == 0
+    assert "could reach at 9.00 s (heap snapshot)" in capsys.readouterr().out
 
 
 def test_a_pipe_is_not_read_to_its_end_before_its_head() -> None:

@@ -86,6 +86,43 @@ def test_where_none_is_known(path: Path) -> None:
     assert "is not recorded in this profile" in remark(path, "--by", "line")[0]
 
 
+@pytest.fixture
+def recursion(path: Path) -> Path:
+    """A profile in which the line of each innermost call is known.
+
+    Compiled code has no line for half of the callers.
+    """
+    log = Log()
+    log.settings(lines=1)
+    main, walk = log.function("main", 1), log.function("walk", 4)
+    for number in range(40):
+        callers = [jit(walk)] * 3 if number % 2 else [walk, (8, 27)] * 3
+        log.allocation([main, (8, 31), *callers, walk, (8, 29)], size=24, time=number)
+    path.write_bytes(log.data())
+    return path
+
+
+def test_report_states_that_lines_of_callers_are_unknown(recursion: Path) -> None:
+    """The innermost lines alone look complete."""
+    note = ("lines of callers: in the stacks of 50 % of the bytes, the line of a "
+            "caller is not known. The row (def) of that caller has them in \"total\"; "
+            "the rows of its lines may lack them")
+    assert places(recursion, "--by", "line") == [
+        "app.py:29", "app.py:31", "app.py:4 (def)", "app.py:27"]
+    assert note in lines(recursion, "--by", "line")
+    assert note in lines(recursion, "--tree", "--by", "line")
+    assert remark(recursion, "--by", "line") == []
+    assert not any("lines of callers" in line
+                   for line in lines(recursion, "--by", "function"))
+
+
+def test_focus_states_the_share_of_unknown_lines(path: Path, recursion: Path) -> None:
+    assert "its lines, with their callees:" in lines(recursion, "--focus", "walk")
+    path.write_bytes(profile())
+    assert ("its lines, with their callees (the line is unknown for 25 % of the bytes):"
+            in lines(path, "--focus", "work"))
+
+
 def test_as_json(path: Path) -> None:
     found = as_json(path, "--by", "line")
     assert [(row["function"]["line"], row["line"]) for row in found["rows"]] == [

@@ -25,11 +25,12 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
     def write_(name: str, *, kept: int = 0, given_back: int = 0, objects: int = 100,
                counted: int | None = None, raw: int = 64, run: str = "",
-               pid: int = 10, has_marks: bool = True, majors: int = 1) -> None:
+               pid: int = 10, has_marks: bool = True, majors: int = 1,
+               seconds: int = 10) -> None:
         """Write a profile.
 
         Args:
-            kept: blocks of 1 KiB that leak() allocates, evenly over the run
+            kept: blocks of 1 KiB that leak() allocates, evenly over the first `seconds`
             given_back: blocks of work(), which frees each after half a second
             objects: objects of 1 KiB in the GC's heap
             counted: KiB in use at the end by malloc's own count
@@ -46,7 +47,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
             log.young(log.keys, 1)
         for number in range(1, majors + 1):
             log.event(3, number * 9 * SECOND // majors, 0, number)
-        blocks = [(number * 10 * SECOND // kept, leak) for number in range(kept)]
+        blocks = [(number * seconds * SECOND // kept, leak) for number in range(kept)]
         blocks += [(number * 9 * SECOND // given_back, work)
                    for number in range(given_back)]
         for time, function in sorted(blocks):
@@ -278,6 +279,17 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
             capsys, "a.vmprof", "--to", "table", "--raw")[1]) == (not is_seen)
 
 
+def test_without_mallocs_count_only_sampled_blocks_have_a_verdict(
+        write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    """A killed process has not read malloc's count at its end."""
+    write("a", given_back=1000, has_marks=False, majors=9)
+    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    assert out.startswith("no leak was found in the blocks that were sampled: ")
+    assert "whether native memory that was not sampled grew is unknown" in out
+    cli.main(["a.vmprof", "--to", "json", "--leaks", "--raw"])
+    assert json.loads(capsys.readouterr().out)["unseen_bytes"] is None
+
+
 @pytest.mark.parametrize("counted, is_said", [(105, False), (20480, True)])
 def test_differences_are_compared_with_mallocs_count(
         write: Write, capsys: pytest.CaptureFixture[str], counted: int,
@@ -288,6 +300,18 @@ def test_differences_are_compared_with_mallocs_count(
     code, out = ended(capsys, "diff", "a.vmprof", "b.vmprof", "--raw")
     assert code == 0, out
     assert ("incomplete: malloc's own count grew by 19" in out) == is_said, out
+
+
+@pytest.mark.parametrize("majors", [2, 9])
+def test_growth_is_called_a_cache_only_if_garbage_is_known(
+        write: Write, capsys: pytest.CaptureFixture[str], majors: int) -> None:
+    """Garbage of one window that is freed in the other hides a constant leak."""
+    write("a", kept=1000, has_marks=False, majors=majors, seconds=6, counted=1005)
+    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    assert ("slows down, like a cache that fills: " in out) == (majors == 9), out
+    assert ("leak, cache or garbage: " in out) == (majors == 2), out
+    assert ("nothing clearly grew in both windows, though freed garbage may hide "
+            "growth, in raw memory" in out) == (majors == 2), out
 
 
 @pytest.mark.parametrize("majors", [0, 1, 2])

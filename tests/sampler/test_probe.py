@@ -17,6 +17,7 @@ from conftest import CACHE, PyPy
 from profile_types import INTERNAL, PYTHON, STORAGE, Types
 from report_runs import report
 from test_search import fields, remembered
+from vmprof_allocation.engines import searching
 from vmprof_allocation.engines.hook.discovery import cache
 from vmprof_allocation.engines.hook.discovery.layout import Layout
 from vmprof_allocation.engines.searching import SEARCHING
@@ -445,10 +446,22 @@ def test_what_was_in_the_way_is_not_kept(stock_pypy: PyPy) -> None:
             path = os.path.abspath("cache%d/vmprof-allocation/build" % len(kept))
             search.main(["library", path])
             kept.append(os.path.exists(path))
+            print()
         print()
         print(kept)
     """)), str(remembered(stock_pypy)))
-    assert run.out.splitlines()[-1] == "[True, True, False]"
+    *answers, kept = run.out.splitlines()
+    assert kept == "[True, True, False]"
+    assert [json.loads(answer)["not_kept"] for answer in answers if answer] == [
+        "", "", "names: not known this time: OSError()"]
+
+
+def test_message_states_why_the_search_is_repeated() -> None:
+    incomplete = searching._not_kept("/x/build", "names: not known this time: 2")
+    assert "this search was not complete (names: not known this time: 2)" in incomplete
+    assert "XDG_CACHE_HOME" not in incomplete
+    full = searching._not_kept("/x/build", "No space left on device")
+    assert "can't keep the result in '/x/build' (No space left on device)" in full
 
 
 @pytest.fixture
@@ -529,7 +542,8 @@ def test_names_are_known_without_a_cache(stock_pypy: PyPy) -> None:
     assert Types(run.path).counts()["__main__.Named"] > 100
     looking, kept = run.err.splitlines()
     assert looking == "vmprof: " + SEARCHING
-    assert "can't be kept in '%s/file/x/" % stock_pypy.folder in kept
+    assert "can't keep the result in '%s/file/x/" % stock_pypy.folder in kept
+    assert " (Not a directory), and the next run searches again" in kept
 
 
 def test_nothing_of_the_names_stays_on_the_heap(stock_pypy: PyPy) -> None:

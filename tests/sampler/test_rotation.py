@@ -121,6 +121,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         assert sum(type_ < 0 for type_ in profile.samples.type) < 5
 
 
+@pytest.mark.nurseries("4M", "240M")
 def test_the_type_of_each_sample_is_known_in_its_own_window(stock_pypy: PyPy) -> None:
     """No sample is of an object that is being allocated while the profile ends."""
     run = stock_pypy.run(WORK + """
@@ -139,6 +140,7 @@ def test_the_type_of_each_sample_is_known_in_its_own_window(stock_pypy: PyPy) ->
             for profile in found[:-1]] == [0] * 5
 
 
+@pytest.mark.nurseries("4M", "240M")
 def test_lives_go_on_in_later_windows(pypy: PyPy) -> None:
     """Together, the windows say what became of each object: those that were kept are
     alive, those that were dropped in a later window are freed then."""
@@ -149,6 +151,7 @@ def test_lives_go_on_in_later_windows(pypy: PyPy) -> None:
     session = vmprof_allocation.start(window(1), "1k", seed=1)
     kept = [Kept() for i in range(20000)]
     dropped = [Dropped() for i in range(20000)]
+    gc.collect()                # what is still young dies young
     session.rotate(window(2))
     work()
     del dropped
@@ -176,6 +179,7 @@ def test_lives_go_on_in_later_windows(pypy: PyPy) -> None:
     assert fates == {"__main__.Kept": {ALIVE}, "__main__.Dropped": {FREED}}
 
 
+@pytest.mark.nurseries("4M", "240M")
 def test_what_is_alive_is_carried_over(pypy: PyPy) -> None:
     """Each window has what was alive when it began, with stack and type: what is
     carried and what is sampled died, was freed, is alive or is not known."""
@@ -188,6 +192,7 @@ def test_what_is_alive_is_carried_over(pypy: PyPy) -> None:
     session = vmprof_allocation.start(window(1), "1k", seed=1)
     kept = keep()
     dropped = [Dropped() for i in range(20000)]
+    gc.collect()                # what is still young would be carried over as such
     for number in range(2, 10):
         session.rotate(window(number))
         work(20000)

@@ -65,4 +65,4 @@ def summarize_parts(profile: Profile, parts: Sequence[Group], choice: Choice,
                    len(intervals) > 1, hidden, untyped, False, [], 0.0,
                    sum(one.not_known_bytes for one in of_each),
                    sum(one.log_bytes for one in of_each),
-                   sum(one.compiled_bytes for one in of_each))
+                   sum(one.compiled_bytes for one in of_each), 0.0)

@@ -262,8 +262,8 @@ class Leaks(NamedTuple):
     #: not read in one of them
     memory: Memory | None
     #: bytes of native memory that malloc's own count grew by in the whole run and that
-    #: the sampled blocks do not explain; 0.0 if malloc's count is unknown
-    unseen: float = 0.0
+    #: the sampled blocks do not explain; None if malloc's count is unknown
+    unseen: float | None = 0.0
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -421,7 +421,13 @@ class _Judge:
             leak_memory.of_all([leak_memory.of(process.profile, windows)
                                 for process, windows in zip(
                                     self._processes, self._windows)]),
-            sum(map(_unseen, self._processes)))
+            self._unseen())
+
+    def _unseen(self) -> float | None:
+        """Return the unexplained bytes of all processes; None if one is unknown."""
+        found = [_unseen(process) for process in self._processes]
+        known = [bytes_ for bytes_ in found if bytes_ is not None]
+        return sum(known) if len(known) == len(found) else None
 
     def _put(self, place: Place, sites: list[Site], together: Site | None,
              tests: int) -> list[Site]:
@@ -546,11 +552,11 @@ class _Judge:
         return tuple(places), []
 
 
-def _unseen(process: Process) -> float:
+def _unseen(process: Process) -> float | None:
     """Return the growth of malloc's own count that no sampled block explains.
 
     Returns:
-        Bytes; 0.0 if the profile has no such count.
+        Bytes; 0.0 for objects of the heap; None if malloc's count is unknown.
     """
     profile, objects = process.profile, process.objects
     if not profile.is_raw:

@@ -219,16 +219,22 @@ def _each(profile: Profile) -> list[Profile]:
     return [process.profile for process in profile.processes] or [profile]
 
 
-def missed_requests(profile: Profile, alive: Estimate) -> float:
-    """How many bytes more malloc itself has in use than when sampling began, if that is
-    more than what is `alive`, of all samples of the profile, explains beyond doubt:
-    then some was asked for unseen.  0: none, or it is not known."""
+def missed_requests(profile: Profile, alive: Estimate) -> float | None:
+    """Return the growth of malloc's own count that the sampled blocks do not explain.
+
+    Args:
+        profile: The samples of native memory.
+        alive: The bytes in use, by all samples of the profile.
+
+    Returns:
+        Bytes; 0.0 if the blocks explain the growth; None if malloc's count is unknown.
+    """
     grown = 0
     for process in _each(profile):
         counted = readings(process, RAW_IN_USE)
         at_end = raw_in_use_at_end(process)
         if not profile.is_raw or at_end is None or len(counted) < 2:
-            return 0.0
+            return None
         grown += at_end - counted[0].value
     return grown - alive.high if grown > 2 * alive.high + _BOOKKEEPING else 0.0
 
@@ -259,7 +265,7 @@ def in_brief(profile: Profile) -> str:
                        if counted is not None else "")
     heap = readings(profile, HEAP_HAS)
     return line + (", %s of it the GC's" % format_bytes(
-        min(heap[-1].value - untouched(profile, [memory[-1].time])[0],
+        min(max(heap[-1].value - untouched(profile, [memory[-1].time])[0], 0),
             memory[-1].value)) if heap else "")
 
 

@@ -18,7 +18,7 @@ from vmprof_convert.meaning.lifetimes import (
 )
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import CLASS, INTERNAL, UNNAMED, Shown, TypeNames
-from vmprof_convert.meaning.visible_stacks import Program
+from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE, Program
 from vmprof_convert.profile.model import ALIVE as IS_ALIVE
 from vmprof_convert.profile.model import (
     LABEL,
@@ -179,6 +179,8 @@ class Summary(NamedTuple):
     log_bytes: float
     #: bytes that compiled code allocated
     compiled_bytes: float
+    #: bytes in whose stacks the line of a caller is unknown
+    callers_without_line_bytes: float
 
     @property
     def bytes(self) -> Estimate:
@@ -424,10 +426,13 @@ def summarize(profile: Profile, tally: Tally | None = None,
     lacking, not_known, logged, compiled = Sum(), Sum(), Sum(), Sum()
     remarked = ((code.missing.stacks, lacking), (code.not_known, not_known),
                 (code.log, logged), (code.compiled, compiled))
+    without_line = Sum()
     for stack, parts in by_stack.items():
         of_stack = places.of(stack)
         innermost, distinct = of_stack[-1], set(of_stack)
         also_in = [of_them for stacks, of_them in remarked if stack in stacks]
+        if any(place.line == UNKNOWN_LINE for place in of_stack[:-1]):
+            also_in.append(without_line)
         for type_, then, sum_ in parts:
             everything.add(then, sum_)
             for of_them in also_in:
@@ -454,7 +459,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
                    [function for function in code.missing.functions
                     if lacking.samples and function in known],
                    *(sum_.bytes(interval).value if sum_.samples else 0.0
-                     for sum_ in (lacking, not_known, logged, compiled)))
+                     for sum_ in (lacking, not_known, logged, compiled, without_line)))
 
 
 def sum_up(profile: Profile) -> Summary:

@@ -607,17 +607,25 @@ class Contents:
         allocated_before = part.before.allocated if part.before is not None else 0
         for number, start, duration, allocated in zip(*record.decoded()):
             start += part.begin
+            if min(start, duration, allocated) < 0:
+                raise Damaged("a minor collection with a number of less than 0")
             part.collected[number] = start + duration
             self.collections.append(Collection(
                 False, start, duration, allocated + allocated_before))
 
     def _read_marked(self, record: Record) -> None:
         for time, number, began in zip(*record.decoded()):
+            if min(time + self.part.begin, number) < 0:
+                raise Damaged("a major collection with a number of less than 0")
             self.collections.append(Collection(
                 True, time + self.part.begin, 0, number, max(time - began, 0)))
 
     def _read_swept(self, record: Record) -> None:
         for time, *numbers in zip(*record.decoded()):
+            # the second number may be -1: the size at the start is unknown
+            if time + self.part.begin < 0 or numbers[1] < -1 or min(
+                    numbers[:1] + numbers[2:]) < 0:
+                raise Damaged("a sweep with a number of less than 0")
             self.swept.append(Swept(time + self.part.begin, *numbers))
 
     def _read_snapshots(self, record: Record) -> None:

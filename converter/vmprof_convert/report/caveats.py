@@ -250,11 +250,11 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
         return ["wrong: %s more count as alive here than malloc itself has in use: "
                 "free() was called through a pointer that was made before the sampling "
                 "began" % format_bytes(bytes_)]
-    if bytes_ := missed_requests(profile, alive):
+    if unseen := missed_requests(profile, alive):
         return ["incomplete: malloc's own count grew by %s more than the sampled "
                 "blocks explain. The program calls malloc through pointers that it "
                 "looked up before the sampling began, or small blocks need much "
-                "bookkeeping" % format_bytes(bytes_)]
+                "bookkeeping" % format_bytes(unseen)]
     return []
 
 
@@ -381,7 +381,11 @@ def _lines(profile: Profile, summary: Summary) -> list[Remark]:
         unknown, summary,
         "lines: of %.3g %% of the bytes, the line is not known, and (def) is where "
         "their function begins; what PyPy had compiled before the sampling began has "
-        "none, nor has some of the other compiled code")
+        "none, nor has some of the other compiled code") + _of_share(
+        summary.callers_without_line_bytes, summary,
+        "lines of callers: in the stacks of %.3g %% of the bytes, the line of a caller "
+        "is not known. The row (def) of that caller has them in \"total\"; the rows of "
+        "its lines may lack them")
 
 
 def _lines_of_compiled_code(summary: Summary) -> list[Remark]:

@@ -87,19 +87,22 @@ class _Writer:
         if is_most:
             self._write_outside()
         if leaks.unseen:
-            self._write_unseen()
+            self._write_unseen(leaks.unseen)
         if leaks.unsure:
             self._write_unsure()
         self._write_all(leaks.leaks, limit, "leak, or garbage" if leaks.unsure
                         else "leak", "grew" if leaks.unsure else "grows")
         if not leaks.leaks:
             self._write_none()
+            if leaks.unseen is None:
+                self._say("whether native memory that was not sampled grew is unknown: "
+                          "malloc's own count was not read at the end")
         if is_far and not is_most:
             self._write_outside()
         if leaks.slowing:
             self._say("")
-        self._write_all(leaks.slowing, limit, "slows down, like a cache that fills",
-                        "grew")
+        self._write_all(leaks.slowing, limit, "leak, cache or garbage" if leaks.unsure
+                        else "slows down, like a cache that fills", "grew")
         self._say("")
         if leaks.leaks or leaks.slowing:
             self._write_rest("the rest: what is held at other places " + _total(
@@ -183,8 +186,9 @@ class _Writer:
                     _change(leaks, leaks.growth), enough))
             return
         self._say("%s in %s: %s" % (
-            "nothing grew" if leaks.unsure else "no leak was found",
-            "the blocks that were sampled" if leaks.unseen else
+            "nothing clearly grew in both windows, though freed garbage may hide "
+            "growth," if leaks.unsure else "no leak was found",
+            "the blocks that were sampled" if leaks.unseen != 0.0 else
             "raw memory" if self._is_raw else "the GC's heap",
             "no place where %s held more and more of them" % (
                 "blocks are asked for" if self._is_raw else "objects are allocated")
@@ -200,12 +204,12 @@ class _Writer:
                   "(%s in the whole run). Let the program run longer, or call "
                   "gc.collect() in it" % ", ".join(map(str, self._leaks.unsure)))
 
-    def _write_unseen(self) -> None:
+    def _write_unseen(self, unseen: float) -> None:
         """Warn about native memory that was allocated without a sample."""
         self._say("native memory that was not sampled grew: in the whole run, malloc's "
                   "own count grew by %s more than the sampled blocks explain. "
                   "Whether that is a leak, and which function allocates it, is "
-                  "unknown" % format_bytes(self._leaks.unseen))
+                  "unknown" % format_bytes(unseen))
         self._say("      the program calls malloc through pointers that it looked up "
                   "before the sampling began, or small blocks need much bookkeeping. "
                   "Start the program with --raw-memory to sample all calls")

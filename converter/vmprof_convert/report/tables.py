@@ -163,7 +163,7 @@ def of_focus(view: View, focus: Focus) -> Sheet:
         rest=_more(_beyond(focus.functions, view.limit)))]
     for title, rows, by in (("called by:", focus.callers, FUNCTION),
                             ("calls:", focus.callees, FUNCTION),
-                            ("its lines, with what they call:", focus.lines, LINE),
+                            (_title_of_lines(focus), focus.lines, LINE),
                             ("types, with what it calls:", focus.types, TYPE)):
         if rows:
             part = _Columns(view._replace(choice=view.choice._replace(by=(by,))),
@@ -171,6 +171,15 @@ def of_focus(view: View, focus: Focus) -> Sheet:
             tables.append(part.table(title, rows[:view.limit],
                                      rest=_more(_beyond(rows, view.limit))))
     return _sheet(view, tables)
+
+
+def _title_of_lines(focus: Focus) -> str:
+    unknown = sum(row.own.sum().value_bytes for row in focus.lines
+                  if row.subject.line == UNKNOWN_LINE)
+    share = unknown / max(focus.row.total.sum().value_bytes, 1.0)
+    return "its lines, with their callees%s:" % (
+        " (the line is unknown for %.3g %% of the bytes)" % (100 * share)
+        if unknown else "")
 
 
 def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:

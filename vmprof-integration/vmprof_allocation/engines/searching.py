@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.choose import choose
+from vmprof_allocation.errors import PASSING
 from vmprof_allocation.settings.settings import Settings
 
 SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
@@ -20,6 +21,16 @@ def knowledge(tell: Callable[[str], None], settings: Settings, folder: str = "")
     return engine.knowledge(folder)
 
 
+def _not_kept(file: str | None, reason: str) -> str:
+    """Return the message that the next run searches again."""
+    if PASSING in reason:
+        return ("the next run searches again, as this search was not complete (%s): "
+                "give it more memory or processor time" % reason)
+    return ("can't keep the result in %s (%s), and the next run searches again; "
+            "XDG_CACHE_HOME names another folder" % (
+                repr(file) if file else "the user's home", reason or "unknown reason"))
+
+
 def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
     """choose() for these settings; `tell` gets what the user may want to know."""
     from vmprof_allocation.engines.hook.discovery import cache, lookup
@@ -33,7 +44,5 @@ def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
     engine = choose(hook=settings.needs_hook)
     for cached in searched:
         if cached is None or cache.load(cached) is None:
-            tell("what was found can't be kept in %s, and will be looked for "
-                 "again each time; XDG_CACHE_HOME names another folder"
-                 % (repr(cached) if cached else "the user's home, as there is none"))
+            tell(_not_kept(cached, lookup.not_kept))
     return engine

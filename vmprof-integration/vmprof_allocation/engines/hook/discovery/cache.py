@@ -92,9 +92,17 @@ def fill(file: str, room: Any, check: int) -> bool:
         return False
 
 
-def save(file: str, text: str, types: bytes | None = None) -> bool:
-    """Leave `text` in `file`, and the names, if there are others, beside it; or
-    don't, and return False: it can be found out again."""
+def save(file: str, text: str, types: bytes | None = None) -> str:
+    """Write `text` to `file`, and the names of types to types_path(file).
+
+    Args:
+        file: See path().
+        text: The layout.
+        types: The names of types; None to leave that file unchanged.
+
+    Returns:
+        The reason why the next search does not find them, or "".
+    """
     folder = os.path.dirname(file)
     try:
         os.makedirs(os.path.dirname(folder), exist_ok=True)
@@ -107,9 +115,9 @@ def save(file: str, text: str, types: bytes | None = None) -> bool:
         if types is not None:
             _replace(types_path(file), types)
         _replace(file, (text + _check(text)).encode())
-    except OSError:
-        return False
-    return load(file) == text
+    except OSError as e:
+        return e.strerror or str(e)
+    return "" if load(file) == text else "its content differs from the text"
 
 
 def _replace(file: str, content: bytes) -> None:

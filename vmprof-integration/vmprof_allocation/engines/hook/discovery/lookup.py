@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 searching: Callable[[str | None], None] | None = None
 #: what would have the process that searches traced, which needs a search itself
 _TRACES = "VMPROF_TRACEMALLOC", "PYTHONTRACEMALLOC"
+#: why the answer of the last search() is not remembered; empty: it is
+not_kept = ""
 #: not the program's, where modules may have any name
 _FOLDER = os.path.abspath(__file__).rsplit(os.sep, 5)[0]
 
@@ -71,6 +73,7 @@ def search(evidence: Evidence, library: str, build_id: str) -> Layout:
     import subprocess
 
     from vmprof_allocation.engines.hook.discovery import cache
+    global not_kept
     file = cache.path(build_id)
     if searching is not None:
         searching(file)
@@ -95,6 +98,7 @@ def search(evidence: Evidence, library: str, build_id: str) -> Layout:
     evidence.findings += [tuple(finding) for finding in answer["findings"]]
     if answer["layout"] is None:
         raise UnknownBuild(answer["problem"], evidence.findings)
+    not_kept = answer["not_kept"]
     layout = Layout.parse(answer["layout"])
     if layout.build_id != build_id:
         raise evidence.refuse("build-id", "the file has another one, %s; start "

@@ -376,10 +376,13 @@ def main(arguments: list[str]) -> None:
     try:
         layout, types = _probed(find(arguments[0], search), search)
         layout.types_size, layout.types_check = len(types), zlib.crc32(types)
-        is_lasting = not any(value.startswith(PASSING)
-                             for _, value, _ in search.findings)
-        if not (is_lasting and len(arguments) > 1
-                and cache.save(arguments[1], layout.text(), types)):
+        passing = ["%s: %s" % (what, value) for what, value, _ in search.findings
+                   if value.startswith(PASSING)]
+        answer["not_kept"] = (
+            "; ".join(passing) if passing
+            else cache.save(arguments[1], layout.text(), types) if len(arguments) > 1
+            else "the user has no home")
+        if answer["not_kept"]:
             layout.types = pack(types) if types else ""
             if len(layout.types) > MAX_PACKED:
                 layout.types_size, layout.types = 0, ""
