@@ -105,7 +105,7 @@ def library(name, *sources):
         "vmprof_allocation." + name,
         sources=sorted(path for source in sources for path in glob(NATIVE + source)),
         depends=sorted(glob(NATIVE + "**/*.h", recursive=True)),
-        include_dirs=[NATIVE + "shared"],
+        include_dirs=[NATIVE, NATIVE + "hook", NATIVE + "shared"],
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra",
                             "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
@@ -115,7 +115,7 @@ def library(name, *sources):
 
 
 LIBRARIES = [
-    library("engines.hook._hook", "hook/*.c", "held/*.c",
+    library("engines.hook._hook", "hook/*.c", "hook/*/*.c", "held/*.c",
             "machines/*.c", "machines/%s/*.c" % MACHINE,
             "malloc/*.c", "sampler/*.c", "shared/*.c"),
     # how one gets into another process

@@ -11,7 +11,7 @@ from native_build import build
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("grace_harness", "hook/grace_period.c")
+    return build("grace_harness", "hook/vmprof/grace_period.c")
 
 
 def run(harness: pathlib.Path, what: str, inside: int) -> str:

@@ -17,7 +17,7 @@ BEGIN = ("known 4", "arenas 50000", "large 300", "nursery 100", "blocks 10000")
 
 
 def harness(sanitizer: str = MEMORY) -> pathlib.Path:
-    return build("heap_harness", "hook/heap.c", "shared/figures.c",
+    return build("heap_harness", "hook/gc/heap.c", "shared/figures.c",
                  sanitizer=sanitizer)
 
 

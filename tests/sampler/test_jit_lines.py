@@ -98,8 +98,8 @@ class Log:
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("lines_harness", "hook/jit_lines.c", "hook/jit_log.c",
-                 "hook/frame_lines.c")
+    return build("lines_harness", "hook/lines/jit_lines.c", "hook/lines/jit_log.c",
+                 "hook/lines/frame_lines.c")
 
 
 class Told:

@@ -13,7 +13,8 @@ import pytest
 
 from native_build import build
 
-SOURCES = ("hook/native_stack.c", "hook/native_names.c", "hook/elf_symbols.c",
+SOURCES = ("hook/stacks/native_stack.c", "hook/stacks/native_names.c",
+           "hook/stacks/elf_symbols.c",
            "machines/found_object.c")
 
 

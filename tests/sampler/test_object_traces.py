@@ -40,7 +40,7 @@ TEXTS = {DIED: "t", PROMOTED: "T", PINNED: "N"}
 
 @pytest.fixture(scope="module")
 def harness() -> pathlib.Path:
-    return build("objects_harness", "hook/objects.c", "sampler/sampler.c")
+    return build("objects_harness", "hook/gc/objects.c", "sampler/sampler.c")
 
 
 def written(made: Made) -> str:

@@ -23,7 +23,7 @@ DIED, PROMOTED, NOT_KNOWN = 0, 1, 3
 
 @pytest.fixture(scope="module")
 def harness() -> pathlib.Path:
-    return build("objects_harness", "hook/objects.c", "sampler/sampler.c")
+    return build("objects_harness", "hook/gc/objects.c", "sampler/sampler.c")
 
 
 def run(harness: pathlib.Path, *lines: str) -> list[str]:

@@ -74,7 +74,7 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str,
 def test_sample_without_room_never_sweeps_the_waiting_samples(
         tmp_path: pathlib.Path) -> None:
     harness = build(
-        "full_tables_harness", "hook/objects.c", "sampler/sampler.c",
+        "full_tables_harness", "hook/gc/objects.c", "sampler/sampler.c",
         "shared/recorder.c", "shared/profile_log.c", "shared/records.c",
         "shared/children.c", "shared/file_sink.c", "shared/stack_tree.c",
         "shared/code_names.c", "shared/figures.c", "shared/pace.c", "shared/flusher.c")

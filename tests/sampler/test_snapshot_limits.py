@@ -36,7 +36,7 @@ def refusal(root: Path, heap: int, files: dict[str, str],
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     # the address sanitizer reserves terabytes of addresses
-    harness = build("limits_harness", "hook/snapshot_limits.c",
+    harness = build("limits_harness", "hook/snapshots/snapshot_limits.c",
                     sanitizer="undefined" if address_space else MEMORY)
     return subprocess.run([harness, root, str(heap), str(address_space)], check=True,
                           text=True, stdout=subprocess.PIPE).stdout.strip()

@@ -1,4 +1,4 @@
-"""native/hook/trampoline.c on functions of its own: hooked, and put back."""
+"""Entry patches of test functions (hook/patches/trampoline.c)."""
 from __future__ import annotations
 
 import subprocess
@@ -31,7 +31,7 @@ def test_hooked_functions_and_a_full_neighbourhood(gigabytes: int) -> None:
 
 
 def check(machine: str, gigabytes: int) -> None:
-    harness = build("trampoline_harness", "hook/trampoline.c",
+    harness = build("trampoline_harness", "hook/patches/trampoline.c",
                     "machines/%s/entry_patch.c" % machine,
                     *(["machines/aarch64/segment.c"] if machine == AARCH64 else []),
                     machine=machine)

@@ -22,7 +22,7 @@ Name = tuple[int, int, int, bytes]
 
 @pytest.fixture(scope="module")
 def harness() -> pathlib.Path:
-    return build("types_harness", "hook/types.c", "hook/name.c",
+    return build("types_harness", "hook/gc/types.c", "hook/gc/name.c",
                  "machines/guarded_read.c")
 
 

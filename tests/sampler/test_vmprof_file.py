@@ -11,7 +11,7 @@ from native_build import build, machines, run_of
 @pytest.mark.parametrize("machine", machines())
 def test_where_the_descriptor_is(machine: str) -> None:
     """Only what is certain is found: one word, that the handler reads."""
-    harness = build("file_harness", "hook/vmprof_file.c",
+    harness = build("file_harness", "hook/vmprof/vmprof_file.c",
                     "machines/%s/handler_word.c" % machine, "machines/guarded_read.c",
                     machine=machine)
     done = subprocess.run(run_of(harness, machine), text=True, capture_output=True)

@@ -22,8 +22,9 @@ def name(address: int, text: bytes = b"py:f:1:a") -> str:
 
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
-    return build("output_harness", "hook/vmprof_output.c", "hook/grace_period.c",
-                 "shared/code_names.c", "shared/file_sink.c")
+    return build("output_harness", "hook/vmprof/vmprof_output.c",
+                 "hook/vmprof/grace_period.c", "shared/code_names.c",
+                 "shared/file_sink.c")
 
 
 def run(harness: pathlib.Path, *lines: str) -> list[str]:

@@ -90,7 +90,7 @@ def build(program: str, *sources: str, sanitizer: str = MEMORY,
     return compiled(
         "%s-%s" % (program, kind), *FLAGS, *flags, "-pthread",
         *(argument for folder in (*(NATIVE / name for name in (
-            "hook", "shared", "held", "sampler", "attach", "machines")), ALLOCATION)
+            "", "hook", "shared", "held", "sampler", "attach", "machines")), ALLOCATION)
           for argument in ("-I", str(folder))),
         # what they load looks for their functions
         "-rdynamic",

@@ -35,7 +35,7 @@ collect
 
 
 def build_harness() -> pathlib.Path:
-    return build("nursery_harness", "sampler/sampler.c", "hook/nursery.c")
+    return build("nursery_harness", "sampler/sampler.c", "hook/gc/nursery.c")
 
 
 class Totals(NamedTuple):

@@ -274,8 +274,10 @@ def included(text: str) -> list[str]:
 
 
 def native(folder: str) -> dict[str, list[str]]:
+    """Return the includes of each file, of the hook engine's folders, too."""
+    pattern = "**/*.[ch]" if folder == "hook" else "*.[ch]"
     return {path.name: included(path.read_text(encoding="utf-8"))
-            for path in sorted((NATIVE / folder).glob("*.[ch]"))}
+            for path in sorted((NATIVE / folder).glob(pattern))}
 
 
 def test_shared_c_includes_nothing_of_the_hook_engine() -> None:
@@ -284,6 +286,25 @@ def test_shared_c_includes_nothing_of_the_hook_engine() -> None:
     assert "walk.h" in of_hook and of_hook.isdisjoint(shared)
     assert {name: headers for name, headers in shared.items()
             if of_hook.intersection(headers)} == {}
+
+
+#: of the hook engine, from the top to the bottom
+HOOK_FOLDERS = ("process", "snapshots", "stacks", "vmprof", "lines", "jit", "gc",
+                "patches")
+
+
+def test_folders_of_the_hook_engine_include_only_those_below() -> None:
+    folder_of = {path.name: path.parent.name
+                 for path in (NATIVE / "hook").glob("*/*.[ch]")}
+    assert set(folder_of.values()) == set(HOOK_FOLDERS)
+    page = (ROOT / "ARCHITECTURE.rst").read_text(encoding="utf-8")
+    assert [folder for folder in HOOK_FOLDERS if folder + "/ " not in page] == []
+    assert {
+        "%s includes %s" % (name, header)
+        for name, headers in native("hook").items() for header in headers
+        if name in folder_of and header in folder_of
+        and HOOK_FOLDERS.index(folder_of[header]) < HOOK_FOLDERS.index(folder_of[name])
+    } == set()
 
 
 def test_c_that_walks_the_heap_includes_nothing_of_the_others() -> None:
@@ -354,6 +375,6 @@ def test_c_makes_no_circle() -> None:
 
 
 def test_what_is_included_is_found() -> None:
-    assert included('#include "../hook/walk.h"\n#include <Python.h>\n'
+    assert included('#include "../hook/stacks/walk.h"\n#include <Python.h>\n'
                     '  # include "sampler.h" /* why */\n// #include "no.h"\n'
                     ) == ["walk.h", "Python.h", "sampler.h"]

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bare_fork.h"
+#include "snapshots/bare_fork.h"
 #include "recorder.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : abort())

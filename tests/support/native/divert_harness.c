@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "divert.h"
+#include "patches/divert.h"
 
 #define TIMES       20000
 #define FORKS       50

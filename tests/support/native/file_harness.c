@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "hook.h"
-#include "vmprof_file.h"
+#include "vmprof/vmprof_file.h"
 
 #define PAGE            4096
 #define FD              1234

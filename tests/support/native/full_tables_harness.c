@@ -18,14 +18,14 @@
 #include "../../../vmprof-integration/vmprof_allocation/native/shared/pending.c"
 #undef pending_sweep
 
-#include "../malloc/raw_memory.h"
+#include "malloc/raw_memory.h"
 #include "check.h"
-#include "divert.h"
+#include "patches/divert.h"
 #include "file_sink.h"
-#include "heap.h"
-#include "objects.h"
+#include "gc/heap.h"
+#include "gc/objects.h"
 #include "recorder.h"
-#include "types.h"
+#include "gc/types.h"
 
 #define WITHOUT_MEMORY      2000        /* samples */
 #define BEYOND              2000        /* samples that meet two full tables */

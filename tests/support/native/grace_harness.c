@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "grace_period.h"
+#include "vmprof/grace_period.h"
 
 static const char *what;
 static int64_t inside_for;

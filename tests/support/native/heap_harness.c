@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "figures.h"
-#include "heap.h"
+#include "gc/heap.h"
 
 static int64_t words[5];
 enum { STATE, BLOCKS, ARENAS, LARGE, NURSERY };

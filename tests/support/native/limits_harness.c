@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 
 #include "hook.h"
-#include "snapshot_limits.h"
+#include "snapshots/snapshot_limits.h"
 
 int main(int argc, char **argv)
 {

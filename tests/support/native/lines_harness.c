@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "jit_lines.h"
-#include "jit_log.h"
+#include "lines/jit_lines.h"
+#include "lines/jit_log.h"
 
 #define MOST    32
 

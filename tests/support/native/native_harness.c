@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "code_names.h"
-#include "elf_symbols.h"
-#include "native_names.h"
-#include "native_stack.h"
+#include "stacks/elf_symbols.h"
+#include "stacks/native_names.h"
+#include "stacks/native_stack.h"
 #include "profile_log.h"
 
 /* found by dladdr() */

@@ -49,7 +49,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nursery.h"
+#include "gc/nursery.h"
 
 #define MAX_LINES       100000
 #define MARKER          12321           /* no errno at all */

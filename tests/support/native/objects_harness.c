@@ -46,13 +46,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "divert.h"
-#include "heap.h"
-#include "objects.h"
+#include "patches/divert.h"
+#include "gc/heap.h"
+#include "gc/objects.h"
 #include "recorder.h"
-#include "../malloc/raw_memory.h"
+#include "malloc/raw_memory.h"
 #include "sampler.h"
-#include "types.h"
+#include "gc/types.h"
 
 #define CHECK(condition) \
     do { if (!(condition)) failed(#condition, __LINE__); } while (0)

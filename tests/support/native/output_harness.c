@@ -32,9 +32,9 @@
 #include <unistd.h>
 
 #include "recorder.h"
-#include "vmprof_file.h"
+#include "vmprof/vmprof_file.h"
 #include "code_names.h"
-#include "vmprof_output.h"
+#include "vmprof/vmprof_output.h"
 
 /* there is no vmprof to tell it to */
 int vmprof_file_set(int fd)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "trampoline.h"
+#include "patches/trampoline.h"
 
 /* Functions whose first instructions can be moved, whatever the compiler and its flags:
    the argument and a number; nop; ret.  MOVED: bytes of the first one, and the second */

@@ -26,10 +26,10 @@
 #include <sys/mman.h>
 
 #include "check.h"
-#include "codemap.h"
+#include "jit/codemap.h"
 #include "stack_tree.h"
-#include "true_stack.h"
-#include "types.h"
+#include "stacks/true_stack.h"
+#include "gc/types.h"
 
 #define SIZE        (16 * 4096)
 #define PIECES      64

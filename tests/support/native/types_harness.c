@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nursery.h"
+#include "gc/nursery.h"
 #include "recorder.h"
-#include "types.h"
+#include "gc/types.h"
 
 #define HEAP    (1 << 22)
 #define TABLE   (1 << 20)

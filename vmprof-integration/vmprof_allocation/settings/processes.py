@@ -1,9 +1,9 @@
-"""The processes of a run: the one that was asked for, and its children, which
-have profiles of their own.
+"""The processes of a run: the first process and its children.
 
-``app.vmprof`` is that of the first, ``app.123.vmprof`` that of process 123. Forked
-ones go on natively (native/hook/sampled_child.h), and session.py hears of it; one that
-becomes this interpreter anew, by exec, finds VARIABLE (begin.py).
+Each has a profile: ``app.vmprof`` for the first, ``app.123.vmprof`` for process 123.
+In forked children, the sampling continues in C (hook/process/sampled_child.h), which
+notifies session.py.  A child that becomes this interpreter by exec finds VARIABLE
+(begin.py).
 """
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ class Processes:
         return self.path + self.suffix
 
     def paths_of_child(self, pid: int) -> list[str]:
-        """Return the paths that the profile of child `pid` can have, best one first.
-        native/hook/sampled_child.c chooses among the same."""
+        """Return the possible paths of the profile of child `pid`, best one first.
+
+        hook/process/sampled_child.c chooses among the same paths.
+        """
         return ["%s.%d%s%s" % (self.path, pid, "-%d" % i * (i > 1), self.suffix)
                 for i in range(1, _TRIES + 1)]
 
@@ -67,8 +69,11 @@ def unpack(value: str) -> tuple[Processes, Settings, str]:
 
 
 def make_own(processes: Processes) -> str | None:
-    """Make this child's file, one that was not there, as native/hook/sampled_child.c
-    does; None: nobody waits for more, or there are too many."""
+    """Create a new file for this child, as hook/process/sampled_child.c does.
+
+    Return its path.  Return None if the first process's profile is gone, or if too many
+    files exist.
+    """
     if not os.path.exists(processes.first):
         return None
     for path in processes.paths_of_child(os.getpid()):

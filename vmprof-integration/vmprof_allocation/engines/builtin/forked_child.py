@@ -1,9 +1,9 @@
 """Children of a process that the builtin engine samples.
 
-A forked one gets a profile of its own before the program's next line: Python calls
-session/resident.py in the child.  One that becomes this interpreter anew, by exec,
-finds VARIABLE in the environment that it inherits.  (The hook engine does both in C,
-native/hook/sampled_child.c, and sees the environments that a program makes itself.)
+A forked child gets a separate profile before the program's next line: Python calls
+session/resident.py in the child.  A child that becomes this interpreter by exec finds
+VARIABLE in its environment.  The hook engine does both in C
+(hook/process/sampled_child.c), and also sees environments that a program makes.
 """
 from __future__ import annotations
 

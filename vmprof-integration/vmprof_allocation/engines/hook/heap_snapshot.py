@@ -1,4 +1,4 @@
-"""The requests by which the native half takes a heap snapshot: native/hook/held_by.c.
+"""Requests for a heap snapshot, which hook/snapshots/held_by.c takes.
 
 This module stays in the sampled process (session/resident.py), because the last
 snapshot is taken when the engine's other modules are gone.  It imports nothing then.

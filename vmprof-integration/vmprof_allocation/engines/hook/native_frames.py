@@ -1,4 +1,4 @@
-"""Native frames begin: see native/hook/native_stack.h.
+"""Native frames begin: see native/hook/stacks/native_stack.h.
 
 Only the start with --native needs it.
 """

@@ -8,9 +8,9 @@
  * reached without each of them (holders.h); and again, where classes have many instances,
  * to learn what can be without these (classes.h).
  *
- * This runs in a forked child (hook/held_by.h), where another thread of the program may
- * have been anywhere: so no function here calls malloc() or stdio, or takes a lock.  It
- * reads the GC's memory, and writes nothing but what it maps itself, so that the pages
+ * This runs in a forked child (hook/snapshots/held_by.h), where another thread of the
+ * program may have been anywhere: so no function here calls malloc() or stdio, or takes a
+ * lock.  It reads the GC's memory, and writes nothing but what it maps itself, so that the pages
  * stay the parent's.  What can't be goes to held_fail(), which ends the process.
  */
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 
 #: the C functions that libpypy calls through a pointer of its own, which is
-#: led to us while sampling lasts; in native/hook/divert.h's order
+#: led to us while sampling lasts; in native/hook/patches/divert.h's order
 IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
            "abort", "kill", "raise", "execv", "execve", "sigaction", "free")
 
@@ -89,7 +89,7 @@ class Layout:
     #: roots, to which RPython's functions that run add what they refer to
     jit_phases: int = 0
     roots: int = 0
-    #: how frames say at which line they are (native/hook/frame_lines.h); empty: it is
+    #: how frames say at which line they are (hook/lines/frame_lines.h); empty: it is
     #: not known
     frames: list[int]
     #: that the heap looks to us as to the GC (probe/references.py): the number, in the

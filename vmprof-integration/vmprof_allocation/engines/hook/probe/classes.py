@@ -297,7 +297,7 @@ class Classes:
                     yield t, (c,)
 
     def head(self) -> str:
-        """For native/hook/types.c."""
+        """For native/hook/gc/types.c."""
         roles = {"class": CLASSES, "string": (STRING,), "text": (TEXT,),
                  "cell": (CELL,)}
         lines = ["%s %d\n" % (role, number)

@@ -1,8 +1,8 @@
-"""Where PyPy's table of the JIT's machine code begins (native/hook/codemap.h).
+"""The beginning of PyPy's table of the JIT's machine code (hook/jit/codemap.h).
 
-Its head is a word in the library's data that leads to nodes outside of it, each of
-which says which code it is about.  Some functions are compiled first, so that there
-are nodes.
+The head is a word in the library's data that refers to nodes outside of the library.
+Each node contains the addresses of a piece of code.  The probe first has some
+functions compiled, so that the table has nodes.
 """
 from __future__ import annotations
 

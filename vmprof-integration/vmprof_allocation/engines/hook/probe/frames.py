@@ -17,14 +17,14 @@ from vmprof_allocation.engines.hook.probe.memory import (
 _FRAME = "GcStruct pypy.interpreter.pyframe.PyFrame"
 _CODE = "GcStruct pypy.interpreter.pycode.PyCode"
 _REFERENCE = "GcStruct JitVirtualRef"
-#: the tables of lines that native/hook/frame_lines.c can read
+#: the tables of lines that native/hook/lines/frame_lines.c can read
 _TABLES = ("inst_co_lnotab", "inst_co_linetable")
 #: functions that call each other, and run
 _DEPTH = 20
 
 
 def find(memory: Memory, types: Types, roots: int) -> list[int]:
-    """In the order of native/hook/frame_lines.h.  `roots`: a pointer to the end of the
+    """In the order of hook/lines/frame_lines.h.  `roots`: a pointer to the end of the
     stack of roots."""
     fields = Fields(memory, types)
     of_code = fields.of(fields.row(_CODE))

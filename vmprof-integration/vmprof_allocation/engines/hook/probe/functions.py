@@ -17,7 +17,7 @@ STEP, MADE = 4, 50
 
 
 def head(memory: Memory, types: Types) -> str:
-    """For native/hook/types.c."""
+    """For native/hook/gc/types.c."""
     kinds = {number for number, row in types.rows.items()
              if types.names[row].startswith(CODE)}
     made = _made()

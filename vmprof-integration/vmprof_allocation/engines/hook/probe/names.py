@@ -284,7 +284,7 @@ def _qualified(kind: type) -> str:
 
 def text(types: Types, maps: dict[int, int], head: str,
          named: dict[int, tuple[int, str]]) -> str:
-    """For native/hook/types.c: `head`, and a line for each type."""
+    """For native/hook/gc/types.c: `head`, and a line for each type."""
     lines = [head]
     for number, row in types.rows.items():
         kind, name = named.get(row, (0, ""))

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../machines/entry_patch.h"
+#include "machines/entry_patch.h"
 
 #define LINE            4096            /* bytes of /proc/self/maps, at most */
 

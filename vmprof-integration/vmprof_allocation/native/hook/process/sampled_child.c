@@ -15,8 +15,8 @@
 #include "run.h"
 #include "sigterm.h"
 #include "start_stop.h"
-#include "vmprof_output.h"
-#include "walk.h"
+#include "vmprof/vmprof_output.h"
+#include "stacks/walk.h"
 
 #define TRIES           100     /* files of other processes with this pid */
 

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "../machines/guarded_read.h"
+#include "machines/guarded_read.h"
 
 #define MAX_NODES       100000
 #define FULL_RECORD     1000    /* words; 8 KiB hold no more than 1019 */

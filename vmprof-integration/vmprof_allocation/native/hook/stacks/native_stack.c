@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unwind.h>
 
-#include "../machines/found_object.h"
+#include "machines/found_object.h"
 
 #define UNWINDER        "libgcc_s.so.1"
 #define LEAST_FRAMES    5       /* Python ones, to learn from */

@@ -6,22 +6,22 @@
 #include <string.h>
 #include <time.h>
 
-#include "../malloc/raw_memory.h"
-#include "codemap.h"
-#include "frame_lines.h"
+#include "malloc/raw_memory.h"
+#include "jit/codemap.h"
+#include "lines/frame_lines.h"
 #include "hook.h"
-#include "jit_lines.h"
-#include "../machines/jit_returns.h"
-#include "../machines/jit_stub.h"
-#include "jit_work.h"
+#include "lines/jit_lines.h"
+#include "machines/jit_returns.h"
+#include "machines/jit_stub.h"
+#include "jit/jit_work.h"
 #include "native_names.h"
 #include "native_stack.h"
-#include "objects.h"
+#include "gc/objects.h"
 #include "recorder.h"
-#include "signals.h"
+#include "vmprof/signals.h"
 #include "stack_nodes.h"
 #include "true_stack.h"
-#include "vmprof_output.h"
+#include "vmprof/vmprof_output.h"
 #include "vmprof_stack.h"
 
 /* vmprof's, of frames in a record */

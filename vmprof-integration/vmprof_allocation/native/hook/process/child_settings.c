@@ -9,10 +9,10 @@
 
 #include "hook.h"
 #include "programs.h"
-#include "signals.h"
+#include "vmprof/signals.h"
 #include "sigterm.h"
-#include "vmprof_file.h"
-#include "vmprof_output.h"
+#include "vmprof/vmprof_file.h"
+#include "vmprof/vmprof_output.h"
 
 #define OWN_SETTINGS    160
 #define VARIABLE_SIZE   8192

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "divert.h"
+#include "patches/divert.h"
 #include "heap.h"
 #include "invariant.h"
 #include "nursery.h"
 #include "recorder.h"
-#include "../malloc/raw_memory.h"
-#include "../sampler/sampler.h"
+#include "malloc/raw_memory.h"
+#include "sampler/sampler.h"
 #include "table.h"
 #include "types.h"
 

@@ -11,12 +11,12 @@
 #include "child_settings.h"
 #include "end_notes.h"
 #include "flusher.h"
-#include "held_by.h"
+#include "snapshots/held_by.h"
 #include "hook.h"
-#include "objects.h"
+#include "gc/objects.h"
 #include "programs.h"
 #include "run.h"
-#include "signals.h"
+#include "vmprof/signals.h"
 #include "sigterm.h"
 
 #define MOST_VARIABLES  4000    /* with more, a program is not sampled */

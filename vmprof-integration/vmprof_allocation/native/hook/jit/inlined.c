@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "../machines/guarded_read.h"
-#include "../machines/jit_call.h"
+#include "machines/guarded_read.h"
+#include "machines/jit_call.h"
 #include "python_call.h"
 
 #define PIECES          1024    /* that are remembered */

@@ -1,6 +1,6 @@
 #include "frame_lines.h"
 
-#include "roots.h"
+#include "gc/roots.h"
 
 #define MOST            512     /* functions, which vmprof's stacks have at most; and */
 #define MOST_FRAMES     8192    /*   frames among the roots, which are so many */

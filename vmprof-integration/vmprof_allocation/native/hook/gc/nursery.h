@@ -34,7 +34,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../sampler/sampler.h"
+#include "sampler/sampler.h"
 
 enum nursery_phase {
     NURSERY_OFF,           /* the original functions, and nothing else */

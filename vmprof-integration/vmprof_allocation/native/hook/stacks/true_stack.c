@@ -2,14 +2,14 @@
 
 #include <string.h>
 
-#include "codemap.h"
-#include "frame_lines.h"
-#include "../machines/guarded_read.h"
-#include "inlined.h"
-#include "jit_lines.h"
-#include "../machines/jit_call.h"
-#include "../machines/jit_stub.h"
-#include "python_call.h"
+#include "jit/codemap.h"
+#include "lines/frame_lines.h"
+#include "machines/guarded_read.h"
+#include "jit/inlined.h"
+#include "lines/jit_lines.h"
+#include "machines/jit_call.h"
+#include "machines/jit_stub.h"
+#include "jit/python_call.h"
 #include "stack_tree.h"
 
 /* Kinds of a pair */

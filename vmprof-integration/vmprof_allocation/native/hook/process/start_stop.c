@@ -5,18 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../malloc/raw_memory.h"
+#include "malloc/raw_memory.h"
 #include "child_settings.h"
 #include "children.h"
-#include "held_by.h"
+#include "snapshots/held_by.h"
 #include "hook.h"
-#include "nursery.h"
-#include "objects.h"
+#include "gc/nursery.h"
+#include "gc/objects.h"
 #include "labels.h"
 #include "recorder.h"
 #include "run.h"
-#include "signals.h"
-#include "trampoline.h"
+#include "vmprof/signals.h"
+#include "patches/trampoline.h"
 
 /* external_malloc(), in hook_place.entry */
 #define ENTRY_EXTERNAL_MALLOC   2

@@ -9,7 +9,7 @@
 #include "hook.h"
 #include "programs.h"
 #include "recorder.h"
-#include "statistics.h"
+#include "gc/statistics.h"
 
 #define MOST_TOLD       64
 

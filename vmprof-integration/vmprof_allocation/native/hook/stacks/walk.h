@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "nursery.h"
+#include "gc/nursery.h"
 
 /* What vmprof puts around its own handler, or NULL: the first of these tells whether it
    ignores its signals just now. */

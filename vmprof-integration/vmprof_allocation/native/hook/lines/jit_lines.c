@@ -5,7 +5,7 @@
 
 #include "frame_lines.h"
 #include "jit_log.h"
-#include "../machines/jit_call.h"
+#include "machines/jit_call.h"
 #include "table.h"
 
 /* What runs, at a place of a trace: the innermost function, and what it is inlined in */

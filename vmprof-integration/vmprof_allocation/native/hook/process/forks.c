@@ -2,16 +2,16 @@
 #include <pthread.h>
 #include <sys/time.h>
 
-#include "../malloc/raw_memory.h"
-#include "divert.h"
+#include "malloc/raw_memory.h"
+#include "patches/divert.h"
 #include "hook.h"
-#include "jit_log.h"
+#include "lines/jit_log.h"
 #include "recorder.h"
 #include "run.h"
 #include "sampled_child.h"
-#include "signals.h"
+#include "vmprof/signals.h"
 #include "start_stop.h"
-#include "vmprof_output.h"
+#include "vmprof/vmprof_output.h"
 
 static __thread __attribute__((tls_model("initial-exec")))
 struct itimerval timer_at_fork;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../machines/guarded_read.h"
+#include "machines/guarded_read.h"
 #include "name.h"
 #include "nursery.h"
 #include "recorder.h"

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "nursery.h"
+#include "gc/nursery.h"
 
 /* Before a fork */
 void child_before_fork(void);
