@@ -83,7 +83,7 @@ try {
     ["page", "light", (page) => page.goto(pathToFileURL(`${profile}.html`).href)],
     ["page-dark", "dark", async (page) => {
       await page.goto(pathToFileURL(`${profile}.html`).href);
-      await page.click("button:text-is(\"Alive\")");
+      await page.click("button[data-value=alive]");
       await page.click("button:text-is(\"… and types\")");
       await page.click("nav button:text-is(\"Types\")");
     }],

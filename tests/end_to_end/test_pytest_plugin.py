@@ -29,6 +29,8 @@ def test_keeps():
 """, "--allocations", "--allocations-interval", "1k")
     assert done.code == 0, done.out
     table = done.out.partition("allocations of 3 tests")[2]
+    # the profile of a test has no heap snapshot
+    assert re.search(r"^ +allocated +survived +objects  test$", table, re.MULTILINE)
     rows = re.findall(r"^ +([\d.]+)(?: ±[\d.]+)? (\w*B) .* test_shop.py::(\w+)$", table,
                       re.MULTILINE)
     assert [name for *_, name in rows[:2]] == ["test_large", "test_keeps"]
