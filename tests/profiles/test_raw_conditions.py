@@ -26,7 +26,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     def write_(name: str, *, kept: int = 0, given_back: int = 0, objects: int = 100,
                counted: int | None = None, raw: int = 64, run: str = "",
                pid: int = 10, has_marks: bool = True, majors: int = 1,
-               seconds: int = 10) -> None:
+               seconds: int = 10, compiled: int = 0) -> None:
         """Write a profile.
 
         Args:
@@ -35,6 +35,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
             objects: objects of 1 KiB in the GC's heap
             counted: KiB in use at the end by malloc's own count
             majors: major collections, evenly over the run
+            compiled: the second from which on compiled code allocates
 
         Each block is sampled, except with a probability of a millionth.
         """
@@ -50,8 +51,10 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         blocks = [(number * seconds * SECOND // kept, leak) for number in range(kept)]
         blocks += [(number * 9 * SECOND // given_back, work)
                    for number in range(given_back)]
+        types = [log.type("malloc (libffi.so)"), log.type("malloc (JIT code)")]
         for time, function in sorted(blocks):
-            key = log.block([main, function], size=KIB, interval=64, time=time)
+            key = log.block([main, function], size=KIB, interval=64, time=time,
+                            type_=types[time >= compiled * SECOND])
             if function == work:
                 log.given_back(key, time + SECOND // 2)
         if has_marks:
@@ -312,6 +315,17 @@ def test_growth_is_called_a_cache_only_if_garbage_is_known(
     assert ("leak, cache or garbage: " in out) == (majors == 2), out
     assert ("nothing clearly grew in both windows, though freed garbage may hide "
             "growth, in raw memory" in out) == (majors == 2), out
+
+
+@pytest.mark.parametrize("compiled", [5, 6, 7])
+def test_leak_of_a_function_that_is_compiled_meanwhile_is_no_cache(
+        write: Write, capsys: pytest.CaptureFixture[str], compiled: int
+        ) -> None:
+    """The blocks of its interpreted code stay, and compiled code adds others."""
+    write("a", kept=1000, has_marks=False, majors=9, compiled=compiled, counted=1005)
+    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    assert "like a cache" not in out, out
+    assert "malloc (JIT code) leak app.py:1" in out, out
 
 
 @pytest.mark.parametrize("majors", [0, 1, 2])
