@@ -280,7 +280,8 @@ TELL = ("from sys import modules as m; t = m.get('tracemalloc'); "
 def test_names_of_cpython_start_to_trace(
         pypy: PyPy, flags: tuple[str, ...], variables: dict[str, str],
         limit: int | None) -> None:
-    run = pypy.command(*flags, "-c", TELL, **variables)
+    pypy.environment.update(variables)
+    run = pypy.command(*flags, "-c", TELL)
     assert (run.code, run.out, run.err) == (0, "%s\n" % limit, "")
 
 
