@@ -179,25 +179,40 @@ class Share(NamedTuple):
 _Key = TypeVar("_Key")
 
 
-def by_place(profile: Profile) -> dict[Place, list[Share]]:
-    """Places are those of leaks."""
+def by_place(profile: Profile, until: int) -> dict[Place, list[Share]]:
+    """Return the retainers of the objects of each place of leaks.
+
+    Args:
+        profile: of one process.
+        until: the last moment, in nanoseconds; a heap snapshot after the end of the
+            program lacks local variables.
+    """
     origins = Origins(profile)
     places = Places(profile, only_own(profile, origins)
                     if has_own_code(profile, origins) else profile)
-    return _shares(profile, lambda stack, type_: places.of(stack)[0])
+    return _shares(profile, lambda stack, type_: places.of(stack)[0],
+                   last_until(profile, until))
+
+
+def last_until(profile: Profile, until: int) -> Held | None:
+    """Return the last answer until this time, or else the last one of all."""
+    answers = [held for held in profile.held if not held.problem and held.time <= until]
+    return answers[-1] if answers else profile.last_held
 
 
 def of_chosen(profile: Profile, chosen: Container[tuple[int, int]]) -> list[Share]:
     """Of the objects with these stacks and types."""
-    return _shares(profile, lambda stack, type_: (stack, type_) in chosen).get(True, [])
+    return _shares(profile, lambda stack, type_: (stack, type_) in chosen,
+                   profile.last_held).get(True, [])
 
 
-def _shares(profile: Profile, kind: Callable[[int, int], _Key]
+def _shares(profile: Profile, kind: Callable[[int, int], _Key], held: Held | None
             ) -> dict[_Key, list[Share]]:
-    """Of each kind, by stack and type, who holds it, most of it first.  By the last
-    answer; of holders within each other, the innermost counts, and a class where
-    there is no other one."""
-    held = profile.last_held
+    """Return the retainers of each kind of stack and type, the largest share first.
+
+    Of holders within each other, the innermost counts.  A class counts where no other
+    holder exists.
+    """
     if held is None or held.problem:
         return {}
     single = sorted((holder for holder in held.holders if holder.path),

@@ -24,6 +24,9 @@ from vmprof_convert.profile.model import Profile
 WARM_UP = 0.25
 #: the share if only then three heap snapshots follow
 _SHORT_WARM_UP = 0.1
+#: Below this share of the live bytes of the snapshot before, the last snapshot lacks
+#: the local variables of the program.
+_SHRUNK = 0.9
 #: so many major collections are looked at to see whether what is held goes up and down
 MAX_TREND = 40
 #: of what is allocated between other major collections, the share between two with
@@ -96,7 +99,7 @@ def find_windows(profile: Profile,
             return _find(profile, times, part, warm_up)
     times = profile.looks
     if (not profile.marks and part is None and is_alive_exact(profile)
-            and len(times) > _LEAST
+            and (len(times) > _LEAST or _has_shrunk(profile))
             and times[-1] in (one.time for one in profile.snapshots)):
         times = times[:-1]      # as in _snapshots()
     try:
@@ -150,9 +153,19 @@ def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
                 for time in times)
     if count < _LEAST or profile.marks:
         return []
-    # The last snapshot is taken after the end of the program.  It lacks the objects of
-    # work in progress, which the others contain.
-    return times[:-1] if count > _LEAST and part is None else times
+    if part is None and (count > _LEAST or _has_shrunk(profile)):
+        # The last snapshot is taken after the end of the program.  It lacks the objects
+        # of local variables, which the others contain.
+        times = times[:-1]
+    return times if len(times) >= _LEAST else []
+
+
+def _has_shrunk(profile: Profile) -> bool:
+    """Return whether the last heap snapshot found much less than the one before."""
+    if len(profile.snapshots) < 2:
+        return False
+    before, last = profile.snapshots[-2:]
+    return last.bytes < _SHRUNK * before.bytes
 
 
 def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | None,
@@ -167,9 +180,11 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
     if end - begin < _LEAST:
         raise TooFewCollections(
             "--leaks compares three heap snapshots or major collections, and there "
-            "were %d in %s: start the program with --leaks, which takes snapshots, or "
-            "let it run longer" % (
-                end - begin, "this run" if part is None else "that time"), end - begin)
+            "were %d in %s: %s" % (
+                end - begin, "this run" if part is None else "that time",
+                "let the program run longer" if len(profile.snapshots) > 1 else
+                "start the program with --leaks, which takes snapshots, or let it run "
+                "longer"), end - begin)
     marks = [mark.time for mark in profile.marks if start <= mark.time < stop]
     if marks:
         first_mark, *rest = marks[-3:]
@@ -200,12 +215,11 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
         first = begin if part else bisect.bisect_left(times, profile.end * warm_up)
         last = end - 1
         if last - first < 2:
+            count = max(last - first + 1, 0)
             raise TooFewCollections(
-                "--leaks compares three heap snapshots or major collections after "
-                "the first quarter of the run, which is warming up, and there were "
-                "%d: start the program with --leaks, which takes snapshots, let it "
-                "run longer, or name the moments with vmprof_allocation.mark()" % (
-                    last - first + 1), last - first + 1)
+                "--leaks compares three heap snapshots or major collections after the "
+                "first quarter of the run, which is its warm-up, and there were %d: %s"
+                % (count, _remedy(profile)), count)
         half = (times[first] + times[last]) / 2
         center = min(range(first + 1, last),
                      key=lambda number: abs(times[number] - half))
@@ -223,6 +237,14 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
                        _follows_none(profile.looks, times, number)
                        for number in (first, center, last)),
                    are_snapshots={a, b, c} <= {one.time for one in profile.snapshots})
+
+
+def _remedy(profile: Profile) -> str:
+    if len(profile.snapshots) < 2:
+        return ("start the program with --leaks, which takes snapshots, let it run "
+                "longer, or name the moments with vmprof_allocation.mark()")
+    return ("let the program run longer, or include the warm-up with --time ..%.2f"
+            % (profile.snapshots[-1].time / 1e9 - 0.01))
 
 
 def _follows_none(all_times: list[int], times: list[int], number: int) -> bool:

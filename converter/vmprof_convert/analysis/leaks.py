@@ -264,6 +264,9 @@ class Leaks(NamedTuple):
     #: bytes of native memory that malloc's own count grew by in the whole run and that
     #: the sampled blocks do not explain; None if malloc's count is unknown
     unseen: float | None = 0.0
+    #: bytes by which the estimated growth exceeds the exact growth of all live objects:
+    #: new objects replaced objects that were not sampled; 0.0: no more than the error
+    replaced: float = 0.0
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -421,7 +424,19 @@ class _Judge:
             leak_memory.of_all([leak_memory.of(process.profile, windows)
                                 for process, windows in zip(
                                     self._processes, self._windows)]),
-            self._unseen())
+            self._unseen(), self._replaced(growth))
+
+    def _replaced(self, growth: Estimate) -> float:
+        """Return the bytes of replaced objects.  See Leaks.replaced."""
+        if not all(windows.are_snapshots for windows in self._windows) or any(
+                process.includes is not None for process in self._processes):
+            return 0.0
+        exact = 0
+        for process, windows in zip(self._processes, self._windows):
+            bytes_ = {one.time: one.bytes for one in process.profile.snapshots}
+            exact += (bytes_[windows.times[windows.last]]
+                      - bytes_[windows.times[windows.first]])
+        return max(growth.low - exact, 0.0)
 
     def _unseen(self) -> float | None:
         """Return the unexplained bytes of all processes; None if one is unknown."""

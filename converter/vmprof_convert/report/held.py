@@ -6,7 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from vmprof_convert.analysis.holders import Found, Part, Row, Share, text_of
+from vmprof_convert.analysis.holders import (
+    Found,
+    Part,
+    Row,
+    Share,
+    last_until,
+    text_of,
+)
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.profile.held import (
@@ -73,17 +80,20 @@ def not_known(held: Held, of_which: str = "") -> str:
         of_which, format_moment(held.time), problem(held.problem))
 
 
-def growth_of(holder: Holder, profile: Profile, since: int) -> str:
-    """Return by how much a holder of the last answer grew, exactly.
+def growth_of(holder: Holder, profile: Profile, since: int, until: int) -> str:
+    """Return a text about the exact growth of a holder.
 
-    It is compared with the first answer from `since` (nanoseconds) on.  Empty if that
-    answer does not have it.
+    The last answer until `until` (nanoseconds) has the holder.  The result is empty if
+    the first answer from `since` on does not have it.
     """
-    answers = [held for held in profile.held if not held.problem]
-    first = next((held for held in answers if held.time >= since), answers[-1])
-    grown = _Since(first, answers[-1]).growth(holder)
-    return grown and "%s: %s since %.2f s" % (
-        shortened(holder.path), grown, first.time / 1e9)
+    last = last_until(profile, until)
+    if last is None:
+        return ""
+    first = next((held for held in profile.held
+                  if not held.problem and held.time >= since), last)
+    grown = _Since(first, last).growth(holder)
+    return grown and "%s: %s from %.2f s to %.2f s" % (
+        shortened(holder.path), grown, first.time / 1e9, last.time / 1e9)
 
 
 def holders_of(shares: Sequence[Share]) -> str:

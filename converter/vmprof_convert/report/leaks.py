@@ -67,7 +67,9 @@ class _Writer:
               parts: Sequence[ProcessLeaks]) -> None:
         leaks = self._leaks
         self._profile = profile
-        self._since = leaks.windows[0].times[leaks.windows[0].first]
+        windows = leaks.windows[0]
+        self._since, self._until = windows.times[windows.first], windows.times[
+            windows.last]
         self._is_raw = profile.is_raw
         self._has_raw = bool(profile.raw_interval)
         looked_at = [part for part in parts if not isinstance(part.leaks, str)]
@@ -75,7 +77,7 @@ class _Writer:
         if len(set(self._names)) < len(looked_at):
             self._names = [part.name for part in looked_at]
         if not parts:
-            self._held = holders.by_place(profile)
+            self._held = holders.by_place(profile, self._until)
         is_far = leaks.memory is not None and leaks.memory.is_far is True
         # beside a leak, it has to be most of what the process grew by
         is_most = is_far and leaks.memory is not None and (
@@ -90,8 +92,16 @@ class _Writer:
             self._write_unseen(leaks.unseen)
         if leaks.unsure:
             self._write_unsure()
-        self._write_all(leaks.leaks, limit, "leak, or garbage" if leaks.unsure
+        # The other leaks grow by more than all that was replaced.
+        certain = [leak for leak in leaks.leaks
+                   if leak.growth.value > 2 * leaks.replaced]
+        self._write_all(certain, limit, "leak, or garbage" if leaks.unsure
                         else "leak", "grew" if leaks.unsure else "grows")
+        replacing = [leak for leak in leaks.leaks if leak not in certain]
+        if replacing:
+            self._write_replaced()
+        self._write_all(replacing, limit, "leak, or new objects that replace old ones",
+                        "grows")
         if not leaks.leaks:
             self._write_none()
             if leaks.unseen is None:
@@ -204,6 +214,14 @@ class _Writer:
                   "(%s in the whole run). Let the program run longer, or call "
                   "gc.collect() in it" % ", ".join(map(str, self._leaks.unsure)))
 
+    def _write_replaced(self) -> None:
+        """Warn about objects that replaced objects without samples."""
+        leaks = self._leaks
+        self._say("new objects replaced objects from before the sampling: the live "
+                  "objects without samples shrank by %s/s, as in a full cache whose "
+                  "entries are replaced. Compare with the exact growth of the retainer"
+                  % format_bytes(leaks.replaced / sum(leaks.seconds)))
+
     def _write_unseen(self, unseen: float) -> None:
         """Warn about native memory that was allocated without a sample."""
         self._say("native memory that was not sampled grew: in the whole run, malloc's "
@@ -305,7 +323,7 @@ class _Writer:
             if held := holders_of(shares):
                 self._say("      " + held)
             if shares and len(shares[0].holders) == 1 and (grown := growth_of(
-                    shares[0].holders[0], self._profile, self._since)):
+                    shares[0].holders[0], self._profile, self._since, self._until)):
                 self._say("      " + grown)
             if self._names:
                 self._say("      " + self._processes(leak))

@@ -33,7 +33,8 @@ def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Jso
         "collections": [windows.times[number] / 1e9 for number in (
             windows.first, windows.middle, windows.last)],
         "seconds": list(windows.seconds), "allocated": list(windows.allocated),
-        **_content(leaks, limit, held=holders.by_place(profile) or None),
+        **_content(leaks, limit, held=holders.by_place(
+            profile, windows.times[windows.last]) or None),
         "remarks": [
             *caveats.of_run(profile), *caveats.of_labels(profile)],
     }
@@ -54,6 +55,7 @@ def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = (),
         "apart": leaks.apart._asdict(),
         "places_tested": leaks.tested, "objects_lost": leaks.lost,
         "seen_from_bytes_per_second": leaks.limit, "unseen_bytes": leaks.unseen,
+        "replaced_bytes": leaks.replaced,
         "memory": None if leaks.memory is None else {
             **leaks.memory._asdict(), "grown": leaks.memory.grown,
             "explained_by_heap": leaks.memory.explained,

@@ -1,0 +1,96 @@
+"""Leaks between heap snapshots: the end of the program, and replaced objects."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import report_runs
+from made_heap import Heap
+from vmprof_convert.profile.held import ALONE, NO_PATH
+from vmprof_convert.readers.records import SNAPSHOTS
+
+#: live bytes before the program keeps anything
+BASE = 10**6
+
+
+def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
+        answers: Sequence[tuple[int, str]] = ()) -> Path:
+    """Write the profile of a program that keeps 32 kB of sessions in each step.
+
+    Args:
+        path: of the profile.
+        snapshots: steps with a heap snapshot after them, and the live bytes that the
+            snapshot found.
+        answers: steps with retainers, and the path of the retainer; "" for no path.
+    """
+    # without a major collection
+    heap = Heap(interval=200, minors=10**6)
+    log = heap.log
+    for step in range(8):
+        for _ in range(500):
+            heap.allocate("main keep", ("app.Session", 64, math.inf))
+            heap.allocate("main parse", ("str", 128, 200))
+        heap.collect_minor()
+        heap.run(1000)
+        for at, live in snapshots:
+            if at == step:
+                log.row(SNAPSHOTS, heap.now, 5, live, 1000, 1000, 1000, 5, heap.now)
+        for number, (at, holder) in enumerate(answers, 1):
+            if at == step:
+                log.held(number, heap.now, objects=900, size=99_000)
+                log.holder(number, 1, 1000 * step, 800, holder or "app.other", "list")
+                log.held_object(
+                    number, heap._stack(["main", "keep"]), heap.type("app.Session"),
+                    size=1000, set_=1 if holder else 0,
+                    how=ALONE if holder else NO_PATH)
+    path.write_bytes(heap.data())
+    return path
+
+
+def leaks_of(path: Path) -> str:
+    done = report_runs.report(path, "--leaks", width=1000)
+    return done.stdout + done.stderr
+
+
+def growing(*steps: int) -> list[tuple[int, int]]:
+    return [(step, BASE + 32_000 * step) for step in steps]
+
+
+def test_leak_is_certain_if_all_live_objects_grow(tmp_path: Path) -> None:
+    text = leaks_of(run(tmp_path / "a.vmprof", growing(2, 3, 4, 5, 6, 7)))
+    assert text.startswith("leak: app.Session  keep")
+    assert "replace" not in text
+
+
+def test_replaced_objects_are_no_certain_leak(tmp_path: Path) -> None:
+    """The live objects keep their size: old ones without samples ended."""
+    path = run(tmp_path / "a.vmprof", [(step, BASE) for step in range(2, 8)])
+    text = leaks_of(path)
+    assert text.startswith("new objects replaced objects from before the sampling: ")
+    assert "leak, or new objects that replace old ones: app.Session  keep" in text
+    assert "\nleak: " not in text
+
+
+@pytest.mark.parametrize("last, is_found", [(BASE + 200_000, True), (BASE, False)])
+def test_snapshot_after_the_end_does_not_count_if_the_program_dropped_its_objects(
+        tmp_path: Path, last: int, is_found: bool) -> None:
+    longer = ": let the program run longer"
+    for early, said in ((), " in this run" + longer), (
+            (0,), longer + ", or include the warm-up with --time .."):
+        path = run(tmp_path / "a.vmprof", [*growing(*early, 3, 5), (7, last)])
+        text = leaks_of(path)
+        assert text.startswith("leak: app.Session") is is_found
+        assert ("and there were 2" + said in text) is not is_found
+
+
+def test_retainers_after_the_end_do_not_count(tmp_path: Path) -> None:
+    local = "in job() app.py:1 -> local found"
+    path = run(tmp_path / "a.vmprof", growing(2, 3, 4, 5, 6, 7),
+               answers=[(2, local), (5, local), (7, "")])
+    text = leaks_of(path)
+    assert "held by %s (100 %%)" % local in text
+    # 1000 bytes more per step
+    assert "%s: +2.93 KiB from 0.00 s to 0.00 s" % local in text
