@@ -66,3 +66,19 @@ def test_profile_without_a_snapshot(tmp_path: object) -> None:
     with open(path, "wb") as file:
         file.write(log.data())
     assert not is_alive_exact(read(path))
+
+
+def test_totals_of_an_earlier_session_do_not_count(tmp_path: object) -> None:
+    """The first totals of a profile may be those of the session before."""
+    log = Log()
+    log.settings(facts="types,lifetimes")
+    log.allocated, log.last_time = 300 * MIB, 1000
+    log.flush()
+    log.allocated, log.last_time = 100 * MIB, SECOND
+    log.row(SNAPSHOTS, SECOND, 5, MIB, 1000, 1000, 1000, 5, 100 * MIB)
+    log.flush()
+    log.last_time = 2 * SECOND
+    path = "%s/a.vmprof" % tmp_path
+    with open(path, "wb") as file:
+        file.write(log.data())
+    assert is_alive_exact(read(path))

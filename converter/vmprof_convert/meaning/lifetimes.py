@@ -107,7 +107,6 @@ def _allocated(profile: Profile, at: int | None) -> int:
     """
     known = [(one.time, one.allocated) for one in profile.moments]
     known += [(one.time, one.value) for one in profile.figures if one.kind == ALLOCATED]
-    if at is None:
-        return max((bytes_ for _, bytes_ in known), default=0)
-    return min((one for one in known if one[0] >= at), default=max(
-        known, default=(0, 0)))[1]
+    last = max(known, default=(0, 0))
+    return last[1] if at is None else min(
+        (one for one in known if one[0] >= at), default=last)[1]
