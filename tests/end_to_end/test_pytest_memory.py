@@ -118,7 +118,7 @@ def test_threads():
     shop.churn(200)
 """)
     assert done.code == 1, done.out
-    assert re.search(r"test_threads held at once 2[23]\.\d MiB", done.out), done.out
+    assert re.search(r"test_threads held at once 2[23]\.\d+ MiB", done.out), done.out
 
 
 def test_asynchronous_tests_and_unittest(project: PyPy) -> None:
