@@ -183,7 +183,7 @@ def test_what_is_drawn(page: Page) -> None:
 
 
 @pytest.mark.parametrize("actions, said, rows, frames", [
-    (["press Survived"], "20 KiB survived", [["g", "20 KiB", "20 KiB"],
+    (["press Alive"], "20 KiB still alive", [["g", "20 KiB", "20 KiB"],
                                                ["main", "-", "20 KiB"]], 3),
     (["press Objects", "press Types"], "20 objects allocated",
      [["list", "10"], ["str", "10"]], 4),

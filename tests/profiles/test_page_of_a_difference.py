@@ -172,8 +172,8 @@ def test_what_is_drawn(page: Any) -> None:
 
 
 @pytest.mark.parametrize("actions", [
-    ["press Survived"], ["press Survived", "press … and types", "press Types"],
-    ["press Survived", "press By type", "press Flame graph", "write leaks"]])
+    ["press Alive"], ["press Alive", "press … and types", "press Types"],
+    ["press Alive", "press By type", "press Flame graph", "write leaks"]])
 def test_what_is_alive(page: Any, actions: list[str]) -> None:
     found = page(a_log(1, 1), a_log(1, 1, leak=50), *actions)
     assert found["changes"]["all"] == "grew"
@@ -206,7 +206,7 @@ def test_everything_is_above(page: Any, capsys: pytest.CaptureFixture[str]) -> N
     rows = [re.split("  +", line.strip())
             for line in capsys.readouterr().out.splitlines()]
     in_all = {row[-1]: row for row in rows if row[-1] in (
-        "allocated", "objects", "survived")}
+        "allocated", "objects", "alive")}
     assert len(in_all) == 3
     for what, (change, said, before, after, _) in in_all.items():
         assert "%s %s (%s; %s, then %s)" % (change, what, said, before, after) in found

@@ -325,7 +325,7 @@ def test_collections_are_markers_and_memory_a_track(opened: Opener,
     assert "Minor collection" in answer and "Major collection" in answer
     counters = {counter["label"]: counter for counter in session.ask(
         "counter", "list")["counters"]}
-    assert set(counters) == {"Allocation rate", "Memory (survived)"}
+    assert set(counters) == {"Allocation rate", "Memory (alive)"}
 
 
 def test_raw_memory_is_a_thread_and_a_track_of_its_own(opened: Opener) -> None:

@@ -110,7 +110,7 @@ def test_the_gcs_heap_is_none_of_it_nor_it_of_the_heap(
     code, said = ended(capsys, "check", "a.vmprof", "--fail-if", "alive > 400k",
                        "--fail-if", "raw > 200k", "--fail-if", "allocated > 550k")
     assert code == 1
-    assert "failed: alive > 400k: what survived is 500 KiB" in said
+    assert "failed: alive > 400k: alive is 500 KiB" in said
     assert "passed: raw > 200k: raw alive is 100 KiB" in said
     assert "passed: allocated > 550k: allocated is 500 KiB" in said
     # with --raw, everything is about raw memory

@@ -59,7 +59,7 @@ def test_all_agree_with_the_report() -> None:
                   read_speedscope("allocated objects", profile)):
         for key, number in own(found, 2).items():
             assert number == pytest.approx(typed[key].objects().value, abs=off)
-    for key, number in own(read_speedscope("bytes survived", profile), 2).items():
+    for key, number in own(read_speedscope("bytes alive", profile), 2).items():
         assert number == pytest.approx(typed[key].bytes("alive").value, abs=off)
     in_chrome = own(read_chrome(profile))
     assert {key for key, in in_chrome} == {

@@ -13,7 +13,7 @@
 #include "rvmprof_allocation.h"
 #include "vmprof_get_custom_offset.h"
 #include "vmprof_mt.h"
-#include "stacks/vmprof_stack.h"
+#include "vmprof_stack.h"
 
 #define INLINED     20
 
