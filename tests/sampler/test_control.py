@@ -580,7 +580,8 @@ def test_a_program_that_ends_while_one_gets_into_it(pypy: PyPy) -> None:
             pass
     """) as program:
         run = ctl(pypy, program, "--timeout", "600", "status")
-        assert "has ended" in run.err, run
+        # the thread is often there within the second
+        assert "has ended" in run.err or "is not sampled" in run.out, run
 
 
 @WAYS

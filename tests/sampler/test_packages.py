@@ -15,17 +15,18 @@ NATIVE = ROOT / "vmprof-integration" / "vmprof_allocation" / "native"
 
 
 def sources(machine: str) -> list[str]:
-    """All but those of another machine."""
+    """Return all C files except the ones for other processors."""
     found = (path.relative_to(NATIVE) for path in NATIVE.rglob("*.c"))
     return sorted(str(path) for path in found
-                  if len(path.parts) == 2 or path.parts[1] == machine)
+                  if len(path.parts) == 2 or path.parts[0] == "hook"
+                  or path.parts[1] == machine)
 
 
 def compile_alone(machine: str, name: str, folder: Path) -> None:
     subprocess.run(
         [COMPILERS[machine], "-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra",
          "-Werror", "-Wstrict-prototypes", "-Wmissing-prototypes",
-         "-I", str(NATIVE / "shared"), "-c",
+         *("-I%s" % (NATIVE / folder) for folder in ("", "hook", "shared")), "-c",
          str(NATIVE / name), "-o", str(folder / "x.o")], check=True)
 
 

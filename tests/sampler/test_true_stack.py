@@ -16,8 +16,9 @@ MANY = 40
 @pytest.fixture(scope="session")
 def harness() -> pathlib.Path:
     return build("true_stack_harness", *("hook/%s.c" % name for name in (
-        "true_stack", "codemap", "inlined", "python_call", "jit_lines", "jit_log",
-        "frame_lines")), "machines/guarded_read.c", "machines/x86_64/jit_call.c",
+        "stacks/true_stack", "jit/codemap", "jit/inlined", "jit/python_call",
+        "lines/jit_lines", "lines/jit_log", "lines/frame_lines")),
+        "machines/guarded_read.c", "machines/x86_64/jit_call.c",
         "machines/x86_64/jit_stub.c")
 
 
