@@ -3,7 +3,7 @@
 A condition fails if the figure is certainly above the limit: if its whole interval is
 above it. The interval is one-sided, at CONFIDENCE for all conditions together. So
 sampling fails a run within its limits at most once in ten thousand times.
-benchmarks/experiments/ verdicts.py measures this, and which excess is found. No run
+benchmarks/experiments/verdicts.py measures this, and the excess that is found. No run
 fails because of live objects that may be garbage (lifetimes.is_alive_exact()).
 
 The memory of the process is a reading without an error, so that its limits need no
@@ -97,8 +97,6 @@ class Verdict(NamedTuple):
     may_be_garbage: bool = False
     #: see diff.Sides
     is_spread_unknown: bool = False
-    #: lifetimes.alive_word() of the objects
-    alive: str = ALIVE
 
     @property
     def failed(self) -> bool:
@@ -112,8 +110,9 @@ class Verdict(NamedTuple):
         condition, (value, low, high) = self.condition, self.estimate
         what = " ".join([_RAW] * condition.is_raw + [condition.measure]
                         + ["growth"] * condition.is_growth)
-        if condition.measure == ALIVE and self.alive != ALIVE:
-            what = "growth of " * condition.is_growth + "objects that %s" % self.alive
+        if self.may_be_garbage:
+            what = "growth of " * condition.is_growth + "objects that %s" % (
+                alive_word(False))
         number, *ends = format_ends(low, value, high, condition.measure != OBJECTS)
         text = "%s: %s: %s is %s" % (
             "failed" if self.failed else "passed", condition.text, what, number)
@@ -270,8 +269,7 @@ def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
             else judge([condition], [figures[condition.is_raw]],
                        count=len(conditions))[0]._replace(
                 may_be_garbage=condition.measure == ALIVE
-                and not is_alive_exact(profiles[condition.is_raw]),
-                alive=alive_word(is_alive_exact(profiles[condition.is_raw])))
+                and not is_alive_exact(profiles[condition.is_raw]))
             for condition in conditions]
 
 
@@ -289,12 +287,11 @@ def of(conditions: Sequence[Condition], shown: Difference,
         change = difference.in_all[_MEASURES[condition.measure]]
         verdict, = judge([condition], change.after, change.gained, change.lost,
                          change.before, len(conditions))
-        # Garbage on the first side only makes growth smaller.
-        _, is_exact = difference.sides.exact
         verdicts.append(verdict._replace(
             is_spread_unknown=condition.is_growth and change.is_spread_unknown,
-            may_be_garbage=condition.measure == ALIVE and not is_exact,
-            alive=alive_word(is_exact)))
+            # garbage on the first side only makes growth smaller
+            may_be_garbage=condition.measure == ALIVE
+            and not difference.sides.exact[1]))
     return verdicts
 
 
