@@ -443,18 +443,6 @@ def _counts(figures: Figures, state: str, of: str | None,
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
 
-def not_exact(*names: str) -> list[str]:
-    """Return a line about live objects that may be garbage.
-
-    Args:
-        names: of the sides that contain them; none: there is only one.
-    """
-    return ["survived: %s may contain garbage, which may explain unclear rows: neither "
-            "a heap snapshot nor a major collection came last; call gc.collect() at "
-            "the end of the program, or at a mark" % (
-                " and ".join(names) or "the objects")]
-
-
 def garbage_in_use(*profiles: Profile) -> str:
     """Return the comment on the live bytes, for formats that have comments.
 
@@ -501,22 +489,22 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
     """
     if profile.is_raw:
         return _RAW_ALIVE
-    at = choice.at
-    if is_alive_exact(profile, at):
+    times = [time for time in profile.looks
+             if choice.at is None or time <= choice.at]
+    if is_alive_exact(profile, choice.at):
         if profile.processes:
             return ("alive: objects that each process could reach at its last heap "
                     "snapshot or major collection")
-        return ("alive: objects that the program could reach at %.2f s (%s)" % max(
-            [(one.time / 1e9, "heap snapshot") for one in profile.snapshots
-             if at is None or one.time <= at]
-            + [(one.time / 1e9, "major collection") for one in profile.collections
-               if one.is_major and (at is None or one.time <= at)]))
+        last = times[-1]
+        is_collection = any(one.is_major and one.time == last
+                            for one in profile.collections)
+        return ("alive: objects that the program could reach at %.2f s (%s)" % (
+            last / 1e9, "major collection" if is_collection else "heap snapshot"))
     remedy = "" if is_brief else (
         "; --held and --leaks, when the program runs, find out")
     if profile.processes:
         return ("survived: objects that no collection of their process has freed; some "
                 "may be garbage" + remedy)
-    times = [time for time in profile.looks if at is None or time <= at]
     if not times:
         return ("survived: objects that no minor collection has freed; without a major "
                 "collection, they may be garbage" + remedy)
