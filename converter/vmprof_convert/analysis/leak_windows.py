@@ -99,9 +99,8 @@ def find_windows(profile: Profile,
             return _find(profile, times, part, warm_up)
     times = profile.looks
     if (not profile.marks and part is None and is_alive_exact(profile)
-            and (len(times) > _LEAST or _has_shrunk(profile))
-            and times[-1] in (one.time for one in profile.snapshots)):
-        times = times[:-1]      # as in _snapshots()
+            and times and times[-1] in (one.time for one in profile.snapshots)):
+        times = _without_end(profile, times, len(times))
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:
@@ -153,19 +152,25 @@ def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
                 for time in times)
     if count < _LEAST or profile.marks:
         return []
-    if part is None and (count > _LEAST or _has_shrunk(profile)):
-        # The last snapshot is taken after the end of the program.  It lacks the objects
-        # of local variables, which the others contain.
-        times = times[:-1]
+    if part is None:
+        times = _without_end(profile, times, count)
     return times if len(times) >= _LEAST else []
 
 
-def _has_shrunk(profile: Profile) -> bool:
-    """Return whether the last heap snapshot found much less than the one before."""
-    if len(profile.snapshots) < 2:
-        return False
-    before, last = profile.snapshots[-2:]
-    return last.bytes < _SHRUNK * before.bytes
+def _without_end(profile: Profile, times: list[int], count: int) -> list[int]:
+    """Return the times without the last heap snapshot, if it can be left out.
+
+    It is taken after the end of the program, and lacks the objects of local variables,
+    which the others contain.
+
+    Args:
+        profile: the profile.
+        times: of heap snapshots or major collections.  The last one is a snapshot.
+        count: the number of times after the warm-up.
+    """
+    sizes = [one.bytes for one in profile.snapshots[-2:]]
+    has_shrunk = len(sizes) == 2 and sizes[1] < _SHRUNK * sizes[0]
+    return times[:-1] if count > _LEAST or has_shrunk else times
 
 
 def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | None,
