@@ -135,6 +135,11 @@ def _between_marks(profile: Profile) -> Sides:
                            diff.find_moment(profile, _LAST, is_last=True))
 
 
+def _gained_bytes(sides: Sides) -> float:
+    gained, = sides.gained
+    return summarize(gained).figures.bytes("alive").value
+
+
 def _of_native_memory(what: str, bytes_: int, condition: Condition,
                       native: Profile | None, chosen: Chosen) -> list[str]:
     """Return the text of the failure: the calls left `bytes_` of native memory."""
@@ -143,10 +148,8 @@ def _of_native_memory(what: str, bytes_: int, condition: Condition,
         sides = _between_marks(native)
         if not chosen.is_everything:
             counted = _between_marks(chosen.part(native, sides.gained))
-            refused = sum(summarize(one).figures.bytes("alive").value
-                          for one in sides.gained) - sum(
-                summarize(one).figures.bytes("alive").value for one in counted.gained)
             # malloc counts the refused memory, too
+            refused = _gained_bytes(sides) - _gained_bytes(counted)
             if bytes_ - refused <= condition.limit + native_memory.NOISE:
                 return []
             sides = counted

@@ -55,8 +55,6 @@ class Chosen(NamedTuple):
             profile: All samples.
             gained: The leaked samples.
         """
-        if self.is_everything:
-            return profile
         samples = profile.samples
         refused: set[int] = set()
         if self.filter_fn is not None:
