@@ -6,25 +6,25 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "machines/jit_call.h"
-#include "jit/codemap.h"
-#include "patches/divert.h"
-#include "lines/frame_lines.h"
 #include "gc/heap.h"
-#include "snapshots/held_by.h"
-#include "hook.h"
-#include "lines/jit_log.h"
-#include "jit/jit_work.h"
 #include "gc/nursery.h"
 #include "gc/objects.h"
+#include "gc/types.h"
+#include "hook.h"
+#include "jit/codemap.h"
+#include "jit/jit_work.h"
+#include "lines/frame_lines.h"
+#include "lines/jit_log.h"
+#include "machines/jit_call.h"
+#include "patches/divert.h"
+#include "patches/trampoline.h"
 #include "process/process_end.h"
-#include "recorder.h"
 #include "process/sampled_child.h"
 #include "process/start_stop.h"
-#include "patches/trampoline.h"
-#include "gc/types.h"
-#include "vmprof/vmprof_output.h"
+#include "recorder.h"
+#include "snapshots/held_by.h"
 #include "stacks/walk.h"
+#include "vmprof/vmprof_output.h"
 
 /* Everything learns where things are in this process, and nothing is changed
  * yet. */

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patches/divert.h"
 #include "heap.h"
 #include "invariant.h"
-#include "nursery.h"
-#include "recorder.h"
 #include "malloc/raw_memory.h"
+#include "nursery.h"
+#include "patches/divert.h"
+#include "recorder.h"
 #include "sampler/sampler.h"
 #include "table.h"
 #include "types.h"

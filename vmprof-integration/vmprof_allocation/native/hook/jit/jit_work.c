@@ -1,8 +1,8 @@
 #include "jit_work.h"
 
-#include "machines/guarded_read.h"
 #include "gc/roots.h"
 #include "gc/types.h"
+#include "machines/guarded_read.h"
 
 /* Items of the list: rpython/rlib/jit.py's Counters */
 #define COMPILES        1       /* the other one is that it traces */

@@ -1,8 +1,8 @@
 #include "python_call.h"
 
+#include "gc/types.h"
 #include "machines/guarded_read.h"
 #include "machines/jit_call.h"
-#include "gc/types.h"
 
 #define MAX_UNROLL_RECURSION 7  /* PyPy's parameter of this name */
 #define CONSTANTS       16      /* objects that a piece which only calls refers to */

@@ -9,8 +9,8 @@
 
 #include "hook.h"
 #include "programs.h"
-#include "vmprof/signals.h"
 #include "sigterm.h"
+#include "vmprof/signals.h"
 #include "vmprof/vmprof_file.h"
 #include "vmprof/vmprof_output.h"
 

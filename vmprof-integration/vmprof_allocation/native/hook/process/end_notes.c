@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gc/statistics.h"
 #include "hook.h"
 #include "programs.h"
 #include "recorder.h"
-#include "gc/statistics.h"
 
 #define MOST_TOLD       64
 

@@ -2,15 +2,15 @@
 #include <pthread.h>
 #include <sys/time.h>
 
-#include "malloc/raw_memory.h"
-#include "patches/divert.h"
 #include "hook.h"
 #include "lines/jit_log.h"
+#include "malloc/raw_memory.h"
+#include "patches/divert.h"
 #include "recorder.h"
 #include "run.h"
 #include "sampled_child.h"
-#include "vmprof/signals.h"
 #include "start_stop.h"
+#include "vmprof/signals.h"
 #include "vmprof/vmprof_output.h"
 
 static __thread __attribute__((tls_model("initial-exec")))

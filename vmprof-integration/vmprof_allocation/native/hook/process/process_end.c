@@ -11,13 +11,13 @@
 #include "child_settings.h"
 #include "end_notes.h"
 #include "flusher.h"
-#include "snapshots/held_by.h"
-#include "hook.h"
 #include "gc/objects.h"
+#include "hook.h"
 #include "programs.h"
 #include "run.h"
-#include "vmprof/signals.h"
 #include "sigterm.h"
+#include "snapshots/held_by.h"
+#include "vmprof/signals.h"
 
 #define MOST_VARIABLES  4000    /* with more, a program is not sampled */
 

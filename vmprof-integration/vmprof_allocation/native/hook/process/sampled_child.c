@@ -14,9 +14,9 @@
 #include "recorder.h"
 #include "run.h"
 #include "sigterm.h"
+#include "stacks/walk.h"
 #include "start_stop.h"
 #include "vmprof/vmprof_output.h"
-#include "stacks/walk.h"
 
 #define TRIES           100     /* files of other processes with this pid */
 

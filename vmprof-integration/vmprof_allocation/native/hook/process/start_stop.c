@@ -5,18 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "malloc/raw_memory.h"
 #include "child_settings.h"
 #include "children.h"
-#include "snapshots/held_by.h"
-#include "hook.h"
 #include "gc/nursery.h"
 #include "gc/objects.h"
+#include "hook.h"
 #include "labels.h"
+#include "malloc/raw_memory.h"
+#include "patches/trampoline.h"
 #include "recorder.h"
 #include "run.h"
+#include "snapshots/held_by.h"
 #include "vmprof/signals.h"
-#include "patches/trampoline.h"
 
 /* external_malloc(), in hook_place.entry */
 #define ENTRY_EXTERNAL_MALLOC   2

@@ -8,15 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "held/held.h"
 #include "bare_fork.h"
 #include "figures.h"
 #include "gc/heap.h"
 #include "gc/objects.h"
+#include "gc/statistics.h"
+#include "held/held.h"
 #include "profile_log.h"
 #include "recorder.h"
 #include "snapshot_limits.h"
-#include "gc/statistics.h"
 
 #define NOT_ASKED       (-1)
 #define ENDED           (-2)

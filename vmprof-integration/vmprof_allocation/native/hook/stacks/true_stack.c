@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "jit/codemap.h"
-#include "lines/frame_lines.h"
-#include "machines/guarded_read.h"
 #include "jit/inlined.h"
+#include "jit/python_call.h"
+#include "lines/frame_lines.h"
 #include "lines/jit_lines.h"
+#include "machines/guarded_read.h"
 #include "machines/jit_call.h"
 #include "machines/jit_stub.h"
-#include "jit/python_call.h"
 #include "stack_tree.h"
 
 /* Kinds of a pair */

@@ -6,21 +6,21 @@
 #include <string.h>
 #include <time.h>
 
-#include "malloc/raw_memory.h"
-#include "jit/codemap.h"
-#include "lines/frame_lines.h"
+#include "gc/objects.h"
 #include "hook.h"
+#include "jit/codemap.h"
+#include "jit/jit_work.h"
+#include "lines/frame_lines.h"
 #include "lines/jit_lines.h"
 #include "machines/jit_returns.h"
 #include "machines/jit_stub.h"
-#include "jit/jit_work.h"
+#include "malloc/raw_memory.h"
 #include "native_names.h"
 #include "native_stack.h"
-#include "gc/objects.h"
 #include "recorder.h"
-#include "vmprof/signals.h"
 #include "stack_nodes.h"
 #include "true_stack.h"
+#include "vmprof/signals.h"
 #include "vmprof/vmprof_output.h"
 #include "vmprof_stack.h"
 

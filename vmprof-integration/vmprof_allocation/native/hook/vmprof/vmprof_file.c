@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "hook.h"
 #include "machines/guarded_read.h"
 #include "machines/handler_word.h"
-#include "hook.h"
 
 #define HANDLER_SIZE    192     /* bytes of its code that are looked at */
 
