@@ -19,6 +19,12 @@ PRISTINE = BUILD / "rpython" / "pristine"
 PROGRAMS = ("guest-jit", "guest", "scenarios", "samples", "gcbench-patched",
             "gcbench-pristine")
 
+#: What vmprof writes to stderr about a time sample before the first function.
+#: Every program with time samples may write it, above all on a busy machine.
+EARLY_SAMPLE_WARNINGS = frozenset({
+    "WARNING: get_stack_trace, frame is NULL",
+    "WARNING: canceled buffer, no stack trace was written"})
+
 
 @functools.cache
 def built(name: str) -> Path:
