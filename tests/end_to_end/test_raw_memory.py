@@ -217,6 +217,8 @@ os.wait()
     child, = (readers.read(path, raw=True) for path in run.path.parent.glob(
         "out.*.vmprof"))
     assert child.pid != raw(run).pid
+    # when it began, and when it ended
+    assert len(readings(child, RAW_IN_USE)) == 2
     found = by_function(child)
     assert found["childs"].is_near(2000 * 5000) and "parents" not in found
     # (the JIT, which may be at work there, keeps blocks of other sizes)

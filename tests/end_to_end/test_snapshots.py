@@ -168,6 +168,32 @@ def test_last_snapshot_delays_neither_forks_nor_handlers(stock_pypy: PyPy) -> No
     found(profile, "list").check("alive", 200000, also=4000)
 
 
+@pytest.mark.parametrize("other", [
+    "thread = threading.Thread(target=session.stop); thread.start(); thread.join(5)",
+    "os.kill(os.getpid(), signal.SIGUSR1)"], ids=["thread", "handler"])
+def test_second_stop_does_not_lose_the_last_snapshot(
+        stock_pypy: PyPy, other: str) -> None:
+    run = stock_pypy.run("""
+    import os, signal, threading
+    import vmprof_allocation
+    from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
+    session = vmprof_allocation.start("out.vmprof", "64k")
+    session.settings.last_snapshot = True
+    signal.signal(signal.SIGUSR1, lambda *_: session.stop())
+    wait = HeapSnapshot.wait
+    def stop_again(self, seconds):
+        HeapSnapshot.wait = wait
+        %s
+        print(session.is_on)
+        wait(self, seconds)
+    HeapSnapshot.wait = stop_again
+    """ % other + MAKE + "    session.stop()\n")
+    assert (run.code, run.out, run.err) == (0, "False\n", "")
+    profile = stock_pypy.profile()
+    assert len(profile.snapshots) == 1
+    found(profile, "list").check("alive", 200000, also=4000)
+
+
 def test_handler_that_raises_during_the_last_snapshot_ends_the_sampling(
         stock_pypy: PyPy) -> None:
     run = stock_pypy.run("""

@@ -24,7 +24,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     monkeypatch.chdir(tmp_path)
 
     def write_(name: str, *, kept: int = 0, given_back: int = 0, objects: int = 100,
-               counted: int | None = None, raw: int = 64, run: str = "",
+               counted: int | None = -1, raw: int = 64, run: str = "",
                pid: int = 10, has_marks: bool = True, majors: int = 1,
                seconds: int = 10, compiled: int = 0) -> None:
         """Write a profile.
@@ -33,7 +33,8 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
             kept: blocks of 1 KiB that leak() allocates, evenly over the first `seconds`
             given_back: blocks of work(), which frees each after half a second
             objects: objects of 1 KiB in the GC's heap
-            counted: KiB in use at the end by malloc's own count
+            counted: KiB in use at the end by malloc's own count; None if the process
+                was killed; by default, what the blocks explain
             majors: major collections, evenly over the run
             compiled: the second from which on compiled code allocates
 
@@ -61,6 +62,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
             log.mark(2 * SECOND, "warm")
             log.mark(10 * SECOND, "done")
         if counted is not None:
+            counted = 5 + kept if counted < 0 else counted
             log.figure(10, 0, 5 * KIB)
             log.figure(10, 10 * SECOND, counted * KIB)
         (tmp_path / (name + ".vmprof")).write_bytes(log.data())
@@ -224,6 +226,28 @@ def test_where_blocks_were_asked_for_unseen_nothing_is_judged(
         run_and_fail(tmp_path, capsys, "check", "bad.vmprof", "--fail-if", "raw > 1M"))
 
 
+def test_without_mallocs_count_nothing_is_judged(
+        write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A process that was killed has not read it: blocks may be unseen."""
+    write("good", kept=100)
+    write("killed", kept=100, counted=None)
+    write("parent", run="r", kept=100)
+    write("parent.11", run="r", pid=11, kept=100, counted=None)
+    for command in (["check", "killed.vmprof"], ["check", "parent.vmprof"],
+                    ["diff", "good.vmprof", "killed.vmprof"]):
+        for limit in "10k", "1G":
+            assert ("'raw > %s' can't be judged: malloc's own count is missing" % limit
+                    ) in run_and_fail(tmp_path, capsys, *command, "--fail-if",
+                                      "raw > " + limit)
+    # of what was asked for, that changes nothing
+    assert ended(capsys, "check", "killed.vmprof", "--fail-if",
+                 "raw allocated > 50k")[0] == 1
+    for command in (["killed.vmprof", "--to", "table"], ["diff", "killed.vmprof",
+                                                         "good.vmprof"]):
+        assert ("unchecked: malloc's own count is missing"
+                in ended(capsys, *command, "--raw")[1])
+
+
 def test_leaks_are_none_where_blocks_were_given_back_unseen(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write("bad", kept=100, given_back=10, counted=20)
@@ -285,7 +309,7 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
 def test_without_mallocs_count_only_sampled_blocks_have_a_verdict(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     """A killed process has not read malloc's count at its end."""
-    write("a", given_back=1000, has_marks=False, majors=9)
+    write("a", given_back=1000, has_marks=False, majors=9, counted=None)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
     assert out.startswith("no leak was found in the blocks that were sampled: ")
     assert "whether native memory that was not sampled grew is unknown" in out

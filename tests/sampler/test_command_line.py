@@ -258,6 +258,25 @@ def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
     assert out.read_bytes() == b"precious"
 
 
+@pytest.mark.parametrize("flags, said", [
+    (["--allocation-sampling"],
+     "the sample interval 'app.py' is not a number of bytes; write for example"),
+    (["--allocation-samp"], "and then the program"),
+    (["--raw-memory"], "the sample interval 'app.py' is not a number of bytes"),
+    (["--allocation-sampling", "8k", "-o"],
+     "no program follows '-o app.py': write the value of -o and then the program"),
+    (["--rotate"], "no program follows '--rotate app.py'"),
+    (["--push"], "no program follows '--push app.py'"),
+])
+def test_option_whose_value_was_forgotten(
+        pypy: PyPy, flags: list[str], said: str) -> None:
+    """The option takes the program for its value."""
+    program = pypy.script(APP)
+    program.rename(program.with_name("app.py"))
+    assert said in one_line(pypy.command("-m", "vmprof", *flags, "app.py"))
+    assert (pypy.folder / "app.py").exists()
+
+
 def test_seed_without_sampling(pypy: PyPy) -> None:
     assert "need --allocation-sampling" in one_line(pypy.command(
         "-m", "vmprof", "--allocation-seed", "1", str(pypy.script(APP))))

@@ -53,6 +53,19 @@ FAIL_AT = """
 """
 
 
+def test_first_totals_are_those_of_the_session(pypy: PyPy) -> None:
+    run = pypy.run("""
+        import vmprof_allocation
+        for number in range(2):
+            with vmprof_allocation.sample("out.vmprof", "64k"):
+                for i in range(50 * (1 - number)):
+                    bytearray(2**20)
+    """)
+    assert (run.code, run.err) == (0, "")
+    allocated = [one.allocated for one in pypy.profile().moments]
+    assert allocated == sorted(allocated) and allocated[-1] < 20 * 2**20
+
+
 @pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError",
                                    "RecursionError"])
 def test_exception_at_any_step_of_start(stock_pypy: PyPy, error: str) -> None:

@@ -197,13 +197,20 @@ def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
 def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
     """Raises ProfileError if more raw memory counts as alive in this profile, with all
     of its samples, than malloc itself has in use, or much less than that has grown by:
-    then blocks were given back, or asked for, unseen, and nobody knows which."""
+    then blocks were given back, or asked for, unseen, and nobody knows which.  Without
+    malloc's own count, nobody knows whether there are such blocks."""
     asked = [condition.text for condition in conditions
              if condition.is_raw and condition.measure == ALIVE]
     if not asked:
         return
     alive = check_frees("'%s'" % asked[0], profile, len(conditions))
-    if missed := missed_requests(profile, alive):
+    missed = missed_requests(profile, alive)
+    if missed is None:
+        raise ProfileError(
+            "'%s' can't be judged: malloc's own count is missing, so that blocks may "
+            "have been asked for or given back unseen; a process reads it when it ends "
+            "by itself, and not when it is killed" % asked[0])
+    if missed:
         raise ProfileError(
             "'%s' can't be judged: malloc itself has come to have %s in use beside "
             "what was sampled, which was asked for through a pointer that was made "

@@ -250,7 +250,12 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
         return ["wrong: %s more count as alive here than malloc itself has in use: "
                 "free() was called through a pointer that was made before the sampling "
                 "began" % format_bytes(bytes_)]
-    if unseen := missed_requests(profile, alive):
+    unseen = missed_requests(profile, alive)
+    if unseen is None and profile.is_raw:
+        return ["unchecked: malloc's own count is missing, so that blocks may have "
+                "been asked for or freed unseen. A process reads it when it ends by "
+                "itself"]
+    if unseen:
         return ["incomplete: malloc's own count grew by %s more than the sampled "
                 "blocks explain. The program calls malloc through pointers that it "
                 "looked up before the sampling began, or small blocks need much "

@@ -155,6 +155,7 @@ def parse(arguments: list[str]) -> Any | None:
     vmprof.cli.build_argparser = lambda: _build_parser(build, sampling=True)
     try:
         if _asks_for_us(arguments):
+            _check_program(arguments)
             return vmprof.cli.parse_args(arguments)
     finally:
         vmprof.cli.build_argparser = lambda: _build_parser(build, sampling=False)
@@ -170,10 +171,36 @@ class _Probe(argparse.ArgumentParser):
         raise _WrongArguments
 
 
-def _asks_for_us(arguments: list[str]) -> bool:
-    """Whether one of our flags stands before the program's name: what comes
-    behind it is the program's.  Opens no file and reports no error; the
-    parser that is chosen then does."""
+def _check_program(arguments: list[str]) -> None:
+    """Refuse a command whose last option has taken the program for its value."""
+    probe = _make_probe()
+    try:
+        probe.parse_args(arguments)
+        return
+    except _WrongArguments:
+        pass
+    try:
+        found = vars(probe.parse_args([*arguments, "program"]))
+    except _WrongArguments:
+        return          # the parser reports what else is wrong
+    value = arguments[-1]
+    taken = [name for name, given in found.items() if given == value]
+    if not taken:
+        return
+    try:
+        if taken[-1] in ("allocation_sampling", "raw_memory"):
+            make_settings(value)
+    except AllocationSamplingError as e:
+        refuse("%s, and then the program" % e)
+    refuse("no program follows %r: write the value of %s and then the program" % (
+        " ".join(arguments[-2:]), arguments[-2]))
+
+
+def _make_probe() -> _Probe:
+    """Return a parser of the same arguments that opens no file.
+
+    It raises _WrongArguments.
+    """
     import vmprof.cli
     probe = _Probe(add_help=False)
     for action in vmprof.cli.build_argparser()._actions:
@@ -184,8 +211,15 @@ def _asks_for_us(arguments: list[str]) -> bool:
                                action="store_true")
         else:
             probe.add_argument(*action.option_strings, dest=action.dest)
+    return probe
+
+
+def _asks_for_us(arguments: list[str]) -> bool:
+    """Whether one of our flags stands before the program's name: what comes
+    behind it is the program's.  Opens no file and reports no error; the
+    parser that is chosen then does."""
     try:
-        found = probe.parse_args(arguments)
+        found = _make_probe().parse_args(arguments)
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
                                  "--native", "--rotate", "--view", "--push",

@@ -124,6 +124,8 @@ class Session:
         #: the profile's path; after start() never None
         self.output = None if output is None else os.fspath(output)
         self._engine: Engine | None = None
+        #: waits for the last heap snapshot, from stop() to its end
+        self._wait: Callable[[], None] | None = None
         #: None: the engine has opened it, in a forked child
         self._file: ProfileFile | None = None
         self._pid = 0
@@ -461,32 +463,28 @@ class Session:
             AllocationSamplingError: the profile could not be written to the end, after
                 everything else was put back.
         """
-        asked: Engine | None = None
         wait: Callable[[], None] | None = None
         try:
             with Section(_lock):
                 if self._engine is not None and self._pid == os.getpid():
-                    wait = self._ask_last_snapshot(self._engine)
-                    asked = self._engine
+                    # another thread, or what a handler interrupts, may have asked
+                    self._wait = self._wait or self._ask_last_snapshot(self._engine)
+                    wait = self._wait
             if wait is not None:
                 # others may fork meanwhile, and handlers of signals run
                 wait()
         finally:
-            self._stop(asked if wait is not None else None)
+            self._stop()
 
-    def _stop(self, asked: Engine | None) -> None:
-        """End the sampling.
-
-        Args:
-            asked: the engine that takes a last snapshot, if one does.
-        """
+    def _stop(self) -> None:
+        """End the sampling."""
         with Section(_lock):
             engine = self._engine
             if engine is None:
                 return
             try:
                 if self._pid == os.getpid():
-                    self._end(engine, asked is engine)
+                    self._end(engine)
             except SamplingBusy:
                 raise
             except AllocationSamplingError:
@@ -503,11 +501,12 @@ class Session:
             return engine.ask_last_snapshot()
         return None
 
-    def _end(self, engine: Engine, has_snapshot: bool) -> None:
+    def _end(self, engine: Engine) -> None:
         self._note_memory(engine)
         if self.is_inherited:
             self.output = self.path or self.output
-        if has_snapshot:
+        if self._wait is not None:
+            self._wait = None
             engine.take_last_snapshot()
         engine.stop()
         if self._file is not None and self._file.is_ours():
@@ -519,7 +518,7 @@ class Session:
     def _close(self) -> None:
         if self._engine is None:
             return              # another thread has done it
-        self._engine = None
+        self._engine = self._wait = None
         _running.remove(self)
         if not _running and (labelling := _labelling()) is not None:
             labelling.leave()

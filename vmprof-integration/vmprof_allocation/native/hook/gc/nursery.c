@@ -172,12 +172,17 @@ void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
     return object;
 }
 
+void nursery_clear_statistics(void)
+{
+    nursery.allocated = nursery.collections = 0;
+    nursery.pressures = nursery.surprises = 0;
+}
+
 void nursery_start(int64_t interval, uint64_t seed, int fixed)
 {
     sampler_start(&nursery.sampler, interval, seed, fixed);
     nursery.new_interval = 0;
-    nursery.allocated = nursery.collections = 0;
-    nursery.pressures = nursery.surprises = 0;
+    nursery_clear_statistics();
     nursery.young_large = 0;
     nursery.wants_collection = 0;
     nursery.collect_every = nursery.allocated_before = 0;

@@ -112,6 +112,9 @@ void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
 /* Each of these is called with the GIL held, between two allocations, while
    none of the GC's functions is at work. */
 
+/* Forget the statistics of an earlier session */
+void nursery_clear_statistics(void);
+
 /* Reset the statistics, and place the first sample point */
 void nursery_start(int64_t interval, uint64_t seed, int fixed);
 

@@ -16,6 +16,7 @@
 #include "figures.h"
 #include "file_sink.h"
 #include "gc/heap.h"
+#include "gc/nursery.h"
 #include "gc/objects.h"
 #include "gc/statistics.h"
 #include "hook.h"
@@ -159,6 +160,7 @@ int hook_open(int fd)
     if (error != 0)
         return -error;
     code_names_begin();
+    nursery_clear_statistics();         /* the first totals precede nursery_start() */
     recorder_open(&file->sink, statistics_totals);
     labels_begin();
     decoy = vmprof_output_open(on_disabled);
@@ -371,6 +373,7 @@ int run_follow(int fd, int64_t started, const char *settings)
     if (error == 0)
         running = getpid();
     raw_memory_child_begins();
+    run_note_raw_memory();
     return error;
 }
 
