@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple, TypeVar
 
-from vmprof_convert.analysis.leak_sites import Place, Places
+from vmprof_convert.analysis.leaks.sites import Place, Places
 from vmprof_convert.meaning.estimator import Estimate, Sum
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import Shown, TypeNames

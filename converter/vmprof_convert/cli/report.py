@@ -31,7 +31,7 @@ from vmprof_convert.errors import ProfileError
 
 if TYPE_CHECKING:
     from vmprof_convert.analysis.callers import Focus
-    from vmprof_convert.analysis.leaks import Leaks, OldObjects, Process
+    from vmprof_convert.analysis.leaks.search import Leaks, OldObjects, Process
     from vmprof_convert.analysis.selection import Selection
     from vmprof_convert.analysis.summary import ByThread, Figures, Tally
     from vmprof_convert.cli.run_files import File
@@ -453,12 +453,16 @@ _OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
 
 def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 on: Terminal | None) -> str:
-    from vmprof_convert.analysis import leaks
-    from vmprof_convert.analysis.leak_windows import TooFewCollections
+    from vmprof_convert.analysis.leaks.search import find_leaks
+    from vmprof_convert.analysis.leaks.windows import TooFewCollections
     from vmprof_convert.errors import NotThere
     from vmprof_convert.profile import merging
-    from vmprof_convert.report import leaks as writer
-    from vmprof_convert.report import leaks_json
+    from vmprof_convert.report.leaks.as_json import (
+        content_of_process,
+        content_of_processes,
+        write_json,
+    )
+    from vmprof_convert.report.leaks.text import ProcessLeaks, write_leaks
 
     _refuse_others(options, "--leaks", _OF_LEAKS)
     asked = selection(options)
@@ -478,7 +482,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
         alone: Leaks | str
         try:
             process = _process(part, objects, asked)
-            alone = leaks.find([process], group_storage=options.group_storage)
+            alone = find_leaks([process], group_storage=options.group_storage)
             able.append(process)
             found.append(alone)
         except NotThere as error:
@@ -492,22 +496,22 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
             why, blamed = str(error), part.profile.pid
             # its advice is for who has no other process to look at
             alone = error.short if isinstance(error, TooFewCollections) else why
-        parts.append(writer.ProcessLeaks(part.name, part.profile, alone))
+        parts.append(ProcessLeaks(part.name, part.profile, alone))
     if not able:
         raise ProfileError("of none of its %d processes this can be told; of process "
                            "%d: %s" % (len(parts), blamed, why))
-    together = leaks.find(able, group_storage=options.group_storage) if (
+    together = find_leaks(able, group_storage=options.group_storage) if (
         len(able) > 1) else found[0]
     text = io.StringIO()
     if options.form == JSON:
-        leaks_json.write(
-            leaks_json.of_processes([part[1:] for part in parts], together,
-                                    options.limit) if len(parts) > 1
-            else leaks_json.of_process(able[0].profile, together, options.limit), text)
+        write_json(
+            content_of_processes([part[1:] for part in parts], together,
+                                 options.limit) if len(parts) > 1
+            else content_of_process(able[0].profile, together, options.limit), text)
         return text.getvalue()
-    writer.write(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
-                 parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
-                 only=str(asked))
+    write_leaks(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
+                parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
+                only=str(asked))
     return text.getvalue()
 
 
@@ -579,7 +583,7 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
 
 def _read_old(file: File, options: argparse.Namespace) -> tuple[Read, OldObjects]:
     from vmprof_convert import readers
-    from vmprof_convert.analysis.leaks import OldObjects
+    from vmprof_convert.analysis.leaks.search import OldObjects
     from vmprof_convert.errors import about
     from vmprof_convert.profile.merging import Read
 
@@ -592,7 +596,7 @@ def _read_old(file: File, options: argparse.Namespace) -> tuple[Read, OldObjects
 
 
 def _process(part: Read, objects: OldObjects, asked: Selection) -> Process:
-    from vmprof_convert.analysis.leaks import Process
+    from vmprof_convert.analysis.leaks.search import Process
     from vmprof_convert.analysis.selection import Selected, chosen_threads
     from vmprof_convert.meaning.lifetimes import NOT_RECORDED
     from vmprof_convert.meaning.origins import Origins

@@ -1,5 +1,5 @@
 """Whether what is held grows by more than chance: the tests of `report --leaks`.
-leaks.py says why these."""
+search.py says why these."""
 from __future__ import annotations
 
 import bisect

@@ -15,7 +15,7 @@ import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmprof_convert.analysis.leak_statistics import MIN_TREND
+from vmprof_convert.analysis.leaks.statistics import MIN_TREND
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.lifetimes import is_alive_exact
 from vmprof_convert.profile.model import Profile

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from vmprof_convert.analysis import holders
-from vmprof_convert.analysis.leak_memory import Memory, Moments
-from vmprof_convert.analysis.leak_sites import Place
-from vmprof_convert.analysis.leak_statistics import CONFIDENCE, MIN_TREND
-from vmprof_convert.analysis.leak_windows import count_snapshots
-from vmprof_convert.analysis.leaks import Leak, Leaks
+from vmprof_convert.analysis.leaks.memory import Memory, Moments
+from vmprof_convert.analysis.leaks.search import Leak, Leaks
+from vmprof_convert.analysis.leaks.sites import Place
+from vmprof_convert.analysis.leaks.statistics import CONFIDENCE, MIN_TREND
+from vmprof_convert.analysis.leaks.windows import count_snapshots
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import INTERNAL
@@ -41,10 +41,10 @@ class ProcessLeaks(NamedTuple):
     leaks: Leaks | str
 
 
-def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
-          parts: Sequence[ProcessLeaks] = (), terminal: Terminal = NO_TERMINAL,
-          only: str = "") -> None:
-    """Write what leaks.find() found, the `limit` largest of each kind; `profile`: the
+def write_leaks(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
+                parts: Sequence[ProcessLeaks] = (), terminal: Terminal = NO_TERMINAL,
+                only: str = "") -> None:
+    """Write what find_leaks() found, the `limit` largest of each kind; `profile`: the
     first process's; `parts`: of several processes each; `only`: of which objects."""
     if only:
         print_prose("only " + printable(only), out, terminal)

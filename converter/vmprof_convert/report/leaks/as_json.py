@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Optional, TextIO
 
 from vmprof_convert.analysis import holders
-from vmprof_convert.analysis.leak_sites import Place
-from vmprof_convert.analysis.leaks import Leak, Leaks, OfType
+from vmprof_convert.analysis.leaks.search import Leak, Leaks, OfType
+from vmprof_convert.analysis.leaks.sites import Place
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 from vmprof_convert.report.held import REST_NAMES
@@ -20,13 +20,14 @@ _Json = dict[str, Any]
 _Held = Optional[dict[Place, list[holders.Share]]]
 
 
-def write(content: _Json, out: TextIO) -> None:
+def write_json(content: _Json, out: TextIO) -> None:
     json.dump(content, out, indent=1)
     out.write("\n")
 
 
-def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Json:
-    """What leaks.find() found, the `limit` largest of each kind."""
+def content_of_process(profile: Profile, leaks: Leaks,
+                       limit: int | None = None) -> _Json:
+    """What find_leaks() found, the `limit` largest of each kind."""
     windows, = leaks.windows
     return {
         "schema": SCHEMA,
@@ -63,7 +64,7 @@ def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = (),
     }
 
 
-def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
+def content_of_processes(found: Sequence[tuple[Profile, Leaks | str]],
                  together: Leaks | None, limit: int | None = None) -> _Json:
     """Of all `together` that can tell, and of each by itself; or why it can't be
     told."""
@@ -74,7 +75,8 @@ def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
     return {"schema": SCHEMA, "together": content, "processes": [{
         "pid": profile.pid or None, "command": profile.command,
         **({"error": leaks} if isinstance(leaks, str)
-           else of_process(profile, leaks, limit))} for profile, leaks in found]}
+           else content_of_process(profile, leaks, limit))}
+        for profile, leaks in found]}
 
 
 def _leak(leak: Leak, pids: Sequence[int], held: _Held) -> _Json:

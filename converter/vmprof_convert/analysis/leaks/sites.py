@@ -1,5 +1,5 @@
 """Where objects are allocated that become old, and what came and went there:
-`report --leaks` looks at each type of each place.  leaks.py says why."""
+`report --leaks` looks at each type of each place.  search.py says why."""
 from __future__ import annotations
 
 import math
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.analysis.growth import Change
-from vmprof_convert.analysis.leak_statistics import (
+from vmprof_convert.analysis.leaks.statistics import (
     ALPHA,
     MIN_TREND,
     Counts,
     rises,
     scatter,
 )
-from vmprof_convert.analysis.leak_windows import Windows
+from vmprof_convert.analysis.leaks.windows import Windows
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.type_names import INTERNAL, NOT_KNOWN, STORAGE, Shown
 from vmprof_convert.meaning.visible_stacks import Program

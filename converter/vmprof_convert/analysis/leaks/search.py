@@ -60,10 +60,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from vmprof_convert.analysis import leak_memory
 from vmprof_convert.analysis.growth import Change
-from vmprof_convert.analysis.leak_memory import Memory
-from vmprof_convert.analysis.leak_sites import (
+from vmprof_convert.analysis.leaks.memory import Memory, memory_of, memory_of_all
+from vmprof_convert.analysis.leaks.sites import (
     MAX_FRAMES,
     STAYS,
     Place,
@@ -72,14 +71,14 @@ from vmprof_convert.analysis.leak_sites import (
     Tally,
     all_that_stays,
 )
-from vmprof_convert.analysis.leak_statistics import (
+from vmprof_convert.analysis.leaks.statistics import (
     ALPHA,
     find_significant,
     named,
     samples_needed,
     sign_test,
 )
-from vmprof_convert.analysis.leak_windows import (
+from vmprof_convert.analysis.leaks.windows import (
     Windows,
     count_snapshots,
     find_windows,
@@ -301,7 +300,7 @@ class Process(NamedTuple):
     includes: Callable[[int, int, int], bool] | None = None
 
 
-def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
+def find_leaks(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
     """Of one process, or of several together.  Raises ProfileError if a profile can't
     tell."""
     all_windows = [find_windows(process.profile, process.part)
@@ -421,7 +420,7 @@ class _Judge:
             apart.change.growth(self._interval),
             # by two deviations more
             (samples + 2 * math.sqrt(samples)) * interval / min(self._seconds),
-            leak_memory.of_all([leak_memory.of(process.profile, windows)
+            memory_of_all([memory_of(process.profile, windows)
                                 for process, windows in zip(
                                     self._processes, self._windows)]),
             self._unseen(), self._replaced(growth))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmprof_convert.analysis.leak_windows import Windows
+from vmprof_convert.analysis.leaks.windows import Windows
 from vmprof_convert.analysis.process_memory import most_until, readings, untouched
 from vmprof_convert.profile.model import (
     HEAP,
@@ -101,7 +101,7 @@ class Memory(NamedTuple):
         return None if _change(self.resident) - of_heap > least else False
 
 
-def of(profile: Profile, windows: Windows) -> Memory | None:
+def memory_of(profile: Profile, windows: Windows) -> Memory | None:
     """None: resident memory was not read."""
     first, middle, last = (windows.times[number] for number in (
         windows.first, windows.middle, windows.last))
@@ -151,7 +151,7 @@ def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
     return first, second
 
 
-def of_all(memories: Sequence[Memory | None]) -> Memory | None:
+def memory_of_all(memories: Sequence[Memory | None]) -> Memory | None:
     """The sum; None: one of them is not known."""
     known = [memory for memory in memories if memory is not None]
     if not known or len(known) < len(memories):

@@ -1,0 +1,1 @@
+"""Leaks: which allocation sites and types keep growing, and by how much."""
