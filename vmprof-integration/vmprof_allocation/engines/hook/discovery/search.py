@@ -69,8 +69,9 @@ SEEN = 1000
 GC_SIZE = 0x400
 #: bytes of code that a refusal shows: of each function, and around an allocation
 FUNCTION, ALLOCATION = 512, 96
-#: more than enough: it takes one
-PROBE_SECONDS = 300
+#: The time after which a probe counts as hung, in seconds.  It is long because a busy
+#: machine may have no processor for it; probe/__main__.py limits the processor time.
+PROBE_SECONDS = 1800
 #: what disturbs an observation, such as a collection in between, is rare; and
 #: the answer is kept for good
 PROBES = 3

@@ -12,6 +12,7 @@ that all objects agree on, or none: then the layout has what says so.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -31,6 +32,10 @@ from vmprof_allocation.engines.hook.probe import (
 from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
 from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence
+
+#: The processor time after which the probe ends, in seconds.  It takes one second, or
+#: minutes in an emulator.  A wrong pointer may lead to an endless loop.
+PROCESSOR_SECONDS = 600
 
 
 def _not_known(evidence: Evidence, what: str, e: Exception) -> None:
@@ -189,6 +194,7 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
 
 
 def main() -> None:
+    signal.setitimer(signal.ITIMER_VIRTUAL, PROCESSOR_SECONDS)
     evidence = Evidence()
     layout = Layout.parse(sys.stdin.read())
     text = probe(layout, evidence)
