@@ -6,13 +6,12 @@ limits about effect measures", Statistics in Medicine 2008). Within one run, obj
 that exist at both moments cancel out, however uncertain their number is. Then the two
 sides are the objects that appeared and the objects that disappeared.
 
-Equal runs of a program differ by more than sampling: compiled code decides in which
-function it allocates an object, and whether it allocates it at all. With several runs
-per side, the spread of equal runs is measured (spread.py). Then the metric of a side is
-the mean of its runs, and a row has changed if it differs by more than the spread. With
-one run per side, the spread is unknown. If the program has compiled code, only live
-objects can then have changed, in total and by type, without the types of the JIT
-(Sides.is_spread_unknown).
+Equal runs of a program differ by more than sampling. Compiled code may allocate an
+object in another function, or not at all. With several runs per side, the spread of
+equal runs is measured (spread.py). Then the metric of a side is the mean of its runs,
+and a row has changed if it differs by more than the spread. With one run per side, the
+spread is unknown. If the program has compiled code, only live objects can then have
+changed, in total and by type, without the types of the JIT (Sides.is_spread_unknown).
 
 Sampling alone does not show which objects are alive. If neither a heap snapshot nor a
 full major collection determined the live objects (lifetimes.is_alive_exact()), the
@@ -85,9 +84,9 @@ class Sides(NamedTuple):
     #: the profile of each run
     before: tuple[Profile, ...]
     after: tuple[Profile, ...]
-    #: for two moments of one run, the objects that appeared between them, and the
-    #: objects that disappeared, with their outcomes; for runs, the same as `after` and
-    #: `before`
+    #: for runs, the same as `after` and `before`. For two moments of one run, the
+    #: objects that appeared between them, and the objects that disappeared, with their
+    #: outcomes
     gained: tuple[Profile, ...]
     lost: tuple[Profile, ...]
     #: whether the samples were selected by the place of their allocation
@@ -329,9 +328,10 @@ def verdict(change: Change, measure: str) -> str:
     """Return the verdict on a row.
 
     Returns:
-        GREW or SHRANK for a change; DIFFERS if the difference exceeds sampling, and the
-        spread of equal runs is unknown; UNCLEAR if garbage may explain the difference;
-        NOISE if chance may explain it; SAME if there is no difference.
+        GREW or SHRANK for a change. DIFFERS means that the difference exceeds sampling,
+        and that the spread of equal runs is unknown. UNCLEAR means that garbage may
+        explain the difference. NOISE means that chance may explain it. SAME means that
+        there is no difference.
     """
     value = change.estimate(measure).value
     if not value:

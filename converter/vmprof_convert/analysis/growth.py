@@ -2,11 +2,12 @@
 
 The search for leaks uses this module. The growth is the number of live bytes at the
 end, sampled or not, minus the number at the beginning. It is the difference of two sums
-(estimator.py): the objects that are live at the end only (`came`), and the objects that
-are live at the beginning only (`went`). No object is in both sums, so that they are
-independent. The interval of the difference is calculated from their intervals (MOVER:
-Zou and Donner, "Construction of confidence limits about effect measures: a general
-approach", Statistics in Medicine 2008).
+(estimator.py). The first sum contains the objects that are live at the end only
+(`came`). The second one contains the objects that are live at the beginning only
+(`went`). No object is in both sums, so that they are independent. The interval of the
+difference is calculated from their intervals (MOVER: Zou and Donner, "Construction of
+confidence limits about effect measures: a general approach", Statistics in Medicine
+2008).
 
 A place that is named because it grew seems to grow faster than it does. Among many
 places that grow slowly, those are named of which many objects were sampled by chance.
@@ -17,13 +18,13 @@ number of sampled objects of the named places has the distribution
 
 divided by its sum over x, where l is the expected number of sampled objects. (named(x)
 does not depend on l: for a given x, only the types and windows of the objects are
-random.) The interval contains the values l for which the observed number is neither
-among the smallest 2.5 % of this distribution nor among the largest 2.5 %. The
-probability of the observed number itself counts half on either side. See Fithian, Sun
-and Taylor, "Optimal inference after model selection", 2014 (arXiv 1410.2597). The
-estimate moves by as much as the middle of the interval. If named(x) is 1 for all
-probable x, nothing changes. tests/profiles/test_leak_sizes.py measures how often such
-intervals contain the true growth.
+random.) The interval contains the values l for which the observed number is in the
+central 95 % of this distribution. The probability of the observed number itself counts
+half on either side. See Fithian, Sun and Taylor, "Optimal inference after model
+selection", 2014 (arXiv 1410.2597). The estimate moves by as much as the middle of the
+interval. If named(x) is 1 for all probable x, nothing changes.
+tests/profiles/test_leak_sizes.py measures how often such intervals contain the true
+growth.
 """
 from __future__ import annotations
 

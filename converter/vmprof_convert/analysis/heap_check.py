@@ -2,12 +2,12 @@
 
 The report warns if the two contradict each other (contradiction()).
 
-After each major collection has swept, the profile contains both (model.Swept): the
-bytes of all old objects by the GC's own counters, and the estimated bytes of the
-sampled old objects that were not found dead. Only the GC's number includes objects from
-before the sampling. It is unknown how many of these are still alive. So the true value
-of the estimate lies between the GC's number minus the heap at the beginning, and the
-GC's number.
+After each major collection has swept, the profile contains both (model.Swept). The GC's
+own counters have the bytes of all old objects. The estimate has the bytes that the
+sampled old objects represent, without the objects that were found dead. Only the GC's
+number includes objects from before the sampling. It is unknown how many of these are
+still alive. So the true value of the estimate lies between the GC's number minus the
+heap at the beginning, and the GC's number.
 
 The error of an estimate follows from the true value T, and not from the samples. If two
 objects are sampled instead of twenty, their variance is too small. The true variance is

@@ -189,8 +189,8 @@ class Share(NamedTuple):
     bytes: float
     #: the retainers; empty if no retainer keeps the objects (see Rest)
     holders: tuple[Holder, ...]
-    #: without retainers, the named part of one reference path to the objects; other
-    #: paths may exist; empty if there is no such path
+    #: without retainers, the named part of one reference path to the objects, or empty.
+    #: Other paths may exist
     path: str
     #: without retainers, how the objects are reachable: OTHERWISE to NO_PATH
     how: int

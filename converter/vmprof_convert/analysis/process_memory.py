@@ -95,8 +95,8 @@ class Growth(NamedTuple):
     shrunk: int
     #: the part of the increases that is attributed to each stack and type
     parts: dict[tuple[int, int], float]
-    #: the increases outside of the GC's heap: the process grew by more than the GC got
-    #: from the system; None if the GC's memory was not read
+    #: the increases outside of the GC's heap, where the process grew by more than the
+    #: GC got from the system. None if the GC's memory was not read
     outside: float | None
     #: the increases that exceed the bytes of all samples
     unexplained: float

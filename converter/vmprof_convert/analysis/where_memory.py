@@ -229,8 +229,8 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
            facts: Mapping[str, int], *, is_largest: bool) -> str:
     """Describe the row, and propose how to reduce it.
 
-    A different nursery needs a restart and changes the speed of the program, so it is
-    proposed only where the resident part of the nursery is the largest row.
+    A different nursery needs a restart and changes the speed of the program. So it is
+    proposed only if the resident part of the nursery is the largest row.
     """
     at_least = "at least " if is_least else ""
     size = at_least + format_bytes(bytes_)

@@ -76,11 +76,11 @@ def interval_of(observed: float, unseen: float, variance: float,
     directly standardized rates", Statistics in Medicine 1997. A normal interval would
     be too narrow, and might contain negative values, if few samples contribute most of
     the sum. The upper end of the gamma interval allows for one additional sample with
-    the largest possible weight, `extra`. This weight belongs to the whole run: a
+    the largest possible weight, `extra`. This weight belongs to the whole run. A
     function that was sampled while the interval was short may also have allocated,
     without a sample, while it was long. Half of this sample is added, as in the mid-p
-    gamma intervals of Fay and Kim (Biometrical Journal 2017), because a whole one makes
-    the interval cover more than 95 %.
+    gamma intervals of Fay and Kim (Biometrical Journal 2017). With a whole one, the
+    intervals would cover more than 95 %.
 
     Args:
         observed: the sampled bytes or objects.

@@ -18,21 +18,21 @@ from vmprof_convert.profile.model import (
     Profile,
 )
 
-#: the outcomes of an object: it died before its first minor collection; a major
-#: collection found it dead; or no collection did, as far as is known
+#: the outcomes of an object. It died before its first minor collection, or a major
+#: collection found it dead, or no known collection found it dead
 DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
 #: the outcome of an inherited object, which was sampled in an earlier segment and is
-#: alive; it counts as live, but not as allocated in this segment
+#: alive. It counts as live, but not as allocated in this segment
 CARRIED = "alive, from an earlier part"
 #: The live objects are exact if at most this number of bytes was allocated after a
-#: snapshot, or since a major collection began, or at most this share of the snapshot's
-#: live bytes. The end of the sampler itself allocates 80 kB.
+#: snapshot, or since a major collection began. After a snapshot, the limit is at least
+#: this share of its live bytes. The end of the sampler itself allocates 80 kB.
 _MOST_AFTER, _SHARE_AFTER = 2**18, 0.01
 #: the outcomes as users write them; all objects are allocated
 FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
          "alive": STILL_ALIVE}
-#: unknown outcomes: the object was old, and the sampler lost it; the sampler could not
-#: distinguish the objects of a batched allocation; or outcomes were not recorded
+#: unknown outcomes. The object was old, and the sampler lost it. Or the sampler could
+#: not distinguish the objects of a batched allocation. Or outcomes were not recorded
 WAS_LOST, NOT_TOLD, NOT_RECORDED = "lost", "not told apart", "not recorded"
 
 _AT_THE_END = {UNTOLD: NOT_RECORDED, PENDING: STILL_ALIVE, DIED: DIED_YOUNG,

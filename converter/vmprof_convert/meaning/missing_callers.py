@@ -6,9 +6,9 @@ where they run bytecode, so that the record lacks this function. In the profile,
 function that resumed it seems to call the awaited function directly. (If the function
 is interpreted, vmprof records its frame.)
 
-A missing function is reported if a generator or coroutine has a certain caller only in
-compiled code, and other stacks contain functions between the two. In addition, all of
-these functions have to delegate to others, according to their source. Without the
+Assume that a generator or coroutine has a certain caller only in compiled code, and
+that other stacks contain functions between the two. These functions are reported as
+missing if all of them delegate to others, according to their source. Without the
 source, nothing is reported.
 """
 from __future__ import annotations

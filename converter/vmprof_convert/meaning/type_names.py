@@ -10,8 +10,8 @@ from typing import NamedTuple
 from vmprof_convert.profile.model import Profile, Type
 from vmprof_convert.text.escape import MAX_NAME, shortened
 
-#: the kinds of types: a Python class; storage that belongs to a class; an internal type
-#: of the interpreter; a type with only the GC's name; or an unknown type
+#: the kinds of types: a Python class, storage of a class, an internal type of the
+#: interpreter, a type with only the GC's name, or an unknown type
 CLASS, STORAGE, INTERNAL, LAYOUT, NOT_KNOWN = (
     "class", "storage", "internal", "layout", "not known")
 

@@ -19,7 +19,7 @@ _RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
             "<frozen runpy>")
 _OURS = "/vmprof_allocation/"
 #: the outermost function of the sampler's thread in a process that was not
-#: control-enabled, where a C function runs a string; and the files of its callees
+#: control-enabled. A C function runs a string there. Below, the files of its callees
 _RUN_STRING = ("<string>", "<module>")
 _ENTERED = "<vmprof-allocation>"
 _CALLED_THERE = (_ENTERED, "<frozen importlib._bootstrap>")

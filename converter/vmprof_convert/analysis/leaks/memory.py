@@ -5,11 +5,11 @@ array, mmap, C extensions) is part of the resident memory, but of no leak. The s
 reads the resident memory about ten times per second. Therefore each result about leaks
 is shown together with the growth of the process.
 
-The growth *outside* of the GC's heap is the growth of the process, without the memory
-that the GC took from the system for the first time and without the newly used part of
-the nursery. For this purpose, the GC's memory is the maximum until the moment in
-question. Memory that the GC frees between two major collections stays resident, or is
-used again before the next one.
+The growth *outside* of the GC's heap is the growth of the process minus two parts. The
+first one is the memory that the GC got from the system for the first time. The second
+one is the newly used part of the nursery. For this purpose, the GC's memory is the
+maximum until the moment in question. Memory that the GC frees between two major
+collections stays resident, or is used again before the next one.
 
 The growth of the process is the smaller one of the growth of resident memory and of
 private memory (USS). Resident memory also grows by pages of files that are read through
@@ -57,14 +57,14 @@ class Memory(NamedTuple):
     #: the private memory, which is read seldom; None if the readings do not include the
     #: first and the last moment
     private: Moments | None
-    #: the part of the GC's memory that the GC has touched, or, if this is not recorded,
-    #: the used part of the heap; None if neither was read
+    #: the part of the GC's memory that the GC has touched; None if it was not read.
+    #: Profiles without this number have the used part of the heap instead
     heap: Moments | None
     #: the maximum of `heap` until each of the moments
     most: Moments | None
     #: the bytes by which the process grew outside of the GC's heap, from 100 ms after
-    #: the first moment to 100 ms before the last: memory that came between two readings
-    #: may have come outside of the windows
+    #: the first moment to 100 ms before the last. Growth between two readings may have
+    #: occurred outside of the windows, so that 100 ms at both ends are omitted
     surely_outside: float
     #: the bytes per second by which resident memory grew outside of the GC's heap in
     #: each window
@@ -229,7 +229,7 @@ def _value(read: Sequence[Figure], time: int, pause: int | None) -> float:
         read: the readings, in the order of their times.
         time: the time in nanoseconds.
         pause: the nanoseconds before a reading in which the memory may have changed;
-            None if it may have changed at any time since the previous reading.
+            None for the whole time since the previous reading.
     """
     if time <= read[0].time:
         return read[0].value

@@ -23,9 +23,9 @@ probability 1/2. This sign test is exact. Given n, it does not depend on the num
 objects that the site has. A site is found to grow if it grows in both windows.
 Therefore its p-value is the larger one of the two windows' p-values. This
 intersection-union test needs no correction (Berger, "Multiparameter hypothesis testing
-and acceptance sampling", Technometrics 1982). If at least half of the new objects of
-several types of a place stay, these types are also tested together, because each may
-have too few samples.
+and acceptance sampling", Technometrics 1982). A place may have several types of which
+at least half of the new objects stay. These types are also tested together, because
+each may have too few samples.
 
 Correction for many tests. First, tests are omitted that could not become significant,
 because too few of their objects appeared or disappeared (Tarone, "A modified Bonferroni
@@ -45,7 +45,7 @@ second.
 
 Replaced objects. With five moments or more, a site may pass both tests although fewer
 than half of its objects stay. More and more objects are then in use, and replace each
-other: the site is a growing queue, or was in use by chance when the heap was marked.
+other. Such a site is a growing queue, or was in use by chance when the heap was marked.
 The report says so, and lists the sites whose objects stay first. A growing list also
 replaces its storage. Storage that became larger rather than more numerous is therefore
 no queue.
@@ -201,8 +201,9 @@ class OfType(NamedTuple):
 class Leak(NamedTuple):
     """The growth of one place."""
 
-    #: the types: first the types that clearly grew, by kind (classes first), with the
-    #: types of modules before Python's own types; then by growth
+    #: the types. Types that clearly grew come first, ordered by kind, starting with
+    #: classes. Types of modules come before Python's own types, and larger growth
+    #: before smaller growth
     types: list[OfType]
     #: the place and its callers, innermost first; a caller is included if a share of
     #: `_SAME` of the new bytes came through it
@@ -219,9 +220,9 @@ class Leak(NamedTuple):
     #: the smallest p-value of the types, or of all types together; 1.0 if the place was
     #: not found to grow
     p: float
-    #: the share of the sampled objects that appeared in the first window and were live
-    #: at the end of the second; None if the place was not found to grow, or if it is
-    #: storage that is replaced by larger storage
+    #: among the sampled objects that appeared in the first window, the share that was
+    #: live at the end of the second. None if the place was not found to grow, or if it
+    #: is storage that is replaced by larger storage
     stayed: float | None
     #: the bytes of the largest object; one buffer that is in use at the last moment,
     #: and not at the first, looks like growth
@@ -287,11 +288,11 @@ class Leaks(NamedTuple):
     #: the memory of the processes between the first and the last moment; None if it was
     #: not read in one of them
     memory: Memory | None
-    #: the bytes by which malloc's own count grew in the whole run and which the sampled
-    #: blocks do not explain; None if malloc's count is unknown
+    #: the growth of malloc's own count in the whole run that the sampled blocks do not
+    #: explain, in bytes; None if malloc's count is unknown
     unseen: float | None = 0.0
     #: the bytes by which the estimated growth exceeds the exact growth of all live
-    #: objects, because new objects replaced objects that were not sampled; 0.0 if the
+    #: objects, because new objects replaced objects without samples. It is 0.0 if the
     #: excess is within the error
     replaced: float = 0.0
 
@@ -321,8 +322,8 @@ class Process(NamedTuple):
 
     profile: Profile
     objects: OldObjects
-    #: the profile reduced to user code (user_code.py): then the place of an object is
-    #: the innermost user function, also if a library allocates; None to use all code
+    #: the profile reduced to user code (user_code.py), so that allocations of libraries
+    #: belong to the calling user function; None to use all code
     own: Profile | None = None
     #: the examined time (see find_windows())
     part: tuple[int, int | None] | None = None

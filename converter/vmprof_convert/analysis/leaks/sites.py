@@ -213,7 +213,7 @@ class Tally:
         """Estimate the lasting growth in both windows together, in bytes.
 
         The live bytes at a single moment differ from their trend. The estimate contains
-        this deviation twice, for the first and for the last moment, so that the 95 %
+        this deviation twice, for the first and for the last moment. Therefore the 95 %
         interval is wider than sampling alone would make it.
 
         Args:
@@ -262,7 +262,7 @@ class Site:
         self.type = type_
         self.tally = tally
         #: the probability that a site without a leak looks like this one, corrected for
-        #: the number of tests; 1.0 if the site was not found to grow
+        #: the number of tests. It is 1.0 if the site was not found to grow
         self.p = 1.0
 
     @property

@@ -58,9 +58,9 @@ class Windows(NamedTuple):
     #: the length of each window in seconds, and the bytes that were allocated in it
     seconds: tuple[float, float]
     allocated: tuple[int, int]
-    #: the indices of the moments that show whether the live bytes go up and down: all
-    #: from `first` to `last`, or the moments at marks if these are more or at least
-    #: MIN_TREND
+    #: the indices of the moments that show whether the live bytes go up and down. They
+    #: are all moments from `first` to `last`, or the moments at marks if these are more
+    #: or at least MIN_TREND
     trend: Sequence[int]
     #: whether each of the three moments is at a mark, so that the windows contain equal
     #: work
