@@ -60,7 +60,7 @@ class Part(NamedTuple):
 class Row(NamedTuple):
     """The objects that one retainer keeps, or several retainers together."""
 
-    #: one retainer, or several that share the objects
+    #: one retainer, or several that keep the objects only together
     holders: tuple[Holder, ...]
     #: the retained size in bytes, and the number of retained objects, both exact
     bytes: int

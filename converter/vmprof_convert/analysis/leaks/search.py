@@ -56,9 +56,9 @@ or not tested. Without them, it would be too small. growth.py estimates the size
 other places are the *rest*. Leaks, caches and the rest add up to the whole growth.
 
 Caches. A cache that fills grows less and less. A site slows down if it grows in the
-second window by clearly less than half of its growth in the first window. This has to
-be true per second, per allocated byte, and per mark. A cache that is larger than the
-run allows cannot be distinguished from a leak.
+second window by less than half of its growth in the first window, and if this is not
+chance. This has to be true per second, per allocated byte, and per mark. A cache that
+is larger than the run allows cannot be distinguished from a leak.
 
 Several processes. Processes that do the same work, such as the workers of a server, are
 analysed together. Each process has its own three moments, and the numbers of objects
@@ -186,7 +186,7 @@ class OfType(NamedTuple):
     """The growth of one type at a place."""
 
     type: Shown
-    #: the growth in each window, and in both together, in bytes
+    #: the growth in each window, and over both windows, in bytes
     windows: tuple[float, float]
     growth: Estimate
     #: the corrected p-value (Site.p)
@@ -212,7 +212,7 @@ class Leak(NamedTuple):
     callers: list[tuple[Place, float]]
     #: the innermost place of all code, on the stack that allocated most of the growth
     innermost: Place
-    #: the growth in each window, and in both together, in bytes
+    #: the growth in each window, and over both windows, in bytes
     windows: tuple[float, float]
     growth: Estimate
     #: the growth of each process
@@ -275,7 +275,7 @@ class Leaks(NamedTuple):
     tested: int
     #: the number of samples whose outcome is unknown
     lost: int
-    #: the growth of all objects, in both windows together and in each window, in bytes
+    #: the growth of all objects, over both windows and in each window, in bytes
     growth: Estimate
     windows_growth: tuple[float, float]
     #: the bytes of the largest object that appeared

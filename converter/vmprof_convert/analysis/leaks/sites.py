@@ -109,19 +109,18 @@ class Tally:
         #: the number of sampled objects that appeared in the first window and were
         #: still live at the end of the second
         self.stayed = 0
-        #: the estimated numbers of objects that appeared and disappeared in both
-        #: windows together
+        #: the estimated numbers of objects that appeared and disappeared over both
+        #: windows
         self.objects = [0.0, 0.0]
-        #: the change of each process in both windows together
+        #: the change of each process over both windows
         self.changes: dict[int, Change] = {}
         #: the change of the live bytes at each snapshot, and the sampling variance of
         #: this change
         self.steps = [0.0] * snapshots
         self.step_variance = [0.0] * snapshots
-        #: the bytes of the largest sampled object that appeared in both windows
-        #: together
+        #: the bytes of the largest sampled object that appeared over both windows
         self.largest = 0
-        #: the bytes that appeared in both windows together, by process and stack
+        #: the bytes that appeared over both windows, by process and stack
         self.stacks: dict[tuple[int, int], float] = {}
 
     def add(self, windows: Windows, since: int, until: int, stack: tuple[int, int],
@@ -175,7 +174,10 @@ class Tally:
                 self.step_variance[at] += (1.0 - p) * weight * weight
 
     def add_tally(self, other: Tally) -> None:
-        """Add all objects of another tally with the same number of snapshots."""
+        """Add all objects of another tally.
+
+        A tally without snapshots ignores the changes at the other's snapshots.
+        """
         for mine, others in ((self.came, other.came), (self.went, other.went)):
             mine[:] = map(sum, zip(mine, others))
         for sums, added in ((self.bytes, other.bytes), (self.steps, other.steps),
@@ -203,14 +205,14 @@ class Tally:
 
     @property
     def change(self) -> Change:
-        """Return the change of all processes in both windows together."""
+        """Return the change of all processes over both windows."""
         result = Change()
         for change in self.changes.values():
             result.add_change(change)
         return result
 
     def growth(self, interval: int) -> Estimate:
-        """Estimate the lasting growth in both windows together, in bytes.
+        """Estimate the lasting growth over both windows, in bytes.
 
         The live bytes at a single moment differ from their trend. The estimate contains
         this deviation twice, for the first and for the last moment. Therefore the 95 %
@@ -234,9 +236,11 @@ class Tally:
         return rises(self.steps)
 
     def slows_down(self, lengths: Sequence[Sequence[float]], tests: int = 1) -> bool:
-        """Return whether the growth in the second window is clearly below `GOES_ON`.
+        """Return whether the growth in the second window is smaller than in the first.
 
-        A site that shrinks does not slow down, because it is not a cache that fills.
+        It has to be less than `GOES_ON` of the growth in the first window, and the
+        decrease has to be significant. A site that shrinks does not slow down, because
+        it is not a cache that fills.
 
         Args:
             lengths: the lengths of both windows in several measures, such as seconds
