@@ -1,1 +1,1 @@
-"""Leaks: which allocation sites and types keep growing, and by how much."""
+"""The search for leaks: allocation sites and types whose live memory keeps growing."""

@@ -1,18 +1,22 @@
-"""What the process's memory did between the moments that `report --leaks` compares.
+"""Measure the memory of a process between the moments that `--leaks` compares.
 
-Only the GC's objects are sampled.  What C code keeps (ctypes, cffi, array, mmap, C
-extensions) is in the resident memory, which was read about ten times a second, and in
-no leak.  So no verdict about leaks stands without this one beside it.
+The sampler samples only objects of the GC. The memory that C code keeps (ctypes, cffi,
+array, mmap, C extensions) is part of the resident memory, but of no leak. The sampler
+reads the resident memory about ten times per second. Therefore each result about leaks
+is shown together with the growth of the process.
 
-The memory that came *outside* of the GC's heap is what the process grew by, less what
-the GC took of the system for the first time meanwhile, and of its nursery.  So what the
-GC has counts with the most that it had until then: what it frees between two major
-collections stays resident, or is back before the next one.  The process
-grew by the smaller one of two figures: resident memory grows also by pages of files
-that are read through mmap, and private memory (USS) also by pages that a forked process
-shared with its parent until it wrote to them.  Neither is a leak, and neither is in the
-other figure.  But private memory also shrinks, when a process is forked: then the
-smaller figure hides a leak, and whether there is one is not known (`Memory.is_far`).
+The growth *outside* of the GC's heap is the growth of the process minus two parts. The
+first one is the memory that the GC got from the system for the first time. The second
+one is the newly used part of the nursery. For this purpose, the GC's memory is the
+maximum until the moment in question. Memory that the GC frees between two major
+collections stays resident, or is used again before the next one.
+
+The growth of the process is the smaller one of the growth of resident memory and of
+private memory (USS). Resident memory also grows by pages of files that are read through
+mmap. Private memory also grows by pages that a forked process shared with its parent
+until it wrote to these pages. Neither is a leak, and each affects only one of the two
+numbers. But private memory also shrinks when a process is forked. Then the smaller
+number hides a leak, and the result is unknown (`Memory.is_far`).
 """
 from __future__ import annotations
 
@@ -30,68 +34,76 @@ from vmprof_convert.profile.model import (
     Profile,
 )
 
-#: bytes at the three moments of the windows
+#: the bytes at the three moments of the windows
 Moments = tuple[float, float, float]
 
-#: one part in so many of resident memory is the largest error of a difference: the
-#: sampler records no change of less than 1/128 (RESIDENT_PART in
-#: native/shared/figures.c), of resident memory and of the heap, at two moments each
+#: Resident memory divided by this number is the largest error of a difference. The
+#: sampler omits changes of less than 1/128 (RESIDENT_PART in native/shared/figures.c),
+#: of resident memory and of the heap, at two moments each.
 _PART = 32
-#: bytes: malloc, the JIT's machine code and the sampler's own tables grow by as much in
-#: a second of a program that warms up
+#: the bytes by which malloc, the JIT's machine code and the sampler's own tables grow
+#: in one second while a program warms up
 _LEAST = 2**21
-#: in one window, a process grows at most so many times as fast as in the other
+#: the largest ratio between the growth rates of the two windows in a process that leaks
 _STEADY = 3
-#: nanoseconds from one reading to the next, about
+#: the approximate time in nanoseconds between two readings
 _PAUSE = 10**8
 
 
 class Memory(NamedTuple):
-    """Of one process, or of several the sums."""
+    """The memory of one process, or the sums of several processes, in bytes."""
 
     resident: Moments
-    #: None: it was not read from the first moment to the last one; it is read seldom
+    #: the private memory, which is read seldom; None if the readings do not include the
+    #: first and the last moment
     private: Moments | None
-    #: what the GC has touched of what it has of the system, or where that is not
-    #: recorded what is in use of the heap; None: neither was read
+    #: the part of the GC's memory that the GC has touched; None if it was not read.
+    #: Profiles without this number have the used part of the heap instead
     heap: Moments | None
-    #: and the most of it until each of the moments
+    #: the maximum of `heap` until each of the moments
     most: Moments | None
-    #: bytes that the process grew by outside of the GC's heap from one pause between
-    #: readings after the first moment to one before the last: when memory between two
-    #: readings came, nothing tells, so it may have come outside of the windows
+    #: the bytes by which the process grew outside of the GC's heap, from 100 ms after
+    #: the first moment to 100 ms before the last. Growth between two readings may have
+    #: occurred outside of the windows, so that 100 ms at both ends are omitted
     surely_outside: float
-    #: bytes a second that it grew by outside of the GC's heap in each of the windows,
-    #: as resident memory says
+    #: the bytes per second by which resident memory grew outside of the GC's heap in
+    #: each window
     rates: tuple[float, float]
 
     @property
     def grown(self) -> float:
-        """Bytes that the process grew by; negative: it shrank."""
+        """Return the growth of the process in bytes; negative if it shrank."""
         grown = _change(self.resident)
         return grown if self.private is None else min(grown, _change(self.private))
 
     @property
     def explained(self) -> float:
-        """Of what it grew by, the bytes that the GC's heap may have."""
+        """Return the part of the growth that may belong to the GC's heap, in bytes."""
         if self.most is None:
             return 0.0
         return max(min(_change(self.most), self.grown), 0.0)
 
     @property
     def outside(self) -> float:
-        """Bytes that the process grew by outside of the GC's heap; where that was not
-        read, all that it grew by."""
+        """Return the growth outside of the GC's heap, in bytes.
+
+        If the GC's heap was not read, this is the whole growth.
+        """
         return max(self.grown - self.explained, 0.0)
 
     @property
     def is_far(self) -> bool | None:
-        """Whether it grew outside of the GC's heap by more than the readings' errors,
-        and than what a program that keeps nothing grows by; and in both windows, as
-        only a program that warms up, or malloc that keeps what was freed, does it in
-        one.  None: resident memory did, and private memory did not, which also shrinks
-        when a process is forked, or another one starts that has the same files
-        mapped."""
+        """Return whether the process clearly grew outside of the GC's heap.
+
+        The growth has to exceed the errors of the readings, and the growth of a program
+        that keeps nothing. It also has to occur in both windows. A program that warms
+        up, or whose malloc keeps freed memory, grows in only one window.
+
+        Returns:
+            None if resident memory grew and private memory did not. Private memory also
+            shrinks when the process is forked, or when another process maps the same
+            files.
+        """
         least = max(_LEAST, self.resident[0] / _PART)
         if self.surely_outside > least:
             return min(self.rates) > max(self.rates) / _STEADY
@@ -102,7 +114,7 @@ class Memory(NamedTuple):
 
 
 def memory_of(profile: Profile, windows: Windows) -> Memory | None:
-    """None: resident memory was not read."""
+    """Return the memory of a process; None if resident memory was not read."""
     first, middle, last = (windows.times[number] for number in (
         windows.first, windows.middle, windows.last))
     found = _between(profile, [first, middle, last])
@@ -115,14 +127,18 @@ def memory_of(profile: Profile, windows: Windows) -> Memory | None:
 
 
 def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
+    """Return the memory at three moments, without `surely_outside` and `rates`.
+
+    Returns None if resident memory was not read before the last of the moments.
+    """
     resident = _at(readings(profile, RESIDENT), times)
     if resident is None:
         return None
     read = readings(profile, HEAP_HAS)
     not_touched = [0, 0, 0]
     if read:
-        # resident memory was read up to a pause before or after: what the GC touched
-        # meanwhile is not to count as outside
+        # Resident memory was read up to 100 ms before or after these moments. Memory
+        # that the GC touched in this time must not count as outside.
         not_touched = untouched(profile, [times[0] - _PAUSE, times[1],
                                           times[2] + _PAUSE])
     else:
@@ -134,6 +150,7 @@ def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
 
 
 def _less(moments: Moments | None, less: Sequence[float]) -> Moments | None:
+    """Subtract a number of bytes from each of the moments."""
     if moments is None:
         return None
     first, middle, last = (value - part for value, part in zip(moments, less))
@@ -141,8 +158,11 @@ def _less(moments: Moments | None, less: Sequence[float]) -> Moments | None:
 
 
 def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
-    """Memory.rates: of resident memory, as private memory is read so seldom that what
-    came in one of the windows seems to have come in both."""
+    """Return the growth rates of resident memory (see Memory.rates).
+
+    Private memory is read so seldom that growth in one window would seem to occur in
+    both.
+    """
     process, most = memory.resident, memory.most or (0.0, 0.0, 0.0)
     first, second = (
         1e9 * (process[number + 1] - process[number]
@@ -152,7 +172,7 @@ def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
 
 
 def memory_of_all(memories: Sequence[Memory | None]) -> Memory | None:
-    """The sum; None: one of them is not known."""
+    """Return the sum of several processes; None if one of them is unknown."""
     known = [memory for memory in memories if memory is not None]
     if not known or len(known) < len(memories):
         return None
@@ -177,9 +197,12 @@ def _sum(all_: Sequence[Moments]) -> Moments:
 
 
 def _at(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
-    """The figure at each of these times.  The profile omits readings in which hardly
-    anything changed, so that a value holds until shortly before the next one.  None if
-    the first reading is later than the last of these times."""
+    """Return the memory at each of these times.
+
+    The profile omits readings that hardly differ from the previous one. So a value is
+    valid until shortly before the next one. Returns None if the first reading is not
+    earlier than the last one of these times.
+    """
     if not read or read[0].time >= times[-1]:
         return None
     first, middle, last = (_value(read, time, _PAUSE) for time in times)
@@ -187,9 +210,12 @@ def _at(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
 
 
 def _at_seldom(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
-    """The figure at each of these times, if it is read seldom: interpolated between two
-    readings, as it may have changed at any moment between them.  None if the readings
-    do not reach from the first of these times to the last one."""
+    """Return the memory at each of these times, for memory that is read seldom.
+
+    The result is interpolated between two readings, because the memory may have changed
+    at any time between them. Returns None if the readings do not include the first and
+    the last one of these times.
+    """
     if not read or read[0].time > times[0] or read[-1].time < times[-1]:
         return None
     first, middle, last = (_value(read, time, None) for time in times)
@@ -197,6 +223,14 @@ def _at_seldom(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
 
 
 def _value(read: Sequence[Figure], time: int, pause: int | None) -> float:
+    """Return the memory at one time, interpolated between two readings.
+
+    Args:
+        read: the readings, in the order of their times.
+        time: the time in nanoseconds.
+        pause: the nanoseconds before a reading in which the memory may have changed;
+            None for the whole time since the previous reading.
+    """
     if time <= read[0].time:
         return read[0].value
     for before, after in zip(read, read[1:]):

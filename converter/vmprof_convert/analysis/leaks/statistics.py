@@ -1,5 +1,10 @@
-"""Whether what is held grows by more than chance: the tests of `report --leaks`.
-search.py says why these."""
+"""Test whether the live bytes of an allocation site grow by more than chance.
+
+These are the statistical tests of `vmprof-convert --leaks`. They use the numbers of
+sampled objects that appeared and disappeared in two time windows, and the changes of
+the live bytes between heap snapshots. The module docstring of search.py explains the
+choice of the tests.
+"""
 from __future__ import annotations
 
 import bisect
@@ -10,54 +15,62 @@ from typing import NamedTuple
 
 from vmprof_convert.analysis.growth import Named
 
-#: no leak is reported in so many of the runs that have none
+#: the share of the runs without a leak in which no leak is reported
 CONFIDENCE = 0.95
 ALPHA = 1.0 - CONFIDENCE
-#: so many major collections are needed to see whether what is held goes up and down
+#: the fewest heap snapshots or major collections for which the trend of the live bytes
+#: is tested
 MIN_TREND = 5
-#: standard normal distribution: the middles of nine parts of equal probability
+#: the medians of nine intervals that divide the standard normal distribution into parts
+#: of equal probability
 _NINE = (-1.5932, -0.9674, -0.5895, -0.2822, 0.0, 0.2822, 0.5895, 0.9674, 1.5932)
-#: half of its values are no farther from 0 than this
+#: the median distance of a standard normal variable from 0
 _QUARTILE = 0.6745
-#: from so many objects on, the normal distribution stands for the binomial one: where a
-#: p is told, and where none is
+#: the numbers of objects from which the normal distribution replaces the binomial one:
+#: for reported p-values, and for other probabilities
 _MANY, _SOME = 1000, 100
 
 
 class Counts(NamedTuple):
-    """How many sampled objects came, and how many went, in each of two windows."""
+    """The sampled objects that appeared and disappeared in each of two windows."""
 
     came: tuple[int, int]
     went: tuple[int, int]
 
     @property
     def p(self) -> float:
-        """The probability of as many or more that came, in both windows, if nothing
-        grows."""
+        """Return the probability of such an increase in both windows without growth.
+
+        It is the larger one of the p-values of the two windows.
+        """
         return max(map(sign_test, self.came, self.went))
 
     @property
     def least_p(self) -> float:
-        """The smallest p that so many objects can have."""
+        """Return the smallest p-value that is possible with this number of objects."""
         return max(0.5 ** (came + went) for came, went in zip(self.came, self.went))
 
 
 class Significant(NamedTuple):
-    """Which of many tests are significant at `ALPHA` for all of them together."""
+    """The tests that are significant at `ALPHA` for all tests together."""
 
-    #: of each test, as corrected for their number; 1.0: it is not significant
+    #: the p-value of each test, corrected for the number of tests; 1.0 if the test is
+    #: not significant
     ps: list[float]
-    #: how many tests the correction is for
+    #: the number of tests that the correction considers
     tests: int
-    #: a test is significant with an uncorrected p up to this one
+    #: the largest uncorrected p-value that is significant
     limit: float
 
 
 def find_significant(all_counts: Sequence[Counts]) -> Significant:
-    """Corrected by Tarone (1990), who leaves out what can't be significant, and then by
-    Holm (1979)."""
+    """Correct the p-values of all tests for the number of tests.
+
+    Tarone (1990) omits the tests that cannot be significant. Holm (1979) corrects the
+    others.
+    """
     leasts = sorted(counts.least_p for counts in all_counts)
-    # the smallest number of tests of which no more can get below their share of alpha
+    # The smallest K such that at most K tests can have a p-value up to ALPHA / K.
     tests = 1
     while bisect.bisect_right(leasts, ALPHA / tests) > tests:
         tests += 1
@@ -75,16 +88,27 @@ def find_significant(all_counts: Sequence[Counts]) -> Significant:
 
 
 def samples_needed(tests: int) -> int:
-    """How many sampled objects have to come in each window, if none goes."""
+    """Return how many objects have to appear in each window to be significant.
+
+    No object may disappear.
+
+    Args:
+        tests: the number of tests that the correction considers.
+    """
     return math.ceil(math.log2(tests / ALPHA))
 
 
 def sign_test(came: int, went: int, many: int = _MANY) -> float:
-    """The probability that of so many coins as many or more show heads.  Of more than
-    `many` coins, about."""
+    """Return the probability of at least `came` heads in `came + went` coin tosses.
+
+    Args:
+        came: the number of objects that appeared.
+        went: the number of objects that disappeared.
+        many: the number of tosses above which the result is a normal approximation.
+    """
     n = came + went
     if n > many:
-        # with the correction for continuity
+        # continuity correction
         z = (came - 0.5 - n / 2) / math.sqrt(n / 4)
         return 0.5 * math.erfc(z / math.sqrt(2))
     ways: int = sum(math.comb(n, k) for k in range(came, n + 1))
@@ -92,17 +116,21 @@ def sign_test(came: int, went: int, many: int = _MANY) -> float:
 
 
 def rises(changes: list[float]) -> bool:
-    """Whether the sums of these rise more than by chance: Kendall's tau."""
+    """Return whether the cumulative sums of the changes rise by more than chance.
+
+    The test is Kendall's tau, one-sided, at the level `ALPHA`.
+    """
     levels = []
     level = 0.0
     for change in changes:
         level += change
         levels.append(level)
     n = len(levels)
-    # pairs that rise; equal ones count half
+    # the number of rising pairs; pairs of equal levels count half
     rising = sum((levels[j] > levels[i]) + 0.5 * (levels[j] == levels[i])
                  for i in range(n) for j in range(i + 1, n))
-    # number of permutations with so many pairs in order (Mahonian numbers)
+    # the share of the permutations of n with each number of ordered pairs (Mahonian
+    # numbers)
     counts = [1.0]
     for size in range(1, n + 1):
         longer = [0.0] * (len(counts) + size - 1)
@@ -114,21 +142,24 @@ def rises(changes: list[float]) -> bool:
 
 
 class _Spread(NamedTuple):
-    """How the objects that came at a place are spread over types and windows."""
+    """The distribution of a place's new objects over types and windows."""
 
-    #: the share of one type, or of the types that are tested together
+    #: the share of the objects that belong to one type, or to the types that are tested
+    #: together
     share: float
-    #: of these objects, the share that came in the first window
+    #: the share of these objects that appeared in the first window
     first: float
-    #: how many have to come in each window to be significant
+    #: the numbers of objects that have to appear in the first and in the second window
+    #: for a significant result
     needed: int
     needed_later: int
 
     def probability(self, objects: float) -> float:
-        """That of so many objects enough come in both windows."""
+        """Return the probability that enough of `objects` appear in both windows."""
         if objects <= self.needed + self.needed_later - 1:
             return 0.0
-        # a binomial distribution, as a normal one with the correction for continuity
+        # the normal approximation of a binomial distribution, with the continuity
+        # correction
         mean = objects * self.first
         scale = math.sqrt(2 * mean * (1.0 - self.first))
         return (math.erf((objects - self.needed_later + 0.5 - mean) / scale)
@@ -136,14 +167,21 @@ class _Spread(NamedTuple):
 
 
 def scatter(changes: Sequence[float], variances: Sequence[float]) -> float:
-    """The standard deviation of what is held at one moment about its course, without
-    what sampling adds, in bytes; 0.0 if there are fewer than `MIN_TREND` moments.
+    """Return the standard deviation of the live bytes at one moment from their trend.
 
-    `changes` of what is held, one a moment, and the variance of each as an estimate.
-    How much a change differs from the one before it has six times the variance of a
-    moment, and a steady course is not in it (von Neumann, Annals of Mathematical
-    Statistics 1941).  The median of these tells, so that one list that was enlarged
-    does not count."""
+    The variance that sampling causes is subtracted. The difference of two successive
+    changes has six times the variance of a moment, and does not contain a steady trend
+    (von Neumann, Annals of Mathematical Statistics 1941). The median of these
+    differences gives the estimate, so that the enlargement of a single list has no
+    effect.
+
+    Args:
+        changes: the change of the live bytes at each moment.
+        variances: the sampling variance of each change.
+
+    Returns:
+        Bytes; 0.0 if there are fewer than `MIN_TREND` moments.
+    """
     if len(changes) < MIN_TREND:
         return 0.0
     bends = [after - before for before, after in zip(changes[1:], changes[2:])]
@@ -154,12 +192,21 @@ def scatter(changes: Sequence[float], variances: Sequence[float]) -> float:
 
 
 def named(sites: Sequence[Counts], together: Counts | None, limit: float) -> Named:
-    """The probability that a place would be named, if x times as many objects had come
-    there and as many had gone: that one of its `sites` is significant, with a p up to
-    `limit`, or all that are tested `together`.
+    """Return the probability that a place is named, as a function.
 
-    Of which type each object is, and in which window it came, is left to chance, with
-    the shares that were seen.  Types count as independent of each other."""
+    The argument x of the returned function scales the number of objects that appeared.
+    The number of objects that disappeared stays constant. A place is named if one of
+    its sites is significant, or all sites that are tested together. The type of each
+    object, and the window in which the object appears, are random with the observed
+    shares. Types count as independent of each other. See growth.py for the use of this
+    function.
+
+    Args:
+        sites: the counts of each type at the place.
+        together: the counts of the types that are tested together; None if there is no
+            such test.
+        limit: the largest p-value that is significant.
+    """
     total = sum(sum(site.came) for site in sites)
     alone, joint = ([_Spread(sum(site.came) / total, site.came[0] / sum(site.came), *(
         _needed(went, limit) for went in site.went)) for site in of if min(site.came)]
@@ -181,7 +228,7 @@ def named(sites: Sequence[Counts], together: Counts | None, limit: float) -> Nam
 
 
 def _needed(went: int, limit: float) -> int:
-    """How many have to come to be significant, if so many go."""
+    """Return how many objects have to appear for significance if `went` disappear."""
     high = 1
     while sign_test(high, went, _SOME) > limit:
         high *= 2
