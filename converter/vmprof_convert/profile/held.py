@@ -10,10 +10,13 @@ import array
 import dataclasses
 from typing import NamedTuple
 
-#: How an object is retained: the GC knows no reference path to the object; by each
-#: retainer of a set alone; by the retainers of a set together; by the program, but by
-#: none of the retainers; only by the interpreter; or only by an object that waits for
-#: its finalizer.
+#: How a sampled object is retained (Held.hows):
+#: - NO_PATH: The GC knows no reference path to the object.
+#: - ALONE: Each retainer of the set retains the object without the others.
+#: - TOGETHER: The set retains the object, but no single retainer of the set does.
+#: - OTHERWISE: The program can reach the object without any of the retainers.
+#: - INTERPRETER: Only the interpreter refers to the object.
+#: - FINALIZER: The object or one of its retainers waits for its finalizer.
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
 
 #: Mask of the bits in Holder.set that represent classes. The lower bits represent

@@ -24,8 +24,8 @@ def identity(profile: Profile, part: str = "") -> bytes:
 def program(profile: Profile) -> str:
     """Return the path of the script or the name of the module that was run.
 
-    The result is empty if the command is unknown. It does not contain the arguments,
-    which may include secrets.
+    The result is empty if the command is unknown. The arguments are omitted, because
+    they may contain secrets.
     """
     words = profile.command.split(" ")
     return shortened(words[words[0] == "-m" and len(words) > 1])

@@ -22,8 +22,8 @@ MAX_KINDS = 10
 #: part (USS), the processor time, and the minor and major page faults.
 RESIDENT, PRIVATE, PROCESSOR = "resident", "private", "processor"
 MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
-#: Metrics of the GC: bytes in use, bytes that the GC has from the system, and the size
-#: of the nursery, which is part of both.
+#: Metrics of the GC: the bytes in use, the bytes that the GC has from the system, and
+#: the size of the nursery. Both other metrics include the nursery.
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
 #: metric of malloc: bytes in use, without the memory of the GC
 RAW_IN_USE = "raw-in-use"
@@ -36,15 +36,17 @@ PYTHON, NATIVE = "python", "native"
 #: kind of a function that is only a label, such as the code that a report omits
 LABEL = "label"
 
-#: Outcomes of an object (Samples.fate). The profile does not record outcomes; the
-#: object was in the nursery when the profile ended; the object was short-lived: it died
-#: before its first minor collection.
+#: Outcomes of an object (Samples.fate):
+#: - UNTOLD: The profile does not record outcomes.
+#: - PENDING: The object was in the nursery when the profile ended.
+#: - DIED: The object was short-lived. It died before its first minor collection.
 UNTOLD, PENDING, DIED = -1, 0, 1
-#: The object became old, and a major collection or a heap snapshot found it dead; or
-#: the object became old and was not found dead.
+#: - FREED: The object became old. A major collection or a heap snapshot found it dead.
+#: - ALIVE: The object became old, and was not found dead.
 FREED, ALIVE = 2, 3
-#: The object became old, and the sampler stopped following it; or the sampler could not
-#: identify the object in its batched allocation.
+#: - LOST: The object became old, and the sampler stopped following it.
+#: - UNKNOWN: The outcome is unknown, for example because the sampler could not identify
+#:   the object in its batched allocation.
 LOST, UNKNOWN = 4, 5
 
 
@@ -245,8 +247,8 @@ class Samples:
         self.type = array.array("i")
         #: outcome: one of UNTOLD to UNKNOWN
         self.fate = array.array("b")
-        #: end of the first minor collection after the allocation, in nanoseconds since
-        #: the start; -1 if unknown
+        #: End of the first minor collection after the allocation, in nanoseconds since
+        #: the start; -1 if unknown. For native memory, the time of the allocation.
         self.collected = array.array("q")
         #: time at which the object was found to be FREED or LOST, in nanoseconds since
         #: the start; -1 for other outcomes
@@ -421,9 +423,10 @@ class Swept(NamedTuple):
 
     #: nanoseconds since the start
     time: int
-    #: size of all old objects; and the same when all objects that were young at the
-    #: start of sampling had met their first minor collection, -1 if unknown
+    #: size of all old objects
     heap: int
+    #: Size of all old objects at the start of sampling, -1 if unknown. The GC counted
+    #: them when all objects that were young at the start had met a minor collection.
     heap_at_begin: int
     #: estimated size of the old objects that were not found dead, from the samples
     alive: int

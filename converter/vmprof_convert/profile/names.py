@@ -16,7 +16,7 @@ def names(profile: Profile) -> dict[int, str]:
 def process_name(profile: Profile, source: str) -> str:
     """Return the number and the command of a process, or `source` and the command.
 
-    `source` is the name of the profile's file. It replaces an unknown process number.
+    `source`, the name of the profile's file, replaces an unknown process number.
     """
     return " ".join(filter(None, (str(profile.pid or "") or source,
                                   profile.command)))

@@ -11,9 +11,9 @@ from vmprof_convert.profile.model import LABEL, Function
 from vmprof_convert.profile.stacks import Frame, Stacks, StackTable
 
 INTERPRETED, JIT, MACHINE_CODE, NATIVE, LINE = 1, 3, 6, 7, 8
-#: Innermost function in the stack of an allocation by the JIT: while it traces a loop,
-#: optimizes the loop and writes machine code, or while it writes its log (for lines,
-#: and on AArch64 for stacks). Its caller is the function that the program was running.
+#: Innermost functions in the stack of an allocation by the JIT. COMPILER represents
+#: tracing, optimizing and writing machine code. LOG represents the log that the JIT
+#: writes for lines, and on AArch64 for stacks. The caller is the program's function.
 COMPILER = Function("[JIT compiler]", 0, "", LABEL)
 LOG = Function("[JIT compiler: its log]", 0, "", LABEL)
 #: Callee of a function that was compiled together with others, if the profile does not

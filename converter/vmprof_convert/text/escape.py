@@ -36,7 +36,7 @@ def shortened_path(path: str, length: int = MAX_NAME) -> str:
 def similar(name: str, known: Iterable[str]) -> str:
     """Return the end of a message that `name` does not exist, with similar names.
 
-    The text lists up to three of the known names. It is empty if no name is similar.
+    The text lists up to three of the known names, or is empty if no name is similar.
     """
     import difflib
     found = difflib.get_close_matches(name, sorted(set(known)), 3)

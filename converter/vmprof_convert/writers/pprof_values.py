@@ -117,8 +117,8 @@ class Labels:
     def of(self, part: SampleKey) -> dict[str, str]:
         """Return the labels of some samples.
 
-        These are the program's labels and, as far as known, the thread, the process and
-        the type, which replace labels of the program with these keys.
+        These are the program's labels. The labels "thread", "process" and "type" are
+        added as far as they are known, and replace labels of the program.
         """
         labels = {shortened(key): shortened(text) for key, text
                   in self._profile.labels_of(part.stack).items()}

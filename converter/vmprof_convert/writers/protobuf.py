@@ -1,8 +1,8 @@
 """The encoding of Protocol Buffers.
 
-A message is a sequence of fields. Each has a number, a kind and a value: an integer
-(varint), eight bytes, or a sequence of bytes, such as a text or a message. The writers
-pprof and otlp use it, and so does vmprof_push.
+A message is a sequence of fields. A field has a number, a kind and a value. Values are
+integers (varint), eight bytes, or sequences of bytes, such as a text or a message.
+writers/pprof.py, writers/otlp.py and vmprof_push use this module.
 """
 from __future__ import annotations
 

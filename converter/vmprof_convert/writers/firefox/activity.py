@@ -2,9 +2,8 @@
 
 The front end draws a thread's track from its samples alone. A sample is as wide as the
 time to its neighbours and has the colour of its innermost frame. So a track without CPU
-samples gets artificial samples: in each bin of time, each stack gets a share of the
-width that is proportional to its share of the allocations. convert.py calls this
-module.
+samples gets artificial samples. Within a bin of time, the width of a stack is
+proportional to its share of the allocations. convert.py calls this module.
 """
 from __future__ import annotations
 

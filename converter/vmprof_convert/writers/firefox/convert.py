@@ -61,9 +61,9 @@ def write(profile: Profile, out: BinaryIO,
           unit: str = TIME, texts: Mapping[str, str] | None = None,
           missing_texts: int = 0) -> None:
     """Write `profile` to `out` as JSON; see convert() for the arguments."""
-    # The conversion makes millions of tuples and no cycles. CPython's collector would
-    # search for cycles as long as all other work takes. PyPy's collector must stay on,
-    # because it frees the written pieces.
+    # The conversion creates millions of tuples and no cycles. On CPython, the search
+    # for cycles would take as long as all other work. PyPy's collector must stay on,
+    # because it frees the pieces that were written.
     was_on = gc.isenabled() and sys.implementation.name == "cpython"
     if was_on:
         gc.disable()
@@ -126,9 +126,10 @@ def convert(profile: Profile,
 
 
 def query(profile: Profile) -> str:
-    """Return the query of the Profiler's URL, which selects the displayed samples.
+    """Return a query for the Profiler's URL that makes the page open with allocations.
 
-    Without it, the page shows CPU samples.
+    The query is empty for a profile without allocation samples. Without the query, the
+    page opens with CPU samples if there are any.
     """
     return "ctSummary=native-allocations" if any(profile.samples.size) else ""
 

@@ -1,7 +1,7 @@
 """The outcomes of objects in the Profiler's file, and markers of collections.
 
-The table of allocations has a row for the allocation and a row for the end of each
-object, so that the front end can show the live memory at any time.
+The table of allocations has two rows for each object: its allocation and its end. So
+the front end can show the live memory at any time.
 """
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class _Rows:
     def of(self, stack: int) -> int:
         """Return the builder's stack for a stack of the profile."""
         node = self._tree.nodes[stack]
-        # a stack of a label, in place of the omitted frames, is complete
+        # the outermost frame is a label, and not a function whose callers are missing
         if stack not in self._cut or self._tree.path(node)[0].kind == LABEL:
             return self._find(self._rows, node)
         if not self._cut_rows:

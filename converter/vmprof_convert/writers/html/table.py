@@ -1,7 +1,7 @@
 """The data of the HTML page: a tree of functions, and a table of allocations.
 
-A row of the table has a node of the tree, a type and a step in time, and the bytes and
-objects that were allocated there. sums.js reads the data.
+The table contains the allocated bytes and objects for each node of the tree, type and
+step in time. sums.js reads the data.
 """
 from __future__ import annotations
 
@@ -106,10 +106,17 @@ def _held(profile: Profile) -> list[dict[str, Any]]:
 def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
     """Return the data of the page.
 
-    The columns of the table are the second side, on average over its runs.  "diff" has
-    the first side ("before"), the variance of the change by sampling, the number of
-    standard errors of a change ("z"), for each side whether its live objects contain no
-    garbage ("exact"), and with several runs per side the figures of each run.
+    The columns of the table are the second side, on average over its runs. "diff" has
+    these items:
+
+    - "before": the columns of the first side
+    - "variance": the variance of the change by sampling
+    - "z": the number of standard errors of a significant change
+    - "exact": for each side, whether its live objects contain no garbage
+    - "unknown": whether the spread between runs is unknown
+    - "runs": the columns of each run, if a side has several runs
+    - "counts": in this case, the number of runs of each side
+    - "prior": in this case, the degrees of freedom of the variance by sampling
     """
     sides, choice = aligned(difference.sides), difference.choice
     is_several = len(sides.runs) > 2

@@ -27,8 +27,8 @@ GECKO_VERSION = 36
 MAX_TRACKS = 12
 #: Interval in milliseconds of a profile without CPU samples. "Profile info" shows it as
 #: 0.0ns. With 0, "Profile info" would not show it, and the front end would divide by
-#: zero: it would draw no track of a rate, and show the time of a sample as
-#: "<invalid>ns". Without any interval, it would not fill tracks of sizes, either.
+#: zero. It would draw no track of a rate, and show "<invalid>ns" as the time of a
+#: sample. Without any interval, it would not fill tracks of sizes, either.
 _NO_INTERVAL = 1e-9
 
 

@@ -98,13 +98,17 @@ class Thread:
               for marker in self._markers), 0.0])
 
     def build(self, *, first: bool = True) -> Json:
-        """Return the thread as a dict for JSON; `first`: it is in the first process."""
+        """Return the thread as a dict for JSON.
+
+        Args:
+            first: Whether the thread belongs to the first process.
+        """
         thread: Json = {
             "name": self.name,
             "isMainThread": self.main,
             # The process of type "default" is on top, as Firefox's own process. The
             # front end sorts the other processes by their number of samples, and shows
-            # this text as their type.
+            # this text as their name.
             "processType": "default" if first else "process " + self._process,
             "processName": self._process,
             "processStartupTime": 0,
