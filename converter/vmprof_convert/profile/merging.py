@@ -3,7 +3,7 @@
 The merged profile contains the samples of all processes. Two functions, types or
 threads count as the same if they have the same name, as in the profile of a single
 process. So the analysis and the writers treat a merged profile like any other.
-cli/run_files.py and cli/report.py call this module.
+The commands in cli/ call this module.
 """
 from __future__ import annotations
 

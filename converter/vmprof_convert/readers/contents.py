@@ -71,16 +71,16 @@ _LOST = -1
 _WHICH_BITS = 16
 _LIMIT = 2**63
 #: A column whose values are equally far from each other takes no bytes for a row, so
-#: that 1 kB could contain rows for gigabytes.  In addition to these rows, a profile can
+#: that 1 kB could contain rows for gigabytes. In addition to these rows, a profile can
 #: have a row for each byte.
 _ROWS_WITHOUT_BYTES = 2**18
-#: The same bound for the kinds of records that the reader keeps as arrays.  At interval
+#: The same bound for the kinds of records that the reader keeps as arrays. At interval
 #: 1, a million objects that die together have consecutive keys and one time.
 _OBJECTS_WITHOUT_BYTES = 2**21
 _OF_OBJECTS = frozenset((records.OBJECTS, records.WAITING, records.ENDED, records.RAW,
                          records.RAW_ENDED))
 #: Frames of all stacks together in any profile, and additional ones for each byte of
-#: the records.  A chain of 65,536 nodes takes few bytes, and each node can end a stack.
+#: the records. A chain of 65,536 nodes takes few bytes, and each node can end a stack.
 _ALWAYS_FRAMES, _FRAMES_FOR_A_BYTE = 2**22, 128
 #: steps of a reference path; a writer makes 16 (native/held/paths.c)
 _MOST_STEPS = 64
@@ -331,7 +331,7 @@ class Contents:
         """Finish a segment whose file was read to its end.
 
         Args:
-            is_whole: Whether the file has a trailer.  Without a trailer the last batch
+            is_whole: Whether the file has a trailer. Without a trailer the last batch
                 may lack objects, and the waiting samples of earlier batches stay.
 
         Raises:
