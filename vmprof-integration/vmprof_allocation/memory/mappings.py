@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-# nothing that is not needed: see engines/base.py
+# import only what is needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator

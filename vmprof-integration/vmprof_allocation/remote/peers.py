@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 
-# nothing that is not needed: see engines/base.py
+# import only what is needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -11,7 +11,7 @@ import os
 
 from vmprof_allocation.settings.settings import Settings
 
-# nothing that is not needed: see engines/base.py
+# import only what is needed: see engines/base.py
 
 #: of the environment of a program that runs in this same interpreter
 VARIABLE = "VMPROF_ALLOCATION_RUN"

@@ -1,7 +1,7 @@
 """What a run is asked for."""
 from __future__ import annotations
 
-# nothing that is not needed: see engines/base.py
+# import only what is needed: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable

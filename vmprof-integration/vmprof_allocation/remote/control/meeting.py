@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import stat
 
-# nothing that is not needed: see engines/base.py
+# import only what is needed: see engines/base.py
 
 #: of one request, and of its answer
 MAX_MESSAGE = 65536
