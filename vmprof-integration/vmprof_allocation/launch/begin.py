@@ -20,7 +20,7 @@ from vmprof_allocation.session.session import Session
 from vmprof_allocation.settings.processes import make_own, unpack
 from vmprof_allocation.settings.settings import Settings
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn

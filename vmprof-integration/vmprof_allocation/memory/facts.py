@@ -20,7 +20,7 @@ from vmprof_allocation.memory.allocator import (
     address_in_pypy,
 )
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -8,7 +8,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session.profile_file import ProfileFile, file_id
 from vmprof_allocation.settings.parsing import check_output
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
 from vmprof_allocation.session import own_thread, resident, snapshots
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType

@@ -20,7 +20,7 @@ from _thread import get_ident
 from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.errors import AllocationSamplingError, say
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable

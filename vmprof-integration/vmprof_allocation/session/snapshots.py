@@ -15,7 +15,7 @@ from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
 from vmprof_allocation.memory.room import refuse_if_short
 from vmprof_allocation.session import own_thread, resident
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

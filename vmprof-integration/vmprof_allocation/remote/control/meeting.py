@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import stat
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 
 #: of one request, and of its answer
 MAX_MESSAGE = 65536

@@ -11,7 +11,7 @@ from _thread import start_new_thread
 from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import AllocationSamplingError
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

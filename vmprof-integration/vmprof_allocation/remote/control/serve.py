@@ -31,7 +31,7 @@ from vmprof_allocation.session.session import Session, current
 from vmprof_allocation.settings.processes import Processes, make_own
 from vmprof_allocation.settings.settings import Settings
 
-# import only what is needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
