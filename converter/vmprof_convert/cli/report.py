@@ -155,7 +155,6 @@ def _make(files: Sequence[File], options: argparse.Namespace,
         form.write(form.of_amounts(_resident(files, options, limit)), text)
         return text.getvalue()
     view, tally = _view(files, options, limit)
-    # free the sums before drawing the report, because both take much memory
     is_timed = not (view.profile.settings or view.profile.moments)
     if options.of == TIME or (is_timed and tally.ticks and not any(
             (options.of, options.focus, options.tree))):
@@ -170,6 +169,7 @@ def _make(files: Sequence[File], options: argparse.Namespace,
             view.profile, tally, view.choice, view.origins, limit))
     else:
         page = form.of_rows(view)
+    # free the sums before drawing the report, because both take much memory
     del view, tally
     form.write(page, text)
     return text.getvalue()

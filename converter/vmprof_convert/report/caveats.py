@@ -64,7 +64,7 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
     Args:
         profile: the profile.
         summary: its sums.
-        choice: its moment counts.
+        choice: contains the moment that the sums are of.
         is_all: whether no samples were left out. The GC's own count is then added if
             the two are comparable.
     """
@@ -471,7 +471,7 @@ def _collections(profile: Profile) -> list[str]:
 
 def _counts(figures: Figures, state: str, of: str | None,
             share: float = _NOTHING) -> bool:
-    """Return whether the objects in one state exceed a share of those in another.
+    """Return whether the objects in one state exceed a share of another state's.
 
     Args:
         figures: the sums of all states.
@@ -526,7 +526,7 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
 
     Args:
         profile: the profile.
-        choice: its moment counts.
+        choice: contains the moment at which the objects are alive.
         is_brief: leave out how to get the exact figure.
     """
     if profile.is_raw:

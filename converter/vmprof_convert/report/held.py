@@ -1,6 +1,8 @@
 """Report the retainers of live objects, as a table or as JSON.
 
-The input is the heap snapshots of a profile with `--held` (analysis/holders.py).
+The input is the heap snapshots of a profile (analysis/holders.py). The result of a heap
+snapshot is called an answer. It contains the retainers with their retained sizes, or
+the reason why they are unknown.
 """
 from __future__ import annotations
 

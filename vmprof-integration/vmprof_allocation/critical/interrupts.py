@@ -82,7 +82,7 @@ class Lock:
 
 
 class Section(Uninterrupted):
-    """A context manager for code that one thread at a time runs, without a fork.
+    """A context manager for code that one thread at a time runs, while no thread forks.
 
     A finalizer or a tracing function may run in the middle of the section, in the same
     thread. If it enters the section again, SamplingBusy is raised, because waiting

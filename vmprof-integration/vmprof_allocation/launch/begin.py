@@ -122,8 +122,8 @@ def _leave(session: Session) -> None:
                                     and name not in _STAY):
                 file: Any = sys.modules.pop(name).__file__
                 sys.path_importer_cache.pop(os.path.dirname(file), None)
-    # PyPy's method caches keep the classes of our modules, and all that these refer to,
-    # alive until a collection that the program requests.
+    # PyPy remembers the methods that were called last, and so keeps all objects alive
+    # that these methods refer to, until gc.collect() is called.
     suspended.ending.ignore(True)
     gc.collect()
     suspended.ending.ignore(False)

@@ -129,7 +129,7 @@ class _Witness:
                     signal.signal(number, lambda number, _: tell(number))
                 for fd in range(3):
                     with contextlib.suppress(OSError):
-                        os.close(fd)    # readers of our output wait until all close it
+                        os.close(fd)    # readers of the output wait for this
                 while True:
                     signal.pause()
             finally:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 #: cffi without its C parser
 backend: Any = _backend
-#: Fields of struct mallinfo2, in bytes. ARENA is the memory of malloc's arenas, and
-#: USED and FREE are parts of it. MAPPED is blocks with their own mapping, all in use.
+#: Fields of struct mallinfo2, in bytes. ARENA is the memory of malloc's arenas. USED
+#: and FREE are parts of ARENA. MAPPED is blocks with their own mapping, all in use.
 ARENA, USED, FREE, MAPPED = "arena", "uordblks", "fordblks", "hblkhd"
 _FIELDS = (ARENA, "ordblks", "smblks", "hblks", MAPPED, "usmblks", "fsmblks", USED,
            FREE, "keepcost")

@@ -148,7 +148,7 @@ class _Run:
             A descriptor, or None if the file is missing or empty.
 
         Raises:
-            AllocationSamplingError: the file cannot be read, or is not the process's.
+            AllocationSamplingError: the file cannot be read, or has another owner.
         """
         if self.folder is None:
             return work_folder.open_profile(self.output, self._user)
@@ -219,8 +219,8 @@ def next_snapshot(begin: float, until: float, now: float, cost: float, *,
 
     Times are in seconds.
 
-    Snapshots take a tenth of the time at most, but the profile has at least three: the
-    first one, the last one, and one in between.
+    Snapshots take a tenth of the time at most. But the profile has at least a first
+    one, a last one, and one in between.
 
     Args:
         begin: the time when the sampling began.

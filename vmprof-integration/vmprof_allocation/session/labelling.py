@@ -43,7 +43,7 @@ _numbers: dict[tuple[tuple[str, str], ...], int] = {(): 0}
 #: the engine's number of each set; 0 if the engine has none
 _natives = [0]
 _engine: Engine | None = None
-#: PyPy's function that enters a context, while ours replaces it
+#: PyPy's function that enters a context, while this module replaces it
 _enter_context: Any = None
 
 

@@ -192,7 +192,8 @@ class ProfileFile:
         if not self.is_ours():
             return
         try:
-            # the lock also belongs to children that were forked meanwhile
+            # a child that was forked meanwhile has the file open, and would keep the
+            # lock
             fcntl.flock(self.fd, fcntl.LOCK_UN)
         except OSError:
             pass            # pipes and some file systems do not support locks

@@ -144,5 +144,5 @@ def end_at_interrupt() -> None:
     main_thread = get_ident()
     if sys.excepthook is shown:
         sys.excepthook = excepthook
-        # programs compare the two
+        # keep the two equal, because programs compare them
         sys.__excepthook__ = excepthook

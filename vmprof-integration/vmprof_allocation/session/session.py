@@ -1,7 +1,7 @@
 """Run the sampler in a process: an engine, its settings, and the profile that it fills.
 
-The command line, the API, tracemalloc and the attach command start a Session. A lock
-ensures that only one thread at a time starts, stops or changes one.
+The command line, the API, the pytest plugin, and attach, ctl and top start a Session. A
+lock ensures that only one thread at a time starts, stops or changes one.
 """
 from __future__ import annotations
 
@@ -393,9 +393,10 @@ class Session:
         self._part += 1
 
     def mark(self, name: str) -> None:
-        """Give the present moment a name, for example for `report --leaks`.
+        """Give the present moment a name in the profile.
 
-        If the session is not on, this has no effect.
+        `report --leaks` and `diff --between` can compare two marks. If the session is
+        not on, this has no effect.
         """
         _check_mark(name)
         with Section(_lock):

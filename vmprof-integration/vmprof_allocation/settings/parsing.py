@@ -1,7 +1,7 @@
 """Parse and check the settings that users write, such as intervals and limits.
 
-The command line, the API and the pytest plugin use this module. Each error is a
-WrongType or a WrongValue, which are AllocationSamplingErrors.
+The commands, the API, the pytest plugin, tracemalloc and vmprof_push use this module.
+Each error is a WrongType or a WrongValue, which are AllocationSamplingErrors.
 """
 from __future__ import annotations
 

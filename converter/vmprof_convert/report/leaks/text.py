@@ -91,7 +91,7 @@ class _Writer:
         if not parts:
             self._held = holders.by_place(profile, self._until)
         is_far = leaks.memory is not None and leaks.memory.is_far is True
-        # if there are leaks, native memory comes first only if it grew most
+        # memory outside of the heap comes first only if it grew more than each leak
         is_most = is_far and leaks.memory is not None and (
             not leaks.leaks or leaks.memory.outside > max(leaks.memory.explained, *(
                 leak.growth.value for leak in leaks.leaks)))

@@ -30,7 +30,7 @@ _PATIENCE = 2.0
 
 
 class Connection:
-    """A connection to a process; sampling that HOLD began ends when it is closed."""
+    """A connection to a process.  Sampling that HOLD began ends with the connection."""
 
     def __init__(self, pid: int, peer: socket.socket):
         """Take the process's pid and the connected socket."""
