@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 #: maximum length of a value in characters
 MAX_VALUE = 200
-#: maximum number of sets, including the empty set: native/shared/recorder.h
+#: maximum number of sets, including the empty set; PROFILE_LOG_LABELS in profile_log.h
 MAX_SETS = 10000
 #: number of sets that are reserved for replaced values, in each of two steps
 RESERVED = 500
 #: value that replaces other values when there are too many sets
 TOO_MANY = "[too many]"
-#: maximum size of a set in bytes of UTF-8 (native/shared/profile_log.h)
+#: maximum size of a set in bytes of UTF-8, below RECORD_MOST_TEXT in records.h
 MAX_BYTES = 1000
 #: end of a shortened value
 CUT = "\u2026"

@@ -21,7 +21,7 @@ _UNITS = {"": 1, "b": 1, **{
     for rest in ("", "b", "ib")}}
 #: maximum number of digits of a number
 _MAX_DIGITS = 40
-#: native/hook/sampler.h: SAMPLER_MAX_INTERVAL
+#: native/sampler/sampler.h: SAMPLER_MAX_INTERVAL
 MAX_INTERVAL = 2**62
 #: native/shared/pace.h: PACE_FIRST_INTERVAL
 FIRST_INTERVAL = 65536
