@@ -4,7 +4,7 @@
 
 #include "figures.h"
 
-/* incminimark's gc_state */
+/* values of incminimark's gc_state */
 enum { MARKING = 1, SWEEPING = 2 };
 
 static struct {
@@ -13,7 +13,7 @@ static struct {
     int is_counted_on;
 } place;
 
-/* by minor collections: how many times, and what there was then */
+/* Number of calls of heap_seen(), and the used bytes of blocks at the last one. */
 static int64_t seen_count, seen_blocks = INT64_MAX;
 
 static int64_t word(const int64_t *address)
