@@ -39,7 +39,7 @@ static struct {
     int end;                            /* how the process ended, as a result of
                                            hook_held() */
     struct held_result *result;         /* shared memory, which begins with the result */
-    struct hook_object *objects;        /* copies of the sampled objects, in it */
+    struct hook_object *objects;        /* copies of the sampled objects, in this memory */
     size_t size, count;                 /* bytes of the shared memory; number of objects */
     int wants_holders, is_answered;
     int64_t began, still;               /* start, and the program's pause, in nanoseconds */
