@@ -46,9 +46,9 @@ int native_stack_learn(void);
 size_t native_stack_find_loops(const uintptr_t *functions, size_t count,
                                uintptr_t loops[NATIVE_LOOPS]);
 
-/* Return whether 'address' is in the unwinder's code.  If code was registered with
-   __register_frame(), the unwinder calls malloc() with a lock that a walk takes, too.  In
-   that case, it must not be called. */
+/* Return whether 'address' is in the unwinder's code.  If the unwinder has called
+   malloc(), the stack must not be walked: for code that was registered with
+   __register_frame(), it calls malloc() with a lock that a walk takes, too. */
 int native_stack_is_unwinder(uintptr_t address);
 
 /* Walk the calling thread's stack up to the innermost Python frame, or up to the stack
