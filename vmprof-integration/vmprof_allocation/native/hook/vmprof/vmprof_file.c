@@ -7,7 +7,7 @@
 #include "machines/guarded_read.h"
 #include "machines/handler_word.h"
 
-#define HANDLER_SIZE    192     /* bytes of its code that are looked at */
+#define HANDLER_SIZE    192     /* bytes of its code that are searched */
 
 static int *file;
 static int is_set;
@@ -38,13 +38,13 @@ int vmprof_file_learn(uintptr_t handler, int fd)
     file = NULL;
     is_set = 0;
     if (fd < 3)
-        return ENOTSUP;         /* many words hold a small number */
+        return ENOTSUP;         /* many variables contain a small number */
     return look(handler, fd);
 }
 
 int vmprof_file_set(int fd)
 {
-    /* vmprof has closed its own at the fork */
+    /* vmprof has reset it at the fork */
     if (file == NULL || *file != -1)
         return ENOTSUP;
     *file = fd;
