@@ -78,6 +78,7 @@ struct hook_place {
     size_t types_size;
 };
 
+/* The engine's counts since sampling started. */
 struct hook_statistics {
     int64_t allocated;          /* bytes, from the GC's own pointers */
     int64_t collections;        /* minor collections */

@@ -34,17 +34,20 @@
 
 #include "sampler/sampler.h"
 
+/* Whether allocations are sampled. */
 enum nursery_phase {
     NURSERY_OFF,           /* our functions only call the original ones */
     NURSERY_RUNNING
 };
 
+/* The place of a sampled object in memory. */
 enum nursery_place {
     NURSERY_SMALL,         /* in the nursery */
     NURSERY_LARGE,         /* outside of the nursery, but young */
     NURSERY_OLD            /* old from birth */
 };
 
+/* An object, or a batched allocation, that contains a sampled byte. */
 struct nursery_sample {
     const char *start;     /* address of the GC's header of the first object */
     int64_t size;          /* size in bytes */
@@ -53,6 +56,7 @@ struct nursery_sample {
     enum nursery_place place;
 };
 
+/* The original functions of the GC, as addresses of their trampolines. */
 struct nursery_original {
     void *(*collect_and_reserve)(void *gc, intptr_t size);
     void (*minor_collection)(void *gc);
@@ -60,6 +64,8 @@ struct nursery_original {
                              uintptr_t young);
 };
 
+/* The state of sampling in this process, which only the holder of the GIL changes, except
+   for volatile settings. */
 struct nursery {
     /* fields that prepare.c fills in */
     char **free;                    /* address of the GC's nursery_free */

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+/* A position on the shadow stack, or in a copy of its top. */
 struct roots {
     const uintptr_t *start, *at;        /* next word: at[-1] */
     /* bit pattern for the next words */

@@ -64,6 +64,7 @@ int64_t types_function(uintptr_t object);
    Python code, the writer of a trace in the JIT's log, or unknown.  An array, for
    example, may have any owner. */
 enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS, TYPES_LOGS };
+/* Return the owner of an object with this header. */
 enum types_whose types_whose(uint64_t header);
 
 /* Forget cached addresses: the GC has marked the live objects, and is about to free the

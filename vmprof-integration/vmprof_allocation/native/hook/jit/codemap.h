@@ -13,6 +13,7 @@
 
 #pragma GCC visibility push(hidden)
 
+/* A function that runs in a piece, in PyPy's own layout. */
 struct codemap_entry {
     int64_t function;           /* vmprof's number; 0 if the table does not contain
                                    the function */
@@ -21,6 +22,7 @@ struct codemap_entry {
                                    that are inlined in this one */
 };
 
+/* The machine code of one loop or bridge. */
 struct codemap_piece {
     uintptr_t start;
     size_t size;                /* size in bytes */

@@ -8,6 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
+/* A call of compiled code by compiled code. */
 struct python_call {
     int64_t function;           /* vmprof's number of the function; 0 if this is not
                                    such a call, or if the function is unknown */

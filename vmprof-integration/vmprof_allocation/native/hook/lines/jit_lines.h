@@ -58,14 +58,14 @@ void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32
 /* The function that returns at an address, and the line of its return.  A function may
  * allocate its result last, when the table has already left the function.
  *
- * If the outermost function returns at 'address', jit_lines_returning() returns its
- * number, or 0 for the function in which the trace begins.  The line is 0 if no function
- * returns there.
+ * 'function' is the number of the outermost function, or 0 for the function in which the
+ * trace begins.  'line' is 0 if no function returns at the address.
  */
 struct jit_return {
     int64_t function;
     uint32_t line;
 };
+/* Return the function that returns at this return address. */
 struct jit_return jit_lines_returning(uintptr_t address);
 
 #pragma GCC visibility pop

@@ -16,6 +16,7 @@
 
 #pragma GCC visibility push(hidden)
 
+/* The kinds of operations in the optimized and the assembled stage. */
 enum jit_operation {
     JIT_OTHER,
     JIT_GUARD,

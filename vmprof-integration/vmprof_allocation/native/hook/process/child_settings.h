@@ -12,6 +12,7 @@
 
 #define SETTINGS_SIZE   2048
 
+/* The settings of this process, from which its children begin. */
 extern struct child_settings {
     int is_on;
     int is_child;               /* whether this process was forked, and is sampled */

@@ -1,3 +1,7 @@
+/* The fork handlers of the hook engine (hook_watch_forks()).  Before a fork, they bring the
+ * recorder, native memory and vmprof's timer into a state that can be copied.  In a child,
+ * they start the child's own sampling, or end the parent's.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/time.h>
@@ -13,9 +17,11 @@
 #include "vmprof/signals.h"
 #include "vmprof/vmprof_output.h"
 
+/* The program's timer at the fork of this thread. */
 static __thread __attribute__((tls_model("initial-exec")))
 struct itimerval timer_at_fork;
 
+/* Whether this thread has taken the recorder's lock for the fork. */
 static __thread __attribute__((tls_model("initial-exec"))) int is_locked;
 
 static int is_program_timer(void)

@@ -5,6 +5,7 @@
 
 #pragma GCC visibility push(hidden)
 
+/* The memory for the process of a heap snapshot. */
 struct snapshot_memory {
     int64_t needed;             /* bytes that the process may need */
     int64_t left;               /* bytes that are available to it */

@@ -57,9 +57,10 @@ int native_stack_is_unwinder(uintptr_t address);
 size_t native_stack_walk(uintptr_t *functions, size_t most, uintptr_t limit);
 
 /* The library that contains an address: its base, its start and end in memory, and its
-   file name.  native_stack_library() returns 0 if no library contains the address. */
+   file name. */
 struct native_library {
     uintptr_t base, start, end;
     const char *path;
 };
+/* Find the library that contains an address.  Returns 0 if no library contains it. */
 int native_stack_library(uintptr_t address, struct native_library *library);
