@@ -204,8 +204,8 @@ int hook_sample_children(const char *path, const char *suffix, const char *setti
                          const char *variable, const char *interpreter, int parent,
                          uint64_t seed);
 
-/* Return 0 if this process is not a sampled forked child, 1 if it is, and 2 if it has
-   also begun its profile, because it took a sample. */
+/* Return 1 if this process is a sampled forked child, or 2 if it has also begun its
+   profile, because it took a sample.  Otherwise, return 0. */
 int hook_is_sampled_child(void);
 
 /* Return the path of a sampled child's profile; if it has several segments, of the first
@@ -315,8 +315,8 @@ int hook_held(void);
 int64_t hook_held_cost(void);
 
 /* Reasons for which a heap snapshot is refused.  The program filters its system calls,
-   its address space is nearly exhausted, there is not enough memory for the snapshot's
-   process, or the heap is too large. */
+   its address space or the system's memory is nearly exhausted, or the heap is too
+   large. */
 enum hook_refusal { HOOK_FILTERED = 1, HOOK_SHORT_OF_ADDRESSES, HOOK_SHORT_OF_MEMORY,
                     HOOK_TOO_LARGE };
 /* Check whether a heap snapshot is possible, before HOOK_HELD or HOOK_REACHED.

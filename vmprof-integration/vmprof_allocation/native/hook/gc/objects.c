@@ -19,7 +19,7 @@
 /* values of incminimark's gc_state */
 enum { MARKING = 1, SWEEPING = 2 };
 
-/* An array of more than this number of pointers may be preceded by card marks: one bit
+/* Card marks may precede an array of more than this number of pointers.  There is one bit
    for each such number of items, in whole words. */
 #define CARD_ITEMS          128
 

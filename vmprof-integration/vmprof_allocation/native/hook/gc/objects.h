@@ -21,7 +21,7 @@
  *
  * The memory of a waiting sample is cleared when it is reserved, up to 4096 bytes.
  * Therefore, where there is no header, no object was made.  A string that is alone in its
- * allocation was then *shrunk*: it was allocated with all bytes, and is alive with the
+ * allocation was then *shrunk*.  It was allocated with all bytes, and is alive with the
  * bytes that it takes now (live_size).  Otherwise, the program left the JIT's trace
  * before the object was made.  The remaining bytes count as one unknown object.
  *

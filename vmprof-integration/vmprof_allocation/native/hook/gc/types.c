@@ -35,8 +35,8 @@ struct type {
     uint32_t id;
     int32_t map;                /* offset of the map in an object, or -1 */
     uint32_t number, run;       /* number in the profile 'run' */
-    /* From the GC's type table: the size and the item size in bytes, and the offset of
-       the length in an object, or -1 if it has no length. */
+    /* From the GC's type table: size and item size in bytes, and the offset of the length
+       in an object.  The offset is -1 without a length. */
     int64_t fixed_size, item_size, to_length;
     uint32_t row;               /* row in the GC's list of types */
     int32_t kind;               /* enum type_name of the name, or 0 */

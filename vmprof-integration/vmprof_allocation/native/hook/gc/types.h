@@ -1,9 +1,9 @@
 #pragma once
 /* The type of an object, with the name that a Python programmer uses.
  *
- * Every function here runs with the GIL, inside of a function of the GC, while the
- * objects in the nursery are complete: before a minor collection begins.  The functions
- * neither allocate from the GC nor wait.
+ * Every function here runs with the GIL, inside of a function of the GC, before a minor
+ * collection begins.  The objects in the nursery are complete at this time.  The
+ * functions neither allocate from the GC nor wait.
  *
  * The lower half of an object's header is the number of its GC type.  A text that
  * probe/names.py wrote contains the name of each GC type.  All instances of Python
@@ -60,8 +60,8 @@ int types_may_shrink(const struct type *);
    any address. */
 int64_t types_function(uintptr_t object);
 
-/* The owner of an object, by the GC type in its header: the JIT, the interpreter or
-   Python code, the writer of a trace in the JIT's log, or unknown.  An array, for
+/* The owner of an object, by the GC type in its header.  It is the JIT, the interpreter
+   or Python code, the writer of a trace in the JIT's log, or unknown.  An array, for
    example, may have any owner. */
 enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS, TYPES_LOGS };
 /* Return the owner of an object with this header. */

@@ -3,9 +3,9 @@
  *
  * The table is a skip list of pieces of machine code, sorted by address.  A piece is the
  * code of one loop or bridge.  It has a list of *entries*.  An entry has the number of a
- * function, the offsets in the code between which the function runs, and the index of the
- * next entry that is not inlined in this one.  RPython's jit/backend/llsupport/codemap.py
- * writes the table with the GIL.
+ * function, and the offsets in the code between which the function runs.  It also has the
+ * index of the next entry that is not inlined in this one.  RPython's
+ * jit/backend/llsupport/codemap.py writes the table with the GIL.
  */
 
 #include <stddef.h>

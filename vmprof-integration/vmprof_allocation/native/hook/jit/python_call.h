@@ -23,8 +23,9 @@ struct python_call {
     int is_others;              /* whether the callee is compiled code of another
                                    interpreter than Python's, such as the interpreter
                                    of generators */
-    int64_t begin, end;         /* offsets in the caller's piece: the return address,
-                                   and the end of the call; 0 if they are unknown */
+    int64_t begin, end;         /* offsets of the return address and of the end of
+                                   the call in the caller's piece; 0 if they are
+                                   unknown */
 };
 
 /* Return whether calls of Python functions can be distinguished from calls of other

@@ -2,16 +2,16 @@
 /* The instructions and lines at which interpreted functions are.
  *
  * vmprof's list of frames has only their code objects.  The frames themselves are on the
- * shadow stack: each function of the interpreter that works on a frame refers to this
+ * shadow stack.  Each function of the interpreter that works on a frame refers to this
  * frame, except for some functions of the JIT.  The search begins with the outermost
  * function.  The next frame with the code of the next function belongs to this function,
  * if its caller's frame is the frame of the previous function.  A function's frame comes
  * before the frames of all functions that it calls.
  *
- * For a function that calls itself, this is certain in two cases only: if the frame of
- * its caller is known, or if there are as many frames as calls.  The JIT may have a frame
- * that is not on the shadow stack, while the interpreter continues where compiled code
- * could not.  While compiled code runs a frame, its instruction is not up to date.
+ * For a function that calls itself, this is certain in two cases only.  The frame of its
+ * caller is known, or there are as many frames as calls.  The JIT may have a frame that
+ * is not on the shadow stack, while the interpreter continues where compiled code could
+ * not.  While compiled code runs a frame, its instruction is not up to date.
  */
 
 #include <stddef.h>

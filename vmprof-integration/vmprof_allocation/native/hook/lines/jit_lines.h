@@ -2,7 +2,7 @@
 /* The line at which each function is, at a place of compiled code.
  *
  * PyPy's table of compiled code (codemap.h) has only functions.  PyPy's JIT log
- * (jit_log.h) has more: for each compiled trace, it contains the lines between the
+ * (jit_log.h) has more.  For each compiled trace, it contains the lines between the
  * optimized operations, and the offsets of the assembled operations in the machine code.
  * The JIT rewrites operations when it assembles a trace.  The two lists are matched like
  * this:
@@ -40,11 +40,12 @@ void jit_lines_end(void);
  * to 'most' functions, outermost first.  Returns their number, 0 if all functions have
  * ended, or -1 if the functions are not certain.
  *
- * PyPy's table has the number of the outermost function, and the number of functions in
- * which the code begins, or 0 on machines where this number is missing.  Other functions
- * in the table may be wrong.  A bridge gets the functions of its guard, not the functions
- * at the place where the program continues if the guard fails.  '*calls_own_loop' tells
- * whether the innermost function continues in a loop that is called.
+ * From PyPy's table come 'outermost', the number of the outermost function, and
+ * 'begins_in', the count of functions in which the code begins.  'begins_in' is 0 on
+ * machines where the table lacks it.  Other functions in the table may be wrong.  A
+ * bridge gets the functions of its guard, not the functions at the place where the
+ * program continues if the guard fails.  '*calls_own_loop' tells whether the innermost
+ * function continues in a loop that is called.
  */
 int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
                         int64_t *functions, int most, int *calls_own_loop);

@@ -18,8 +18,8 @@
 /* Build the trampolines, in a page near the functions.  'entry' has the addresses of the
  * functions, whose first 'moved' bytes can run elsewhere.  'detour' has the functions to
  * run instead.  No entry may be patched yet, and none is changed.  Returns 0 or an errno:
- * EINVAL for an unsuitable entry, ENOMEM if there is no place within a jump's reach, or
- * the kernel's errno if it cannot synchronize the processors.
+ * EINVAL for an unsuitable entry, or ENOMEM if there is no place within a jump's reach.
+ * Other errnos come from the kernel, which may be unable to synchronize the processors.
  */
 int trampoline_build(const uintptr_t entry[TRAMPOLINES],
                      const int moved[TRAMPOLINES],

@@ -2,9 +2,9 @@
 /* The sampling of a forked child of the sampled process, into a separate profile.
  *
  * At the fork, only the sampler starts again.  The file and everything else that a
- * profile needs are made at the child's first sample, because most children take no
- * sample, or execute another program at once.  vmprof is not enabled again, because this
- * takes milliseconds.  Its output in the parent is known (code_names.h).
+ * profile needs are made at the child's first sample.  Most children take no sample, or
+ * execute another program at once.  vmprof is not enabled again, because this takes
+ * milliseconds.  Its output in the parent is known (code_names.h).
  */
 
 #include <stdint.h>

@@ -14,8 +14,8 @@
  *
  * In OPEN, there is a profile, and libpypy's code is in its original state.  In PAUSED,
  * the entries of the GC's functions are patched, but our replacements only call the
- * original functions.  The state is not stored in a variable: hook_is_hooked() reads
- * libpypy's code, nursery.phase tells whether samples are taken, and run.c knows whether
+ * original functions.  The state is not stored in a variable.  hook_is_hooked() reads
+ * libpypy's code, nursery.phase is set while samples are taken, and run.c knows whether
  * there is a profile.  A forked child begins in its parent's state
  * (start_stop_sample_child()).  If it is not sampled, it changes to OPEN
  * (start_stop_forked()), and closes then.

@@ -13,8 +13,8 @@
 /* memory/cgroup.py reads the same limits of cgroups, because not every process that
    reports its memory has a native library.  A test compares the two. */
 
-/* The process takes up to 0.6 of the heap's size: 27 % was measured for 10 million small
-   objects, and each page that the program writes to meanwhile is copied. */
+/* The process takes up to 60 % of the heap's size.  27 % was measured for 10 million
+   small objects, and each page that the program writes to meanwhile is copied. */
 #define PERCENT         60
 #define ADDITIONAL      (32 * MIB)
 /* Version 1 of cgroups has larger numbers for groups without a limit. */

@@ -47,7 +47,7 @@ size_t native_stack_find_loops(const uintptr_t *functions, size_t count,
                                uintptr_t loops[NATIVE_LOOPS]);
 
 /* Return whether 'address' is in the unwinder's code.  If the unwinder has called
-   malloc(), the stack must not be walked: for code that was registered with
+   malloc(), the stack must not be walked.  For code that was registered with
    __register_frame(), it calls malloc() with a lock that a walk takes, too. */
 int native_stack_is_unwinder(uintptr_t address);
 

@@ -215,8 +215,8 @@ static struct place *place_at(uintptr_t address)
 /* ____________________________________________________________ */
 
 /* Add the functions at this return address.  'inner' is the outermost function of the
-   piece that was called from here: 0 if the table does not contain it, or -1 if no piece
-   was called.  Returns the outermost function at this address. */
+   piece that was called from here.  It is 0 if the table does not contain the function,
+   or -1 if no piece was called.  Returns the outermost function at this address. */
 static int64_t add_place(struct place *place, int64_t inner)
 {
     const int64_t *functions = functions_of(place);
