@@ -7,6 +7,7 @@
 /* values of incminimark's gc_state */
 enum { MARKING = 1, SWEEPING = 2 };
 
+/* The words of the GC, or NULL if they are unknown (hook_place). */
 static struct {
     const int64_t *blocks, *arenas, *large, *nursery;
     const int *state;

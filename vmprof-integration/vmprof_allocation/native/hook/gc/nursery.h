@@ -65,7 +65,7 @@ struct nursery_original {
 };
 
 /* The state of sampling in this process, which only the holder of the GIL changes, except
-   for volatile settings. */
+   for 'new_interval' and 'collect_every'. */
 struct nursery {
     /* fields that prepare.c fills in */
     char **free;                    /* address of the GC's nursery_free */

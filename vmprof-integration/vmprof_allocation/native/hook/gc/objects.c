@@ -34,6 +34,7 @@ enum { MARKING = 1, SWEEPING = 2 };
 /* bytes of the smallest object in the nursery */
 #define SMALLEST            16
 
+/* The layout of objects (hook_place); 'gc_state' is 0 if outcomes cannot be found. */
 static struct {
     uintptr_t gc_state;
     uint64_t visited, pinned, has_cards;
@@ -41,12 +42,16 @@ static struct {
     int64_t forwarded;
 } place;
 
+/* A sample that waits for the next minor collection.  'size' and 'at' are in bytes, and
+   'stack' is a node of the recorder. */
 struct waiting {
     uintptr_t start;
     int64_t key, stack, size, at, interval;
     enum nursery_place place;
 };
 
+/* A young sampled object at a minor collection.  'which' is its number among the sampled
+   objects of its sample. */
 struct young {
     uintptr_t object;           /* 0 if the object is unknown */
     int64_t key, stack, interval;
@@ -59,6 +64,7 @@ struct young {
                                    allocation */
 };
 
+/* A sampled object that has survived a minor collection. */
 struct tracked {
     uintptr_t object;
     int64_t key, stack, interval;
@@ -68,6 +74,8 @@ struct tracked {
     unsigned is_ended : 1;      /* whether the last heap snapshot did not reach it */
 };
 
+/* The sampled objects of the present profile.  For each table, '..._count' is the number
+   of entries, '..._room' the allocated number, and 'most_...' the largest number so far. */
 static struct objects {
     struct waiting *waiting;
     struct young *young;
@@ -349,6 +357,8 @@ static int has_room_for_parts(const struct waiting *waiting)
     return 1;
 }
 
+/* Find the sampled objects of a batched allocation.  After each one, a gap is drawn from
+   the end of the object on. */
 static void walk_piece(const struct waiting *waiting)
 {
     uintptr_t object = waiting->start;
@@ -379,6 +389,7 @@ static void walk_piece(const struct waiting *waiting)
     }
 }
 
+/* Examine a waiting sample whose memory is in the nursery. */
 static void look_at_small(const struct waiting *waiting)
 {
     struct found found = find_object(waiting->start);
@@ -399,6 +410,7 @@ static void look_at_small(const struct waiting *waiting)
         (void)new_young(waiting, 0, NULL);
 }
 
+/* Examine a waiting sample whose object is outside of the nursery. */
 static void look_at_large(const struct waiting *waiting)
 {
     struct young *young = new_young(waiting, waiting->start, types_of(waiting->start));
@@ -410,6 +422,7 @@ static void look_at_large(const struct waiting *waiting)
     objects.large += young->is_large;
 }
 
+/* Examine a waiting sample: its objects become young objects. */
 static void look_at(const struct waiting *waiting)
 {
     size_t before = objects.young_count;
@@ -585,6 +598,7 @@ void objects_free(void *memory)
 /* ____________________________________________________________ */
 /* after a minor collection */
 
+/* Track an object that has survived a minor collection, at its new address. */
 static void track(const struct young *young, uintptr_t object)
 {
     struct tracked *tracked;
@@ -611,6 +625,8 @@ static void track(const struct young *young, uintptr_t object)
     note_most(&objects.most_tracked, objects.tracked_count);
 }
 
+/* Write the outcome of a young object, its type, and its sizes if they differ from the
+   sample's. */
 static void tell_of(const struct young *young, enum outcome outcome)
 {
     int is_alive;
@@ -679,6 +695,8 @@ void objects_after_collection(void)
     recorder_end_facts();
 }
 
+/* Write the types of waiting samples and young objects.  Live objects get OUTCOME_YOUNG,
+   and unknown ones 'otherwise'. */
 static void tell_waiting(enum outcome otherwise)
 {
     size_t i;

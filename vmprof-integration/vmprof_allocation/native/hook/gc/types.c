@@ -31,6 +31,7 @@
 #define MAX_ENTRIES     256     /* entries of a class dict that are searched for
                                    __module__ */
 
+/* A GC type.  Offsets and sizes are in bytes. */
 struct type {
     uint32_t id;
     int32_t map;                /* offset of the map in an object, or -1 */
@@ -44,6 +45,7 @@ struct type {
     enum types_whose whose;
 };
 
+/* The GC types that have the same role, for example all types of strings. */
 struct role {
     int count;
     uint32_t id[ROLES];
@@ -78,6 +80,7 @@ static struct {
  */
 #define OLD             (-1)
 static uint32_t generation = 1;
+/* A map, and the class to which it leads. */
 static struct cached {
     uintptr_t map, its_class, qualname;
     int64_t length;             /* bytes of the name; -1 if the name is old and need

@@ -24,6 +24,7 @@ struct list {
     } *items;
 };
 
+/* The words of hook_place, or NULL if they are unknown. */
 static const struct list *const *phases;
 static const uintptr_t *const *roots_end;
 

@@ -6,6 +6,7 @@
 #define MOST_FRAMES     8192    /* frames on the shadow stack */
 #define MOST_ROOTS      ((size_t)1 << 18)       /* words of the shadow stack */
 
+/* The address of the pointer to the top of the shadow stack, and the offsets in frames. */
 static const uintptr_t *const *roots_end;
 static int fields[FRAME_FIELDS];
 

@@ -37,6 +37,7 @@ struct span {
 #define LEFT            (-1)
 #define NOT_TOLD        UINT32_MAX
 
+/* The machine code of one trace. */
 struct trace {
     uintptr_t start, end;
     size_t places, count;       /* index of the first place; number of places */

@@ -19,7 +19,7 @@ enum {
 static const struct jit_log_reader *reader;     /* NULL if nothing is read */
 static int has_begun;                   /* whether a header of this version was read */
 static int is_wrong;
-static uint8_t kinds[OPERATIONS];
+static uint8_t kinds[OPERATIONS];       /* enum jit_operation of each kind */
 static int is_told;                     /* whether the present stage is passed to the
                                            reader */
 static uint64_t needs_before;           /* hash of the state that the previous guard

@@ -7,6 +7,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* The address of each pointer, our function, and the original function. */
 static struct {
     uintptr_t *slot;
     uintptr_t ours;

@@ -12,12 +12,14 @@
 
 #define LINE            4096            /* maximum bytes of a line of /proc/self/maps */
 
+/* The address of each entry, the original word there, and the word that leads to the
+   detour. */
 static struct {
     uintptr_t entry;
     uint64_t original_word, word;
 } hooks[TRAMPOLINES];
 
-static unsigned char *page;
+static unsigned char *page;     /* page of the trampolines */
 
 static uintptr_t page_size(void)
 {
@@ -51,6 +53,7 @@ static uintptr_t distance(uintptr_t a, uintptr_t b)
     return a > b ? a - b : b - a;
 }
 
+/* The search for the nearest place for a page. */
 struct nearest {
     uintptr_t code, beyond;     /* the place must be further away than 'beyond' */
     uintptr_t previous_end;     /* end of the previous mapping */
@@ -111,6 +114,7 @@ static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
     return n.place;
 }
 
+/* Map a page as near to 'code' as possible.  Returns NULL and sets errno if this fails. */
 static unsigned char *map_near(uintptr_t code)
 {
     uintptr_t place = nearest_place(code, 0);

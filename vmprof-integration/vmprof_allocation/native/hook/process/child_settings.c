@@ -19,6 +19,7 @@
 #define COMMAND_SIZE    2048    /* bytes of a command; a longer one is not recorded */
 
 struct child_settings child;
+/* The variable for children that execute this interpreter, and the command line. */
 static char variable_of_children[VARIABLE_SIZE];
 static char command_of_this[COMMAND_SIZE];
 /* the file of the interpreter */

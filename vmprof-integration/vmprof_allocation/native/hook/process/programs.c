@@ -12,6 +12,7 @@
 #define MOST            16      /* further names are counted together */
 #define NAME_SIZE       28
 
+/* A program that some children execute, in memory that all processes of the run share. */
 struct program {
     int state;                  /* 0 if it is free, 1 while its name is being
                                    written, then 2 */
@@ -21,7 +22,7 @@ struct program {
 
 static struct program *programs;
 static pid_t first;             /* process whose profile names the programs */
-static int noted;
+static int noted;               /* executions that the profile contains */
 
 void programs_end(void)
 {

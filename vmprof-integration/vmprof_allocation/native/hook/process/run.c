@@ -37,9 +37,10 @@
 #define SMALLEST_LIMIT      4096    /* bytes of a file; with a smaller RLIMIT_FSIZE,
                                        there is no profile */
 
+/* The file of the present profile; a rotation changes to the other one. */
 static struct file_sink files[2], *file = files;
-static const char *ended = "";
-static int error_at_end;
+static const char *ended = "";  /* reason for an early end */
+static int error_at_end;        /* errno */
 /* process whose profile is being written; 0 without a profile */
 static pid_t running;
 

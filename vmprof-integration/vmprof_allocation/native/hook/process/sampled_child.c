@@ -23,8 +23,8 @@
 
 static int is_waiting;          /* whether this child has not taken its first sample yet */
 static int has_file;
-static int64_t forked;
-static char own_path[PATH_MAX];
+static int64_t forked;          /* start of the child in nanoseconds of recorder_now() */
+static char own_path[PATH_MAX]; /* path of the child's profile */
 
 int hook_is_sampled_child(void)
 {

@@ -21,8 +21,10 @@
 /* index of external_malloc() in hook_place.entry */
 #define ENTRY_EXTERNAL_MALLOC   2
 
+/* The requests; see needs_safepoint(). */
 enum { NOTHING, HOOK, UPDATE, UNHOOK, UNHOOK_SOON, ASK, ROTATE, PAUSE, END };
 
+/* The pending request, which any thread may set. */
 static volatile int request;
 static struct {
     int64_t interval;
@@ -40,6 +42,7 @@ static struct {
 
 static int asked;                       /* HOOK_SNAPSHOT and so on */
 static uint64_t asked_about;
+/* The answer to HOOK_SNAPSHOT, and its number of objects. */
 static struct hook_object *volatile copy;
 static int64_t copied;
 
@@ -47,11 +50,11 @@ static int64_t copied;
    makes so that the pending request runs. */
 static __thread __attribute__((tls_model("initial-exec"))) int is_safepoint;
 
-static volatile int are_pages_writable;
+static volatile int are_pages_writable; /* pages of the entries */
 /* Threads without the GIL wait for the end of a request by this variable. */
 static volatile int is_running_request;
-static int is_forked_child;
-static int end_error = -1;
+static int is_forked_child;     /* whether this is a forked child that is not sampled */
+static int end_error = -1;      /* result of hook_end_error() */
 
 static void make_pages(int writable)
 {

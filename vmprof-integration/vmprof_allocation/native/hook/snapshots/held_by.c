@@ -45,7 +45,7 @@ static struct {
     int64_t began, still;               /* start, and the program's pause, in nanoseconds */
     int64_t allocated;                  /* bytes of this profile before the snapshot */
 } asked;
-static int64_t questions, cost;
+static int64_t questions, cost; /* snapshots with retainers; hook_held_cost() in ns */
 static int niceness = USUAL_NICENESS;
 static pthread_mutex_t reaping = PTHREAD_MUTEX_INITIALIZER;
 /* the process that is about to end, where no snapshot is made any more */
@@ -185,6 +185,8 @@ void held_by_forked(void)
     figures_pages_are_shared(0);
 }
 
+/* Return whether the sampled object 'number' is unreachable, or only reachable from a
+   finalizer. */
 static int is_garbage(size_t number, const void *found)
 {
     int how = ((const struct held_object *)found)[number].how;

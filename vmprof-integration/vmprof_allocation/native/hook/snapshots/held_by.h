@@ -4,7 +4,7 @@
  * The process is forked (bare_fork.h) with the GIL between two allocations, when the heap
  * is consistent.  The list of roots that it gets covers the stacks of all threads.  It
  * only runs native/held, and stores the result in shared memory.  hook.h documents the
- * functions that Python calls; start_stop.c calls the functions below.
+ * functions that Python calls.
  */
 
 #include <stdint.h>

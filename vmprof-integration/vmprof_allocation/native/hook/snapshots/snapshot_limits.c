@@ -20,6 +20,7 @@
 /* Version 1 of cgroups has larger numbers for groups without a limit. */
 #define NO_LIMIT        ((int64_t)1 << 62)
 
+/* The files of a version of cgroups. */
 struct group_files {
     const char *folder, *limit, *used;
 };

@@ -22,6 +22,7 @@
 #define MOST_NAME       1024    /* bytes of a name that are written */
 #define MOST_PATH       4096    /* bytes of a path that are written */
 
+/* A function of a native frame, and its library's index. */
 struct function {
     uintptr_t address;
     uint16_t library;
@@ -30,12 +31,14 @@ struct function {
     unsigned char is_final;             /* whether the name can become no better */
 };
 
+/* A library, with its absolute path if this is known. */
 struct library {
     uintptr_t base;
     const char *path;
     struct build_id id;
 };
 
+/* All functions and libraries of the run, or NULL if native frames are off. */
 static struct names {
     uint32_t functions_count, libraries_count;
     size_t paths_size;

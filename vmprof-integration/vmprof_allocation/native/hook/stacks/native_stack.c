@@ -12,6 +12,7 @@
 #define UNWINDER        "libgcc_s.so.1"
 #define LEAST_FRAMES    5       /* Python frames that are needed to learn from */
 
+/* The functions of glibc and libgcc. */
 static found_object_finder *find_object;
 static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
 static _Unwind_Word (*get_cfa)(struct _Unwind_Context *);
@@ -19,7 +20,9 @@ static _Unwind_Ptr (*get_function)(struct _Unwind_Context *);
 static _Unwind_Ptr (*get_address)(struct _Unwind_Context *);
 static void *(*find_function)(void *);
 
+/* The library whose frames are omitted, and the unwinder's library. */
 static struct native_library own, unwinder;
+/* The functions that run Python frames. */
 static uintptr_t loops[NATIVE_LOOPS];
 static size_t loops_count;
 

@@ -45,6 +45,7 @@ void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void))
 /* ____________________________________________________________ */
 /* native frames */
 
+/* The native functions of a sample, innermost first. */
 struct native {
     uintptr_t functions[NATIVE_FRAMES];
     size_t count;

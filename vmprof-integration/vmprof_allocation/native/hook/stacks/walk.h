@@ -1,5 +1,5 @@
 #pragma once
-/* The stack of the allocating thread, for allocation samples, CPU samples, and native
+/* The stack of the calling thread, for allocation samples, CPU samples, and native
  * memory.
  *
  * If the list of frames that vmprof keeps was seen before, its key identifies the stack.

@@ -69,6 +69,7 @@ static int is_waiting(const char *thread, int64_t since)
     return 1;
 }
 
+/* Another thread, by the name of its folder in /proc/self/task. */
 struct other {
     char name[16];
     int64_t computed;           /* CPU time at the beginning in ns; -1 if it is unknown */

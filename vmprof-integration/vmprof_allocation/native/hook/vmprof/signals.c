@@ -8,6 +8,7 @@
 
 #include "recorder.h"
 
+/* vmprof's handler. */
 static struct sigaction vmprof_action;
 static volatile int takes_time_samples;
 static void (*take_sample)(siginfo_t *info, void *context);

@@ -9,6 +9,7 @@
 
 #define HANDLER_SIZE    192     /* bytes of its code that are searched */
 
+/* The address of the variable, or NULL; and whether we have set it. */
 static int *file;
 static int is_set;
 

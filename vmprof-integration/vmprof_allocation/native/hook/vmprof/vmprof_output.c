@@ -34,8 +34,10 @@ struct vmprof_buffer {
     char data[BUFFER_SIZE - 2 * sizeof(unsigned int)];
 };
 
+/* Whether this thread enables or disables vmprof for us. */
 static __thread __attribute__((tls_model("initial-exec"))) int is_control;
 
+/* The decoy's descriptor, or -1, and its device and inode, which identify it. */
 static int decoy = -1;
 static dev_t decoy_device;
 static ino_t decoy_inode;
@@ -52,6 +54,8 @@ static unsigned int complete[BUFFERS];          /* bytes of these names that are
 static int64_t first_name[BUFFERS];             /* first function's number, to
                                                    recognize a reused buffer */
 
+/* A stack sample that does not go to the recorder directly, its size in bytes, and the
+   reason. */
 static char probe[BUFFER_SIZE];
 static size_t probe_size;
 static enum { NOT_PROBING, PROBING, TAKING } is_probing;
