@@ -51,6 +51,7 @@ static int settle(char *upto)
     return pressure;
 }
 
+/* Return whether 'collect_every' bytes were allocated since the last minor collection. */
 static int is_collection_due(void)
 {
     int64_t every = __atomic_load_n(&nursery.collect_every, __ATOMIC_RELAXED);
@@ -126,6 +127,7 @@ static void settle_here(void)
         *nursery.free = nursery.real_top;
 }
 
+/* Run a minor collection, with the callbacks if allocations are sampled. */
 static void collect(void *gc)
 {
     nursery.collections++;

@@ -99,6 +99,7 @@ static uint64_t mix(uint64_t x)
 /* ____________________________________________________________ */
 /* the text of probe/names.py */
 
+/* Return the GC type with this number, or NULL. */
 static struct type *find(uint32_t id)
 {
     uint32_t at = (uint32_t)mix(id) & (SLOTS - 1);
@@ -112,6 +113,7 @@ static struct type *find(uint32_t id)
     return NULL;
 }
 
+/* Return the owner of a GC type by its name. */
 static enum types_whose whose(const char *gcs)
 {
     static const struct {
@@ -132,6 +134,7 @@ static enum types_whose whose(const char *gcs)
     return TYPES_ANYBODYS;
 }
 
+/* Read the sizes of a type from the GC's type table. */
 static void read_sizes(struct type *type)
 {
     const char *info = (const char *)place.type_info + type->id;
@@ -146,6 +149,8 @@ static void read_sizes(struct type *type)
     memcpy(&type->to_length, info + place.type_length, sizeof type->to_length);
 }
 
+/* Add a type from a line of the text: its number, row, kind, and offset of the map, and
+   its names. */
 static void add_type(const char *line)
 {
     struct type *type = &known.types[known.count];
@@ -264,6 +269,7 @@ void types_major_collection(void)
 /* ____________________________________________________________ */
 /* numbers and names */
 
+/* Give the next number in the profile to a type, with the GC's name. */
 static uint32_t new_number(const struct type *type)
 {
     const char *name = strchr(type->names, '\t') + 1;
@@ -525,6 +531,7 @@ static int has_its_name(const struct cached *cached)
            memcmp(string + STRING_TEXT, cached->text, (size_t)length) == 0;
 }
 
+/* Return the number of the class of an instance, or 0 if the class is unknown. */
 static uint32_t instance_number(const struct type *type, uintptr_t object)
 {
     uintptr_t map = *(const uintptr_t *)(object + (uintptr_t)type->map);

@@ -31,6 +31,7 @@ static struct known {
     } raising[MOST_RAISING];            /* sorted by offset */
 } all[PIECES];
 
+/* Add the call with this return address if it raises. */
 static void look_at(const struct codemap_piece *piece, uintptr_t address,
                     struct known *known)
 {
@@ -48,6 +49,7 @@ static void look_at(const struct codemap_piece *piece, uintptr_t address,
     known->raising_count++;
 }
 
+/* Search the machine code of a piece for calls that raise. */
 static void find_raising(const struct codemap_piece *piece, struct known *known)
 {
     unsigned char code[CHUNK];
@@ -150,6 +152,7 @@ static int count_left_before(const struct codemap_piece *piece, const struct kno
     return left > 0 && left < begins_in ? left : 0;
 }
 
+/* Return the calls of a piece that raise.  Searches the piece if it is not remembered. */
 static const struct known *known_of(const struct codemap_piece *piece)
 {
     struct known *known = &all[(piece->start >> 4 ^ piece->start >> 14) % PIECES];

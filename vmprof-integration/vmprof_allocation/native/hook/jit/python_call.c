@@ -30,6 +30,7 @@ static int64_t function_that_is_run(const struct codemap_piece *piece, uintptr_t
     return found;
 }
 
+/* Return vmprof's number of the function that is called, or 0 if it is unknown. */
 static int64_t function_called(const struct jit_call *call)
 {
     struct codemap_piece piece;

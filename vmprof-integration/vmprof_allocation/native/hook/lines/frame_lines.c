@@ -43,6 +43,7 @@ static int64_t word_of(uintptr_t object, int field)
     return *(const int64_t *)(object + (uintptr_t)fields[field]);
 }
 
+/* Return whether the frame runs the function with this number. */
 static int is_of(uintptr_t frame, int64_t code_number)
 {
     uintptr_t code = (uintptr_t)word_of(frame, FRAME_CODE);
@@ -51,6 +52,7 @@ static int is_of(uintptr_t frame, int64_t code_number)
     return code != 0 && word_of(code, CODE_NUMBER) == code_number;
 }
 
+/* Find all frames on the shadow stack of this thread. */
 static void find_frames(void)
 {
     struct roots roots = { roots_end[-1], *roots_end, 0 };
@@ -124,6 +126,7 @@ static int64_t line_of_each(const unsigned char *table, int64_t size, int64_t fi
     return delta == 0 ? 0 : first + delta - 1;
 }
 
+/* Return the line at which a frame is, or 0 if it is unknown. */
 static uint32_t line_of(uintptr_t frame)
 {
     int64_t instruction = word_of(frame, FRAME_INSTRUCTION), first, line, size;
@@ -182,6 +185,7 @@ static int is_taken(uintptr_t frame)
     return 0;
 }
 
+/* Return whether the frame's caller may be the previous function. */
 static int is_called_by_caller(uintptr_t frame)
 {
     uintptr_t back = (uintptr_t)word_of(frame, FRAME_CALLER);

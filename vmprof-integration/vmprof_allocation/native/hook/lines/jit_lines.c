@@ -110,6 +110,7 @@ static struct {
         memset(&(table), 0, sizeof (table)); \
     } while (0)
 
+/* Return the index of a new state, or 0 if there is not enough memory. */
 static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
 {
     struct state *state = ADD(states);
@@ -129,6 +130,7 @@ static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
 /* ____________________________________________________________ */
 /* guards, at which bridges begin */
 
+/* Return the slot of a guard, which is empty if the guard is unknown. */
 static size_t slot_of(uint64_t descr)
 {
     size_t i = descr * 0x9e3779b97f4a7c15u >> 20 & (guards_room - 1);
@@ -167,6 +169,7 @@ static int grow_guards(void)
     return 1;
 }
 
+/* Store the state in which a guard fails.  A bridge from the guard begins in this state. */
 static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
 {
     size_t i;
@@ -185,6 +188,7 @@ static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
 /* ____________________________________________________________ */
 /* one trace */
 
+/* Return a copy of a state, which is doubtful if all states are from now on. */
 static uint32_t copy_of(uint32_t state)
 {
     struct state is = states.at[state];
@@ -192,6 +196,7 @@ static uint32_t copy_of(uint32_t state)
     return new_state(is.outer, is.function, is.line);
 }
 
+/* Begin a trace, in the state of its guard if it is a bridge. */
 static void put_trace(uint64_t guard)
 {
     size_t i;
@@ -261,6 +266,7 @@ static int is_guard(const struct event *event)
     return (event->kind & ~0xffffu) == GUARD;
 }
 
+/* Add an event to the present stage. */
 static void put_event(uint32_t kind, int64_t value, int copied)
 {
     struct event *event = now.is_optimized ? ADD(optimized) : ADD(assembled);
@@ -289,6 +295,7 @@ static void tell_raised(void)
         optimized.at[optimized.count - 1].is_raised = 1;
 }
 
+/* Handle an operation of either stage (struct jit_log_reader). */
 static void put_operation(enum jit_operation kind, uint32_t number, uint64_t descr,
                           int64_t value)
 {
@@ -359,6 +366,7 @@ static void put_what_was_not_told(uint32_t start)
     now.not_told_count = 0;
 }
 
+/* Handle the place of the previous operation in the machine code. */
 static void put_offset(uint32_t start, uint32_t size)
 {
     if (now.is_optimized)
@@ -441,6 +449,8 @@ static uint32_t doubt_from(size_t call, size_t guard)
     return state;
 }
 
+/* Find the state of each event in the optimized stage, and store the states of its
+   guards. */
 static void follow_states(void)
 {
     uint32_t state = now.first, of_guard = state;
@@ -626,6 +636,7 @@ static void add_trace(size_t first_place)
     trace->first = now.first;
 }
 
+/* Add the trace when its assembled stage is complete. */
 static void end_stage(void)
 {
     size_t first_place = places.count;
@@ -682,6 +693,7 @@ void jit_lines_end(void)
     memset(&now, 0, sizeof now);
 }
 
+/* Return the trace whose machine code contains the address, or NULL. */
 static const struct trace *trace_at(uintptr_t address)
 {
     const struct trace *trace;
@@ -709,6 +721,7 @@ static uint32_t state_at(const struct trace *trace, uint32_t offset)
            ? places.at[low].state : 0;
 }
 
+/* Return the state at a return address, or 0 if it is unknown. */
 static uint32_t state_of(uintptr_t address)
 {
     const struct trace *trace = is_on ? trace_at(address) : NULL;
@@ -731,6 +744,7 @@ static uint32_t state_of_span(const struct trace *trace, uint32_t offset)
     return low > trace->spans ? spans.at[low - 1].state : 0;
 }
 
+/* Return the number of functions in a state. */
 static int depth_of(uint32_t state)
 {
     int depth = 0;

@@ -39,6 +39,8 @@ static struct {
     int is_short;
 } in;
 
+/* Return the next 'size' bytes.  If they are missing, returns zeros, or NULL for more
+   than 8 bytes. */
 static const unsigned char *take(size_t size)
 {
     static const unsigned char zeros[8];
@@ -87,6 +89,7 @@ static int is(const char *s, size_t size, const char *name)
     return size == strlen(name) && begins(s, size, name);
 }
 
+/* Return the kind of the operation with this name. */
 static enum jit_operation kind_of(const char *s, size_t size)
 {
     if (is(s, size, "guard_always_fails"))

@@ -27,6 +27,7 @@ void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
     }
 }
 
+/* Change pointer i.  The caller has the mutex.  Returns 0 or an errno. */
 static int set(int i, int diverted)
 {
     uintptr_t *slot = pointers[i].slot;

@@ -60,6 +60,7 @@ struct nearest {
     uintptr_t place;
 };
 
+/* Examine the gap between the previous mapping and 'end'. */
 static void look_at_gap(struct nearest *n, uintptr_t end)
 {
     uintptr_t place = place_in_gap(n->previous_end, end, n->code);

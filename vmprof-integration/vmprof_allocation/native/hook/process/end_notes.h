@@ -1,6 +1,6 @@
 #pragma once
-/* Notes in a profile about its end: the reason for an early end, and the other processes
-   that this process has killed.  Those processes cannot record it themselves. */
+/* Notes in a profile about its end: the reason for an early end, and the processes to
+   which this process has sent SIGTERM or SIGKILL.  They cannot record it themselves. */
 
 #include <sys/types.h>
 

@@ -60,6 +60,8 @@ void run_note_raw_memory(void)
         recorder_figure(FIGURES_RAW, counted - heap);
 }
 
+/* Write the end of the profile with 'trailer', vmprof's last record, and forget the file.
+   The caller has 'ending'.  Returns 0, or the errno that ended the profile early. */
 static int end_profile(const void *trailer, size_t size)
 {
     held_by_end();
@@ -134,6 +136,7 @@ void hook_finish(void)
     (void)run_end();
 }
 
+/* Register on_exit_of_process() once.  Returns 0 or an errno. */
 static int watch_exit(void)
 {
     static int is_registered;

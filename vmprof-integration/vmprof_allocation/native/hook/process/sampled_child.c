@@ -83,6 +83,7 @@ int child_begin(void)
 /* ____________________________________________________________ */
 /* the child's profile */
 
+/* Create the file of the child's profile.  Returns its descriptor, or -1 and sets errno. */
 static int open_file(void)
 {
     int i, fd = -1, high;
@@ -116,6 +117,7 @@ static int open_file(void)
     return high;
 }
 
+/* Begin the child's profile.  Returns 0 or an errno. */
 static int open_profile(void)
 {
     char settings[SETTINGS_SIZE];

@@ -56,6 +56,7 @@ static volatile int is_running_request;
 static int is_forked_child;     /* whether this is a forked child that is not sampled */
 static int end_error = -1;      /* result of hook_end_error() */
 
+/* Make the pages of the entries writable, or undo it. */
 static void make_pages(int writable)
 {
     are_pages_writable = trampoline_writable(writable) == 0 && writable;
@@ -96,6 +97,7 @@ static void pause_sampling(void)
     objects_end();
 }
 
+/* Stop sampling, and restore libpypy's code. */
 static void unhook(void)
 {
     pause_sampling();

@@ -27,9 +27,8 @@
 #define USUAL_NICENESS  10
 
 static struct hook_place place;
-/* The state of the snapshot.  Only the thread that requested it uses it.  Another
-   thread may kill the process, and the PID is invalid afterwards, so 'reaping'
-   protects 'child'. */
+/* The state of the snapshot, for the thread that requested it.  Another thread may kill
+   the process, and the PID is invalid afterwards.  So 'reaping' protects 'child'. */
 static struct {
     volatile pid_t child;               /* PID of the process; 0 without a process */
     pid_t parent;                       /* process that forked it: this process, or
@@ -88,6 +87,7 @@ static void forget(void)
         munmap(result, size);
 }
 
+/* Reap the process of this process's last snapshot, if any.  The caller has 'reaping'. */
 static void reap_child(void)
 {
     if (asked.child > 0 && asked.parent == getpid())
@@ -114,6 +114,7 @@ static void answer(uint64_t list)
     held_answer(&question, asked.result);
 }
 
+/* Fork the process.  The caller has 'reaping'. */
 static void ask(uint64_t list, int wants_holders)
 {
     struct profile_totals totals;
@@ -185,8 +186,8 @@ void held_by_forked(void)
     figures_pages_are_shared(0);
 }
 
-/* Return whether the sampled object 'number' is unreachable, or only reachable from a
-   finalizer. */
+/* Return whether the sampled object 'number' is unreachable, or reachable only from an
+   object that waits for its finalizer. */
 static int is_garbage(size_t number, const void *found)
 {
     int how = ((const struct held_object *)found)[number].how;
@@ -194,7 +195,8 @@ static int is_garbage(size_t number, const void *found)
     return how == HELD_NO_PATH || how == HELD_BY_FINALIZER;
 }
 
-/* Objects that the profile already contains as ended are left out. */
+/* Return whether the object 'number' is written.  Objects that have already ended in the
+   profile are omitted. */
 static int is_told(size_t number)
 {
     return !asked.objects[number].is_ended || !is_garbage(number, asked.result->found);

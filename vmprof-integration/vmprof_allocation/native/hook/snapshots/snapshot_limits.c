@@ -43,6 +43,7 @@ static int64_t number_of(const char *text, const char *name)
     return -1;
 }
 
+/* Return the number in a file, or -1. */
 static int64_t number_in(const char *folder, const char *name)
 {
     char path[4096], text[64], *end;
@@ -114,6 +115,7 @@ static int has_memory(const char *controllers)
     return 0;
 }
 
+/* Return the bytes of memory that this process may still get. */
 static int64_t memory_left(const char *root)
 {
     char path[4096], text[8192], *line, *next;

@@ -122,6 +122,7 @@ void elf_symbols_id_in_memory(uintptr_t start, uintptr_t end, uintptr_t base,
     }
 }
 
+/* Return whether the file has this build ID. */
 static int is_build(int fd, const Elf64_Shdr *sections, size_t count,
                     const struct build_id *id)
 {
@@ -145,6 +146,7 @@ static int is_build(int fd, const Elf64_Shdr *sections, size_t count,
 /* ____________________________________________________________ */
 /* symbols */
 
+/* Call 'each' for the functions of a symbol table. */
 static void read_table(const struct piece *symbols, const struct piece *strings,
                        name_function *each, void *argument)
 {

@@ -192,6 +192,7 @@ static void name(const struct function *function, const char *text, int keep,
         profile_log_bytes(record, RECORD_HEAD + (size_t)size);
 }
 
+/* Name a function by its library and its offset there. */
 static void name_by_offset(const struct function *function, int keep, int write)
 {
     const struct library *library = &names->libraries[function->library];
@@ -218,6 +219,7 @@ void native_names_tell(const uintptr_t *functions, size_t count)
     }
 }
 
+/* Name a function by its symbol, if the function was sampled. */
 static void take_symbol(uintptr_t value, const char *text, void *argument)
 {
     const struct library *library = argument;
@@ -233,6 +235,7 @@ static void take_symbol(uintptr_t value, const char *text, void *argument)
     name(function, text, 1, 1);
 }
 
+/* Return whether a function of the library has no symbol yet. */
 static int wants_names(uint32_t library)
 {
     uint32_t i;

@@ -119,6 +119,7 @@ static int is_loop(uintptr_t function)
     return 0;
 }
 
+/* Handle one frame of a walk, innermost first. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument)
 {
     struct walk *walk = argument;

@@ -30,6 +30,7 @@ static int with_lines;
    stack.  The frame of this function is not up to date then. */
 static struct jit_return returning;
 
+/* Add a frame and its line.  A full stack stays unchanged. */
 static void add_at(int64_t kind, int64_t value, uint32_t line)
 {
     if (size + 2 > TRUE_STACK_CUT)
@@ -168,6 +169,7 @@ static void look_into_log(struct place *place, const struct codemap_piece *piece
     place->is_inside = calls_own_loop && count > 0 && told[count - 1] == called;
 }
 
+/* Fill in the entry of a return address. */
 static void look_at(struct place *place, uintptr_t address)
 {
     int which[CODEMAP_DEEPEST], i;
@@ -261,6 +263,7 @@ static struct place *next_place(const struct stack_node *node, int is_innermost,
     return place_at(stub != 0 ? stub : address);
 }
 
+/* Add the functions of all nodes from 'node' on.  'inner' is as for add_place(). */
 static void add_functions(const struct stack_node *innermost, const struct stack_node *node,
                           const uintptr_t *returns, int64_t inner)
 {

@@ -85,12 +85,14 @@ static uint64_t with_functions(uint64_t key, const uintptr_t *functions, size_t 
     return key;
 }
 
+/* Find the native frames of the sample.  Returns the key of the whole stack. */
 static uint64_t find_native(uint64_t key)
 {
     native.count = walk_natively(native.functions);
     return with_functions(key, native.functions, native.count);
 }
 
+/* Store native frames as pairs.  Returns the number of words. */
 static size_t put_native(const struct native *of, int64_t *words)
 {
     size_t i;
@@ -107,6 +109,7 @@ static int has_key;                     /* 0 if vmprof takes no sample now, or i
                                            stack is too deep */
 static enum jit_work jit;
 
+/* Pass the stack of the sample to the recorder, from our walk or from vmprof's. */
 static void find_stack(void)
 {
     static int64_t words[2 + 2 * NATIVE_FRAMES + TRUE_STACK_MOST];
@@ -154,6 +157,7 @@ static void come_back_to(const struct stack_node *innermost, uintptr_t stub)
         *stack_nodes_return_address(innermost) = stub;
 }
 
+/* Walk the stack of an allocation sample whose key is unknown, for the recorder. */
 static void walk_stack(void)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
@@ -293,6 +297,7 @@ static uint64_t raw_key(const uintptr_t *functions, size_t count)
     return with_functions(key_of(RAW_MEMORY), functions, count);
 }
 
+/* Walk the stack of a sample of native memory, for the recorder. */
 static void walk_raw_stack(void)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();

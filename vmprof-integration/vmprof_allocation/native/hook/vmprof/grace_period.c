@@ -75,6 +75,7 @@ struct other {
     int64_t computed;           /* CPU time at the beginning in ns; -1 if it is unknown */
 };
 
+/* Return whether a thread has left the function in which it may have been at 'since'. */
 static int has_left(const struct other *thread, int64_t since)
 {
     int64_t time = computed(thread->name);

@@ -13,6 +13,7 @@
 static int *file;
 static int is_set;
 
+/* Find the variable as vmprof_file_learn() does. */
 static int look(uintptr_t handler, int fd)
 {
     unsigned char code[HANDLER_SIZE];

@@ -63,6 +63,7 @@ static enum { NOT_PROBING, PROBING, TAKING } is_probing;
 /* ____________________________________________________________ */
 /* the decoy */
 
+/* Make the decoy.  Returns its descriptor, or -1 and sets errno. */
 static int open_decoy(void)
 {
     struct stat st;
@@ -93,6 +94,7 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
     return open_decoy();
 }
 
+/* Return whether the descriptor still refers to the decoy. */
 static int is_decoy(int fd)
 {
     struct stat st;
@@ -218,6 +220,7 @@ static void take_names(int i, unsigned int size)
     names_taken[i] = size;
 }
 
+/* Return whether a buffer contains names and nothing else. */
 static int holds_names(const struct vmprof_buffer *b)
 {
     unsigned int at = 0, size = b->data_size;
@@ -260,6 +263,7 @@ static void take_stack(const char *data, size_t size)
         profile_log_bytes(data, size);
 }
 
+/* Pass a record from buffer 'i' to the recorder, or keep it for a probe. */
 static void take_record(int i, const char *data, size_t size)
 {
     if (*data == MARKER_NAME) {
@@ -277,6 +281,7 @@ static void take_record(int i, const char *data, size_t size)
     take_stack(data, size);
 }
 
+/* Pass a record of vmprof to the recorder, with its lock. */
 static void write_record(const void *data, size_t size)
 {
     int held = recorder_has_lock(), i;
