@@ -135,7 +135,7 @@ static int is_builtin_module(const char *gcs)
 }
 
 /* Set role, purpose, custom trace function and visibility of a type from its RPython
-   name. 'kind' is the kind of its Python name in PROFILE.rst. */
+   name.  'kind' is the kind of its Python name in PROFILE.rst. */
 static void classify(struct gc_type *type, int kind)
 {
     size_t i;

@@ -3,7 +3,7 @@
  * objects (*retainers*) keep many others alive, and which reference path leads to each
  * retainer.
  *
- * An object A is retained by B if the program cannot reach A without passing through B. A
+ * An object A is retained by B if the program cannot reach A without passing through B.  A
  * retainer has a name in Python, such as the dict shop._seen; identifiers call it a
  * *holder*.  The retained sizes are exact: they count all objects, not only sampled
  * objects.

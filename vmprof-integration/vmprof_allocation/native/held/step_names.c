@@ -334,7 +334,7 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
 }
 
 /* Append the step to the innermost object between the owner and the object, and then
-   'on'. Returns 0 if this step has no name. */
+   'on'.  Returns 0 if this step has no name. */
 static int put_way_to_part(struct text *t, const struct way *way, const char *on)
 {
     struct way to_part = *way;
