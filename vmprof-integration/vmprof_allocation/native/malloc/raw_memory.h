@@ -73,7 +73,7 @@ void raw_memory_free(void *block);
    until raw_memory_end_rotation(). */
 void raw_memory_begin_rotation(void);
 /* Called after the beginning of the next segment.  If it 'has_begun', the sampled blocks
-   in use and their types are recorded in it. */
+   in use and their types are recorded there. */
 void raw_memory_end_rotation(int has_begun);
 
 /* Called in a forked child when its profile has begun. */

@@ -19,9 +19,9 @@
  * counted.  For this reason an object of any size needs one draw
  * and no loop.
  *
- * Fixed gaps.  Every interval-th byte is sampled: counted from 0, the bytes with the numbers
- * interval - 1, 2 * interval - 1, and so on.  The result is reproducible, but it is biased
- * by loops whose period divides the interval.
+ * Fixed gaps.  Every interval-th byte is sampled: counted from 0, the bytes with the
+ * numbers interval - 1, 2 * interval - 1, and so on.  The result is reproducible, but it is
+ * biased by loops whose period divides the interval.
  *
  * This file depends on no allocator.  hook/gc/nursery.c uses it for PyPy's nursery, and
  * malloc/raw_memory.c for native memory.
