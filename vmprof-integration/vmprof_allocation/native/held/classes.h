@@ -24,6 +24,7 @@ struct instances {
                                    at most the whole heap */
     uint64_t first;             /* address of one instance */
 };
+/* The chosen classes and their instances */
 extern struct classes {
     struct instances of[HELD_CLASSES];
     struct room instances;      /* addresses of all instances, with the index of the

@@ -84,6 +84,7 @@ struct gc_type {
 #define WISHED_FIELDS(X) \
     X(deque_first) X(deque_first_index) X(block_next) X(attributes_map) X(class_mro) \
     X(frame_token) X(jit_forward) X(tuple_items) X(pair_first) X(pair_second) X(numbers_first) X(numbers_second)
+/* The offsets of all fields */
 struct fields {
 #define FIELD(name) int64_t name;
     FIELDS(FIELD)

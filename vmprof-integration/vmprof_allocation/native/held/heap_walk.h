@@ -20,6 +20,7 @@
 
 #pragma GCC visibility push(hidden)
 
+/* Kinds of roots, in the order in which they are visited */
 enum root_kind {
     ROOT_MODULE,                /* a module of sys.modules, and its dict */
     ROOT_FRAME,                 /* frame of a thread, frame of compiled code, or a
@@ -30,6 +31,7 @@ enum root_kind {
     ROOT_KINDS
 };
 
+/* A root of the walk */
 struct root {
     uint64_t object;
     uint64_t name;              /* key of a module in sys.modules; 0 for other kinds */
@@ -54,6 +56,7 @@ struct asked {
 };
 #define NOT_MET         UINT32_MAX
 
+/* The results of the walk */
 extern struct walk {
     struct room met, roots;     /* of struct met and of struct root, in the order of the
                                    visits */

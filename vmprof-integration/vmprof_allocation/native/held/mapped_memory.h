@@ -38,11 +38,13 @@ static inline void *room_add(struct room *r)
     return r->at + r->item * r->count++;
 }
 
+/* Append a word to an array of words. */
 static inline void room_add_word(struct room *r, uint64_t word)
 {
     *(uint64_t *)room_add(r) = word;
 }
 
+/* Return a word of an array of words. */
 static inline uint64_t room_word(const struct room *r, size_t i)
 {
     return ((const uint64_t *)r->at)[i];

@@ -47,9 +47,9 @@ static inline struct marks_chunk *marks_find(uint64_t address)
    address is outside of user space. */
 struct marks_chunk *marks_chunk(uint64_t address);
 
-/* Return the number of chunks, and a chunk by its number from 0, in the order in which
-   they were created. */
+/* Return the number of chunks. */
 uint32_t marks_chunks(void);
+/* Return a chunk by its number from 0, in the order in which the chunks were created. */
 struct marks_chunk *marks_chunk_number(uint32_t number);
 
 /* Add an object to the set.  Returns 1 if it was not in the set. */

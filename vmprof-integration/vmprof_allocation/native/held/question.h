@@ -46,6 +46,7 @@ enum held_how {
                                    finalizer */
 };
 
+/* The input of the analysis */
 struct held_question {
     const char *types;          /* the output of probe/names.py: lines with types,
                                    references and offsets of fields */

@@ -21,6 +21,7 @@
 
 #pragma GCC visibility push(hidden)
 
+/* A call from compiled code to compiled code */
 struct jit_call {
     uintptr_t callee;           /* address of the first instruction of the called code */
     uintptr_t helper;           /* address of the function that the second call calls:

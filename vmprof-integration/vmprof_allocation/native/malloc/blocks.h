@@ -26,6 +26,7 @@ struct block {
 #define BLOCKS_MOST     ((size_t)1 << 20)
 
 #define BLOCKS_FILTER   ((size_t)1 << 14)
+/* The filter: numbers of sampled blocks, by blocks_place() */
 extern uint8_t blocks_filter[BLOCKS_FILTER];
 
 /* Return the index in the filter of an address, of which the lowest 4 bits do not count. */

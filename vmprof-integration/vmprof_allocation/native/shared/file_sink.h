@@ -12,6 +12,7 @@
    profile */
 #define FILE_SINK_PATIENCE      10000
 
+/* A sink that writes to a descriptor */
 struct file_sink {
     struct sink sink;           /* first, so that a struct sink can be cast */
     int fd;                     /* -1 after forget() */

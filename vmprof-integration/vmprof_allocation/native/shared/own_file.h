@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* An open file of the sampler, which device and inode identify */
 struct own_file {
     int fd;                             /* -1 if no file is open */
     dev_t device;

@@ -38,6 +38,7 @@
    the program's loss of time per sample in benchmarks/, minus the measured cost. */
 #define PACE_UNSEEN_COST        300
 
+/* The limit, and the state of the present window */
 struct pace {
     int64_t per_second;     /* limit in samples per second; 0 if the limit is a share */
     int64_t share;          /* limit as a share of the time, in millionths; 0 if there is

@@ -98,9 +98,10 @@ struct record *record_of(enum record_kind kind);
 /* Return whether another row, with a text of RECORD_MOST_TEXT bytes, fits. */
 int record_has_room(const struct record *);
 
-/* Append a row of 'columns' numbers, for which the record must have room.  If the table
-   has texts, record_add_text() sets the last number to the size of the text in bytes. */
+/* Append a row of 'columns' numbers, for which the record must have room. */
 void record_add(struct record *, const int64_t *row);
+/* Append a row and its text of 'size' bytes.  The last number of the row is replaced by
+   the size of the text. */
 void record_add_text(struct record *, const int64_t *row, const char *text, size_t size);
 
 /* Return the maximum size in bytes of the encoded record. */

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+/* A destination, which may have further data after these functions */
 struct sink {
     /* Write the whole batch, or nothing.  The caller may reuse the bytes afterwards.
        Returns 0, or an errno if it failed: then the profile ends, and nothing is

@@ -15,6 +15,7 @@
 #define NODE_CODE       1       /* 'value' is the number of the code object */
 #define NODE_JITTED     3       /* 'value' is the stack pointer of the machine code */
 
+/* A node of vmprof's list, as vmprof defines it */
 struct stack_node {
     struct stack_node *next;    /* next node towards the outermost frame */
     intptr_t value;

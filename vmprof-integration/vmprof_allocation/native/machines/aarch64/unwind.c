@@ -280,7 +280,8 @@ static int read_kind(const unsigned char *kind, struct function *function,
         case 'B':                               /* return addresses are signed with the
                                                    second key */
             break;
-        default:                                /* 'S' is the frame of a signal handler */
+        default:                                /* for example 'S', the frame of a signal
+                                                   handler */
             return 0;
         }
     instructions->p = behind;
