@@ -43,7 +43,7 @@ enum role {
     DEQUE, DEQUE_BLOCK, ATTRIBUTES, PAIR, NUMBERS
 };
 /* The kind of a custom trace function: the type has more references than the table
-   lists.  NOT_WALKED if only C code knows the references. */
+   lists.  NOT_WALKED if gc_trace_custom() does not visit them. */
 enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED,
               UNKNOWN_CUSTOM };
 

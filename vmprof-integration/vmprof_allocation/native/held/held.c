@@ -142,7 +142,7 @@ static int is_same(const int64_t *words, const int64_t *end)
         return 0;
     type = gc_type_of(object);
     if (type->custom == NOT_WALKED)
-        return 1;               /* only C code knows its references */
+        return 1;               /* gc_trace() does not visit its references */
     if (words[1] != type->row || words[2] != (int64_t)gc_size(object, type))
         return 0;
     if (type->custom != NO_CUSTOM)

@@ -54,7 +54,7 @@ int raw_memory_plan(int64_t interval, uint64_t seed, int fixed);
 
 /* Begin the planned sampling, if any.  Call this and raw_memory_end() with the GIL,
    outside of a collection.  Returns 0, or an errno if nothing is sampled.  A thread
-   notices the beginning when it has allocated up to 1 MiB, which is not sampled. */
+   notices the beginning after at most 1 MiB of allocations, which are not sampled. */
 int raw_memory_begin(void);
 /* End the sampling, and forget all blocks.  A second call does nothing. */
 void raw_memory_end(void);

@@ -85,10 +85,10 @@ int flusher_is_only_other_thread(void)
 }
 
 /* Return whether all threads of the program have ended, including the first thread, whose
- * ID is the process ID.  A process that a non-main thread forked ends its first thread in
- * the same way as any other thread, so it would wait for the flusher for ever.  Returns 1
- * also if /proc cannot be read, because a process that never ends is worse than unwritten
- * samples.
+ * ID is the process ID.  In a process that a non-main thread has forked, the end of the
+ * first thread does not end the process: libc ends it with the last thread.  So the process
+ * would wait for the flusher for ever.  Returns 1 also if /proc cannot be read, because a
+ * process that never ends is worse than unwritten samples.
  *
  * If it returns 1, 'ours' is the number of the sampler's threads other than the flusher,
  * and 'code' is the exit status of the process.  The status is 0 unless the last thread

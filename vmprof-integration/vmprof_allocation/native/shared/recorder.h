@@ -43,8 +43,8 @@ int recorder_start(const char *settings);
 void recorder_stop(void);
 
 /* Write another setting, "key=value" (PROFILE.rst), and all waiting rows.  The process
-   may end right after the call.  Does nothing if another thread holds the lock for a
-   second.  Keeps errno. */
+   may end right after the call.  Does nothing if this thread holds the lock, or if
+   another thread holds it for a second.  Keeps errno. */
 void recorder_note(const char *note);
 
 /* Close the profile.  Returns 0, or the errno that ended it. */

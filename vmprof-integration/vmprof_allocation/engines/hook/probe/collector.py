@@ -82,7 +82,7 @@ def check_sizes(memory: Memory, types: Types) -> str:
 
 
 def _check_usage(types: Types, thing: Any, memory: Memory) -> int:
-    """Return 1 if the size of the object can be checked, after checking it."""
+    """Check the size of an object, and return 1."""
     entry = types.entry(types.number_of(thing))
     fixed = entry[memory.layout.type_fixed_size // 8]
     rest = gc.get_rpy_memory_usage(thing) - (fixed + 7 & ~7)
