@@ -68,18 +68,11 @@ SEEN = 1000
 GC_SIZE = 0x400
 #: The bytes of code that a refusal shows: of each function, and around an allocation.
 FUNCTION, ALLOCATION = 512, 96
-<<<<<<< HEAD
 #: The time after which a probe counts as hung, in seconds.  It is long because a busy
 #: machine may have no processor for it; probe/__main__.py limits the processor time.
 PROBE_SECONDS = 1800
-#: what disturbs an observation, such as a collection in between, is rare; and
-#: the answer is kept for good
-=======
-#: The time limit of the probe, which usually takes one second.
-PROBE_SECONDS = 300
 #: The number of attempts of the probe.  Disturbances, such as a collection during an
 #: observation, are rare, but the result is kept for ever.
->>>>>>> c259bac21e4b4195f5e42a4e8e971f8fae673725
 PROBES = 3
 #: The dynamic linker makes whole pages read-only.
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -211,11 +211,8 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
 
 
 def main() -> None:
-<<<<<<< HEAD
-    signal.setitimer(signal.ITIMER_VIRTUAL, PROCESSOR_SECONDS)
-=======
     """Read a layout from stdin, and write the answers to stdout."""
->>>>>>> c259bac21e4b4195f5e42a4e8e971f8fae673725
+    signal.setitimer(signal.ITIMER_VIRTUAL, PROCESSOR_SECONDS)
     evidence = Evidence()
     layout = Layout.parse(sys.stdin.read())
     text = probe(layout, evidence)
