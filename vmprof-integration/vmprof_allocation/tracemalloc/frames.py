@@ -37,22 +37,27 @@ class Frame:
         return self._frame[1]
 
     def __eq__(self, other: object) -> bool:
+        """Compare the contents."""
         if not isinstance(other, Frame):
             return NotImplemented
         return self._frame == other._frame
 
     def __lt__(self, other: object) -> bool:
+        """Order by the contents."""
         if not isinstance(other, Frame):
             return NotImplemented
         return self._frame < other._frame
 
     def __hash__(self) -> int:
+        """Hash the contents."""
         return hash(self._frame)
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         return "%s:%s" % self._frame
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return "<Frame filename=%r lineno=%r>" % self._frame
 
 
@@ -80,6 +85,7 @@ class Traceback(Sequence[Frame]):
         return self._total_nframe
 
     def __len__(self) -> int:
+        """Return the number of elements."""
         return len(self._frames)
 
     @overload
@@ -89,33 +95,41 @@ class Traceback(Sequence[Frame]):
     def __getitem__(self, index: slice) -> tuple[Frame, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Frame | tuple[Frame, ...]:
+        """Return an element, or a tuple of elements for a slice."""
         if isinstance(index, slice):
             return tuple(map(Frame, self._frames[index]))
         return Frame(self._frames[index])
 
     def __iter__(self) -> Iterator[Frame]:
+        """Iterate over the elements."""
         return map(Frame, self._frames)
 
     def __contains__(self, frame: object) -> bool:
+        """Return whether an equal element exists."""
         return isinstance(frame, Frame) and frame._frame in self._frames
 
     def __hash__(self) -> int:
+        """Hash the contents."""
         return hash(self._frames)
 
     def __eq__(self, other: object) -> bool:
+        """Compare the contents."""
         if not isinstance(other, Traceback):
             return NotImplemented
         return self._frames == other._frames
 
     def __lt__(self, other: object) -> bool:
+        """Order by the contents."""
         if not isinstance(other, Traceback):
             return NotImplemented
         return self._frames < other._frames
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         return str(self[0]) if self._frames else "<no frames>"
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         text = "<Traceback %r" % (tuple(self),)
         if self._total_nframe is not None:
             text += " total_nframe=%d" % self._total_nframe

@@ -58,11 +58,13 @@ class _Record:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
+        """Compare the contents."""
         if type(other) is not type(self):
             return NotImplemented
         return self._shown() == other._shown()
 
     def __hash__(self) -> int:
+        """Hash the contents."""
         return hash(self._shown())
 
 
@@ -102,9 +104,11 @@ class Trace(_Record):
                          _at(self._trace, _FRAMES, None))
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         return "%s: %s" % (self.traceback, format_size(self.size))
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return "<Trace domain=%s size=%s, traceback=%r>" % (
             self.domain, format_size(self.size), self.traceback)
 
@@ -130,6 +134,7 @@ class Statistic(_Record):
         return self.traceback, self.size, self.count
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         text = "%s: size=%s, count=%i" % (
             self.traceback, format_size(self.size), self.count)
         if self.count:
@@ -137,6 +142,7 @@ class Statistic(_Record):
         return text
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return "<Statistic traceback=%r size=%i count=%i>" % self._shown()
 
     def _sort_key(self) -> tuple[Any, ...]:
@@ -168,6 +174,7 @@ class StatisticDiff(_Record):
                 self.count_diff)
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         text = "%s: size=%s (%s), count=%i (%+i)" % (
             self.traceback, format_size(self.size),
             format_size(self.size_diff, True), self.count, self.count_diff)
@@ -176,6 +183,7 @@ class StatisticDiff(_Record):
         return text
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return ("<StatisticDiff traceback=%r size=%i (%+i) count=%i (%+i)>"
                 % self._shown())
 
@@ -260,6 +268,7 @@ class Traces(Sequence[Trace]):
         self._traces = traces
 
     def __len__(self) -> int:
+        """Return the number of elements."""
         return len(self._traces)
 
     @overload
@@ -269,17 +278,21 @@ class Traces(Sequence[Trace]):
     def __getitem__(self, index: slice) -> tuple[Trace, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Trace | tuple[Trace, ...]:
+        """Return an element, or a tuple of elements for a slice."""
         if isinstance(index, slice):
             return tuple(map(Trace, self._traces[index]))
         return Trace(self._traces[index])
 
     def __iter__(self) -> Iterator[Trace]:
+        """Iterate over the elements."""
         return map(Trace, self._traces)
 
     def __contains__(self, trace: object) -> bool:
+        """Return whether an equal element exists."""
         return isinstance(trace, Trace) and trace._trace in self._traces
 
     def __eq__(self, other: object) -> bool:
+        """Compare the contents."""
         if not isinstance(other, Traces):
             return NotImplemented
         return self._traces == other._traces
@@ -287,6 +300,7 @@ class Traces(Sequence[Trace]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return "<Traces len=%d>" % len(self)
 
 
