@@ -80,7 +80,7 @@ run: .build/pypy .build/python $(if $(findstring 27,$(SAMPLED)),.build/pypy27)
 			" .venv/bin/vmprof-convert $(PROFILE) --view"; \
 	fi
 
-# Linters, types, and the tests that start no other interpreter
+# Linters, types, plain English, and the tests that start no other interpreter
 check: .build/pypy .build/python .build/test lint
 	.venv/bin/pytest tests $(IN_PARALLEL) -q \
 		-m "not (pypy or node or go or python2 or translated or slow or hard)"
@@ -94,6 +94,7 @@ test:
 
 lint: .build/test
 	.venv/bin/ruff check .
+	.venv/bin/python tests/support/plain_english.py
 	.venv/bin/mypy vmprof-integration/vmprof_allocation vmprof-integration/vmprof_push \
 		vmprof-integration/python2 converter/vmprof_convert \
 		rpython/*.py pypy-branch/*.py benchmarks tests

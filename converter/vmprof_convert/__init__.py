@@ -1,2 +1,5 @@
-"""The home of profiles: they are read (readers), have a form that depends on no
-file (model), and are written for who looks at them (writers)."""
+"""Conversion of vmprof's profiles, with or without allocation samples.
+
+The readers create a profile in memory (profile/model.py). The reports (report/) and the
+writers show it. The command line is in cli/.
+"""

@@ -1,3 +1,4 @@
+"""The command `python -m vmprof_convert`."""
 import sys
 
 from vmprof_convert.cli.command import main

@@ -1,4 +1,4 @@
-"""The errors that a user may meet, each with a message that is complete."""
+"""The errors that users see, with complete messages."""
 from __future__ import annotations
 
 import contextlib
@@ -6,23 +6,32 @@ from collections.abc import Iterator
 
 
 class ProfileError(Exception):
-    """The file is not a profile, or is damaged; the message says where, in one
-    line."""
+    """A file that is not a profile, or a damaged profile.
+
+    The message has one line and contains the position in the file.
+    """
 
 
 class NotThere(ProfileError):
-    """What was asked for is in another process's profile, or is misspelt."""
+    """A requested item that is missing: misspelt, or in another process's profile."""
 
     short = "nothing that was asked for is there"
 
 
 class FileError(Exception):
-    """A ProfileError of a named file: the message begins with its name."""
+    """A ProfileError of a named file; the message begins with the file's name."""
 
 
 @contextlib.contextmanager
 def about(name: str) -> Iterator[None]:
-    """What goes wrong inside is about the file of this name: raises FileError."""
+    """Convert errors in the `with` block into errors of a file.
+
+    Args:
+        name: The name of the file.
+
+    Raises:
+        FileError: The block raised ProfileError, MemoryError or OSError.
+    """
     try:
         yield
     except ProfileError as error:

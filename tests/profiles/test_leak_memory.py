@@ -7,8 +7,11 @@ import random
 import pytest
 
 from made_leaks import SECOND, Kept, churn, leak, process_of
-from vmprof_convert.analysis import leaks
-from vmprof_convert.analysis.leaks import Leaks, Process
+from vmprof_convert.analysis.leaks.search import (
+    Leaks,
+    Process,
+    find_leaks,
+)
 from vmprof_convert.analysis.process_memory import untouched
 from vmprof_convert.profile.model import (
     HEAP,
@@ -20,8 +23,8 @@ from vmprof_convert.profile.model import (
     Figure,
     Moment,
 )
-from vmprof_convert.report import leaks as writer
-from vmprof_convert.report import leaks_json
+from vmprof_convert.report.leaks.as_json import content_of_process
+from vmprof_convert.report.leaks.text import ProcessLeaks, write_leaks
 from vmprof_convert.text.terminal import Terminal
 
 MIB = 2**20
@@ -53,9 +56,9 @@ def process(resident: Line | None, heap: Line | None = None,
     return made
 
 
-def said(result: Leaks, parts: list[writer.ProcessLeaks] | None = None) -> list[str]:
+def said(result: Leaks, parts: list[ProcessLeaks] | None = None) -> list[str]:
     text = io.StringIO()
-    writer.write(process_of([]).profile, result, text, terminal=Terminal(1000),
+    write_leaks(process_of([]).profile, result, text, terminal=Terminal(1000),
                  parts=parts or ())
     return text.getvalue().splitlines()
 
@@ -67,7 +70,7 @@ def memory_line(text: list[str]) -> str:
 
 def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.leaks == []
     text = said(result)
     assert text[0] == ("outside of the GC's heap, the process grew by 20 MiB/s, 300 "
@@ -80,7 +83,7 @@ def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
         "grew by 300 MiB, from 140 MiB to 440 MiB; the GC's own "
         "stayed at 8 MiB; that explains 0 %; 300 MiB came outside of the GC's heap, "
         "where nothing is sampled")
-    content = leaks_json.of_process(made.profile, result)["memory"]
+    content = content_of_process(made.profile, result)["memory"]
     assert content == {
         "resident": pytest.approx((150 * MIB, 290 * MIB, 450 * MIB)),
         "private": pytest.approx((140 * MIB, 280 * MIB, 440 * MIB)),
@@ -100,7 +103,7 @@ def test_what_grows_once_is_no_headline() -> None:
         figure._replace(value=figure.value + 40 * MIB)
         if figure.kind == RESIDENT and figure.time > 8 * SECOND else figure
         for figure in made.profile.figures]
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.memory is not None and result.memory.surely_outside > 30 * MIB
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
@@ -116,7 +119,7 @@ def test_what_came_in_the_last_window_alone_is_no_headline() -> None:
         if figure.kind == RESIDENT and figure.time > 15 * SECOND else figure
         for figure in made.profile.figures] + [
             Figure(PRIVATE, 0, 40 * MIB), Figure(PRIVATE, 20 * SECOND, 79 * MIB)]
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.memory is not None and result.memory.surely_outside > 10 * MIB
     assert result.memory.is_far is False
 
@@ -125,11 +128,11 @@ def test_what_the_heap_had_between_two_collections_is_no_headline() -> None:
     """It stays resident: then the heap is smaller at the last moment, and the process
     larger."""
     made = process((50 * MIB, 1 * MIB), (40 * MIB, -1 * MIB))
-    assert leaks.find([made]).memory.is_far      # type: ignore[union-attr]
+    assert find_leaks([made]).memory.is_far      # type: ignore[union-attr]
     made.profile.figures += [Figure(HEAP_HAS, time * SECOND + SECOND // 2, size * MIB)
                              for time, size in ((3, 41), (9, 48), (17, 56))]
     made.profile.figures.sort(key=lambda figure: figure.time)
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.memory is not None and result.memory.explained == 15 * MIB
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
@@ -140,7 +143,7 @@ def test_what_the_heap_had_between_two_collections_is_no_headline() -> None:
 
 
 def test_what_the_heap_explains_is_no_headline() -> None:
-    text = said(leaks.find([process((50 * MIB, 2 * MIB), (8 * MIB, 2 * MIB))]))
+    text = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 2 * MIB))]))
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text).endswith(
         "the GC's own grew by 30 MiB, from 18 MiB to 48 MiB; that "
@@ -148,11 +151,11 @@ def test_what_the_heap_explains_is_no_headline() -> None:
 
 
 def test_beside_a_leak_the_larger_one_is_first() -> None:
-    much = said(leaks.find([process((50 * MIB, 2 * MIB), (8 * MIB, 0), rate=20)]))
+    much = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 0), rate=20)]))
     assert much[0].startswith("outside of the GC's heap, the process grew by 2 MiB/s")
     assert much[2].startswith("leak: app.Node  keep")
     # 20 sampled objects a second, of 1000 bytes each about, are 0.3 MiB
-    result = leaks.find([process((50 * MIB, 0.15 * MIB), (8 * MIB, 0), rate=20)])
+    result = find_leaks([process((50 * MIB, 0.15 * MIB), (8 * MIB, 0), rate=20)])
     assert result.memory is not None and result.memory.outside > 2 * MIB
     result = result._replace(leaks=[leak._replace(growth=leak.growth._replace(
         value=4.0 * MIB)) for leak in result.leaks])
@@ -166,12 +169,12 @@ def test_where_the_heap_grew_more_its_leak_is_first() -> None:
     """However large the leak itself is: a service that warms up grows outside, too."""
     for heap, first in ((0.5, "outside of the GC's heap"), (1.5, "leak: app.Node")):
         made = process((50 * MIB, 2 * MIB), (8 * MIB, heap * MIB), rate=20)
-        text = said(leaks.find([made]))
+        text = said(find_leaks([made]))
         assert text[0].startswith(first)
         assert any(line.startswith("outside of the GC's heap, the process grew")
                    for line in text)
     # and without one, nothing in the heap is worth the first line
-    text = said(leaks.find([process((50 * MIB, 2 * MIB), (8 * MIB, 1.5 * MIB))]))
+    text = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 1.5 * MIB))]))
     assert text[0].startswith("outside of the GC's heap")
 
 
@@ -182,7 +185,7 @@ def test_what_surely_came_outside_is_no_more_than_all() -> None:
         figure._replace(value=28 * MIB)
         if figure.kind == HEAP_HAS and figure.time > 19.95 * SECOND else figure
         for figure in made.profile.figures]
-    memory = leaks.find([made]).memory
+    memory = find_leaks([made]).memory
     assert memory is not None and 0 < memory.outside < 15 * MIB
     assert memory.surely_outside <= memory.outside
 
@@ -192,7 +195,7 @@ def test_errors_of_the_readings_are_no_headline() -> None:
     at the last one."""
     for start, rate, is_far in ((1000, 2.0, False), (1000, 2.3, True),
                                 (20, 0.13, False), (20, 0.14, True)):
-        result = leaks.find([process((start * MIB, rate * MIB), (8 * MIB, 0))])
+        result = find_leaks([process((start * MIB, rate * MIB), (8 * MIB, 0))])
         assert result.memory is not None and result.memory.is_far == is_far
 
 
@@ -208,13 +211,13 @@ def test_what_is_only_in_one_of_two_figures_is_no_headline(
         resident: float, heap: float, private: float, is_far: bool | None) -> None:
     made = process((50 * MIB, resident * MIB), (8 * MIB, heap * MIB),
                    (400 * MIB, private * MIB))
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.memory is not None and result.memory.outside == 0.0
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert ("resident memory says that more came outside" in memory_line(text)) == (
         is_far is None)
-    assert leaks_json.of_process(made.profile, result)["memory"]["is_far"] is is_far
+    assert content_of_process(made.profile, result)["memory"]["is_far"] is is_far
 
 
 def test_private_memory_that_was_not_read_all_the_time_does_not_count() -> None:
@@ -224,7 +227,7 @@ def test_private_memory_that_was_not_read_all_the_time_does_not_count() -> None:
         made.profile.figures[:] = [
             figure for figure in made.profile.figures if figure.kind != PRIVATE
             or (figure.time < 9 * SECOND if number else figure.time > 9 * SECOND)]
-        result = leaks.find([made])
+        result = find_leaks([made])
         assert result.memory is not None and result.memory.private is None
         assert result.memory.outside == pytest.approx(300 * MIB)
         made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
@@ -238,13 +241,13 @@ def test_a_reading_without_change_is_not_in_the_profile() -> None:
         Figure(RESIDENT, 8 * SECOND, 90 * MIB),
         Figure(RESIDENT, 19 * SECOND, 100 * MIB),
         Figure(HEAP_HAS, 0, 10 * MIB)]
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.memory is not None
     assert result.memory.resident == (50 * MIB, 90 * MIB, 100 * MIB)
     assert result.memory.heap == (10 * MIB,) * 3
     # of the tenth of a second before a reading, in proportion
     made.profile.figures[1] = Figure(RESIDENT, int(5.05 * SECOND), 90 * MIB)
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.memory is not None
     assert result.memory.resident[0] == pytest.approx(70 * MIB)
 
@@ -254,37 +257,37 @@ def test_of_windows_shorter_than_readings_nothing_is_sure() -> None:
     made = process(None)
     made.profile.figures += [Figure(RESIDENT, int(time * SECOND), int(value * MIB))
                              for time, value in ((0, 50), (5.05, 90), (20.01, 130))]
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert result.memory is not None
     assert result.memory.outside > 20 * MIB and result.memory.surely_outside == 0
     assert said(result)[0].startswith("no leak was found in the GC's heap: ")
 
 
 def test_where_the_heap_was_not_read_nothing_is_explained() -> None:
-    text = said(leaks.find([process((50 * MIB, 20 * MIB))]))
+    text = said(find_leaks([process((50 * MIB, 20 * MIB))]))
     assert text[0] == ("the process grew by 20 MiB/s, 300 MiB in all; how much of that "
                        "is the GC's heap was not read")
     assert memory_line(text).endswith("how much of that is the GC's heap was not read")
     # what is in use is told where what the GC has of the system is not
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 20 * MIB), kind=HEAP)
-    assert memory_line(said(leaks.find([made]))).endswith(
+    assert memory_line(said(find_leaks([made]))).endswith(
         "that explains 100 %; 0 B came outside of the GC's heap, where nothing is "
         "sampled")
 
 
 def test_where_nothing_was_read_that_is_said() -> None:
     made = process(None)
-    result = leaks.find([made])
+    result = find_leaks([made])
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text) == (
         "memory: resident memory was not read: what is kept outside of the GC's heap "
         "(ctypes, cffi, array, mmap, C extensions) is not known")
-    assert leaks_json.of_process(made.profile, result)["memory"] is None
+    assert content_of_process(made.profile, result)["memory"] is None
 
 
 def test_what_shrinks_is_not_explained() -> None:
-    text = said(leaks.find([process((500 * MIB, -10 * MIB), (80 * MIB, -2 * MIB))]))
+    text = said(find_leaks([process((500 * MIB, -10 * MIB), (80 * MIB, -2 * MIB))]))
     assert memory_line(text) == (
         "memory: meanwhile resident memory shrank by 150 MiB, from 450 MiB to 300 MiB "
         "(-70 MiB in the first window, -80 MiB in the second); the GC's own "
@@ -293,18 +296,18 @@ def test_what_shrinks_is_not_explained() -> None:
 
 def test_several_processes_are_added_up() -> None:
     processes = [process((50 * MIB, rate * MIB), (8 * MIB, MIB)) for rate in (11, 31)]
-    result = leaks.find(processes)
+    result = find_leaks(processes)
     assert result.memory is not None
     assert result.memory.outside == pytest.approx(600 * MIB)
     assert said(result)[0] == ("outside of the GC's heap, the processes grew by 40 "
                                "MiB/s, 600 MiB in all")
-    parts = [writer.ProcessLeaks(str(number), one.profile, leaks.find([one]))
+    parts = [ProcessLeaks(str(number), one.profile, find_leaks([one]))
              for number, one in enumerate(processes)]
     text = said(result, parts)
     for number, outside in enumerate((150, 450)):
         line, = (line for line in text if line.startswith("%d: what is held" % number))
         assert line.endswith("; outside of the GC's heap, it grew by %d MiB" % outside)
-    unknown = leaks.find([*processes, process(None)])
+    unknown = find_leaks([*processes, process(None)])
     assert unknown.memory is None
     assert memory_line(said(unknown)).startswith(
         "memory: resident memory was not read in each process: ")
@@ -316,7 +319,7 @@ def test_a_nursery_that_fills_for_the_first_time_is_the_heaps() -> None:
     made.profile.figures.append(Figure(NURSERY, 0, 240 * MIB))
     made.profile.moments[:] = [Moment(time * SECOND, time * 8 * MIB, 0, 0, 0, 0, 0)
                                for time in range(21)]
-    text = said(leaks.find([made]))
+    text = said(find_leaks([made]))
     assert text[0].startswith("no leak was found")
     assert "that explains 100 %; 0 B came outside" in memory_line(text)
 

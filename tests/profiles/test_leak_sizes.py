@@ -28,12 +28,16 @@ from made_leaks import (
     times,
     types,
 )
-from vmprof_convert.analysis import leaks
-from vmprof_convert.analysis.leaks import Leak, Leaks, Rest
+from vmprof_convert.analysis.leaks.search import (
+    Leak,
+    Leaks,
+    Rest,
+    find_leaks,
+)
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.readers.pypy_stacks import COMPILER
-from vmprof_convert.report import leaks as writer
-from vmprof_convert.report import leaks_json
+from vmprof_convert.report.leaks.as_json import content_of_process, content_of_processes
+from vmprof_convert.report.leaks.text import ProcessLeaks, write_leaks
 from vmprof_convert.text.terminal import Terminal
 
 WIDE = Terminal(1000)
@@ -87,7 +91,7 @@ def named_leaks(rng: random.Random, runs: int, plants: int, rates: tuple[float, 
         for number in range(places):
             lives = rng.choice((churn, settled, brief))(rng, rng.choice((2, 10)))
             objects += of(lives, "main f%d" % number, "t0")
-        result = leaks.find([process_of(objects)])
+        result = find_leaks([process_of(objects)])
         for one in result.leaks:
             name = one.places[0].function.name
             if name not in planted:
@@ -147,7 +151,7 @@ def test_garbage_that_some_collections_find_alive_widens_what_all_held() -> None
         for time in MAJORS:
             objects += of([(time - rng.random(), time + 0.001)] * rng.choice(
                 (0, 20, 60)), "main finalized", "Response")
-        result = leaks.find([process_of(objects)])
+        result = find_leaks([process_of(objects)])
         truth = plant.bytes_per_second * sum(result.seconds)
         held += result.growth.low <= truth <= result.growth.high
         narrow += abs(result.growth.value - truth) > 2 * INTERVAL * math.sqrt(
@@ -162,7 +166,7 @@ def test_one_list_that_is_enlarged_is_no_scatter() -> None:
     it had come little by little."""
     objects = of(leak(random.Random(5), 20.0), "main f", "str")
     jump = of([(11.5, math.inf)], "main f", "list (storage)", 10**6)
-    calm, jumps = (leaks.find([process_of(kept)]).growth
+    calm, jumps = (find_leaks([process_of(kept)]).growth
                    for kept in (objects, objects + jump))
     assert jumps.value - calm.value == pytest.approx(10**6)
     assert jumps.high - jumps.low == pytest.approx(calm.high - calm.low)
@@ -174,7 +178,7 @@ def test_all_types_of_a_place_are_one_leak() -> None:
     plant = of(leak(rng, 20), "main keep", "app.Node")
     for number in range(20):
         plant += of(leak(rng, 0.5), "main keep", "part%d" % number)
-    result = leaks.find([process_of(plant + of(churn(rng), "main f", "str"))])
+    result = find_leaks([process_of(plant + of(churn(rng), "main f", "str"))])
     one, = result.leaks
     assert [type_.type.name for type_ in one.types if type_.p < 1.0] == ["app.Node"]
     assert len(one.types) == 21
@@ -189,7 +193,7 @@ def test_types_that_are_too_little_each_are_a_leak_together() -> None:
     objects = []
     for number in range(30):
         objects += of(leak(rng, 0.4), "main keep", "part%d" % number)
-    result = leaks.find([process_of(objects)])
+    result = find_leaks([process_of(objects)])
     one, = result.leaks
     assert {type_.p for type_ in one.types} == {1.0} and one.p < 1e-9
     assert one.places[0].function.name == "keep"
@@ -206,7 +210,7 @@ def test_of_many_types_without_a_leak_false_alarms_are_as_rare() -> None:
             for number in range(8):
                 lives = rng.choice((churn, settled, brief))(rng, rng.choice((0.5, 4)))
                 objects += of(lives, "main f%d" % place, "t%d" % number)
-        alarms += bool(leaks.find([process_of(objects)]).leaks)
+        alarms += bool(find_leaks([process_of(objects)]).leaks)
     assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
 
 
@@ -223,7 +227,7 @@ def test_what_is_named_and_the_rest_are_all() -> None:
                           "main keep%d" % number, "t0")
         objects += of(queue(rng), "main work", "t1")
         objects += of(settled(rng) + churn(rng), "main f", "t1")
-        result = leaks.find([process_of(objects)])
+        result = find_leaks([process_of(objects)])
         parts: list[Leak | Rest] = [*result.leaks, *result.slowing, result.rest]
         assert sum(part.growth.value for part in parts) == pytest.approx(
             result.growth.value)
@@ -243,7 +247,7 @@ def test_the_rest_is_a_line_with_its_largest_places() -> None:
         objects += [Kept("main g%d" % number, "big", 50_000 * (number + 1), time,
                          math.inf) for time in (6.5, 11.5, 16.5)]
     objects += of(churn(rng), "main f", "str")
-    text = said(leaks.find([process_of(objects)]))
+    text = said(find_leaks([process_of(objects)]))
     rest = next(number for number, line in enumerate(text)
                 if line.startswith("the rest"))
     assert text[rest].startswith("the rest: what is held at other places grew by 1")
@@ -256,7 +260,7 @@ def test_the_rest_is_a_line_with_its_largest_places() -> None:
 def test_where_no_leak_is_found_it_says_what_grew() -> None:
     """A single list that only grows is too few objects to be a leak beyond doubt."""
     rng = random.Random(15)
-    result = leaks.find([process_of(
+    result = find_leaks([process_of(
         grown("main note", "list (storage)", 20_000, 5_000)
         + of(churn(rng, 100), "main f", "str"))])
     assert result.leaks == []
@@ -271,7 +275,7 @@ def test_what_is_freed_behind_a_part_is_held_in_it() -> None:
     objects = [one._replace(dropped=18.0) for one in of(
         leak(rng, 40), "main keep", "app.Node") if one.born < 14]
     process = process_of(objects)._replace(part=(4 * SECOND, 14 * SECOND))
-    one, = leaks.find([process]).leaks
+    one, = find_leaks([process]).leaks
     assert one.growth.value == pytest.approx(held_from(objects, 4, 13))
 
 
@@ -306,7 +310,7 @@ def test_lists_that_only_grow_are_no_queue() -> None:
     for _ in range(40):
         objects = [one for _ in range(600) for one in grown(
             "main note", "list (storage)", 16, 60, rng.uniform(-1, 1))]
-        result = leaks.find([process_of([
+        result = find_leaks([process_of([
             one for one in objects if rng.random() < probability(one.size)])])
         one, = result.leaks
         assert one.stayed is None and not one.is_replaced
@@ -319,7 +323,7 @@ def test_storage_of_what_waits_in_a_queue_is_a_queues() -> None:
     """As many pieces more as there are more of what waits, and no larger ones."""
     rng = random.Random(9)
     backlog = [(time, time + 2 + time / 4) for time, _ in leak(rng, 160)]
-    result = leaks.find([process_of(of(backlog, "main put", "list (storage)"))])
+    result = find_leaks([process_of(of(backlog, "main put", "list (storage)"))])
     one, = result.leaks
     assert one.stayed is not None and one.stayed < 0.1
     assert "it comes and goes, as in a queue" in "\n".join(said(result))
@@ -330,7 +334,7 @@ def test_what_is_seen_in_full_has_no_error() -> None:
     rng = random.Random(10)
     objects = of(leak(rng, 20), "main note", "str")
     storage = grown("main note", "list (storage)", 30_000, 10_000)
-    result = leaks.find([process_of(objects + storage)])
+    result = find_leaks([process_of(objects + storage)])
     one, = result.leaks
     of_type = {type_.type.name: type_.growth for type_ in one.types}
     list_ = of_type["list (storage)"]
@@ -351,12 +355,12 @@ def test_constructors_and_comprehensions_are_their_callers() -> None:
         objects += of(leak(rng, 6), stack, "list")
     for stack in ("main drop __init__ __init__", "main drop"):
         objects += of(churn(rng, 20), stack, "list")
-    one, = leaks.find([process_of(objects)]).leaks
+    one, = find_leaks([process_of(objects)]).leaks
     assert [place.function.name for place in one.places] == ["keep", "main"]
     kept = [of_it for of_it in objects if " keep" in of_it.stack]
     assert one.growth.value == pytest.approx(held_from(kept, 5, 20))
     # alone, there is nobody else
-    assert [place.function.name for place in leaks.find(
+    assert [place.function.name for place in find_leaks(
         [process_of(of(leak(rng), "__init__", "x"))]).leaks[0].places] == ["__init__"]
 
 
@@ -366,7 +370,7 @@ def test_several_callers_are_shown_with_their_shares() -> None:
                + of(leak(rng, 10), "main two make", "str")
                + of(leak(rng, 10), "main two rest only", "str")
                + of(leak(rng, 0.1), "main three rest only", "str"))
-    result = leaks.find([process_of(objects)])
+    result = find_leaks([process_of(objects)])
     make, only = result.leaks
     assert [place.function.name for place in make.places] == ["make"]
     share = held_from([one for one in objects if "one make" in one.stack], 5, 20
@@ -377,7 +381,7 @@ def test_several_callers_are_shown_with_their_shares() -> None:
     text = said(result)
     assert text[0].startswith("leak: str  make  app.py:")
     assert "called by one  app.py:" in text[2] and "%), two  app.py:" in text[2]
-    callers = leaks_json.of_process(process_of(objects).profile, result)[
+    callers = content_of_process(process_of(objects).profile, result)[
         "leaks"][0]["callers"]
     assert [caller["place"]["function"]["name"] for caller in callers] == ["one", "two"]
     assert sum(caller["share"] for caller in callers) == pytest.approx(1)
@@ -391,7 +395,7 @@ def test_the_jit_is_told_apart() -> None:
                + of(leak(rng, 20), "main keep", "<weak reference>")
                + of(leak(rng, 20), "main hot", "<JIT compiler>")
                + of(leak(rng, 20), "main other", "<map>"))
-    result = leaks.find([process_of(objects)])
+    result = find_leaks([process_of(objects)])
     one, = result.leaks
     assert [type_.type.name for type_ in one.types] == ["app.Node", "<weak reference>"]
     assert one.growth.value == pytest.approx(held_from([
@@ -414,7 +418,7 @@ def test_what_the_jit_allocates_is_no_leak() -> None:
     compiles, = (address for address, function in functions.items()
                  if function.name == "compiles")
     functions[compiles] = COMPILER
-    result = leaks.find([process])
+    result = find_leaks([process])
     assert [one.places[0].function.name for one in result.leaks] == ["keep"]
     assert result.apart.value > 0
 
@@ -426,7 +430,7 @@ def test_a_large_object_that_grows_is_not_called_none() -> None:
     for second in range(20):
         objects.append(Kept("main fill", "int array (storage)", (second + 1) << 20,
                             second, second + 1 if second < 19 else 30))
-    result = leaks.find([process_of(objects)])
+    result = find_leaks([process_of(objects)])
     assert result.leaks == []
     text = said(result)
     assert text[0].startswith("what is held grew by 1.")
@@ -438,7 +442,7 @@ def test_one_type_that_slows_down_is_not_its_place() -> None:
     """A constructor's table fills, and its objects begin to be kept later."""
     rng = random.Random(1)
     late = [(t, math.inf) for t in times(rng, lambda t: 100 if t > 12 else 0, 100)]
-    result = leaks.find([process_of([
+    result = find_leaks([process_of([
         *of(cache(rng, 20), "main keep", "table"), *of(late, "main keep", "Node"),
         *of(cache(rng), "main fill", "table"), *of(churn(rng), "main fill", "Node")])])
     slowing = {leak.places[0].function.name: types([leak])[0]
@@ -468,17 +472,17 @@ def test_in_which_processes_a_leak_grows(rates: tuple[float, ...],
     processes = [process_of(of(churn(rng), "main f", "str") + (
         of(leak(rng, rate), "main keep", "app.Node") if rate else []))
         for rate in rates]
-    result = leaks.find(processes)
+    result = find_leaks(processes)
     one, = result.leaks
     assert sum(growth.value for growth in one.processes) == pytest.approx(
         one.growth.value, rel=0.1)
-    alone = [leaks.find([process]) for process in processes]
+    alone = [find_leaks([process]) for process in processes]
     line, = (line for line in said(result, [
-        writer.ProcessLeaks(str(number), process.profile, found)
+        ProcessLeaks(str(number), process.profile, found)
         for number, (process, found) in enumerate(zip(processes, alone))])
         if line.startswith("      in "))
     assert re.fullmatch("      " + expected, line.replace("KiB", "B"))
-    content = leaks_json.of_processes([
+    content = content_of_processes([
         (process.profile, found) for process, found in zip(processes, alone)], result)
     assert [of_it["growth"]["value"] for of_it in content["together"]["leaks"][0][
         "processes"]] == [growth.value for growth in one.processes]
@@ -487,17 +491,17 @@ def test_in_which_processes_a_leak_grows(rates: tuple[float, ...],
 def test_in_which_process_may_be_too_little_to_tell() -> None:
     processes = [process_of(of(leak(random.Random(seed)), "main keep", "str"))
                  for seed in range(2)]
-    result = leaks.find(processes)
+    result = find_leaks(processes)
     unclear = Estimate(100.0, -1.0, 201.0)
     result = result._replace(leaks=[
         one._replace(processes=[unclear, unclear]) for one in result.leaks])
     assert "      in which of the 2 processes, is too little to tell" in said(result, [
-        writer.ProcessLeaks(str(number), process.profile, leaks.find([process]))
+        ProcessLeaks(str(number), process.profile, find_leaks([process]))
         for number, process in enumerate(processes)])
 
 
-def said(result: Leaks, parts: list[writer.ProcessLeaks] | None = None) -> list[str]:
+def said(result: Leaks, parts: list[ProcessLeaks] | None = None) -> list[str]:
     text = io.StringIO()
-    writer.write(process_of([]).profile, result, text, terminal=WIDE,
+    write_leaks(process_of([]).profile, result, text, terminal=WIDE,
                  parts=parts or ())
     return text.getvalue().splitlines()

@@ -29,14 +29,17 @@ from made_leaks import (
 from made_profiles import Log
 from report_runs import lines, refused, report
 from vmprof_convert import readers
-from vmprof_convert.analysis import leaks
-from vmprof_convert.analysis.leak_statistics import rises, sign_test
-from vmprof_convert.analysis.leak_windows import find_windows
-from vmprof_convert.analysis.leaks import OldObjects
+from vmprof_convert.analysis.leaks.search import (
+    OldObjects,
+    Process,
+    find_leaks,
+)
+from vmprof_convert.analysis.leaks.statistics import rises, sign_test
+from vmprof_convert.analysis.leaks.windows import find_windows
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import Collection, Columns, Profile
-from vmprof_convert.report import leaks as writer
-from vmprof_convert.report import leaks_json
+from vmprof_convert.report.leaks.as_json import SCHEMA, content_of_process
+from vmprof_convert.report.leaks.text import write_leaks
 from vmprof_convert.text.terminal import Terminal
 
 #: nothing is cut there
@@ -108,11 +111,11 @@ def test_what_stays_is_named_before_what_comes_and_goes() -> None:
     assert replaced.stayed is not None and replaced.stayed < 0.1
     assert replaced.growth.value > kept.growth.value
     text = io.StringIO()
-    writer.write(run_of(range(2, 21)), result, text, terminal=WIDE)
+    write_leaks(run_of(range(2, 21)), result, text, terminal=WIDE)
     assert text.getvalue().count(
         "it comes and goes, as in a queue: of what came in the first window, 0 % was "
         "there at the end of the second\n") == 1
-    assert [one["stayed"] for one in leaks_json.of_process(
+    assert [one["stayed"] for one in content_of_process(
         run_of(range(2, 21)), result)["leaks"]] == [1.0, replaced.stayed]
 
 
@@ -178,8 +181,8 @@ def test_what_no_process_shows_alone_all_of_them_show() -> None:
         processes = [a_process([churn(rng), leak(rng, 0.6)], [
             1 + 19 * (number + rng.random()) / count for number in range(count)])
             for count in (rng.randrange(8, 60) for _ in range(8))]
-        alone += sum(bool(leaks.find([process]).leaks) for process in processes)
-        result = leaks.find(processes)
+        alone += sum(bool(find_leaks([process]).leaks) for process in processes)
+        result = find_leaks(processes)
         together += types(result.leaks) == [["t1"]]
         assert [place.function.name for one in result.leaks
                 for place in one.places] == ["f1", "main"] * len(result.leaks)
@@ -194,7 +197,7 @@ def test_together_false_alarms_come_at_most_at_the_same_rate(runs: int) -> None:
     alarms = 0
     for _ in range(runs):
         kinds = [rng.choice([*WITHOUT.values()]) for _ in range(6)]
-        alarms += bool(leaks.find([
+        alarms += bool(find_leaks([
             a_process([kind(rng) for kind in kinds], range(rng.randrange(2, 9), 21))
             for _ in range(4)]).leaks)
     assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
@@ -203,8 +206,8 @@ def test_together_false_alarms_come_at_most_at_the_same_rate(runs: int) -> None:
 def test_what_all_grow_by_is_the_sum() -> None:
     rng = random.Random(11)
     processes = [a_process([leak(rng)]) for _ in range(3)]
-    alone = [leaks.find([process]) for process in processes]
-    together = leaks.find(processes)
+    alone = [find_leaks([process]) for process in processes]
+    together = find_leaks(processes)
     assert together.growth.value == pytest.approx(
         sum(one.growth.value for one in alone))
     assert together.seconds == alone[0].seconds
@@ -305,7 +308,7 @@ def test_what_the_first_of_two_collections_found_dead_is_not_there() -> None:
     made = a_process([lives], [10.0, 10.1, 12.0, 12.1, 12.6, 13.5],
                      (9.99, 11.99, 12.59))
     with_minors(made.profile, (9.98, 100), (11.98, 300), (12.58, 500))
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert [result.windows[0].times[number] / 1e9 for number in result.windows[0][:3]
             ] == [10.1, 12.1, 13.5]
     assert result.growth.value == pytest.approx(0.0, abs=1e-6)
@@ -320,7 +323,7 @@ def test_less_work_in_the_same_time_is_no_cache(allocated: tuple[int, int, int],
     lives = [(9.5, math.inf)] * 30 + [(11.0, math.inf)] * 300 + [(13.0, math.inf)] * 100
     made = a_process([lives], [10.0, 12.0, 14.0])
     with_minors(made.profile, *zip((9.98, 11.98, 13.98), allocated))
-    result = leaks.find([made])
+    result = find_leaks([made])
     assert (len(result.leaks), len(result.slowing)) == ((1, 0) if is_named else (0, 1))
 
 
@@ -335,7 +338,7 @@ def test_one_collection_at_a_mark_may_find_what_waits(majors: list[float],
         made = a_process([[(9.5, math.inf)] * 30], majors, marks)
         with_minors(made.profile, (9.88, 100), (11.88, 200), (19.38, 600))
         text = io.StringIO()
-        writer.write(made.profile, leaks.find([made]), text, terminal=Terminal(1000))
+        write_leaks(made.profile, find_leaks([made]), text, terminal=Terminal(1000))
         assert ("with two gc.collect() at each mark" in text.getvalue()) == (
             is_single and bool(marks))
 
@@ -346,7 +349,7 @@ def test_as_much_from_mark_to_mark_is_no_cache() -> None:
     for marks, is_named in ((9.99, 11.99, 19.49), True), ((), False):
         made = a_process([lives], [10.0, 12.0, 19.5], marks)
         with_minors(made.profile, (9.98, 100), (11.98, 200), (19.48, 600))
-        result = leaks.find([made])
+        result = find_leaks([made])
         assert (len(result.leaks), len(result.slowing)) == (
             (1, 0) if is_named else (0, 1))
 
@@ -360,7 +363,7 @@ def test_marks_show_whether_it_goes_up_and_down() -> None:
         # a memo that is made anew, and what is kept
         lives += [(time - 1.0, time + 1.5)] * 60 + [(time - 0.5, math.inf)] * 30
     for marks, is_named in ((majors[-3:], False), (majors, True)):
-        result = leaks.find([a_process([lives], majors, marks)])
+        result = find_leaks([a_process([lives], majors, marks)])
         assert [leak.places[0].function.name for leak in result.leaks] == (
             ["f0"] if is_named else [])
 
@@ -437,7 +440,7 @@ def test_the_process_with_most_collections_tells_what_goes_up_and_down() -> None
     rng = random.Random(6)
     processes = [a_process([leak(rng)]), a_process([leak(rng)], [6, 13, 20])]
     text = io.StringIO()
-    writer.write(processes[0].profile, leaks.find(processes), text, terminal=WIDE)
+    write_leaks(processes[0].profile, find_leaks(processes), text, terminal=WIDE)
     assert text.getvalue().startswith("leak: t0")
     assert "are looked at" not in text.getvalue()
 
@@ -474,12 +477,12 @@ def test_how_often_chance_looks_so_is_said_where_it_may_be(planted: Path) -> Non
     profile = readers.read(planted)
     objects = OldObjects()
     readers.read_into(planted, objects)
-    found_leaks = leaks.find([leaks.Process(profile, objects)])
+    found_leaks = find_leaks([Process(profile, objects)])
     for p, is_said in ((0.0, False), (0.03, True)):
         changed = found_leaks._replace(leaks=[one._replace(
             p=p) for one in found_leaks.leaks])
         out = io.StringIO()
-        writer.write(profile, changed, out)
+        write_leaks(profile, changed, out)
         assert ("a leak is named in 5 of 100 runs" in " ".join(
             out.getvalue().split())) == is_said
 
@@ -529,11 +532,11 @@ def test_storage_and_the_interpreters_own() -> None:
     for group_storage in False, True:
         objects = OldObjects()
         profile = _read_into(data, objects)
-        result = leaks.find([leaks.Process(profile, objects)],
+        result = find_leaks([Process(profile, objects)],
                             group_storage=group_storage)
         found.append(types(result.leaks))
         out = io.StringIO()
-        writer.write(profile, result, out, terminal=WIDE)
+        write_leaks(profile, result, out, terminal=WIDE)
         said.append(out.getvalue().splitlines()[:3])
     # of one place, and its classes first; what only the interpreter knows counts, and
     # is not named
@@ -556,12 +559,12 @@ def test_classes_of_the_program_are_named_first() -> None:
     objects = OldObjects()
     profile = _read_into(data, objects)
     out = io.StringIO()
-    writer.write(profile, leaks.find([leaks.Process(profile, objects)]), out, limit=1)
+    write_leaks(profile, find_leaks([Process(profile, objects)]), out, limit=1)
     one, *_, more = [line for line in out.getvalue().splitlines()
                      if line.startswith(("leak", "..."))]
     assert one.startswith("leak: z  other") and more == "... and 1 more"
     out = io.StringIO()
-    writer.write(profile, leaks.find([leaks.Process(profile, objects)]), out,
+    write_leaks(profile, find_leaks([Process(profile, objects)]), out,
                  terminal=WIDE)
     assert re.search("^leak: app.Node, [strxy, ]+, and 1 more  main",
                      out.getvalue(), re.MULTILINE)
@@ -594,7 +597,7 @@ def test_leaks_fit_the_terminal(planted: Path, width: int) -> None:
 
 def test_leaks_for_programs(planted: Path) -> None:
     found = json.loads(report(planted, "--leaks", "--json").stdout)
-    assert found["schema"] == leaks_json.SCHEMA
+    assert found["schema"] == SCHEMA
     leak = found["leaks"][0]
     assert leak["places"][0]["function"]["name"] == "make"
     assert [type_["name"] for type_ in leak["types"]] == ["app.Session"]
@@ -602,7 +605,7 @@ def test_leaks_for_programs(planted: Path) -> None:
     assert leak["growth"]["low"] < leak["growth"]["value"] < leak["growth"]["high"]
     assert sum(leak["windows"]) == pytest.approx(leak["growth"]["value"])
     readme = (Path(__file__).parents[2] / "converter" / "README.rst").read_text()
-    for key in (leaks_json.SCHEMA, *found, *found["rest"], *leak, "place", "share",
+    for key in (SCHEMA, *found, *found["rest"], *leak, "place", "share",
                 *leak["types"][0]):
         assert "``%s``" % key in readme, key
 

@@ -8,8 +8,9 @@ import pytest
 
 from made_profiles import TYPES, Log
 from vmprof_convert import cli, readers
-from vmprof_convert.analysis import diff, leaks
+from vmprof_convert.analysis import diff
 from vmprof_convert.analysis.by_stack import values
+from vmprof_convert.analysis.leaks.search import OldObjects
 from vmprof_convert.analysis.selection import Selection, select
 from vmprof_convert.cli import run_files
 from vmprof_convert.errors import ProfileError
@@ -293,7 +294,7 @@ def test_diff_of_the_first_part_and_a_later_one(
 
 def test_leaks_begin_with_what_is_carried_over(tmp_path: pathlib.Path) -> None:
     (path,) = write(tmp_path, app=third())
-    objects = leaks.OldObjects()
+    objects = OldObjects()
     readers.read_into(path, objects)
     assert sorted(zip(objects.size, objects.collected, objects.freed)) == [
         (16, 40, -1), (24, -1, 40), (48, -1, -1)]

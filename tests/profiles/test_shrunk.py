@@ -12,8 +12,9 @@ import pytest
 import report_runs
 from made_profiles import Log
 from vmprof_convert import readers
-from vmprof_convert.analysis import diff, leaks
+from vmprof_convert.analysis import diff
 from vmprof_convert.analysis.by_stack import values
+from vmprof_convert.analysis.leaks.search import OldObjects, Process, find_leaks
 from vmprof_convert.analysis.process_memory import growth
 from vmprof_convert.analysis.summary import FUNCTION, TYPE, Choice, Tally, summarize
 from vmprof_convert.errors import ProfileError
@@ -205,9 +206,9 @@ def test_a_leak_of_what_was_shrunk(tmp_path: Path) -> None:
         log.event(3, time + 6 * 10**8, 0, number)
         log.flush()
     path = in_file(log, tmp_path)
-    objects = leaks.OldObjects()
+    objects = OldObjects()
     profile = readers.read_into(path, objects)
-    found = leaks.find([leaks.Process(profile, objects)])
+    found = find_leaks([Process(profile, objects)])
     leak, = found.leaks
     seconds = sum(found.seconds)
     assert leak.growth.value / seconds == pytest.approx(20 * TAKEN, rel=0.01)

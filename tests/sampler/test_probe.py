@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import signal
 import tempfile
 import textwrap
 from pathlib import Path
@@ -38,6 +39,21 @@ def test_facts_are_found(stock_pypy: PyPy) -> None:
     state = int(layout["gc_state"][0])
     assert 0 < state < int(layout["nursery_free"][0]) - int(layout["gc"][0])
     assert state % 8 == 0
+
+
+def test_probe_that_never_ends_is_stopped_by_its_processor_time(
+        stock_pypy: PyPy) -> None:
+    """A busy machine may need many times as long for the same computation."""
+    done = stock_pypy.run(textwrap.dedent("""
+        from vmprof_allocation.engines.hook.probe import __main__ as probe
+        def loop(text):
+            while True:
+                pass
+        probe.PROCESSOR_SECONDS = 0.1
+        probe.Layout.parse = loop
+        probe.main()
+        """))
+    assert done.code == -signal.SIGVTALRM
 
 
 # ____________________________________________________________

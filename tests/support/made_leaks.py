@@ -9,8 +9,13 @@ from typing import NamedTuple
 
 from made_profiles import Log
 from vmprof_convert import readers
-from vmprof_convert.analysis import leaks
-from vmprof_convert.analysis.leaks import Leak, Leaks, OldObjects
+from vmprof_convert.analysis.leaks.search import (
+    Leak,
+    Leaks,
+    OldObjects,
+    Process,
+    find_leaks,
+)
 from vmprof_convert.profile.model import ALIVE, FREED, Columns, Profile, Samples
 
 SECOND = 10**9
@@ -68,7 +73,7 @@ def run_of(majors: Iterable[float], marks: Iterable[float] = (),
 
 
 def process_of(objects: Iterable[Kept], majors: Iterable[float] = MAJORS,
-               marks: Iterable[float] = ()) -> leaks.Process:
+               marks: Iterable[float] = ()) -> Process:
     """Of objects that are old at once, and found dead by the next major
     collection."""
     objects = list(objects)
@@ -86,11 +91,11 @@ def process_of(objects: Iterable[Kept], majors: Iterable[float] = MAJORS,
     samples.finish()
     old = OldObjects()
     old.extend(Columns(*samples.columns()))
-    return leaks.Process(run_of(majors, marks, stacks or ("main",), types), old)
+    return Process(run_of(majors, marks, stacks or ("main",), types), old)
 
 
 def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
-              marks: Iterable[float] = (), size: int = 16) -> leaks.Process:
+              marks: Iterable[float] = (), size: int = 16) -> Process:
     """Each site is a function and a type."""
     return process_of((
         Kept("main f%d" % number, "t%d" % number, size, born, dropped)
@@ -100,7 +105,7 @@ def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
 
 def found(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
           marks: Iterable[float] = (), size: int = 16) -> Leaks:
-    return leaks.find([a_process(sites, majors, marks, size)])
+    return find_leaks([a_process(sites, majors, marks, size)])
 
 
 def types(found: list[Leak]) -> list[list[str]]:

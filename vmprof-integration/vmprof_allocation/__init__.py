@@ -11,14 +11,14 @@ From code::
     with vmprof_allocation.sample("app.vmprof", "128k"):
         work()
 
-or start() and stop(), and rotate() for one profile after another.  They are for
-`vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's
-own tools.  push() sends profiles to an engine.  Labels say what the program is doing::
+or start() and stop(), and rotate() for one profile after another. The profiles are for
+`vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's own
+tools. push() sends profiles to an engine. Labels describe the program's current work::
 
     with vmprof_allocation.labels(endpoint="/users"):
         answer()
 
-To pytest, which would warn that this is imported already: PYTEST_DONT_REWRITE.
+For pytest, which otherwise warns about an imported module: PYTEST_DONT_REWRITE.
 """
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
 
 
 def __getattr__(name: str) -> object:
-    # programs that the command line samples need none of it: see engines/base.py
+    """Import a name of __all__ when it is used for the first time."""
+    # programs that the command line samples need none of the names: engines/base.py
     if name not in __all__:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
-    # a handler that wants one of these, too, would find half a module
+    # a signal handler that uses one of the names would find an incomplete module
     with _Uninterrupted(), _Undivided():
         module: object
         if name == "labels":
@@ -63,4 +64,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
+    """Return all names, including names that are not imported yet."""
     return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
-"""python -m vmprof_allocation doctor | report PROFILE | attach PID | ctl PID | top PID
+"""The commands doctor, report, attach, ctl and top of ``python -m vmprof_allocation``.
 
-`report` is vmprof-convert by another name, for who has this PyPy at hand.
+`report` is the same as vmprof-convert, for users who have only this PyPy.
 """
 from __future__ import annotations
 
@@ -18,8 +18,16 @@ from vmprof_allocation.remote.process_info import Parser
 
 
 def doctor(out: TextIO) -> int:
-    """Print how this PyPy can be sampled, and what the hook engine finds in
-    it, for a bug report.  Returns the exit code: 0 if it can, 1 if not."""
+    """Print how this PyPy can be sampled, for a bug report.
+
+    The output contains the findings of the hook engine.
+
+    Args:
+        out: the file.
+
+    Returns:
+        The exit code, which is 0 if sampling is possible, and otherwise 1.
+    """
     from vmprof_allocation.engines.hook import engine as hook
     print("%s on %s %s" % (sys.version.replace("\n", " "), platform.system(),
                            platform.machine()), file=out)
@@ -28,7 +36,7 @@ def doctor(out: TextIO) -> int:
               "--held, --lines, --memory and --raw-memory, the hook engine does)",
               file=out)
         return 0
-    # if this process is sampled, the engine that does it wakes, and is that one
+    # if this process is sampled, importing `session` continues its session
     from vmprof_allocation.session import session
     if (on := session.current()) is not None:
         print("allocations can be sampled here: they are, into %r" % on.where, file=out)
@@ -59,7 +67,7 @@ def doctor(out: TextIO) -> int:
 
 
 def _children() -> Finding:
-    """Whether they can be followed, which is known when a run has begun."""
+    """Return whether children are followed, which is known after a session started."""
     import tempfile
 
     from vmprof_allocation.engines.hook import engine as hook
@@ -74,6 +82,7 @@ def _children() -> Finding:
 
 
 def write(text: str, out: TextIO) -> int:
+    """Write the text, and return exit code 0.  If that fails, end the process."""
     try:
         print(text, end="", file=out, flush=True)
     except BrokenPipeError:
@@ -84,23 +93,26 @@ def write(text: str, out: TextIO) -> int:
 
 
 def nobody_listens() -> NoReturn:
-    """Who read it has seen enough: end as if Python did not catch this."""
+    """End the process by SIGPIPE, because the reader of the output has gone."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
-    os._exit(EXIT_BAD_OUTPUT)       # it is blocked
+    os._exit(EXIT_BAD_OUTPUT)       # SIGPIPE is blocked
 
 
 def not_written(error: OSError) -> NoReturn:
+    """Print an error about standard output, and end the process."""
     print("vmprof_allocation: can't write to standard output: %s" % error.strerror,
           file=sys.stderr)
-    # what could not be written would be tried again at the end
+    # os._exit(), because Python would try to write the rest when it exits
     os._exit(EXIT_BAD_OUTPUT)
 
 
 def with_little_memory() -> None:
-    """Go on in a PyPy whose nursery is small, unless somebody chose one.  Its
-    default is half of the processor's cache, which may be more than all else
-    that a report takes, and with it grows what the GC lets lie."""
+    """Continue in a PyPy with a small nursery, unless the user has set its size.
+
+    The default size is half of the processor's cache. That may be more than a report
+    takes otherwise, and the GC keeps more garbage if the nursery is larger.
+    """
     if (sys.implementation.name != "pypy" or "PYPY_GC_NURSERY" in os.environ
             or not sys.executable):
         return
@@ -113,7 +125,7 @@ def with_little_memory() -> None:
                    *sys.argv[1:]],
                   {**os.environ, "PYPY_GC_NURSERY": "2M"})
     except OSError:
-        pass            # then it takes more
+        pass            # continue with the default nursery
 
 
 EXIT_INTERRUPTED = 130
@@ -121,9 +133,10 @@ EXIT_BAD_OUTPUT = 2
 
 
 def main() -> int:
+    """Run a command, and return its exit code."""
     for stream in sys.stdout, sys.stderr:
         if isinstance(stream, io.TextIOWrapper):
-            # names may have characters that the terminal can't show
+            # names may contain characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:2] == ["report"]:
         return report(sys.argv[2:])
@@ -131,7 +144,7 @@ def main() -> int:
         try:
             return _of_others(sys.argv[1])(sys.argv[2:])
         except KeyboardInterrupt:
-            return EXIT_INTERRUPTED     # before it had begun
+            return EXIT_INTERRUPTED     # Ctrl-C came before the command began
         except BrokenPipeError:
             nobody_listens()
         except OSError as e:
@@ -156,7 +169,7 @@ def main() -> int:
 
 
 def _of_others(command: str) -> Callable[[list[str]], int]:
-    """The commands about a program that runs."""
+    """Return the main function of a command for running programs."""
     if command == "attach":
         from vmprof_allocation.remote import attach
         return attach.main
@@ -168,6 +181,7 @@ def _of_others(command: str) -> Callable[[list[str]], int]:
 
 
 def report(arguments: list[str]) -> int:
+    """Run vmprof-convert, and return its exit code."""
     try:
         from vmprof_convert import cli
     except ImportError as e:

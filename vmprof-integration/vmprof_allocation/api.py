@@ -1,4 +1,4 @@
-"""What the package offers to programs: see there."""
+"""The functions that the package offers to programs; see vmprof_allocation."""
 from __future__ import annotations
 
 import os
@@ -27,13 +27,13 @@ _session: Session | None = None
 
 
 class _Started(Session):
-    """One that stop() ends."""
+    """A session that start() began and stop() ends."""
 
     def _start(self, engine: Engine, file: ProfileFile) -> None:
         global _session
         super()._start(engine, file)
-        # still in the section: a handler may start and stop others before
-        # start() returns, and this one would hide them from stop()
+        # Set this in the section. A signal handler may start and stop other sessions
+        # before start() returns, and this session would hide them from stop().
         _session = self
 
 
@@ -43,25 +43,33 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
            follow: bool = True, native: bool = False,
            lines: bool = False,
            raw_memory: int | str | None = None) -> Session:
-    """A context manager that writes allocation samples to `output`.
+    """Return a session that writes allocation samples to `output`.
 
-    `interval`: mean number of bytes between two samples, or text such as
-    ``128k``; or a limit, such as ``auto``, ``auto:1000/s`` (samples a second)
-    or ``auto:0.5%`` (of the time), which the interval follows.  `seed` (0 to
-    2**64 - 1) makes a run repeatable; `gaps` ``fixed`` takes exactly every
-    `interval`-th byte, which aliases with loops.  `period`: seconds between
-    two time samples, which are not taken otherwise.  `lifetimes`: find out what
-    becomes of the sampled objects.  `follow`: sample the children of this process,
-    too, where the engine can: process 123 writes ``app.123.vmprof`` beside
-    ``app.vmprof``, if it has a sample; sampling that such a child begins takes its
-    place.  `native`: with the functions of C code inside of the innermost Python
-    one.  `lines`: with the line at which each function was, where that is known, of
-    compiled code only if it is compiled meanwhile; takes time whenever PyPy compiles.
-    `raw_memory`: sample what C code has of malloc, too, one sample in so many bytes,
-    such as ``512k``.  Entered again, it begins the file anew.
+    The session is a context manager. If it is entered again, it replaces the file.
 
-    Raises AllocationSamplingError, here or on entry, if that can't be done;
-    nothing was changed then.
+    Args:
+        output: path of the profile.
+        interval: mean number of bytes between two samples, or text such as ``128k``.
+            It may also be a limit that the interval follows: ``auto``, ``auto:1000/s``
+            (samples per second) or ``auto:0.5%`` (of the time).
+        seed: seed of the gaps, 0 to 2**64 - 1, which makes a run repeatable.
+        gaps: ``exponential``, or ``fixed`` for every `interval`-th byte, which aliases
+            with loops.
+        period: seconds between two CPU samples. None for no CPU samples.
+        lifetimes: record the outcomes of the sampled objects.
+        follow: also sample the children of this process, if the engine can. Process 123
+            writes ``app.123.vmprof`` next to ``app.vmprof``, if it has a sample. If
+            such a child starts its own sampling, this replaces the inherited one.
+        native: record the functions of C code inside of the innermost Python function.
+        lines: record the executed line of each function, if it is known. In compiled
+            code, it is known only for code that is compiled meanwhile. This takes time
+            whenever PyPy compiles.
+        raw_memory: interval for samples of native memory, such as ``512k``. None for no
+            such samples.
+
+    Raises:
+        AllocationSamplingError: sampling is not possible, and the process is unchanged.
+            The settings are checked here, and the rest when the session is entered.
     """
     return Session(make_settings(interval, seed, gaps, period,
                                  lifetimes=lifetimes, follow=follow, native=native,
@@ -75,7 +83,7 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
           follow: bool = True, native: bool = False,
           lines: bool = False,
           raw_memory: int | str | None = None) -> Session:
-    """Begin what stop() ends; see sample()."""
+    """Start to sample until stop() is called.  See sample() for the arguments."""
     session = _Started(make_settings(interval, seed, gaps, period,
                                      lifetimes=lifetimes, follow=follow,
                                      native=native, lines=lines,
@@ -88,20 +96,31 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
 def push(url: str, interval: int | str = "auto", *, every: float | None = None,
          service: str = "", version: str = "", lifetimes: bool = True,
          follow: bool = True) -> PeriodicRotation:
-    """Sample until the end, or the stop() of what is returned, and send a profile to
-    an engine `every` so many seconds (15, if nothing is said).
+    """Sample this process, and send a profile to an engine at regular intervals.
 
-    `url` says which engine: ``otlp+http://localhost:4318`` (the OpenTelemetry
-    collector), ``pyroscope+https://...`` or ``parca+http://...``.  `service` and
-    `version`: what it is called there; without them, OTEL_SERVICE_NAME and
-    OTEL_RESOURCE_ATTRIBUTES say it.  Headers with credentials come from
-    VMPROF_PUSH_HEADERS, or from the file that VMPROF_PUSH_HEADERS_FILE names.  See
-    sample() for the rest.
+    Another process sends the profiles. If the engine is slow or does not answer, this
+    process is not delayed. The number and the bytes of waiting profiles are limited;
+    further profiles are dropped and counted.
 
-    Another process sends, and an engine that is slow or away costs this one nothing:
-    what waits is bounded, and what can't wait any more is dropped, and counted.
+    Headers with credentials come from the environment variable VMPROF_PUSH_HEADERS, or
+    from the file that VMPROF_PUSH_HEADERS_FILE names.
 
-    Raises AllocationSamplingError; nothing was changed then.
+    Args:
+        url: address of the engine: ``otlp+http://localhost:4318`` (the OpenTelemetry
+            collector), ``pyroscope+https://...`` or ``parca+http://...``.
+        interval: see sample().
+        every: seconds between two profiles. None for 15.
+        service: name of the service. If empty, OTEL_SERVICE_NAME and
+            OTEL_RESOURCE_ATTRIBUTES name it.
+        version: version of the service, from the same variables if empty.
+        lifetimes: see sample().
+        follow: see sample().
+
+    Returns:
+        An object whose stop() ends the sampling. Otherwise, it ends with the process.
+
+    Raises:
+        AllocationSamplingError: sampling is not possible, and the process is unchanged.
     """
     with Undivided():
         from vmprof_allocation.session.periodic_rotation import PeriodicRotation
@@ -121,22 +140,26 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
 
 
 def mark(name: str) -> None:
-    """Name this moment in the profile, for ``report --leaks``: what was allocated
-    between two marks, and is still alive.  Whoever began the sampling: the
-    command line, or this program.  Harmless if nobody did."""
+    """Give the present moment a name in the profile, for ``report --leaks``.
+
+    The report can show the objects that were allocated between two marks and are still
+    alive. The mark is set in every session, whether the command line or the program
+    started the session. Without a session, this has no effect.
+    """
     mark_all(name)
 
 
 def rotate(output: Path) -> None:
-    """What start() began goes on in another profile: see Session.rotate()."""
+    """Rotate the profile of start().  See Session.rotate()."""
     _started_session().rotate(output)
 
 
 def stop() -> None:
-    """End what start() began.
+    """End the sampling that start() began.
 
-    Raises AllocationSamplingError if nothing was begun, or if the profile
-    could not be written to the end.
+    Raises:
+        AllocationSamplingError: sampling is not on, or the end of the profile could not
+            be written.
     """
     _started_session().stop()
 

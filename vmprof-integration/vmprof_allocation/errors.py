@@ -1,11 +1,11 @@
-"""The errors that a user may meet, each with a message that is complete."""
+"""Define the errors that a user may get; each has a complete message."""
 from __future__ import annotations
 
 import sys
 
 
 class AllocationSamplingError(Exception):
-    """Sampling can't be started, or the request makes no sense.
+    """Sampling is not possible, or the request is invalid.
 
     The message is one line for the user; the command line prints it and ends
     with exit code 2.
@@ -13,41 +13,51 @@ class AllocationSamplingError(Exception):
 
 
 class WrongType(AllocationSamplingError, TypeError):
-    """A setting of a type that makes no sense."""
+    """A setting has an invalid type."""
 
 
 class WrongValue(AllocationSamplingError, ValueError):
-    """A setting of a value that makes no sense."""
+    """A setting has an invalid value."""
 
 
 class SamplingBusy(AllocationSamplingError):
-    """Sampling is just being started or stopped, by code that this was called
-    from (a finalizer, a tracing function), or somebody else has just asked for the
-    same: nothing was done."""
+    """The sampling is just being started, stopped or changed, so nothing was done.
+
+    The caller is a finalizer or a tracing function that runs in the middle of this, or
+    another thread has just made the same request.
+    """
 
 
 class UnknownBuild(AllocationSamplingError):
-    """This PyPy's nursery was not found beyond doubt; nothing was touched.
+    """This PyPy's nursery was not found with certainty; nothing was changed.
 
-    ``findings`` is a list of ``(what, value, ok)``, as `doctor` prints them.
+    The attribute ``findings`` is a list of ``(what, value, ok)`` that `doctor` prints.
     """
 
     def __init__(self, message: str, findings: list[Finding] | None = None):
+        """Create the error with its findings."""
         super().__init__(message)
         self.findings = findings or []
 
 
 class Evidence:
-    """What was looked for in this build, and what was found."""
+    """The findings of the search in this build."""
 
     def __init__(self) -> None:
+        """Begin without findings."""
         self.findings: list[Finding] = []
 
     def found(self, what: str, value: str) -> None:
+        """Add a finding that is as expected."""
         self.findings.append((what, value, True))
 
     def refuse(self, what: str, why: str) -> UnknownBuild:
-        """The refusal because of `what`; it is one of the findings."""
+        """Add a finding that makes sampling impossible, and return the error.
+
+        Args:
+            what: the name of the finding.
+            why: the reason.
+        """
         self.findings.append((what, why, False))
         return UnknownBuild(
             "this build of PyPy is not known: %s: %s; nothing was changed "
@@ -55,18 +65,21 @@ class Evidence:
             % (what, why), self.findings)
 
 
-#: what a finding begins with that says no more; and one that is not about the build,
-#: and is not kept
+#: Beginnings of the values of findings. NOT_KNOWN: the search did not find something.
+#: PASSING: the reason has nothing to do with the build, so the result is not stored.
 NOT_KNOWN, PASSING = "not known", "not known this time"
-#: what was looked for, what was found, whether it is good
+#: name and value of a finding, and whether it is as expected
 Finding = tuple[str, str, bool]
 
 
 def say(message: str) -> None:
-    """One line for the user.  sys.stderr may be something of the program's."""
+    """Print one line for the user to the original stderr.
+
+    The program may have replaced sys.stderr.
+    """
     if sys.__stderr__ is not None:
         try:
             sys.__stderr__.write("vmprof: %s\n" % message)
             sys.__stderr__.flush()
         except (OSError, ValueError):
-            pass        # it is closed
+            pass        # stderr is closed

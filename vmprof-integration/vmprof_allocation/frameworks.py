@@ -1,4 +1,4 @@
-"""Labels for what servers allocate, by route: see labelling.py.
+"""Label the allocations of web frameworks with the route (see labelling.py).
 
 Django, in ``MIDDLEWARE``::
 
@@ -12,7 +12,7 @@ Starlette and FastAPI::
 
     app.add_middleware(vmprof_allocation.frameworks.StarletteLabels)
 
-Each sets ``endpoint``, the pattern of the route, and ``method``.
+Each one sets the labels ``endpoint``, the pattern of the route, and ``method``.
 """
 from __future__ import annotations
 
@@ -23,30 +23,33 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any
 
-#: what no route is known of
+#: value of ``endpoint`` if the route is unknown
 NO_ROUTE = "[no route]"
 
 
 class DjangoLabels:
-    """A middleware; it knows the route from where the view is about to be called."""
+    """A Django middleware; the route is known when the view is about to be called."""
 
     def __init__(self, get_response: Callable[[Any], Any]) -> None:
+        """Take the next middleware or the view."""
         self._get_response = get_response
 
     def __call__(self, request: Any) -> Any:
+        """Answer a request, with labels."""
         with labels(method=request.method, endpoint=NO_ROUTE) as here:
             request._vmprof_allocation_labels = here
             return self._get_response(request)
 
     def process_view(self, request: Any, view: object, args: object,
                      kwargs: object) -> None:
+        """Set the route of the labels."""
         route = request.resolver_match.route
         request._vmprof_allocation_labels.update(
             endpoint="/" + route.removeprefix("^").removeprefix("/"))
 
 
 def label_flask(app: Any) -> None:
-    """Of all requests that `app`, a Flask application, answers."""
+    """Label the allocations of all requests that a Flask application answers."""
     import flask  # type: ignore[import-not-found,unused-ignore]
 
     def begin() -> None:
@@ -65,12 +68,14 @@ def label_flask(app: Any) -> None:
 
 
 class StarletteLabels:
-    """An ASGI middleware; its application has Starlette's routes."""
+    """An ASGI middleware for applications with Starlette's routes."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+        """Take the next application."""
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, with labels."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return

@@ -1,7 +1,13 @@
-"""python -m vmprof_push FOLDER [STDERR IDENTITY]
+"""Send the segments that a program writes into a folder until the program ends.
 
-Send the windows that a program leaves in FOLDER (spool.py) until the program ends.
-Write messages to the file STDERR (messages.py).
+::
+
+    python -m vmprof_push FOLDER [STDERR IDENTITY]
+
+spool.py describes the FOLDER.  Messages are written to the file STDERR if it has the
+given IDENTITY (messages.py).  The shell script of start.py runs this module.  The exit
+code is 0 after a normal end, 1 after an unexpected error, and 2 if a setting or a
+credential is invalid.
 """
 from __future__ import annotations
 
@@ -26,18 +32,29 @@ from vmprof_push.sending import Outcome, send
 from vmprof_push.spool import MAX_WINDOW, Spool, Window
 from vmprof_push.target import Target
 
-#: of the processor, which is the program's
+#: nice value of the pusher, so that the program gets the processor first
 _NICE = 10
-#: seconds between two looks into the folder
+#: longest time between two scans of the folder, in seconds
 _LOOK = 1.0
-#: the program that began this takes at most so many seconds to its first window
+#: longest time from the pusher's start to the program's first segment, in seconds
 _BEGIN = 60.0
 
 
 class Pusher:
+    """The loop that sends the segments of one folder to one server."""
+
     def __init__(self, folder: str, settings: dict[str, Any],
                  stderr: Sequence[str] = ()) -> None:
-        """Raises AllocationSamplingError.  `stderr` has the arguments of say()."""
+        """Read the settings and check the credentials.
+
+        Args:
+            folder: The folder that start.py made.
+            settings: The contents of settings.json.  Times are in seconds.
+            stderr: The arguments of `say()` after the text.
+
+        Raises:
+            AllocationSamplingError: The address, a time, or a header is invalid.
+        """
         self._spool = Spool(folder)
         self._target = Target(settings["url"])
         self._every = float(settings["every"])
@@ -50,13 +67,21 @@ class Pusher:
         credentials.read(self._target.protocol)
         self._backoff = Backoff(self._every)
         self._sent = 0
-        #: the body of the oldest window, which is made once
+        #: path and request body of the oldest segment, kept for further attempts
         self._body: tuple[str, Body] | None = None
+        #: time.monotonic() before which no request is sent; 0 after a success
         self._not_before = 0.0
-        #: the last thing that was said, so that it is said once
+        #: the last message, so that a repeated one is not written again
         self._said = ""
 
     def run(self) -> None:
+        """Send segments until the program has ended and the folder is empty.
+
+        The program has ended if no process has written a segment for `quiet` seconds.
+        Before the first segment, a living owner has `_BEGIN` seconds.  After the
+        program's end, the pusher drains the folder.  It drops the remaining segments
+        when it has sent none for `drain` seconds.
+        """
         if self._spool.drop_fatal():
             say("a window ended the process that pushes, and is dropped", *self._stderr)
         has_begun, since = False, time.monotonic()
@@ -77,7 +102,7 @@ class Pusher:
                 sent = self._sent
                 self._push(windows[0])
                 if draining is not None and self._sent > sent:
-                    # an engine that takes them is not away, however slow we are
+                    # each segment that the server accepts prolongs the draining
                     draining = time.monotonic() + self._drain
                 if len(windows) > 1 and not self._not_before:
                     continue
@@ -119,7 +144,11 @@ class Pusher:
                 if outcome.is_final or outcome.is_sent else "; trying again"))
 
     def _make(self, window: Window) -> Body | None:
-        """None: there is nothing in it to be sent, and it is gone."""
+        """Return the segment's request body, or None after removing the segment.
+
+        A segment without samples is removed as if it had been sent.  An unreadable or
+        too large segment is dropped with a message.
+        """
         if self._body is not None and self._body[0] == window.path:
             return self._body[1]
         try:
@@ -128,7 +157,7 @@ class Pusher:
             with self._spool.read(window):
                 body = self._body_of(window)
         except Exception as error:
-            if os.path.exists(window.path):     # the program didn't drop it
+            if os.path.exists(window.path):     # else the program removed the segment
                 self._spool.drop(window)
                 self._say_once(
                     "a window can't be read, and is dropped: %s" % _why(error))
@@ -168,7 +197,7 @@ def _is_there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        pass            # it is another user's
+        pass            # the process exists, and belongs to another user
     return True
 
 
@@ -177,18 +206,24 @@ def _why(error: Exception) -> str:
         return "it takes too much memory"
     if isinstance(error, (ProfileError, OSError)):
         return str(error)
-    # ours, and not what it says, which may hold a header
+    # an error of this package; its text is omitted because it may contain a header
     return "there was a %s" % type(error).__name__
 
 
 def say(text: str, *stderr: str) -> None:
-    """Write one line for the user to the file that write() opens."""
+    """Write one line for the user by `messages.write()`, whose arguments follow."""
     write(printable(text), *stderr)
 
 
 def _hold(folder: str) -> bool:
-    """That there is a pusher; False: there is another one.  The descriptor stays
-    open until this process ends."""
+    """Lock the folder for this process, and return whether the lock was free.
+
+    The lock's descriptor stays open until this process ends.  The function fails if
+    another pusher holds the lock for one second.
+
+    Raises:
+        FileNotFoundError: The folder was removed.
+    """
     fd = os.open(os.path.join(folder, LOCK),
                  os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     for _ in range(20):
@@ -196,11 +231,17 @@ def _hold(folder: str) -> bool:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            time.sleep(0.05)    # it may be a program that looks whether we are there
+            # another program may only test whether a pusher holds the lock
+            time.sleep(0.05)
     return False
 
 
 def main() -> int:
+    """Run the pusher of the folder in `sys.argv`, and return the exit code.
+
+    The folder is removed at the end.  The program stops sampling when its folder is
+    gone.
+    """
     folder, *stderr = sys.argv[1:]
     os.umask(0o077)
     os.nice(_NICE)
@@ -208,7 +249,7 @@ def main() -> int:
         if not _hold(folder):
             return 0
     except FileNotFoundError:
-        return 0        # somebody tidied up
+        return 0        # the folder was removed
     code = 0
     try:
         with open(os.path.join(folder, SETTINGS), "rb") as file:
@@ -218,13 +259,13 @@ def main() -> int:
         say(str(error), *stderr)
         code = 2
     except FileNotFoundError:
-        pass            # likewise: there is nothing to be sent any more
+        pass            # the folder was removed, with everything that was to be sent
     except Exception as error:
-        # not what it says, which may hold a header
+        # the error's text is omitted because it may contain a header
         say("the process that pushes ends: there was a %s" % type(error).__name__,
             *stderr)
         code = 1
-    remove(folder)      # the program ends the sampling then
+    remove(folder)
     return code
 
 

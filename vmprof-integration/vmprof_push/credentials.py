@@ -1,5 +1,9 @@
-"""Headers that say who we are: from the environment, or from a file that is read each
-time, so that a secret can be changed.  They are in no message, and in no profile."""
+"""Read the HTTP headers with the user's credentials.
+
+They come from the environment, or from a file.  The file is read before each request,
+so that the user can change a secret.  No message and no profile contains a header's
+value.
+"""
 from __future__ import annotations
 
 import os
@@ -9,22 +13,31 @@ from urllib.parse import unquote
 
 from vmprof_allocation.errors import WrongValue
 
-#: name=value, several with commas; a value may have %20 and the like
+#: variable with name=value pairs, separated by commas; values are percent-encoded
 VARIABLE = "VMPROF_PUSH_HEADERS"
-#: OpenTelemetry's own, in the same form: for its protocol alone
+#: OpenTelemetry's variable of the same form, read for the protocol otlp only
 OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
-#: names a file of lines: Name: value
+#: variable with the path of a file, each line of which is "Name: value"
 FILE_VARIABLE = "VMPROF_PUSH_HEADERS_FILE"
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-#: what is ours to say
+#: headers that this package sets, in lower case
 _OURS = frozenset(("content-type", "content-encoding", "content-length", "host",
                    "transfer-encoding", "connection"))
+#: number of bytes that are read of the file
 _MAX_FILE = 65536
 
 
 def read(protocol: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Raises AllocationSamplingError, with no part of a value."""
+    """Return the headers as a dict from name to value.
+
+    A later source replaces a header of an earlier one.  The order is
+    `OTLP_VARIABLE`, `VARIABLE`, the file.
+
+    Raises:
+        AllocationSamplingError: A header is malformed or reserved, or the file is
+            unreadable.  The message contains no part of a value.
+    """
     found: dict[str, str] = {}
     for variable in (OTLP_VARIABLE, VARIABLE):
         if variable == OTLP_VARIABLE and protocol != "otlp":

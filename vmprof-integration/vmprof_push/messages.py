@@ -17,8 +17,9 @@ _JOURNAL = "JOURNAL_STREAM"
 def is_inherited() -> bool:
     """Return whether the pusher can keep file descriptor 2 open.
 
-    It can for a regular file and the journal's socket, as their readers do not wait for
-    the end of the file."""
+    The pusher can keep open a regular file and the journal's socket, because their
+    readers do not wait for the end of the file.
+    """
     try:
         status = os.fstat(2)
     except OSError:
@@ -31,7 +32,8 @@ def reopened() -> list[str]:
     """Return the arguments of `write()` that lead to this process's stderr.
 
     The list is empty if stderr is closed, inherited, or a socket, which Linux cannot
-    open by its name."""
+    open by its name.
+    """
     try:
         status = os.fstat(2)
     except OSError:
@@ -48,7 +50,8 @@ def write(text: str, path: str = "", identity: str = "") -> None:
     """Write the printable `text` to the file `path` if it still has this identity.
 
     Without a path, the function writes to this process's stderr.  The line is lost if
-    the file is gone, or if a pipe is full."""
+    the file is gone, or if a pipe is full.
+    """
     line = "vmprof: %s\n" % text
     with contextlib.suppress(OSError, ValueError):
         if not path:

@@ -1,4 +1,8 @@
-"""What is sent of a profile: a request's body, as each engine takes it."""
+"""Make a request's body from a profile, in the form that each kind of server accepts.
+
+`MAKE` has a function for each protocol of target.py.  __main__.py calls the function
+with a segment's profile, and sending.py sends the result.
+"""
 from __future__ import annotations
 
 import base64
@@ -17,13 +21,14 @@ from vmprof_push.service import Service
 
 
 class Body(NamedTuple):
+    """The body of an HTTP request, with the headers that describe the body."""
+
     data: bytes
-    #: of a request
     headers: dict[str, str]
 
 
-#: Makes the body of a profile, which is of this service, and number so and so of its
-#: process.  Raises ProfileError if there is nothing in it.
+#: Makes the body from a profile, its service, and the segment's number in its process.
+#: Raises ProfileError if the profile is empty.
 Make = Callable[[Profile, Service, int], Body]
 
 
@@ -36,17 +41,20 @@ def _otlp(profile: Profile, service: Service, number: int) -> Body:
 
 
 def _pyroscope(profile: Profile, service: Service, number: int) -> Body:
-    """A PushRequest.  Each label of a sample would be a series of its own there, so
-    that threads and types are left out."""
+    """Return Pyroscope's PushRequest.
+
+    Threads and types are left out, because Pyroscope makes a separate series from
+    each label of a sample.
+    """
     labels = {**service.labels(profile), "__name__": "memory",
-              # or what is of one window alone would be taken for a sum since the
-              # start, and the first one for nothing
+              # The values belong to one segment.  By default, Pyroscope takes values
+              # for sums since the start, and ignores the first profile.
               "__delta__": "false", "process.runtime.name": "pypy"}
     series = b"".join(
         protobuf.bytes_field(1, protobuf.text_field(1, name)
                              + protobuf.text_field(2, value))
         for name, value in sorted(labels.items()))
-    # sent twice, it is the same
+    # the identity lets Pyroscope recognise a segment that is sent twice
     sample = protobuf.bytes_field(1, _pprof(profile, labels=False)) + (
         protobuf.text_field(2, str(uuid.UUID(bytes=identity(profile)))))
     return Body(protobuf.bytes_field(1, series + protobuf.bytes_field(2, sample)),
@@ -54,8 +62,11 @@ def _pyroscope(profile: Profile, service: Service, number: int) -> Body:
 
 
 def _parca(profile: Profile, service: Service, number: int) -> Body:
-    """A WriteRawRequest as JSON, which Parca's gateway takes; it knows no compression
-    but that of the profile itself."""
+    """Return Parca's WriteRawRequest as JSON for its HTTP gateway.
+
+    Only the profile within the request is compressed, because the gateway does not
+    accept compressed requests.
+    """
     labels = {**service.labels(profile), "__name__": "memory",
               "process_runtime_name": "pypy"}
     return Body(json.dumps({
@@ -64,14 +75,14 @@ def _parca(profile: Profile, service: Service, number: int) -> Body:
                                   for name, value in sorted(labels.items())]},
             "samples": [{"rawProfile": base64.b64encode(
                 _pprof(profile, labels=True)).decode("ascii")}]}],
-        # names, and no addresses
+        # the profile has function names instead of addresses
         "normalized": True}, separators=(",", ":")).encode("ascii"), {
             "Content-Type": "application/json"})
 
 
 def _pprof(profile: Profile, *, labels: bool) -> bytes:
     out = io.BytesIO()
-    # arguments stay here: one may be a secret
+    # the command's arguments are not sent, because one may be a secret
     pprof.write(dataclasses.replace(profile, command=program_name(profile)), out,
                 labels=labels)
     return _compressed(out.getvalue())
@@ -81,4 +92,5 @@ def _compressed(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
+#: functions by the name of their protocol
 MAKE: dict[str, Make] = {"otlp": _otlp, "pyroscope": _pyroscope, "parca": _parca}

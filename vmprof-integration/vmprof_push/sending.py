@@ -1,4 +1,8 @@
-"""One request, and what became of it."""
+"""Send one request, and return its outcome.
+
+The pusher (__main__.py) calls `send()` with a segment's body, and decides by the
+outcome whether to send the segment again.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -17,32 +21,46 @@ from vmprof_convert.writers import protobuf
 from vmprof_push.protocols import Body
 from vmprof_push.target import Target
 
-#: who answers a byte at a time is slow, too: all of it takes so many steps at most
+#: longest time of a request, as a multiple of the time limit of one step.  It ends a
+#: request whose server answers in small pieces, so that no step exceeds its limit.
 _STEPS = 3
-#: of an answer so many bytes are read
+#: number of bytes that are read of an answer
 _MAX_ANSWER = 4096
-#: at most so long an engine may have us wait
+#: longest time that a server's Retry-After can delay the next request, in seconds
 MAX_RETRY_AFTER = 300.0
-#: it may be other the next time; so may all from 500 on
+#: status codes below 500 after which the request is repeated; 500 and above are, too
 _LATER = frozenset((408, 425, 429))
 
 
 class Outcome(NamedTuple):
+    """The outcome of a request."""
+
+    #: whether the server accepted the profile
     is_sent: bool
-    #: why not; or what the engine said although it took it
+    #: the reason of the failure, or the server's complaint about an accepted request
     problem: str = ""
-    #: it makes no sense to send it again
+    #: whether the same request would fail again
     is_final: bool = False
-    #: seconds that the engine asks for
+    #: the waiting time that the server requests, in seconds; 0 without such a request
     retry_after: float = 0.0
 
 
 def send(target: Target, body: Body, secret: dict[str, str],
          seconds: float) -> Outcome:
-    """`seconds`: what a step of it may take.
+    """Send the body to the target by POST.
 
-    No redirect is followed, and nothing that the engine answers is passed on:
-    either could take `secret`, the headers of the user's, somewhere."""
+    The function follows no redirect and passes on no text of the answer, because
+    either could disclose `secret`.
+
+    Args:
+        target: The server's address.
+        body: The request's body and the headers that describe it.
+        secret: The user's headers (credentials.py).
+        seconds: The time limit of each step of the request.
+
+    Returns:
+        The outcome.  A failed connection is an outcome, too, and raises nothing.
+    """
     connection = _connection(target, seconds)
     try:
         with _alarm(_STEPS * seconds):
@@ -59,7 +77,7 @@ def send(target: Target, body: Body, secret: dict[str, str],
                        % (error.reason or "the connection was cut"))
     except socket.gaierror:
         return Outcome(False, "its name is not known")
-    except (TimeoutError, socket.timeout):      # two things before Python 3.10
+    except (TimeoutError, socket.timeout):      # different classes before Python 3.10
         return Outcome(False, "it takes too long to answer")
     except OSError as error:
         return Outcome(False, error.strerror or "the connection was cut")
@@ -82,7 +100,7 @@ def _judge(response: http.client.HTTPResponse, data: bytes,
     status = response.status
     if 200 <= status < 300:
         return Outcome(True, _rejected(data) if target.protocol == "otlp" else "")
-    # not in the engine's own words, which may repeat what it was sent
+    # the server's own words may repeat the user's headers
     what = "it answers %d (%s)" % (
         status, http.client.responses.get(status, "not known"))
     if status in _LATER or status >= 500:
@@ -94,7 +112,10 @@ def _judge(response: http.client.HTTPResponse, data: bytes,
 
 
 def _rejected(data: bytes) -> str:
-    """What an ExportProfilesServiceResponse says of profiles that were not taken."""
+    """Return a message about the rejected profiles of an OTLP response, or "".
+
+    `data` is an ExportProfilesServiceResponse.
+    """
     try:
         for field, value in protobuf.fields(data):
             if field == 1 and isinstance(value, bytes):
@@ -102,12 +123,15 @@ def _rejected(data: bytes) -> str:
                 if isinstance(count, int) and count:
                     return "it rejected %d profiles of a window" % count
     except ValueError:
-        pass                # it took it, whatever it says
+        pass                # the status says that the profile was accepted
     return ""
 
 
 def _retry_after(text: str | None) -> float:
-    """Seconds, or a date."""
+    """Return the seconds of a Retry-After header, which is a number or a date.
+
+    The result is 0 if the header is missing or invalid.
+    """
     if not text:
         return 0.0
     try:
@@ -123,7 +147,10 @@ def _retry_after(text: str | None) -> float:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """TimeoutError after that time, whatever it waits for."""
+    """Raise TimeoutError in the main thread after the given time.
+
+    The alarm interrupts any system call, in contrast to a socket's time limit.
+    """
     def handler(number: int, frame: FrameType | None) -> None:
         raise TimeoutError
 

@@ -1,4 +1,8 @@
-"""Whose profiles they are: what engines tell services apart by."""
+"""Describe the service that is profiled, by attributes or by labels.
+
+A server distinguishes services by these values.  protocols.py puts the values into
+each request.
+"""
 from __future__ import annotations
 
 import os
@@ -12,20 +16,23 @@ from vmprof_convert.profile.identity import program_name
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import shortened
 
-#: OpenTelemetry's own variables, which programs of fleets have already
+#: OpenTelemetry's variables, which many services already set
 _NAME, _ATTRIBUTES = "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"
 
 
 class Service(NamedTuple):
-    #: empty: that of the script
+    """The service's name, version, host, and further attributes."""
+
+    #: name, or "" to use the name of the profile's script
     name: str
+    #: version, or "" if it is unknown
     version: str
     host: str
-    #: attributes beside
+    #: further attributes of OTEL_RESOURCE_ATTRIBUTES
     more: Mapping[str, str]
 
     def attributes(self, profile: Profile) -> dict[str, str | int]:
-        """By OpenTelemetry's names."""
+        """Return the resource attributes by their OpenTelemetry names."""
         found: dict[str, str | int] = {
             **self.more, "service.name": self.name or _program(profile),
             "host.name": self.host, "process.runtime.name": "pypy"}
@@ -36,7 +43,7 @@ class Service(NamedTuple):
         return found
 
     def labels(self, profile: Profile) -> dict[str, str]:
-        """By names that Prometheus's labels may have."""
+        """Return the same values by names that are valid for Prometheus labels."""
         found = {re.sub("[^a-zA-Z0-9_]", "_", key): value
                  for key, value in self.more.items()}
         found.update(service_name=self.name or _program(profile), host=self.host)
@@ -49,7 +56,7 @@ class Service(NamedTuple):
 
 def read(name: str, version: str,
          environment: Mapping[str, str] = os.environ) -> Service:
-    """What was asked for, or else what the environment says."""
+    """Return the service, with values of the environment for empty arguments."""
     more = {}
     for pair in environment.get(_ATTRIBUTES, "").split(","):
         key, equals, value = pair.partition("=")

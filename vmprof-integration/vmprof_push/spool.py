@@ -1,10 +1,13 @@
-"""The folder between a program and its pusher: windows, each a profile.
+"""The folder into which a program writes segments, as its pusher sees the folder.
 
-PID.w7.vmprof is the seventh one of the process PID that began, and PID.CHILD.w2.vmprof
-the second one of a child.  Who writes holds a lock on the file: what nobody holds has
-ended, or its process is gone.  What waits is bounded, in number and bytes: the oldest
-goes first.  PID.vmprof stays, emptied, as long as somebody writes: children look for
-it.
+Each segment is a profile in its own file.  PID.w7.vmprof is the seventh segment of the
+first process, PID.  PID.CHILD.w2.vmprof is the second segment of a child.  The writer
+holds a lock on the file.  A segment without this lock is finished, or its process is
+gone.
+
+The number and the total size of the waiting segments are limited (folder.py).  Above
+these limits, `Spool.scan()` drops the oldest segments.  PID.vmprof is emptied instead
+of removed as long as a process writes, because child processes look for this file.
 """
 from __future__ import annotations
 
@@ -18,39 +21,48 @@ from typing import NamedTuple
 
 from vmprof_push.folder import MAX_BYTES, MAX_WINDOWS, SUFFIX
 
-#: a larger one is not read, as that takes memory
+#: size of the largest segment that is read, in bytes; reading takes memory
 MAX_WINDOW = 8 * 2**20
-#: an empty file that nobody holds may be about to be begun, so many seconds long
+#: seconds during which a process may not yet have locked its new, empty file
 _BEGINNING = 60.0
-#: how many we have dropped
+#: file with the number of dropped segments
 DROPPED = "dropped"
-#: how often the window was begun to be read that is being read, and its name
+#: file with the number of attempts to read the current segment, and its name
 _READ = "read"
-#: of the process that began
+#: name of the first segment of the first process
 _FIRST = re.compile(r"\d+%s" % re.escape(SUFFIX), re.ASCII)
 
 
 class Window(NamedTuple):
-    #: when it ended, in nanoseconds
+    """A finished segment that waits to be sent."""
+
+    #: time of the file's last change, in nanoseconds since 1970
     ended: int
     path: str
+    #: size of the file in bytes
     size: int
 
 
 class Spool:
+    """The pusher's view of the folder."""
+
     def __init__(self, folder: str) -> None:
+        """Read the number of segments that earlier pushers of the folder dropped."""
         self.folder = folder
-        #: somebody writes a window, or will
+        #: whether a process writes a segment or may be about to; set by scan()
         self.is_used = False
-        #: windows that this and a pusher before it dropped
+        #: number of segments that this pusher and its predecessors dropped
         self.dropped = _count(os.path.join(folder, DROPPED))
-        #: of PID.vmprof
+        #: paths of first segments that were emptied instead of removed
         self._emptied: set[str] = set()
-        #: what was being read when the pusher before this one ended
+        #: name of the segment that the previous pusher read when it ended
         self._suspect = ""
 
     def scan(self) -> list[Window]:
-        """Those that have ended, the oldest first, within the bounds."""
+        """Return the finished segments, the oldest first, and set `is_used`.
+
+        Segments beyond the limits are dropped.
+        """
         self.is_used = False
         found = []
         for name in os.listdir(self.folder):
@@ -70,12 +82,12 @@ class Spool:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
-            return None         # the program dropped it
+            return None         # the program removed the segment
         try:
             status = os.fstat(fd)
             if status.st_size == 0 and time.time() - status.st_mtime <= _BEGINNING:
-                # a lock of ours could be in the way of the one that its process is
-                # about to get
+                # A lock taken here could make the process fail that has just created
+                # the file and is about to lock it.
                 self.is_used = True
                 return None
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -91,7 +103,11 @@ class Spool:
         return Window(status.st_mtime_ns, path, status.st_size)
 
     def take(self, window: Window) -> bool:
-        """It need not wait any more.  False: it doesn't, somebody else took it."""
+        """Remove a segment that need not wait any more.
+
+        Returns:
+            False if another process had already removed the segment.
+        """
         if not _FIRST.fullmatch(os.path.basename(window.path)):
             return self.remove(window.path)
         self._emptied.add(window.path)
@@ -100,20 +116,25 @@ class Spool:
         return True
 
     def drop(self, window: Window) -> None:
+        """Remove a segment that was not sent, and count it as dropped."""
         if self.take(window):
             self.dropped += 1
             self._note(DROPPED, str(self.dropped))
 
     def _note(self, name: str, text: str) -> None:
-        """For a pusher that comes after us."""
-        # a disk may be full: then it won't know
+        """Write a small file for this pusher's successor."""
+        # on a full disk, the successor does without the file
         with contextlib.suppress(OSError), open(
                 os.path.join(self.folder, name), "w", encoding="utf-8") as file:
             file.write(text)
 
     @contextlib.contextmanager
     def read(self, window: Window) -> Iterator[None]:
-        """While that is so, it may be our end: see drop_fatal()."""
+        """Record that the segment is being read while the context is active.
+
+        Reading may kill the pusher, for example by its use of memory.  The record
+        lets the next pusher recognise such a segment (`drop_fatal()`).
+        """
         name = os.path.basename(window.path)
         self._note(_READ, "%d %s" % (2 if name == self._suspect else 1, name))
         try:
@@ -122,8 +143,14 @@ class Spool:
             self.remove(os.path.join(self.folder, _READ))
 
     def drop_fatal(self) -> bool:
-        """The window that two pushers before us did not survive: the first one may
-        have been killed by chance.  False: there is none."""
+        """Drop the segment at which the two previous pushers were killed.
+
+        After one killed pusher, the segment is only remembered as a suspect, because
+        the pusher may have been killed for another reason.
+
+        Returns:
+            Whether a segment was dropped.
+        """
         path = os.path.join(self.folder, _READ)
         try:
             with open(path, encoding="utf-8") as file:
@@ -132,7 +159,7 @@ class Spool:
             return False
         name = os.path.basename(name)
         if not name.endswith(SUFFIX):
-            return False            # the note was cut off
+            return False            # the record is incomplete
         if count != "2":
             self._suspect = name
             return False
@@ -141,7 +168,7 @@ class Spool:
         return True
 
     def remove(self, path: str) -> bool:
-        """False: somebody else did."""
+        """Remove a file, and return False if it was already gone."""
         try:
             os.unlink(path)
         except FileNotFoundError:

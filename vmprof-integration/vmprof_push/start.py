@@ -1,4 +1,7 @@
-"""Make the folder of a program's windows, and start the pusher that empties it."""
+"""Make the folder for a program's segments, and start the pusher that sends them.
+
+vmprof_allocation.push() and the option --push call `start()` in the program's process.
+"""
 from __future__ import annotations
 
 import fcntl
@@ -18,20 +21,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.settings.settings import Settings
 
-#: variables
+#: variables with paths, which are made absolute for the pusher
 _FILES = credentials.FILE_VARIABLE, "SSL_CERT_FILE", "SSL_CERT_DIR"
-#: of the pusher's heap
+#: largest heap of the pusher
 _MEMORY = "256M"
-#: seconds, for each step of a request
+#: time limit of each step of a request, in seconds
 _TIMEOUT = 10.0
-#: seconds in which nobody writes: it is not only between two windows
+#: seconds without any writer after which the program counts as ended; longer than the
+#: time between two segments of one process
 _QUIET = 3.0
-#: when the program has ended: so long an engine that doesn't answer is waited for
+#: seconds that the pusher waits after the program's end for a server that does not
+#: answer
 _DRAIN = 10.0
-#: A process in a session of its own, which is nobody's child: the program may wait for
-#: any child, and Ctrl-C and the end of the terminal don't reach it.  A pusher that is
-#: killed (it may be what takes the most memory) comes again, a moment later.  The
-#: program ends the sampling when the folder is gone.
+#: Shell script that runs the pusher.  The shell has its own session, so that Ctrl-C and
+#: the end of the terminal do not reach the pusher.  The shell is not a child of the
+#: program, because the program may wait for any child.  The script restarts a pusher
+#: that a signal killed after 5 seconds; Linux may choose the pusher when memory is
+#: short.  The program stops sampling when the folder is gone.
 _SCRIPT = """\
 trap '' HUP INT TERM
 unset PYPYLOG PYTHONTRACEMALLOC VMPROF_TRACEMALLOC
@@ -51,12 +57,27 @@ done
 
 def start(settings: Settings, url: object, every: object = None, service: str = "",
           version: str = "") -> str:
-    """Returns where the program is to write its first profile; `settings` say then how
-    often there is another one, and how many may be there.  Raises
-    AllocationSamplingError."""
+    """Start a pusher for this process.
+
+    Args:
+        settings: The program's settings.  The function sets the time between two
+            segments and the limits of their number and size.
+        url: The server's address (target.py).
+        every: Seconds between two segments, or None for `DEFAULT_EVERY`.
+        service: The service's name, or "" to use the environment or the script.
+        version: The service's version, or "" to use the environment.
+
+    Returns:
+        The path at which the program has to write its first segment.
+
+    Raises:
+        AllocationSamplingError: An argument is invalid, or the folder or the process
+            cannot be made.  No folder remains then.
+    """
     target = Target(url)
     settings.rotate = DEFAULT_EVERY if every is None else parse_every(every)
-    # the pusher drops what is too much, and counts it; if it can't, the program does
+    # The pusher drops and counts the segments above its limits.  The program has twice
+    # these limits, and removes segments only if the pusher does not run.
     settings.max_files, settings.max_bytes = 2 * MAX_WINDOWS, 2 * MAX_BYTES
     credentials.read(target.protocol)
     try:
@@ -91,10 +112,15 @@ def _no_folder(error: OSError) -> AllocationSamplingError:
 
 
 def _run(script: str) -> None:
-    """Raises AllocationSamplingError."""
+    """Start the script in the background, in a new session.
+
+    Raises:
+        AllocationSamplingError: /bin/sh cannot be started.
+    """
     stderr = None if messages.is_inherited() else subprocess.DEVNULL
     try:
-        # modules in the present folder may have any name
+        # The current folder may contain modules with the names of the pusher's modules,
+        # so the pusher runs in the folder of this package.
         subprocess.Popen(
             ["/bin/sh", "-c", "(%s) &" % script], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True,
@@ -106,14 +132,17 @@ def _run(script: str) -> None:
 
 
 def _interpreter() -> str:
-    """This one, with its flags, for a script."""
+    """Return the shell words that run this interpreter with its isolation flags."""
     return shlex.quote(sys.executable) + "".join(flag for flag, is_set in (
         (" -I", sys.flags.isolated), (" -E", sys.flags.ignore_environment),
         (" -s", sys.flags.no_user_site)) if is_set)
 
 
 def _files() -> str:
-    """What the environment names, for a script that is in another folder."""
+    """Return shell commands that export `_FILES` with absolute paths.
+
+    The script runs in another folder, where relative paths would be wrong.
+    """
     return "\n".join("export %s=%s" % (name, shlex.quote(_absolute(path)))
                      for name in _FILES if (path := os.environ.get(name)))
 
@@ -122,7 +151,7 @@ def _absolute(path: str) -> str:
     try:
         return os.path.abspath(path)
     except OSError:
-        return path         # the present folder was removed, and nothing is there
+        return path         # the current folder was removed; the path leads nowhere
 
 
 def _write(folder: str, name: str, text: str) -> None:
@@ -133,6 +162,7 @@ def _write(folder: str, name: str, text: str) -> None:
 
 
 def _can_lock(path: str) -> bool:
+    """Return whether the file system supports flock()."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

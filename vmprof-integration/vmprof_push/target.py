@@ -1,4 +1,8 @@
-"""Where profiles go: an address, of which the scheme says how."""
+"""Parse the address of the server that receives profiles.
+
+The scheme of the address names the protocol and the transport, for example otlp+http.
+start.py checks the user's address with `Target`, and the pusher sends to the target.
+"""
 from __future__ import annotations
 
 from vmprof_allocation.errors import WrongType, WrongValue
@@ -8,24 +12,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-#: where each protocol's engine takes profiles
+#: path of each protocol's requests on the server
 PATHS = {"otlp": "/v1development/profiles",
          "pyroscope": "/push.v1.PusherService/Push",
          "parca": "/profiles/writeraw"}
 _FORMS = ("write for example otlp+http://localhost:4318, "
           "pyroscope+https://pyroscope.example.org or parca+http://localhost:7070")
-#: seconds between two of them
+#: limits of the time between two segments, in seconds
 MIN_EVERY, MAX_EVERY = 0.05, 86400.0
-#: As Pyroscope's own clients: its graphs have a point for each 15 seconds
+#: default time between two segments, in seconds, as in Pyroscope's own clients; its
+#: graphs have a point for each 15 seconds
 DEFAULT_EVERY = 15.0
 
 
 class Target:
+    """A parsed address: protocol, transport, host, port, and path."""
+
     __slots__ = ("host", "is_secure", "path", "port", "protocol")
 
     def __init__(self, url: object) -> None:
-        """Raises AllocationSamplingError.  No message has the address as it is:
-        who writes a password into it would find that in a log."""
+        """Parse the address.
+
+        No message repeats the whole address, because the address may contain a
+        password, which would then be in a log.
+
+        Raises:
+            AllocationSamplingError: The address is invalid.
+        """
         if not isinstance(url, str):
             raise WrongType("the address to push to is no text; %s" % _FORMS)
         from urllib.parse import urlsplit
@@ -62,13 +75,20 @@ class Target:
                 "the address to push to names no host that can be; %s" % _FORMS)
 
     def __str__(self) -> str:
-        """For messages: without the path, which may tell a tenant."""
+        """Return the address for messages, without the path.
+
+        The path may contain the name of a tenant.
+        """
         port = "" if self.port is None else ":%d" % self.port
         host = "[%s]" % self.host if ":" in self.host else self.host
         return "http%s://%s%s" % ("s" * self.is_secure, host, port)
 
 
 def parse_every(value: object) -> float:
-    """Seconds; raises AllocationSamplingError."""
+    """Return the time between two segments in seconds.
+
+    Raises:
+        AllocationSamplingError: The value is not a time within the limits.
+    """
     return parse_seconds(value, "the time between two pushes", MIN_EVERY, MAX_EVERY,
                          "write for example 15, or leave it out")

@@ -1,4 +1,4 @@
-"""Rows of threads, and of processes: what each of them allocated, added up."""
+"""Make the rows of threads and processes from the sums of each thread or process."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,26 +19,33 @@ from vmprof_convert.meaning.compiled_code import CompiledCode
 from vmprof_convert.meaning.missing_callers import Missing
 from vmprof_convert.profile.model import Profile
 
-#: what nobody knows the thread of: objects of earlier parts of a profile, and the
-#: samples of old profiles
+#: the thread of inherited objects, and of samples in old profiles without threads
 NO_THREAD = "[thread not known]"
 
 
 class Group(NamedTuple):
-    """A thread, or a process."""
+    """A thread or a process."""
 
     name: str
-    #: of its samples; the stacks and types are those of the whole profile
+    #: the sums of its samples; the stacks and types belong to the whole profile
     tally: Tally
 
 
 def summarize_parts(profile: Profile, parts: Sequence[Group], choice: Choice,
                     code: CompiledCode) -> Summary:
-    """One row for each part, or with TYPE in `choice.by` for each type in a part.
-    `profile`: of all of them; `code`: see summarize().  Raises ProfileError if it can't
-    tell what is asked."""
+    """Make one row for each part, or for each type in a part.
+
+    Args:
+        profile: the profile of all parts.
+        parts: the threads or processes; parts with equal names share a row.
+        choice: the kind of rows; with TYPE in `choice.by`, each type has a row.
+        code: the compiled code of the whole profile.
+
+    Raises:
+        ProfileError: The profile does not record the information that `choice` needs.
+    """
     by = (TYPE,) if TYPE in choice.by else ()
-    # no row is a function's, whose callers could be missing
+    # No row shows a function, so that no missing caller is reported.
     code = code._replace(missing=Missing(set(), []))
     of_each = [summarize(profile, part.tally, choice._replace(by=by), code=code)
                for part in parts]
@@ -51,7 +58,7 @@ def summarize_parts(profile: Profile, parts: Sequence[Group], choice: Choice,
         untyped.add_figures(summary.untyped)
         for row in summary.rows:
             subject = row.subject._replace(label=part.name)
-            # parts of one name are one row
+            # Parts with equal names share a row.
             if subject in rows:
                 rows[subject].own.add_figures(row.own)
                 rows[subject].total.add_figures(row.total)

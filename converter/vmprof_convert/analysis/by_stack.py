@@ -1,7 +1,7 @@
-"""What each stack stands for: bytes, objects and time samples, by thread and type.
+"""Sum the samples of each stack: bytes, objects and CPU samples, by thread and type.
 
-For formats that hold stacks with numbers, and no single samples.  They all ask here,
-so that they agree.
+Writers of formats without single samples use this module, so that all of them show the
+same numbers and names.
 """
 from __future__ import annotations
 
@@ -21,58 +21,62 @@ from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import format_number
 
-#: of a path so many characters are kept
+#: the number of characters of a path that are kept
 _MAX_PATH = 1000
-#: a time between two samples that can be, in seconds; others are damage
+#: the valid range of the seconds between two CPU samples; other values are damage
 _MIN_PERIOD, _MAX_PERIOD = 1e-6, 60.0
 
-#: what a format may have no place for
+#: the kinds of information that a format may lack (see left_out())
 THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS, LINES, LABELS = (
     "threads", "processes", "types", "fates", "ticks", "objects", "lines", "labels")
-#: instead of a type: time samples are of none
+#: the type of CPU samples, which have none
 NONE = -2
 
 
 class SampleKey(NamedTuple):
-    """Samples that are counted together."""
+    """The properties of samples that are summed together."""
 
-    #: -1: lost
+    #: the index of the stack; -1 if the stack is lost
     stack: int
-    #: -1: not known, or not asked for; NONE: time samples
+    #: the index of the type; -1 if it is unknown, or if types are not separated; NONE
+    #: for CPU samples
     type: int = -1
-    #: 0: not known, or not asked for
+    #: the kernel's number of the thread; 0 if it is unknown, or if threads are not
+    #: separated
     thread: int = 0
-    #: 0: not asked for
+    #: the step in time; 0 if steps are not separated
     step: int = 0
 
 
 class Value:
-    """What samples stand for, added up."""
+    """The sums of some samples."""
 
     __slots__ = ("alive_bytes", "alive_bytes_variance", "alive_objects", "bytes",
                  "bytes_variance", "objects", "objects_variance", "ticks")
 
     def __init__(self) -> None:
+        """Start with no samples."""
         self.bytes = self.objects = self.alive_bytes = self.alive_objects = 0.0
-        #: of the estimates above
+        #: the variances of these estimates
         self.bytes_variance = self.objects_variance = self.alive_bytes_variance = 0.0
-        #: time samples
+        #: the number of CPU samples
         self.ticks = 0
 
     def add(self, other: Value) -> None:
+        """Add the samples of another value."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def values(profile: Profile, *, types: bool = False, threads: bool = False,
            steps: Iterable[int] = itertools.repeat(0)) -> dict[SampleKey, Value]:
-    """Add the samples up, and return the sums in the order of their stacks.
+    """Sum the samples, and return the sums in the order of their stacks.
 
     Args:
-        profile: its samples count.
-        types: a sum for each type.
-        threads: a sum for each thread.
-        steps: the step in time of each sample; a sum for each step.
+        profile: the profile with its samples.
+        types: whether each type has its own sum.
+        threads: whether each thread has its own sum.
+        steps: the step in time of each sample; each step has its own sum.
     """
     samples = profile.samples
     nothing = itertools.repeat(-1)
@@ -95,7 +99,7 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
         objects = count / p
         value.objects += objects
         value.bytes += objects * size
-        variance = objects * (1.0 - p) / p      # as estimator.Sum has it
+        variance = objects * (1.0 - p) / p      # see estimator.Sum
         value.objects_variance += variance
         value.bytes_variance += variance * size * size
         if states[fate] == STILL_ALIVE:
@@ -112,13 +116,13 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             value.alive_objects += 1 / p
             value.alive_bytes += weight
             value.alive_bytes_variance += (1.0 - p) * weight ** 2
-    # the lost one last, as everywhere
+    # The lost stack comes last, as in all outputs.
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))
 
 
 def whole(numbers: Iterable[float]) -> list[int]:
-    """Rounded, so that the sum of the first n is off by half at most."""
+    """Round the numbers so that each partial sum is off by at most 0.5."""
     result, exact, before = [], 0.0, 0
     for number in numbers:
         exact += number
@@ -129,21 +133,21 @@ def whole(numbers: Iterable[float]) -> list[int]:
 
 
 class Place(NamedTuple):
-    """A function as it is shown: nothing in it does anything to a terminal."""
+    """A function as it is shown, without control characters for a terminal."""
 
     name: str
-    #: short; empty: it is in no file
+    #: the short path of the file; empty if the function has none
     path: str = ""
-    #: of the definition; 0: not known
+    #: the line of the definition; 0 if it is unknown
     line: int = 0
-    #: as the profile has it
+    #: the path of the file in the profile
     file: str = ""
-    #: whose code it is: of origins.ORIGINS, or NOWHERE
+    #: the origin of the code: one of origins.ORIGINS, or NOWHERE
     origin: str = NOWHERE
 
     @property
     def text(self) -> str:
-        """main (app.py:12)"""
+        """Return the function with its file and line, such as "main (app.py:12)"."""
         if not self.path:
             return self.name
         where = "%s:%d" % (self.path, self.line) if self.line else self.path
@@ -151,6 +155,7 @@ class Place(NamedTuple):
 
 
 def place_of(function: Function, origins: Origins) -> Place:
+    """Return the shown names of a function."""
     path = origins.path(function.file) if function.file else ""
     return Place(shortened(function.name), shortened(path, _MAX_PATH), function.line,
                  shortened(function.file, _MAX_PATH), origins.of(function))
@@ -160,25 +165,27 @@ class Places:
     """The stacks of a profile, as they are shown."""
 
     def __init__(self, profile: Profile) -> None:
+        """Prepare the names of the profile's functions."""
         self._program = Program(profile)
         self._origins = Origins(profile)
         self._cut = profile.cut_off
         self._known: dict[Frame, Place] = {}
 
     def frames(self, stack: int) -> tuple[Frame, ...]:
-        """Outermost first, at least one."""
+        """Return the frames of a stack, outermost first; at least one."""
         return self._program.stack(stack)
 
     def is_cut(self, stack: int) -> bool:
-        """Whether outer frames are missing."""
+        """Return whether outer frames are missing."""
         return stack in self._cut and self.frames(stack)[0].kind != LABEL
 
     def of(self, stack: int) -> list[Place]:
-        """Outermost first, at least one."""
+        """Return the functions of a stack, outermost first; at least one."""
         places = list(map(self.place, self.frames(stack)))
         return [Place(CUT), *places] if self.is_cut(stack) else places
 
     def place(self, frame: Frame) -> Place:
+        """Return the function of a frame."""
         found = self._known.get(frame)
         if found is None:
             found = self._known[frame] = place_of(
@@ -186,15 +193,15 @@ class Places:
         return found
 
     def line(self, frame: Frame) -> int:
-        """See Program."""
+        """Return the executed line of a frame (see Program.line())."""
         return self._program.line(frame)
 
 
 def tick_seconds(profile: Profile) -> float:
-    """Between two time samples; 0.0: not known."""
+    """Return the seconds between two CPU samples; 0.0 if the time is unknown."""
     seconds = profile.period
     if profile.settings:
-        # the head's period means something in a stock profile only
+        # The period in the header is meaningful only in a profile of stock vmprof.
         try:
             seconds = float(profile.settings.get("period", ""))
         except ValueError:
@@ -203,27 +210,37 @@ def tick_seconds(profile: Profile) -> float:
 
 
 def processes(profile: Profile) -> dict[int, str]:
-    """For each thread of several processes the name of its own; of one: nothing."""
+    """Return the name of each thread's process; empty if there is only one process."""
     return {thread: shortened(process_name(process.profile, process.source))
             for process in profile.processes for thread in process.threads}
 
 
 def thread_name(profile: Profile, thread: int) -> str:
-    """MainThread, or the kernel's number; empty: not known."""
+    """Return a thread's name, or the kernel's number; empty if both are unknown."""
     name = names(profile).get(thread, "")
     return shortened(name) if name else str(thread) if thread else ""
 
 
 def check_samples(profile: Profile) -> None:
-    """Raises ProfileError if there are none, nor any that earlier parts left behind."""
+    """Check that the profile contains samples or inherited objects.
+
+    Raises:
+        ProfileError: The profile contains neither.
+    """
     if not (len(profile.samples) or profile.samples.carried):
         raise ProfileError("there are no samples in it, and so nothing to write")
 
 
 def left_out(profile: Profile, *lacking: str,
              has_times: bool = False) -> list[str]:
-    """What of the profile a format has no place for, in a line, if it is anything:
-    `lacking` are some of THREADS to LABELS."""
+    """Return one line about the information that a format lacks, or an empty list.
+
+    Args:
+        profile: the profile that is converted.
+        lacking: the kinds of information that the format lacks: some of THREADS to
+            LABELS.
+        has_times: whether the format contains the times of samples.
+    """
     words = []
     if TICKS in lacking:
         ticks = profile.samples.size.count(0)

@@ -1,4 +1,4 @@
-"""Who calls whom, from the outside in: the largest parts of the tree of calls."""
+"""Find the largest branches of the call tree, for the report --tree."""
 from __future__ import annotations
 
 import heapq
@@ -21,21 +21,26 @@ from vmprof_convert.profile.model import Profile
 
 
 class Branch(NamedTuple):
-    """Functions (or what the rows are of) that call each other and nothing else,
-    below those that called them."""
+    """A chain of functions that call only each other, below their callers.
 
-    #: outermost first; of what calls itself directly, one
+    With another choice of rows (summary.Choice.by), the chain consists of files, lines
+    or modules.
+    """
+
+    #: the functions, outermost first; a direct recursion is one element
     chain: list[Subject]
-    #: of the last one: what it allocates itself, and with what it calls, called
-    #: this way
+    #: the sums of the last function in this chain: its own allocations, and the
+    #: allocations with its callees
     row: Row
-    #: branches from the root
+    #: the number of branches between this one and the root
     depth: int
-    #: the branch that it is on, as a number of the list; -1: none
+    #: the index of the parent branch in the list; -1 for a branch at the root
     parent: int
 
 
 class _Node:
+    """A node of the call tree of all stacks."""
+
     __slots__ = ("chain", "children", "figures", "is_end", "own", "parent", "subject",
                  "weight")
 
@@ -44,9 +49,10 @@ class _Node:
         self.parent = parent
         self.children: dict[Subject, _Node] = {}
         self.weight = 0.0
-        #: samples end here
+        #: whether some samples have this node as their innermost function
         self.is_end = False
-        #: of nodes that are shown: those that are shown with it
+        #: the functions that are shown together with this node; empty if the node is
+        #: not shown
         self.chain: list[Subject] = []
         self.figures: Figures | None = None
         self.own: Figures | None = None
@@ -54,11 +60,22 @@ class _Node:
 
 def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
              limit: int | None) -> tuple[list[Branch], int]:
-    """The `limit` largest ones, each below the one that it is on, and to how many
-    more they branch."""
+    """Return the largest branches of the call tree.
+
+    Args:
+        profile: the profile.
+        tally: the sums of its samples.
+        choice: the kind of rows, and the measure by which branches are compared.
+        origins: the origins of the profile's functions.
+        limit: the largest number of branches; None for all.
+
+    Returns:
+        The branches, each after its parent, and the number of omitted branches directly
+        below them.
+    """
     places = Places(profile, choice.by, origins)
     root = _Node(None, None)
-    #: where each stack ends
+    #: the innermost node of each stack
     ends: dict[int, _Node] = {}
     for (stack, _, then), sum_ in tally.sums().items():
         node = ends.get(stack)
@@ -88,7 +105,7 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
 
 
 def _largest(root: _Node, limit: int | None, interval: int) -> int:
-    """Mark what is shown; returns to how many more these branch."""
+    """Mark the nodes that are shown, and return the number of omitted branches."""
     number = 0
     waiting: list[tuple[float, int, _Node]] = []
 
@@ -114,6 +131,7 @@ def _largest(root: _Node, limit: int | None, interval: int) -> int:
 
 
 def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
+    """Calculate the sums of all nodes that are shown."""
     for (stack, _, then), sum_ in tally.sums().items():
         node: _Node | None = ends[stack]
         if node is not None and node.own is not None:
@@ -125,8 +143,9 @@ def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
 
 
 def _listed(root: _Node) -> list[Branch]:
+    """Return the branches in the order of the report, each after its parent."""
     found: list[Branch] = []
-    #: node, depth, parent's number
+    #: the nodes, each with its depth and the index of its parent
     waiting: list[tuple[_Node, int, int]] = []
 
     def push(node: _Node, depth: int, parent: int) -> None:

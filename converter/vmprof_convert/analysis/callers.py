@@ -1,4 +1,4 @@
-"""One function: who calls it, what it calls, and what of it is allocated where."""
+"""Find the callers and callees of one function, for the report --focus."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -26,36 +26,53 @@ from vmprof_convert.meaning.visible_stacks import has_lines
 from vmprof_convert.profile.model import LABEL, Function, Profile
 from vmprof_convert.text.escape import shortened, similar
 
-#: in the place of a caller, and of a callee
+#: the functions that represent a missing caller, and the function's own allocations
 NO_CALLER = Function("[no caller]", 0, "", LABEL)
 ITSELF = Function("[itself]", 0, "", LABEL)
 
-#: figures of each subject
+#: the sums of each subject
 _Rows = dict[Subject, Figures]
 
 
 class Focus(NamedTuple):
-    #: what was asked for
+    """The sums of all functions with a name, divided by callers and by callees."""
+
+    #: the name that the user gave
     name: str
-    #: those of this name, by what they allocate; each with its figures
+    #: the functions with this name, ordered by their allocations
     functions: list[Row]
-    #: of all of them together
+    #: the sums of all functions with this name
     row: Row
-    #: in each, `own` and `total` are both what passes that way: the callers' add
-    #: up to the total, and so do the callees', with ITSELF
+    #: the callers and callees: in each row, both `own` and `total` are the allocations
+    #: through this caller or callee. The callers add up to `row.total`, and so do the
+    #: callees, with ITSELF
     callers: list[Row]
     callees: list[Row]
-    #: its executed lines, with what they call, if lines are known
+    #: the executed lines of the function, with their callees; empty if lines are
+    #: unknown
     lines: list[Row]
-    #: what is allocated below it, if types are known
+    #: the types of the allocations below the function; empty if types are unknown
     types: list[Row]
 
 
 def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
           origins: Origins) -> Focus:
-    """A function that is in a stack several times is called by who calls the
-    outermost one, and calls what the innermost one does.  Raises ProfileError if
-    none is called `name`."""
+    """Return the callers, callees, lines and types of a function.
+
+    If a stack contains the function several times, the caller of the outermost
+    occurrence and the callee of the innermost one count.
+
+    Args:
+        profile: the profile.
+        tally: the sums of its samples.
+        name: the name of the function, perhaps after its file (see
+            selection.is_called()).
+        choice: the order of the rows.
+        origins: the origins of the profile's functions.
+
+    Raises:
+        ProfileError: No function has this name, or there are no allocation samples.
+    """
     places = Places(profile, (FUNCTION,), origins)
     names = TypeNames(profile, group_storage=choice.group_storage)
     interval = interval_of(profile, tally)
@@ -127,8 +144,14 @@ def _rows(all_: _Rows, choice: Choice) -> list[Row]:
 
 
 def _similar(profile: Profile, name: str, met: set[str], origins: Origins) -> str:
-    """What may have been meant, in words; `met`: the names of those that were
-    looked at."""
+    """Return similar names for the error message, or the reason why no name matches.
+
+    Args:
+        profile: the profile.
+        name: the name that the user gave.
+        met: the names of all functions in the stacks.
+        origins: the origins of the profile's functions.
+    """
     if isinstance(profile.stacks, OwnStacks) and any(
             is_called(function, name, origins) and origins.of(function) != PROGRAM
             for function in profile.functions.values()):

@@ -1,5 +1,7 @@
-"""What is no allocation, and yet comes from stacks: processor time, and what resident
-memory grew by.  One number for each row, of which nobody knows how far off it is.
+"""Attribute processor time, or the growth of resident memory, to functions.
+
+The reports --of time and --of rss use this module. Each row has one number whose error
+is unknown.
 """
 from __future__ import annotations
 
@@ -23,48 +25,57 @@ from vmprof_convert.meaning.visible_stacks import has_lines
 from vmprof_convert.profile.model import LABEL, Function, Profile
 from vmprof_convert.text.units import format_bytes, format_number, format_seconds
 
-#: what the rows add up
+#: the metrics of the rows
 TIME, RESIDENT = "time", "rss"
-#: the unit of a number
+#: the units of a number
 SECONDS, SAMPLES, BYTES = "seconds", "samples", "bytes"
 
-#: in the place of a function: what grew while nothing was sampled that could be it
+#: the function that represents growth without samples that explain it
 UNEXPLAINED = Function("[nothing sampled explains it]", 0, "", LABEL)
-#: and what the GC's heap can't have
+#: the function that represents growth outside of the GC's heap
 OUTSIDE = Function("[outside of the GC's heap]", 0, "", LABEL)
 
 
 class Row(NamedTuple):
+    """The number of one function, or of another subject."""
+
     subject: Subject
-    #: of the function (or what the row is of) itself, and with what it calls
+    #: the number of the function itself, and the number with its callees
     own: float
     total: float
 
 
 class Amounts(NamedTuple):
-    """The rows, largest first."""
+    """The rows of a report, with the largest one first."""
 
     of: str
     unit: str
-    #: of all rows
+    #: the sum of all rows
     sum: float
     rows: list[Row]
-    #: the first line of a report, and what to know about the figures
+    #: the first line of the report, and notes about the numbers
     title: str
     notes: list[str]
 
 
-#: for each stack (-1: lost) and type (-1: not known)
+#: the number for each stack (-1 if it was lost) and type (-1 if it is unknown)
 _Parts = Mapping[tuple[int, int], float]
 
-#: seconds: Linux looks at the processor time of a process once a tick, and many
-#: kernels have 250 of them a second
+#: the seconds between two checks of a process's processor time by Linux: once per timer
+#: tick, of which many kernels have 250 per second
 _TICK = 0.004
 
 
 def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
          origins: Origins) -> Amounts:
-    """`ticks`: time samples of each stack."""
+    """Return the processor time of each subject.
+
+    Args:
+        profile: the profile.
+        ticks: the number of CPU samples of each stack.
+        choice: the kind of rows, and their order.
+        origins: the origins of the profile's functions.
+    """
     period = tick_seconds(profile)
     count = sum(ticks.values())
     rows = _rows(profile, {(stack, -1): number * (period or 1.0)
@@ -79,7 +90,7 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
         notes.append(
             "many kernels give a sample once in 4 ms at most, whatever was asked for: "
             "then this time is too short, and only its shares are right")
-    # only stock vmprof, for CPython, records lines with time samples
+    # Only stock vmprof for CPython records lines in CPU samples.
     if LINE in choice.by and (profile.settings or not has_lines(profile)):
         notes.append(
             "lines: time samples have none; these are where the functions begin")
@@ -91,7 +102,15 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
 
 def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
              choice: Choice, origins: Origins) -> Amounts:
-    """`growths`: of each process; `parts`: of all together."""
+    """Return the growth of resident memory of each subject.
+
+    Args:
+        profile: the profile of all processes.
+        growths: the growth of each process.
+        parts: the growth of each stack and type, summed over all processes.
+        choice: the kind of rows, and their order.
+        origins: the origins of the profile's functions.
+    """
     rows = _rows(profile, parts, choice, origins)
     unexplained = sum(growth.unexplained for growth in growths)
     grown = sum(growth.grown for growth in growths)
@@ -102,7 +121,7 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
     sort(rows, choice)
     first = sum(growth.first for growth in growths)
     last = sum(growth.last for growth in growths)
-    # of several, each may have been read last at another time
+    # With several processes, the times of the last readings may differ.
     until = {growth.until for growth in growths}
     title = "resident memory: %s at the start, %s %s; it grew by %s, and " \
         "shrank by %s (%s of it)" % (
@@ -153,6 +172,7 @@ def _rows(profile: Profile, parts: _Parts, choice: Choice,
 
 
 def sort(rows: list[Row], choice: Choice) -> None:
+    """Sort rows by their total, or by their own number."""
     rows.sort(key=lambda row: (
         (-row.total, -row.own) if choice.sort == TOTAL else (-row.own, -row.total),
         row.subject))

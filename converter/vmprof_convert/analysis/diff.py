@@ -1,28 +1,27 @@
-"""Compare two profiles, or two moments of one run.
+"""Compare the profiles of two groups of runs, or two moments of one run.
 
-Samples of one run do not depend on those of another one. So the interval of a
-difference is computed from the intervals of both sides (Zou and Donner, "Construction
-of confidence limits about effect measures", Statistics in Medicine 2008). Within one
-run, objects that exist at both moments are no difference, however uncertain their
-number is: the two sides are then the objects that came and the objects that went.
+The samples of different runs are independent. So the interval of a difference is
+calculated from the intervals of both sides (Zou and Donner, "Construction of confidence
+limits about effect measures", Statistics in Medicine 2008). Within one run, objects
+that exist at both moments cancel out, however uncertain their number is. Then the two
+sides are the objects that appeared and the objects that disappeared.
 
-Equal runs of a program differ by more than sampling: compiled code decides in which
-function it allocates an object, and whether it allocates it at all. With several runs
-per side, the spread of equal runs is measured (spread.py). Then the figure of a side is
-the mean of its runs, and a row has changed if it differs by more than the spread. With
-one run per side, the spread is not known. If the program has compiled code, only live
-objects, in all and by type, can change then, without the JIT's own types
-(Sides.is_spread_unknown).
+Equal runs of a program differ by more than sampling. Compiled code may allocate an
+object in another function, or not at all. With several runs per side, the spread of
+equal runs is measured (spread.py). Then the metric of a side is the mean of its runs,
+and a row has changed if it differs by more than the spread. With one run per side, the
+spread is unknown. If the program has compiled code, only live objects can then have
+changed, in total and by type, without the types of the JIT (Sides.is_spread_unknown).
 
-Sampling alone does not tell which objects are alive. Where no heap snapshot and no full
-major collection found out (lifetimes.is_alive_exact()), the objects that no collection
-has freed contain an unknown amount of garbage. If the larger side may contain garbage,
-a difference is "unclear" that would be a change otherwise.
+Sampling alone does not show which objects are alive. If neither a heap snapshot nor a
+full major collection determined the live objects (lifetimes.is_alive_exact()), the
+surviving objects include an unknown amount of garbage. If the larger side may contain
+garbage, a difference is "unclear" that would be a change otherwise.
 
-Of many rows, some differ by chance. Holm's correction bounds that: in 95 of 100
-comparisons of equal runs, no row has changed, and in 95 no total. With several runs per
-side, the weight of a row is its share of all bytes. So large rows need few runs,
-although there may be hundreds of small ones.
+If there are many rows, some differ by chance. Holm's correction bounds their number: in
+95 of 100 comparisons of equal runs, no row has changed, and in 95 no total has changed.
+With several runs per side, the weight of a row is its share of all bytes. So large rows
+need few runs, although there may be hundreds of small ones.
 """
 from __future__ import annotations
 
@@ -67,43 +66,46 @@ from vmprof_convert.profile.model import (
 from vmprof_convert.profile.model import ALLOCATED as ALLOCATED_AT
 from vmprof_convert.text.escape import shortened
 
-#: no row has changed in so many of the comparisons of runs that are alike
+#: the share of the comparisons of equal runs in which no row has changed
 CONFIDENCE = 0.95
-#: quantiles are not looked for any further
+#: the largest normal quantile that is tried
 _FAR = 12.0
 
-#: what is said of a row
+#: the verdicts on a row
 GREW, SHRANK, DIFFERS = "grew", "shrank", "differs"
 UNCLEAR, NOISE, SAME = "unclear", "noise", "same"
-#: what is compared
+#: the compared metrics
 ALLOCATED, TOTAL, OBJECTS, ALIVE_BYTES = "self", "total", "objects", "alive"
 
 
 class Sides(NamedTuple):
-    """What a difference is of: runs of a program, or two moments of one run."""
+    """The two sides of a comparison: groups of runs, or two moments of one run."""
 
-    #: of each run
+    #: the profile of each run
     before: tuple[Profile, ...]
     after: tuple[Profile, ...]
-    #: what came between two moments of one run, and what went, with what of it is
-    #: alive; the same as `after` and `before`, if these are runs
+    #: for runs, the same as `after` and `before`. For two moments of one run, the
+    #: objects that appeared between them, and the objects that disappeared, with their
+    #: outcomes
     gained: tuple[Profile, ...]
     lost: tuple[Profile, ...]
-    #: samples are chosen by where the objects were born
+    #: whether the samples were selected by the place of their allocation
     is_of_places: bool = False
 
     @property
     def exact(self) -> tuple[bool, bool]:
-        """Whether the objects that count as alive contain no garbage, of each side."""
+        """Return for each side whether its live objects contain no garbage."""
         return (all(map(is_alive_exact, self.before)),
                 all(map(is_alive_exact, self.after)))
 
     @property
     def is_one_run(self) -> bool:
+        """Return whether the sides are two moments of one run."""
         return self.gained is not self.after
 
     @property
     def runs(self) -> tuple[Profile, ...]:
+        """Return the profiles of both sides."""
         return self.before + self.after
 
     @property
@@ -114,14 +116,22 @@ class Sides(NamedTuple):
 
     def is_spread_unknown(self, measure: str, by: tuple[str, ...] = (),
                           type_: Shown | None = None) -> bool:
-        """Whether equal runs may differ by more than sampling, and nobody knows by how
-        much, as there is one of each; `by`: what a row is of (summary.Choice);
-        `type_`: the row's, if it is of one."""
+        """Return whether equal runs may differ by an unknown amount.
+
+        Sampling is not the only reason of a difference if the program has compiled
+        code. With one run per side, the spread cannot be measured.
+
+        Args:
+            measure: the compared metric.
+            by: the kind of rows (summary.Choice).
+            type_: the type of the row; None if the row has no type.
+        """
         if self.is_one_run or len(self.runs) > 2 or not any(
                 profile.stacks.has_compiled() for profile in self.runs):
             return False
-        # what is alive in the end does not depend on where it was born, or on what was
-        # never born in compiled code; what the JIT keeps depends on when it compiles
+        # The live objects at the end do not depend on the place of their allocation, or
+        # on objects that compiled code never allocated. The JIT's own objects depend on
+        # the time of compilation.
         return (measure != ALIVE_BYTES or self.is_of_places
                 or by not in ((), (TYPE,))
                 or (type_ is not None and is_the_jits(type_)))
@@ -129,12 +139,13 @@ class Sides(NamedTuple):
 
 def of_runs(before: Sequence[Profile], after: Sequence[Profile],
             is_of_places: bool = False) -> Sides:
+    """Return the sides of a comparison of runs."""
     old, new = tuple(before), tuple(after)
     return Sides(old, new, new, old, is_of_places)
 
 
 def of_moments(profile: Profile, first: int, second: int) -> Sides:
-    """Of one run, at two times in nanoseconds."""
+    """Return the sides of a comparison of two times of one run, in nanoseconds."""
     def alive(row: _Row, at: int) -> bool:
         _, time, _, size, _, _, _, fate, collected, ended, _ = row
         return size > 0 and time <= at and state(
@@ -148,7 +159,10 @@ def of_moments(profile: Profile, first: int, second: int) -> Sides:
 
 
 def aligned(sides: Sides) -> Sides:
-    """With one name for what is the same in all runs, for who compares stacks."""
+    """Return the sides with equal names for equal functions in all runs.
+
+    Writers of stacks need this.
+    """
     if sides.is_one_run:
         return sides
     names = Matching(sides.before, sides.after)
@@ -158,8 +172,10 @@ def aligned(sides: Sides) -> Sides:
 
 
 def only_own_code(sides: Sides) -> Sides | None:
-    """The program's own code, with what it calls of libraries; None: one of the runs
-    has none."""
+    """Return the sides with user code only; None if one of the runs has no user code.
+
+    The allocations of libraries belong to the calling user function.
+    """
     if not all(has_own_code(profile, Origins(profile)) for profile in sides.runs):
         return None
     before, after, gained, lost = (
@@ -170,26 +186,35 @@ def only_own_code(sides: Sides) -> Sides | None:
     return of_runs(before, after, sides.is_of_places)
 
 
-#: behind all times
+#: a time after all others
 _NEVER = 2**63
-#: stack, time, thread, size, interval, memory, type, fate, collected, ended, live_size
+#: a sample: stack, time, thread, size, interval, memory, type, fate, collected, ended,
+#: live_size
 _Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
 
 
 def moment(profile: Profile, at: int) -> Profile:
-    """As though it ended there."""
+    """Return the profile as though it had ended at this time."""
     return _part(profile, at, lambda row: row[1] <= at)
 
 
 def without_interpreter(profile: Profile) -> Profile:
-    """Without what only the interpreter knows of: the JIT keeps what it compiles, and
-    compiles as long as a program runs."""
+    """Return the profile without the internal objects of the interpreter.
+
+    The JIT keeps compiled code, and compiles as long as a program runs.
+    """
     names = TypeNames(profile)
     return _part(profile, _NEVER, lambda row: names.shown(row[6]).kind != INTERNAL)
 
 
 def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
-    """Some of the samples, as they were at that time."""
+    """Return the profile with some of its samples, as they were at a time.
+
+    Args:
+        profile: the profile.
+        at: the time in nanoseconds.
+        chosen: whether a sample is kept.
+    """
     old = profile.samples
     which = [chosen(row) for row in zip(
         old.stack, old.time, old.thread, old.size, old.interval, old.memory, old.type,
@@ -197,13 +222,14 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
     samples = old.mapped(lambda column: columns.chosen(column, which))
     for row, (size, fate, collected, ended) in enumerate(zip(
             samples.size, samples.fate, samples.collected, samples.ended)):
-        # (what is PENDING is not known to be met by a collection, ever)
+        # A PENDING object was in the nursery at the end, so that no collection examined
+        # it.
         if size and fate != PENDING and state(
                 fate, collected, ended, at) == STILL_ALIVE:
             samples.fate[row] = ALIVE
     for carried in old.carried:
         stack, size, interval, type_, fate, collected, ended, live_size = carried
-        # it was made before the first moment
+        # The object was allocated before the start.
         if chosen((stack, -1, 0, size, interval, 0, type_, fate, collected, ended,
                    live_size)):
             if fate != PENDING and state(fate, collected, ended, at) == STILL_ALIVE:
@@ -234,8 +260,16 @@ def _ended(profile: Profile, at: int) -> Profile:
 
 
 def find_moment(profile: Profile, text: str, *, is_last: bool = False) -> int:
-    """That of a mark of this name, the first or the last one, or of so many seconds.
-    Raises ProfileError."""
+    """Return the time of a mark, or a time in seconds, in nanoseconds.
+
+    Args:
+        profile: the profile with the marks.
+        text: the name of a mark, or a number of seconds.
+        is_last: whether the last mark with this name counts, and not the first one.
+
+    Raises:
+        ProfileError: The run has neither such a mark nor such a time.
+    """
     found = [mark.time for mark in profile.marks if mark.name == text]
     if found:
         return found[-1 if is_last else 0]
@@ -253,43 +287,52 @@ def find_moment(profile: Profile, text: str, *, is_last: bool = False) -> int:
 
 
 class Change(NamedTuple):
-    """Of a row, or of everything."""
+    """The difference of one row, or of the total."""
 
-    #: as it is called in the second profile; None: everything
+    #: the row, with the names of the second side; None for the total
     subject: Subject | None
-    #: of each run
+    #: the sums of each run
     before: tuple[Figures, ...]
     after: tuple[Figures, ...]
-    #: the same as `after` and `before`, if these are runs
+    #: the same as `after` and `before` for runs; see Sides
     gained: tuple[Figures, ...]
     lost: tuple[Figures, ...]
-    #: the probability that chance alone makes such a difference, as corrected; 0.0
-    #: to 1.0
+    #: the corrected probability that chance alone causes such a difference
     p: float = 1.0
-    #: see Sides
+    #: whether the spread of equal runs is unknown (see Sides)
     is_spread_unknown: bool = False
-    #: whether garbage may explain it: the larger side may contain garbage
+    #: whether the larger side may contain garbage, which could explain the difference
     may_be_garbage: bool = False
 
     def estimate(self, measure: str, z: float = Z) -> Estimate:
-        """What it grew by, perhaps less than nothing."""
+        """Estimate the growth, which is negative if the row shrank."""
         return difference(amount(self.gained, measure, z, self.lost),
                           amount(self.lost, measure, z, self.gained))
 
     @property
     def has_changed(self) -> bool:
-        """Or differs, if the spread of equal runs is not known."""
+        """Return whether the row has changed.
+
+        If the spread of equal runs is unknown, the result means that the two runs
+        differ.
+        """
         return self.is_beyond_chance and not self.may_be_garbage
 
     @property
     def is_beyond_chance(self) -> bool:
+        """Return whether chance alone does not explain the difference."""
         return self.p <= 1.0 - CONFIDENCE
 
 
 def verdict(change: Change, measure: str) -> str:
-    """GREW, SHRANK; DIFFERS: by more than sampling, but equal runs do, too, and nobody
-    knows by how much; UNCLEAR: garbage may be why; NOISE: it may be chance; SAME: it is
-    no difference."""
+    """Return the verdict on a row.
+
+    Returns:
+        GREW or SHRANK for a change. DIFFERS means that the difference exceeds sampling,
+        and that the spread of equal runs is unknown. UNCLEAR means that garbage may
+        explain the difference. NOISE means that chance may explain it. SAME means that
+        there is no difference.
+    """
     value = change.estimate(measure).value
     if not value:
         return SAME
@@ -300,25 +343,28 @@ def verdict(change: Change, measure: str) -> str:
 
 
 class Difference(NamedTuple):
+    """The result of a comparison."""
+
     sides: Sides
     measure: str
     choice: Choice
-    #: those that have changed, the largest difference first; then the others
+    #: the rows: first the changed rows, with the largest difference first, then the
+    #: others
     changes: list[Change]
-    #: of all together: ALLOCATED, OBJECTS and, if that is known, ALIVE_BYTES
+    #: the changes of the total: ALLOCATED, OBJECTS and, if it is known, ALIVE_BYTES
     in_all: dict[str, Change]
-    #: of each run
+    #: the rows of each run
     before: list[Summary]
     after: list[Summary]
 
     @property
     def everything(self) -> Change:
-        """All together, of the measure."""
+        """Return the change of the total in the compared metric."""
         return self.in_all[ALLOCATED if self.measure == TOTAL else self.measure]
 
 
 def difference(gained: Estimate, lost: Estimate) -> Estimate:
-    """`gained` without `lost`."""
+    """Return the estimate of `gained` minus `lost`, which are independent."""
     value = gained.value - lost.value
     return Estimate(
         value,
@@ -328,13 +374,13 @@ def difference(gained: Estimate, lost: Estimate) -> Estimate:
 
 def amount(runs: Sequence[Figures], measure: str, z: float = Z,
            others: Sequence[Figures] = ()) -> Estimate:
-    """Return the compared figure, on average over the runs of a side.
+    """Return the compared metric, on average over the runs of a side.
 
     Args:
-        runs: figures of this side.
+        runs: the sums of each run of this side.
         measure: ALLOCATED, TOTAL, OBJECTS or ALIVE_BYTES.
-        z: half of the interval, in standard deviations.
-        others: figures of the other side; the spread of both sides counts.
+        z: half the width of the interval, in standard deviations.
+        others: the sums of the other side's runs; the spread of both sides counts.
     """
     state = STILL_ALIVE if measure == ALIVE_BYTES else None
     if len(runs) == 1 and len(others) <= 1:
@@ -347,7 +393,7 @@ def amount(runs: Sequence[Figures], measure: str, z: float = Z,
 
 def _mean(runs: Sequence[Figures], others: Sequence[Figures], state: str | None,
           is_objects: bool, t: float) -> Estimate:
-    """`t` standard errors around the mean of the runs."""
+    """Return the mean of the runs, plus and minus `t` standard errors."""
     values, sampling = _sampled(runs, state, is_objects)
     other_values, other_sampling = _sampled(others, state, is_objects)
     count = len(values) + len(other_values)
@@ -360,8 +406,10 @@ def _mean(runs: Sequence[Figures], others: Sequence[Figures], state: str | None,
 
 def _sampled(runs: Sequence[Figures], state: str | None,
              is_objects: bool) -> tuple[list[float], float]:
-    """The figures of the runs, and the variance that sampling gives to one of them:
-    with half a sample that was not made, as in estimator.interval_of()."""
+    """Return the metric of each run, and the sampling variance of one run.
+
+    The variance includes half of an additional sample, as in estimator.interval_of().
+    """
     parts = [figures.sampled(state, is_objects) for figures in runs]
     if not parts:
         return [], 0.0
@@ -385,7 +433,7 @@ def chance(change: Change, measure: str) -> float:
         degrees = spread.degrees(len(change.gained), len(change.lost))
         middle = estimate(0.0)
         nearest, end = (middle.low, low) if value > 0 else (-middle.high, -high)
-        # the interval grows in proportion to the quantile
+        # The interval is proportional to the quantile.
         return 1.0 if nearest <= 0 else 0.0 if nearest == end else spread.tail(
             spread.quantile(Z, degrees) * nearest / (nearest - end), degrees)
     near, far = 0.0, _FAR
@@ -400,8 +448,12 @@ def chance(change: Change, measure: str) -> float:
 
 
 def compare(sides: Sides, choice: Choice) -> Difference:
-    """`choice.sort` says what is compared.  Raises ProfileError if a profile can't
-    tell."""
+    """Compare the two sides in the metric `choice.sort`.
+
+    Raises:
+        ProfileError: A profile does not record the information that `choice` needs, has
+            no known accuracy (--allocation-gaps fixed), or has no allocation samples.
+    """
     for profile in sides.runs:
         if profile.gaps == "fixed":
             raise ProfileError(
@@ -421,7 +473,7 @@ def compare(sides: Sides, choice: Choice) -> Difference:
     if sides.is_one_run:
         gained, lost = ([summed(profile, True) for profile in side]
                         for side in (sides.gained, sides.lost))
-    if not (sides.runs[0].is_raw  # which a program may hardly have
+    if not (sides.runs[0].is_raw  # a program may not use native memory
             or any(summary.samples for summary, _ in before + after)):
         raise ProfileError("there are no allocation samples to compare")
     nothing = Figures(max(summary.figures.interval
@@ -431,7 +483,7 @@ def compare(sides: Sides, choice: Choice) -> Difference:
     def change_of(subject: Subject | None, what: str, is_spread_unknown: bool,
                   *figures: tuple[Figures, ...]) -> Change:
         old, new, came, went = figures
-        # inside one run, nothing is allocated less often than before
+        # Within one run, the number of allocated bytes cannot shrink.
         counts_lost = not sides.is_one_run or what == ALIVE_BYTES
         change = Change(
             subject, old, new, came, went if counts_lost else (nothing,),
@@ -472,5 +524,6 @@ def compare(sides: Sides, choice: Choice) -> Difference:
 
 def _corrected(changes: list[Change],
                weights: Sequence[float] | None = None) -> list[Change]:
+    """Return the changes with p-values that are corrected for their number."""
     return [change._replace(p=p) for change, p in zip(
         changes, spread.holm([change.p for change in changes], weights))]

@@ -1,28 +1,30 @@
-"""By how many bytes what is held grew: an estimate, and its 95 % interval.
+"""Estimate by how many bytes the live memory grew, with a 95 % interval.
 
-What is estimated is what was held at the end, sampled or not, minus what was held at
-the beginning.  That is the difference of two sums (estimator.py): of what *came*, which
-is held at the end and was not at the beginning, and of what *went*.  No object is in
-both, so that the two are independent, and the interval of the difference is made of
-theirs (MOVER: Zou and Donner, "Construction of confidence limits about effect
-measures: a general approach", Statistics in Medicine 2008).
+The search for leaks uses this module. The growth is the number of live bytes at the
+end, sampled or not, minus the number at the beginning. It is the difference of two sums
+(estimator.py). The first sum contains the objects that are live at the end only
+(`came`). The second one contains the objects that are live at the beginning only
+(`went`). No object is in both sums, so that they are independent. The interval of the
+difference is calculated from their intervals (MOVER: Zou and Donner, "Construction of
+confidence limits about effect measures: a general approach", Statistics in Medicine
+2008).
 
-A place that is named because it grew seems to grow faster than it does: of many that
-grow slowly, those are named of which by chance many objects were sampled.  If named(x)
-is the probability that a place with x sampled objects is named, then of the named ones
-the number of sampled objects is distributed as
+A place that is named because it grew seems to grow faster than it does. Among many
+places that grow slowly, those are named of which many objects were sampled by chance.
+Let named(x) be the probability that a place with x sampled objects is named. Then the
+number of sampled objects of the named places has the distribution
 
     exp(-l) * l**x / x! * named(x)
 
-divided by its sum over x, where l is how many are expected.  (named(x) does not depend
-on l: given x, chance only spreads them over types and windows.)  The interval holds
-those l for which the number that was sampled is neither among the smallest 2.5 % of
-this distribution nor among the largest; one half of the probability of that number
-itself counts on either side.  See Fithian, Sun and Taylor, "Optimal inference after
-model selection", 2014 (arXiv 1410.2597).  The estimate is moved by as much as the
-middle of the interval is.  Where named(x) is 1 for all x that are probable, nothing
-changes.  How often such intervals hold what was planted, is counted in
-tests/profiles/test_leak_sizes.py.
+divided by its sum over x, where l is the expected number of sampled objects. (named(x)
+does not depend on l: for a given x, only the types and windows of the objects are
+random.) The interval contains the values l for which the observed number is in the
+central 95 % of this distribution. The probability of the observed number itself counts
+half on either side. See Fithian, Sun and Taylor, "Optimal inference after model
+selection", 2014 (arXiv 1410.2597). The estimate moves by as much as the middle of the
+interval. If named(x) is 1 for all probable x, nothing changes.
+tests/profiles/test_leak_sizes.py measures how often such intervals contain the true
+growth.
 """
 from __future__ import annotations
 
@@ -31,12 +33,15 @@ from collections.abc import Callable
 
 from vmprof_convert.meaning.estimator import Estimate, Z, interval_of
 
-#: named() is 1 if it is as much at so many deviations below what came
+#: named() counts as 1 if it exceeds `_CERTAIN` at `_BELOW` standard deviations below
+#: the observed number
 _CERTAIN, _BELOW = 0.999, 4.0
-#: numbers of samples at which the distribution is looked at, and steps of bisection
+#: the number of points at which the distribution is evaluated, and the steps of
+#: bisection
 _POINTS, _STEPS = 300, 30
 
-#: the probability that what has so many times as many samples would be named
+#: the probability that a place with x times as many samples would be named, as a
+#: function of x
 Named = Callable[[float], float]
 
 
@@ -46,41 +51,53 @@ class Sampled:
     __slots__ = ("observed", "value", "variance")
 
     def __init__(self) -> None:
-        #: of the sampled objects themselves, and what they stand for
+        """Start with no objects."""
+        #: the bytes of the sampled objects, and the estimated bytes of all objects
         self.observed = self.value = 0.0
-        #: of the estimate (estimator.Sum)
+        #: the variance of the estimate (see estimator.Sum)
         self.variance = 0.0
 
     def add(self, size: int, p: float) -> None:
+        """Add an object of `size` bytes that was sampled with probability `p`."""
         weight = size / p
         self.observed += size
         self.value += weight
         self.variance += (1.0 - p) * weight * weight
 
     def add_sampled(self, other: Sampled) -> None:
+        """Add the objects of another sum."""
         self.observed += other.observed
         self.value += other.value
         self.variance += other.variance
 
     def estimate(self, interval: int) -> Estimate:
+        """Return the estimate; the largest sampling interval was `interval` bytes."""
         return interval_of(self.observed, max(self.value - self.observed, 0.0),
                            self.variance, interval)
 
 
 class Change:
-    """What came, and what went."""
+    """The objects that appeared and the objects that disappeared in a window."""
 
     __slots__ = ("came", "went")
 
     def __init__(self) -> None:
+        """Start with no objects."""
         self.came, self.went = Sampled(), Sampled()
 
     def add_change(self, other: Change) -> None:
+        """Add the objects of another change."""
         self.came.add_sampled(other.came)
         self.went.add_sampled(other.went)
 
     def growth(self, interval: int, named: Named | None = None) -> Estimate:
-        """`interval`: the largest mean interval between samples that was in force."""
+        """Estimate the bytes that appeared minus the bytes that disappeared.
+
+        Args:
+            interval: the largest sampling interval that was in force, in bytes.
+            named: the probability that the place is named, if it was named; None
+                without a correction for this selection.
+        """
         came, went = self.came.estimate(interval), self.went.estimate(interval)
         if named is not None:
             came = _as_named(self.came, came, named)
@@ -92,10 +109,11 @@ class Change:
 
 
 def _as_named(came: Sampled, estimate: Estimate, named: Named) -> Estimate:
+    """Correct the estimate of the appeared bytes for the selection of places."""
     unseen = came.value - came.observed
     if came.variance <= 0.0 or unseen <= 0.0:
-        return estimate     # all of it was seen
-    # as many samples of equal weight would have the same variance
+        return estimate     # all objects were sampled
+    # the weight of a sample if all samples with this variance had equal weights
     unit = came.variance / unseen
     samples = unseen / unit
     spread = math.sqrt(samples)
@@ -110,11 +128,12 @@ def _as_named(came: Sampled, estimate: Estimate, named: Named) -> Estimate:
         logs.append((math.log(max(number, step / 2)), (math.log(probability)
                      if probability > 0.0 else -math.inf) - math.lgamma(number + 1.0)))
     if logs[below][1] == -math.inf:
-        # what was named can be: the approximations of named() don't have it
+        # The place was named, so that named() is not 0 here, although its approximation
+        # is.
         logs[below] = logs[below][0], -math.lgamma(samples + 1.0) - 20.0
 
     def above(expected: float) -> float:
-        """The probability of more samples than came."""
+        """Return the probability of more samples than were observed."""
         log = math.log(expected)
         exponents = [log * number + rest for number, (_, rest) in zip(numbers, logs)]
         largest = max(exponents)
@@ -122,6 +141,7 @@ def _as_named(came: Sampled, estimate: Estimate, named: Named) -> Estimate:
         return (sum(weights[below + 1:]) + weights[below] / 2) / sum(weights)
 
     def expected(probability: float) -> float:
+        """Return the expected number of samples at which above() is `probability`."""
         low, high = step / 100, numbers[-1]
         for _ in range(_STEPS):
             middle = (low + high) / 2

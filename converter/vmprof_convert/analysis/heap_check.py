@@ -1,16 +1,18 @@
-"""Is what is estimated to be alive what the GC counts?
+"""Compare the estimated bytes of live objects with the GC's own count.
 
-After each major collection has swept, the profile holds both: the bytes of all old
-objects, as the GC's own counters have them, and the estimated bytes of those sampled
-objects that are old and were not found dead (model.Swept).  What was allocated before
-the sampling began is in the first number only, and nobody knows how much of it is still
-there.  So the truth that the estimate is of lies between the GC's number less what the
-heap was at the beginning, and the GC's number.
+The report warns if the two contradict each other (contradiction()).
 
-How far chance may put the estimate from a truth of T bytes follows from T, and not
-from what was sampled: two samples in place of twenty would say that chance does little.
-The variance is the sum of size**2 * (1 - p) / p over the objects, at most T * interval,
-since p = 1 - exp(-size / interval) >= size / (size + interval).
+After each major collection has swept, the profile contains both (model.Swept). The GC's
+own counters have the bytes of all old objects. The estimate has the bytes that the
+sampled old objects represent, without the objects that were found dead. Only the GC's
+number includes objects from before the sampling. It is unknown how many of these are
+still alive. So the true value of the estimate lies between the GC's number minus the
+heap at the beginning, and the GC's number.
+
+The error of an estimate follows from the true value T, and not from the samples. If two
+objects are sampled instead of twenty, their variance is too small. The true variance is
+the sum of size**2 * (1 - p) / p over all objects. It is at most T * interval, because p
+= 1 - exp(-size / interval) >= size / (size + interval).
 """
 from __future__ import annotations
 
@@ -20,19 +22,19 @@ import math
 from vmprof_convert.profile.model import Profile, Swept
 from vmprof_convert.text.units import format_bytes
 
-#: quantile of the normal distribution for 99.9 %, two-sided: a remark that chance makes
-#: would stand in one of a thousand reports
+#: the quantile of the normal distribution for 99.9 %, two-sided: one of a thousand
+#: reports contains a warning by chance
 _Z = 3.29
-#: what the GC counts beside objects (marks of cards, rounding to words): a share of its
-#: number, and bytes
+#: the part of the GC's number that is not objects (card marks, rounding to words): a
+#: share, and bytes
 _SLACK, _SLACK_BYTES = 0.01, 2**16
 
 
 def bounds(swept: Swept) -> tuple[float, float]:
-    """Of the estimated bytes, if they agree with the GC: least and most."""
+    """Return the range of the estimated bytes that agree with the GC's number."""
     slack = _SLACK * swept.heap + _SLACK_BYTES
     most = swept.heap + slack + _by_chance(swept.heap, swept.interval)
-    # the skewness of a small number of samples (Cornish-Fisher), and half of a sample
+    # the skewness for a small number of samples (Cornish-Fisher), and half a sample
     most += swept.interval * (_Z ** 2 + 2) / 6
     if swept.heap_at_begin < 0:
         return 0.0, most
@@ -44,8 +46,8 @@ def _last_comparable(profile: Profile) -> Swept | None:
     """Return the last numbers that no heap snapshot affects, or None.
 
     A snapshot ends objects in the profile that the GC still counts after its next
-    sweep: those that the GC marked before, and those that wait for a finalizer.  So
-    there may be no snapshot from the beginning of the previous marking on.
+    sweep: objects that the GC has already marked, and objects that wait for a
+    finalizer. So there must be no snapshot after the beginning of the previous marking.
     """
     majors = [one for one in profile.collections if one.is_major]
     ends = [one.time for one in majors]
@@ -59,6 +61,7 @@ def _last_comparable(profile: Profile) -> Swept | None:
 
 
 def _by_chance(truth: int, interval: int) -> float:
+    """Return the largest error of an estimate of `truth` bytes."""
     return _Z * math.sqrt(truth * interval)
 
 
@@ -66,7 +69,7 @@ def contradiction(profile: Profile) -> str:
     """Return a line for the report if the two numbers contradict each other.
 
     Args:
-        profile: of one process.
+        profile: the profile of one process.
 
     Returns:
         "" if they agree, or if one is unknown.
@@ -74,7 +77,7 @@ def contradiction(profile: Profile) -> str:
     last = _last_comparable(profile)
     if last is None:
         return ""
-    # nothing may have been sampled yet at the one that the sampling began with
+    # Possibly no object was sampled with the initial interval.
     least, most = bounds(last._replace(
         interval=max(last.interval, profile.interval)))
     if least <= last.alive <= most:

@@ -1,8 +1,8 @@
-"""The paths to what was alive, as stacks with numbers: for formats that hold these.
+"""Convert a heap snapshot into stacks of reference paths, for formats that hold stacks.
 
-They add up to all bytes that were reached, each once: where several paths lead to an
-object, it is at the end of a shortest one.  What was reached through a step is exact;
-what stands below it says of what that consists, in shares that the samples tell.
+The stacks add up to all reachable bytes, each counted once. If several paths lead to an
+object, it belongs to a shortest path. The bytes that were reached through a step of a
+path are exact. The samples divide them among types and allocating functions.
 """
 from __future__ import annotations
 
@@ -17,51 +17,60 @@ from vmprof_convert.meaning.type_names import Shown
 from vmprof_convert.profile.held import NO_PATH, Held
 from vmprof_convert.profile.model import Profile
 
-#: the root of what was reached in another way than through a step
+#: the root of the objects that were not reached through a step
 OTHERWISE = "[the interpreter, finalizers, and modules that hold little]"
 
 
 class HeldStack(NamedTuple):
-    """Bytes that were alive, and how they were reached."""
+    """Bytes that were alive, and the path through which they were reached."""
 
-    #: outermost first: the steps of the path; or OTHERWISE
+    #: the steps of the path, outermost first; or OTHERWISE
     holders: tuple[str, ...]
-    #: what these bytes are, and who allocated them; None: it is not known
+    #: the type of the objects and the function that allocated them; None if they are
+    #: unknown
     type: Shown | None
     place: Place | None
     bytes: int
 
     @property
     def places(self) -> list[Place]:
-        """All of it, for formats that know functions alone."""
+        """Return the path, the type and the function as if all were functions."""
         return [*map(Place, self.holders),
                 *([] if self.type is None else [Place(self.type.name)]),
                 *([] if self.place is None else [self.place])]
 
 
 class Reached(NamedTuple):
-    """What an answer to who holds what found."""
+    """The stacks of one heap snapshot."""
 
-    #: together Held.bytes
+    #: the stacks, whose bytes add up to Held.bytes
     stacks: list[HeldStack]
-    #: what nothing led to: it is in none of them
+    #: the estimated bytes of the objects that no path reaches; they are in none of the
+    #: stacks
     no_path: Estimate
 
 
 class Tree(NamedTuple):
-    """What a writer of holders gets."""
+    """The input of a writer of reference paths."""
 
-    #: of the first process, which tells of the run
+    #: the profile of the first process, which describes the run
     profile: Profile
-    #: of several processes, each below its name
+    #: the stacks; with several processes, the process's name is the root of each stack
     stacks: list[HeldStack]
-    #: what is not among them, a line each
+    #: one line of text for each kind of objects that the stacks lack
     left_out: list[str]
 
 
 def reached(profile: Profile, held: Held, *, group_storage: bool = False) -> Reached:
-    """`held`: an answer in which there is one."""
-    # the last ones are of what has no step
+    """Return the stacks of a successful heap snapshot.
+
+    Args:
+        profile: the profile that contains the snapshot.
+        held: the snapshot, without a problem.
+        group_storage: whether storage is attributed to the type to which it belongs.
+    """
+    # the bytes of each step without its successors; the last element belongs to the
+    # objects without a step
     own = [step.bytes for step in held.steps] + [held.bytes]
     ways: list[tuple[str, ...]] = []
     for number, step in enumerate(held.steps):
@@ -76,7 +85,8 @@ def reached(profile: Profile, held: Held, *, group_storage: bool = False) -> Rea
     parts, origins = Parts(profile, group_storage), Origins(profile)
 
     def divided(way: tuple[str, ...], bytes_: int, of: Sums) -> Iterator[HeldStack]:
-        # (samples may account for more than there is, by chance)
+        """Divide the exact bytes of a path among types and functions."""
+        # The estimate may exceed the exact number by chance.
         known = max(0.0, min(bytes_, of.all.value_bytes))
         found = parts.of(of)
         for part, number in zip(found, whole(part.share * known for part in found)):

@@ -1,11 +1,17 @@
-"""Who held what was alive: for each holder what it alone kept, which is exact, and,
-from the samples, of what that consists and where it was allocated."""
+"""Attribute the live objects of a heap snapshot to their retainers.
+
+A heap snapshot with reference paths (`Held`) contains the exact retained size of each
+retainer. The sampled objects add the types of the retained objects and the functions
+that allocated them. find() returns the rows of the report --held. by_place() and
+of_chosen() return the retainers of some objects, for the report of leaks and for the
+pytest plugin.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple, TypeVar
 
-from vmprof_convert.analysis.leak_sites import Place, Places
+from vmprof_convert.analysis.leaks.sites import Place, Places
 from vmprof_convert.meaning.estimator import Estimate, Sum
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import Shown, TypeNames
@@ -26,71 +32,75 @@ from vmprof_convert.profile.model import Function, Profile
 from vmprof_convert.profile.probability import probability
 from vmprof_convert.text.escape import printable, shortened_path
 
-#: of a holder with less, nothing is said of what it consists of
+#: the number of samples below which the contents of a retainer are not reported
 _FEW_SAMPLES = 10
-#: how native/held/paths.c begins what it says of the interpreter
+#: the beginning of the interpreter's paths in native/held/paths.c
 _INTERPRETERS = "PyPy's own"
-#: of a path so many characters are shown
+#: the number of characters of a reference path that are shown
 MAX_PATH = 400
 
 
 def text_of(path: str, type_: str) -> str:
-    """shop._seen (dict)"""
+    """Return a path with its type, such as "shop._seen (dict)"."""
     return shortened_path(path, MAX_PATH) + (
         " (%s)" % printable(type_) if type_ else "")
 
 
 class Part(NamedTuple):
-    """Of what a holder keeps: objects of a type, that one function allocated."""
+    """The objects of one type that one function allocated and a retainer keeps."""
 
-    #: of the estimated bytes
+    #: the share of the estimated bytes
     share: float
     type: Shown
     function: Function
-    #: 0: not known
+    #: the line in the source; 0 if it is unknown
     line: int
 
 
 class Row(NamedTuple):
-    #: one; or several that hold it together
+    """The objects that one retainer keeps, or several retainers together."""
+
+    #: one retainer, or several that keep the objects only together
     holders: tuple[Holder, ...]
-    #: exact, of all objects
+    #: the retained size in bytes, and the number of retained objects, both exact
     bytes: int
     objects: int
-    #: of the sampled objects
+    #: the estimated bytes of the sampled objects
     estimate: Estimate
-    #: the largest first
+    #: the contents, with the largest part first
     parts: list[Part]
 
 
 class Rest(NamedTuple):
-    """What no holder keeps."""
+    """The objects that no retainer keeps."""
 
-    #: OTHERWISE, INTERPRETER, FINALIZER or NO_PATH
+    #: how the objects are reachable: OTHERWISE, INTERPRETER, FINALIZER or NO_PATH
     how: int
     estimate: Estimate
-    #: the largest first
+    #: the contents, with the largest part first
     parts: list[Part]
-    #: of what the interpreter holds: what it has that for, and its bytes, which are
-    #: exact: the largest first
+    #: for INTERPRETER, the purposes for which the interpreter keeps objects, and the
+    #: exact bytes of each purpose, with the largest one first
     paths: list[tuple[str, int]]
 
 
 class Found(NamedTuple):
+    """The retainers of one heap snapshot, and the objects without a retainer."""
+
     held: Held
     rows: list[Row]
     rest: list[Rest]
 
 
 class HeldObject(NamedTuple):
-    """A sampled one that was alive."""
+    """A sampled object that was alive in a heap snapshot."""
 
-    #: indexes, as in Held
+    #: the indices of the stack and of the type
     stack: int
     type: int
-    #: bytes that it took then
+    #: the bytes that the object had at the time of the snapshot
     size: int
-    #: that it was sampled, by what was allocated for it
+    #: the probability of the sample, from the bytes that were allocated
     probability: float
     set: int
     how: int
@@ -98,11 +108,12 @@ class HeldObject(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """Bytes that it stands for."""
+        """Return the estimated number of bytes that the object represents."""
         return self.size / self.probability
 
 
 def objects(profile: Profile, held: Held) -> Iterator[HeldObject]:
+    """Return the sampled objects of a heap snapshot."""
     for stack, type_, size, live_size, interval, set_, how, path in zip(
             held.stacks, held.types, held.sizes, held.live_sizes, held.intervals,
             held.sets, held.hows, held.paths):
@@ -111,20 +122,28 @@ def objects(profile: Profile, held: Held) -> Iterator[HeldObject]:
 
 
 class Sums:
-    """Of sampled objects, by what they are and where they were allocated."""
+    """The sums of some sampled objects: of all, and by stack and type."""
 
     def __init__(self) -> None:
+        """Start with no objects."""
         self.all = Sum()
         self.parts: dict[tuple[int, int], float] = {}
 
     def add(self, one: HeldObject) -> None:
+        """Add an object."""
         self.all.add(one.size, one.probability)
         kind = one.stack, one.type
         self.parts[kind] = self.parts.get(kind, 0.0) + one.weight
 
 
 def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
-    """Of one answer."""
+    """Return the retainers of one heap snapshot.
+
+    Args:
+        profile: the profile that contains the snapshot.
+        held: the snapshot.
+        group_storage: whether storage is attributed to the type to which it belongs.
+    """
     sums: dict[int, Sums] = {holder.set: Sums() for holder in held.holders}
     single = [holder.set for holder in held.holders if holder.path]
     rest = {how: Sums() for how in (OTHERWISE, INTERPRETER, FINALIZER, NO_PATH)}
@@ -136,10 +155,11 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
         for bit in bits:
             sums[bit].add(one)
         if not bits:
-            # smaller groups are not told
+            # The snapshot does not list small groups of retainers.
             rest[one.how if one.how in rest else OTHERWISE].add(one)
     interval = max(held.intervals, default=1)
-    # what nothing of the program's leads to was reached through these
+    # the interpreter's own roots, from which objects were reached that the program does
+    # not keep
     own = sorted(((step.label, step.bytes) for step in held.steps
                   if step.before < 0 and step.label.startswith(_INTERPRETERS)),
                  key=lambda pair: -pair[1])
@@ -161,18 +181,18 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
 
 
 class Share(NamedTuple):
-    """Of some objects, what these hold."""
+    """The share of some objects that a retainer keeps."""
 
-    #: of the estimated bytes
+    #: the share of the estimated bytes
     share: float
-    #: estimated
+    #: the estimated bytes
     bytes: float
-    #: none: see Rest
+    #: the retainers; empty if no retainer keeps the objects (see Rest)
     holders: tuple[Holder, ...]
-    #: where there are none: the path to it, as far as it has names; others may lead
-    #: there, too; empty: none
+    #: without retainers, the named part of one reference path to the objects, or empty.
+    #: Other paths may exist
     path: str
-    #: OTHERWISE to NO_PATH, where there are no holders
+    #: without retainers, how the objects are reachable: OTHERWISE to NO_PATH
     how: int
 
 
@@ -183,7 +203,7 @@ def by_place(profile: Profile, until: int) -> dict[Place, list[Share]]:
     """Return the retainers of the objects of each place of leaks.
 
     Args:
-        profile: of one process.
+        profile: the profile of one process.
         until: the last moment, in nanoseconds; a heap snapshot after the end of the
             program lacks local variables.
     """
@@ -195,30 +215,35 @@ def by_place(profile: Profile, until: int) -> dict[Place, list[Share]]:
 
 
 def last_until(profile: Profile, until: int) -> Held | None:
-    """Return the last answer until this time, or else the last one of all."""
+    """Return the last successful snapshot until this time, or else the last one."""
     answers = [held for held in profile.held if not held.problem and held.time <= until]
     return answers[-1] if answers else profile.last_held
 
 
 def of_chosen(profile: Profile, chosen: Container[tuple[int, int]]) -> list[Share]:
-    """Of the objects with these stacks and types."""
+    """Return the retainers of the objects with these stacks and types."""
     return _shares(profile, lambda stack, type_: (stack, type_) in chosen,
                    profile.last_held).get(True, [])
 
 
 def _shares(profile: Profile, kind: Callable[[int, int], _Key], held: Held | None
             ) -> dict[_Key, list[Share]]:
-    """Return the retainers of each kind of stack and type, the largest share first.
+    """Return the retainers of each kind of object, with the largest share first.
 
-    Of holders within each other, the innermost counts.  A class counts where no other
-    holder exists.
+    If a retainer is within another one, the objects belong to the inner one. They
+    belong to a class only if no other retainer exists.
+
+    Args:
+        profile: the profile that contains the snapshot.
+        kind: a function that returns the kind of a stack and a type.
+        held: the heap snapshot, or None.
     """
     if held is None or held.problem:
         return {}
     single = sorted((holder for holder in held.holders if holder.path),
                     key=lambda holder: (holder.is_class, holder.bytes))
     sums: dict[_Key, dict[tuple[tuple[Holder, ...], int, int], float]] = {}
-    # the sampled objects that a snapshot did not reach have ended
+    # The objects that this snapshot did not reach have ended.
     ended = (NO_PATH, FINALIZER) if any(
         snapshot.time == held.time for snapshot in profile.snapshots) else ()
     for one in objects(profile, held):
@@ -239,16 +264,23 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key], held: Held | Non
 
 
 class Parts:
-    """Of what that consists."""
+    """The contents of sums of objects, by type, function and line."""
 
     def __init__(self, profile: Profile, group_storage: bool) -> None:
+        """Prepare the names of types and functions.
+
+        Args:
+            profile: the profile whose objects are summed.
+            group_storage: whether storage is attributed to the type to which it
+                belongs.
+        """
         origins = Origins(profile)
         own = only_own(profile, origins) if has_own_code(profile, origins) else profile
         self._program = Program(own)
         self._types = TypeNames(profile, group_storage=group_storage)
 
     def of(self, sums: Sums) -> list[Part]:
-        """The largest first."""
+        """Return the contents of a sum, with the largest part first."""
         merged: dict[tuple[Shown, Function, int], float] = {}
         for (stack, type_), value in sums.parts.items():
             frame = self._program.stack(stack)[-1]

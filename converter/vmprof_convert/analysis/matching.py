@@ -1,5 +1,8 @@
-"""Which functions, files and modules of several runs are the same: a file may be in
-another folder, and a function some lines further down."""
+"""Match functions, files and modules of the two sides of a comparison.
+
+A file may be in another folder in the second side, and a function may have moved to
+another line.
+"""
 from __future__ import annotations
 
 import collections
@@ -12,15 +15,21 @@ from vmprof_convert.profile.model import LABEL, Function, Profile
 
 
 class Matching:
-    """Calls what is the same in two groups of runs as the last run has it."""
+    """The names that the last run of a comparison has for the functions of all runs."""
 
     def __init__(self, before: Sequence[Profile], after: Sequence[Profile]) -> None:
-        #: by the id() of the profile
+        """Match the functions of two groups of runs.
+
+        Functions with the same name, file and line match. The other functions with
+        this name and file match in the order of their lines, if both groups have the
+        same number of such functions. Otherwise the match is unclear.
+        """
+        #: the origins of each profile, by the profile's id()
         self._origins: dict[int, Origins] = {}
-        #: of both sides: the lines of the definitions of each name in each file
+        #: the lines of the definitions of each name in each file, for each side
         lines: dict[tuple[str, str, str], tuple[set[int], set[int]]] = (
             collections.defaultdict(lambda: (set(), set())))
-        #: as the last one has them
+        #: the files of the last run
         self._files: dict[tuple[str, str, str], str] = {}
         for is_after, side in enumerate((before, after)):
             for profile in side:
@@ -30,14 +39,13 @@ class Matching:
                     lines[key][is_after].add(function.line)
                     if is_after:
                         self._files[key] = function.file
-        #: of the first side, where that is another: its line in the second; 0: it may
-        #: be one or the other
+        #: the line in the second side for functions of the first side that have moved
         self._moved: dict[tuple[tuple[str, str, str], int], int] = {}
         self._unclear: set[tuple[tuple[str, str, str], int]] = set()
         for key, (old, new) in lines.items():
             gone, come = sorted(old - new), sorted(new - old)
             if len(gone) == len(come):
-                # their order stays
+                # Functions keep their order.
                 self._moved.update(((key, line), other)
                                    for line, other in zip(gone, come))
             elif gone and come:
@@ -55,7 +63,14 @@ class Matching:
 
     def rows(self, profile: Profile, summary: Summary, is_after: bool,
              is_total: bool) -> dict[Subject, Figures]:
-        """What is compared, of each."""
+        """Return the compared sums of each subject in a run.
+
+        Args:
+            profile: the profile of the run.
+            summary: the rows of the run.
+            is_after: whether the run belongs to the second side.
+            is_total: whether totals are compared, and not own allocations.
+        """
         origins = self._origins_of(profile)
         result: dict[Subject, Figures] = {}
         for row in summary.rows:
@@ -70,7 +85,7 @@ class Matching:
         return result
 
     def aligned(self, profile: Profile, is_after: bool) -> Profile:
-        """With functions as they are called in the last one."""
+        """Return the profile with the names that the functions have in the last run."""
         files, origins = self._files, self._origins_of(profile)
         functions = {}
         for address, function in profile.functions.items():
@@ -83,7 +98,7 @@ class Matching:
         return dataclasses.replace(profile, functions=functions)
 
     def _line(self, key: tuple[str, str, str], line: int, is_after: bool) -> int:
-        """Of the definition, as it is in the second side; 0: not known."""
+        """Return the line of a definition in the second side; 0 if it is unclear."""
         if (key, line) in self._unclear:
             return 0
         return line if is_after else self._moved.get((key, line), line)

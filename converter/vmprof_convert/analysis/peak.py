@@ -1,4 +1,7 @@
-"""The moment at which most was alive."""
+"""Find the moment at which the largest number of bytes was alive.
+
+The option --at peak of the reports uses it.
+"""
 from __future__ import annotations
 
 import collections
@@ -10,26 +13,32 @@ from vmprof_convert.profile.model import ALIVE, FREED, LOST, Carried, Columns
 
 
 class Changes:
-    """Adds up by how many bytes what is alive changes at each collection
-    (model.Rows).  What survived its first minor collection is alive from that
-    collection on; until a major collection finds it dead, or its trace is lost."""
+    """The changes of the live bytes at each collection.
+
+    It implements model.Rows. An object counts as alive from its first minor collection
+    until a major collection finds it dead, or until the sampler loses it.
+    """
 
     def __init__(self) -> None:
+        """Start with no objects."""
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
+        """Discard all changes."""
         self._settings = settings
-        #: bytes, by nanoseconds after the start
+        #: the changes in bytes, by the nanoseconds since the start
         self.of_times: dict[int, float] = collections.defaultdict(float)
 
     def extend(self, rows: Columns) -> None:
+        """Add samples."""
         for group, count in collections.Counter(zip(
                 rows.fate, rows.collected, rows.ended, rows.size, rows.live_size,
                 rows.interval)).items():
             self._add(count, *group)
 
     def carry(self, object_: Carried) -> None:
-        # alive from the start on
+        """Add an inherited object, which was alive from the start."""
+        # An object that was old at the start has a `collected` of -1.
         fate, collected = object_.fate, max(object_.collected, 0)
         self._add(1, fate, collected, object_.ended, object_.size, object_.live_size,
                   object_.interval)
@@ -46,9 +55,16 @@ class Changes:
 
 
 def time_of_peak(processes: Iterable[tuple[dict[int, float], int]]) -> int | None:
-    """Of processes, their Changes.of_times and when they began: the first moment, in
-    nanoseconds after the start, at which most bytes were alive in all of them
-    together.  None: nothing ever was."""
+    """Return the first moment at which the largest number of bytes was alive.
+
+    Args:
+        processes: for each process, its Changes.of_times, and its start in nanoseconds
+            after the start of the first process.
+
+    Returns:
+        The nanoseconds after the start of the first process; None if no bytes were
+        alive.
+    """
     changes: dict[int, float] = collections.defaultdict(float)
     for of_times, begin in processes:
         for time, change in of_times.items():

@@ -1,4 +1,10 @@
-"""What was read of the whole process, in two lines."""
+"""Analyse the memory of the whole process: resident memory, the GC's heap and malloc.
+
+The sampler reads these metrics, so that they are exact and need no estimate
+(model.Figure). growth() attributes the growth of the resident memory to stacks.
+of_process() and of_malloc() return lines for the report. missed_requests() and
+missed_frees() compare the samples of native memory with malloc's own count.
+"""
 from __future__ import annotations
 
 import bisect
@@ -24,25 +30,31 @@ from vmprof_convert.text.units import format_bytes, format_number
 
 
 def readings(profile: Profile, kind: str) -> list[Figure]:
-    """Those of one kind, by time."""
+    """Return the readings of one kind, in the order of time."""
     return [figure for figure in profile.figures if figure.kind == kind]
 
 
 def most_until(read: Sequence[Figure]) -> list[Figure]:
-    """The largest until each of these readings."""
+    """Return the readings, each with the maximum until then."""
     values = accumulate((figure.value for figure in read), max)
     return [figure._replace(value=value) for figure, value in zip(read, values)]
 
 
 def untouched(profile: Profile, times: Sequence[int]) -> list[int]:
-    """Bytes of the nursery in which nothing was allocated until each of these times,
-    which ascend.  The GC has them of the system, but they are in no figure of the
-    process's memory: a nursery may be of hundreds of MiB (half of the processor's
-    cache), and a program takes seconds to fill it for the first time.
+    """Return the bytes of the nursery that were never used until each of these times.
 
-    All of it but what was allocated at most between two minor collections: there may be
-    fewer, if some was touched before the sampling began, or more, as large objects are
-    elsewhere.
+    The GC has got these bytes from the system, but they are not resident. A nursery may
+    have hundreds of MiB (half of the processor's cache), and a program takes seconds to
+    fill it for the first time.
+
+    The result is the size of the nursery minus the largest number of bytes that were
+    allocated between two minor collections. The exact number is smaller if a part was
+    used before the sampling began. It is larger if large objects were allocated, which
+    are outside of the nursery.
+
+    Args:
+        profile: the profile.
+        times: times in nanoseconds, in ascending order.
     """
     nursery = readings(profile, NURSERY)
     size = nursery[-1].value if nursery else 0
@@ -62,48 +74,49 @@ def untouched(profile: Profile, times: Sequence[int]) -> list[int]:
     return result
 
 
-#: nanoseconds; between a reading and the end of the profile there are less
+#: the nanoseconds within which the last reading counts as a reading at the end
 _NEAR = 10**9
-#: of what malloc has in use, a smaller share may be its bookkeeping
+#: the largest share of malloc's count that may be malloc's bookkeeping
 _LEAST = 0.01
-#: likewise, of what it has come to have in use, beside as much again as was asked for:
-#: that of small blocks
+#: the bytes by which malloc's count may exceed twice the sampled bytes, because of the
+#: bookkeeping of small blocks
 _BOOKKEEPING = 4 << 20
 
 
 class Growth(NamedTuple):
-    """Of resident memory, in bytes."""
+    """The growth of the resident memory, in bytes."""
 
-    #: how often it was read, and what it was at first and at last
+    #: the number of readings, and the first and the last value
     readings: int
     first: int
     last: int
-    #: what it grew by where it grew, and shrank by where it shrank
+    #: the sum of all increases, and the sum of all decreases
     grown: int
     shrunk: int
-    #: of what it grew by: for each stack and type, what counts for it
+    #: the part of the increases that is attributed to each stack and type
     parts: dict[tuple[int, int], float]
-    #: what the GC's heap can't have: the process grew by more than the GC took of the
-    #: system; None: what that has was not read
+    #: the increases outside of the GC's heap, where the process grew by more than the
+    #: GC got from the system. None if the GC's memory was not read
     outside: float | None
-    #: and what is more than all that was sampled meanwhile
+    #: the increases that exceed the bytes of all samples
     unexplained: float
-    #: "at the end", or when that was
+    #: the time of the last reading: "at the end", or a description
     until: str
 
 
 def growth(profile: Profile) -> Growth:
     """Attribute the growth of the resident memory to the stacks that allocated.
 
-    The growth between two readings, without the memory outside of the GC's heap, is
-    divided among the samples taken between the readings, in proportion to their bytes
-    and up to their bytes.  A program may touch a block only after the reading that
-    follows its sample: the rest of the growth is divided among the unexplained bytes of
-    the samples before the first of the two readings.  In each case, objects that were
-    not short-lived come first, because the nursery is used again and again.
+    The growth between two readings, without the growth outside of the GC's heap, is
+    divided among the samples between the readings. Each sample gets a share in
+    proportion to its bytes, and at most these bytes. A program may touch a block only
+    after the reading that follows the sample. Therefore the remaining growth is divided
+    among the remaining bytes of the samples in the preceding interval. In each
+    interval, objects that were not short-lived come first, because the program uses the
+    nursery again and again.
 
-    The growth is outside of the heap as far as the difference between the resident
-    memory and the heap has grown, too, since the first reading.
+    Growth counts as outside of the heap if the difference between the resident memory
+    and the heap has grown since the first reading.
 
     Raises:
         ProfileError: The profile has fewer than two readings.
@@ -119,15 +132,16 @@ def growth(profile: Profile) -> Growth:
                   key=samples.time.__getitem__)
     above = _above_heap(profile, read)
     at, grown, shrunk, outside, unexplained = 0, 0, 0, 0.0, 0.0
-    # of the growth of that difference, what was counted
+    # the part of the growth outside of the heap that has been counted
     counted = 0.0
     parts: dict[tuple[int, int], float] = {}
-    # the tiers of the interval before, without the bytes that explained its growth
+    # the tiers of the preceding interval, without the bytes that already explained
+    # growth
     before_it: list[dict[tuple[int, int], float]] = []
     while at < len(rows) and samples.time[rows[at]] <= read[0].time:
         at += 1
     for number, (before, after) in enumerate(zip(read, read[1:]), 1):
-        # those that survived, and those that died young
+        # objects that survived, and short-lived objects
         tiers: list[dict[tuple[int, int], float]] = [{}, {}]
         while at < len(rows) and samples.time[rows[at]] <= after.time:
             row = rows[at]
@@ -138,7 +152,8 @@ def growth(profile: Profile) -> Growth:
                 profile.gaps)
             at += 1
         change = after.value - before.value
-        # the GC has now more, and now less: what was counted is right again later on
+        # The GC's memory rises and falls. An error here is corrected at a later
+        # reading.
         not_counted = above[number] - above[0] - counted if above else 0.0
         if change < 0:
             shrunk -= change
@@ -165,10 +180,18 @@ def growth(profile: Profile) -> Growth:
 
 
 def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
-    """By how much resident memory is more than the most that the GC has touched until
-    then, at each of these readings of it; empty: what the GC has was not read.  It is
-    not read while the GC sweeps: then it counts as in proportion between two
-    readings."""
+    """Return by how much resident memory exceeds the memory that the GC has touched.
+
+    The GC's memory is the maximum until each reading. The GC is not read while it
+    sweeps; then the value is interpolated between two readings.
+
+    Args:
+        profile: the profile.
+        read: the readings of resident memory.
+
+    Returns:
+        Bytes at each reading; empty if the GC's memory was not read.
+    """
     heap = most_until(readings(profile, HEAP_HAS))
     if not heap:
         return []
@@ -185,21 +208,26 @@ def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
 
 
 def peak(figures: Sequence[Figure]) -> Figure:
-    """Of equal ones, the first."""
+    """Return the largest reading, and the first one of equal readings."""
     return max(figures, key=lambda figure: figure.value)
 
 
 def _most(figure: Figure) -> str:
+    """Return the text for the largest reading."""
     return "at most %s (at %.2f s)" % (format_bytes(figure.value), figure.time / 1e9)
 
 
 def _last_read(figure: Figure) -> str:
+    """Return the text for the time of a reading."""
     return "when last read (at %.2f s)" % (figure.time / 1e9)
 
 
 def _when(profile: Profile, last: Figure) -> str:
-    """The last one of resident memory.  It is read once more when the profile ends, but
-    of who was killed, or runs on, or has closed our files."""
+    """Return the text for the time of the last reading of resident memory.
+
+    The sampler reads it at the end of the profile. There is no such reading if the
+    process was killed, still runs, or has closed the sampler's files.
+    """
     return "at the end" if _is_of_end(profile, last) else _last_read(last)
 
 
@@ -208,14 +236,17 @@ def _is_of_end(profile: Profile, last: Figure) -> bool:
 
 
 def raw_in_use_at_end(profile: Profile) -> int | None:
-    """Bytes that C code had in use, by malloc's own count, when the profile ended;
-    None: that was not read, as of a process that was killed."""
+    """Return malloc's own count of the bytes that C code had in use at the end.
+
+    Returns:
+        None if it was not read at the end, for example because the process was killed.
+    """
     counted = readings(profile, RAW_IN_USE)
     return counted[-1].value if counted and _is_of_end(profile, counted[-1]) else None
 
 
 def _each(profile: Profile) -> list[Profile]:
-    """Of several processes, their own profiles."""
+    """Return the profiles of all processes."""
     return [process.profile for process in profile.processes] or [profile]
 
 
@@ -240,9 +271,16 @@ def missed_requests(profile: Profile, alive: Estimate) -> float | None:
 
 
 def missed_frees(profile: Profile, alive: Estimate) -> float:
-    """How many bytes of raw memory more are `alive`, by all samples of the profile and
-    beyond doubt, than malloc itself has in use: so many at least were given back
-    unseen.  0: none, or it is not known."""
+    """Return the bytes of native memory that were freed unseen.
+
+    Args:
+        profile: the samples of native memory.
+        alive: the bytes in use, by all samples of the profile.
+
+    Returns:
+        The bytes by which the lower end of `alive` exceeds malloc's own count; 0.0 if
+        it does not, or if malloc's count is unknown.
+    """
     counted = [raw_in_use_at_end(process) for process in _each(profile)]
     if not profile.is_raw or None in counted:
         return 0.0
@@ -252,8 +290,11 @@ def missed_frees(profile: Profile, alive: Estimate) -> float:
 
 
 def in_brief(profile: Profile) -> str:
-    """Resident memory at the end, and how much of it is the GC's; empty: it was not
-    read, or of several processes."""
+    """Return one line about resident memory and the GC's part.
+
+    The line is empty if resident memory was not read, or if there are several
+    processes.
+    """
     memory = readings(profile, RESIDENT)
     if not memory or profile.processes:
         return ""
@@ -270,18 +311,19 @@ def in_brief(profile: Profile) -> str:
 
 
 def of_process(profile: Profile) -> list[str]:
-    """Its resident memory, the heap of its GC, and what else malloc has in use: the
-    peak and when; nothing of what was not read."""
+    """Return lines about the process's resident memory, GC heap and malloc.
+
+    Each line contains the peak and its time. Metrics that were not read have no line.
+    """
     return _of_memory(profile) + _of_heap(profile) + of_malloc(profile)
 
 
 def of_malloc(profile: Profile) -> list[str]:
-    """What malloc itself counts; nothing, if that was not read, or of several
-    processes."""
+    """Return one line about malloc's own count, or an empty list if it was not read."""
     counted = readings(profile, RAW_IN_USE)
     if not counted:
         return []
-    # (of a forked child, it is read at its end alone)
+    # The sampler reads it only once in a forked child, at its end.
     before = "" if len(counted) == 1 else (
         "%s in use when sampling began, " % format_bytes(counted[0].value))
     return ["raw memory, as malloc counts it: %s%s %s" % (
@@ -321,10 +363,13 @@ def _of_heap(profile: Profile) -> list[str]:
 
 
 def _until_last_read(figures: Sequence[Figure]) -> str:
-    """What is read seldom, or not while the GC sweeps: that may be long before the
-    end."""
+    """Return the peak and the last reading of a metric that is read seldom.
+
+    The GC's heap is not read while the GC sweeps, so that the last reading may be long
+    before the end.
+    """
     most, last = peak(figures), figures[-1]
-    if len(figures) == 1:       # of one, nobody knows whether it was the most
+    if len(figures) == 1:       # a single reading need not be the peak
         return "%s %s" % (format_bytes(last.value), _last_read(last))
     if most.value == last.value:
         return _most(most)
@@ -332,8 +377,10 @@ def _until_last_read(figures: Sequence[Figure]) -> str:
 
 
 def in_numbers(profile: Profile) -> dict[str, dict[str, float]]:
-    """Of each kind of memory that was read: bytes when it was read first, when they
-    were most, and when it was read last; and when that was, in seconds."""
+    """Return the first, the largest and the last reading of each kind of memory.
+
+    The values are bytes. The keys with "_at" contain the times in seconds.
+    """
     result = {}
     for kind in RESIDENT, PRIVATE, HEAP, HEAP_HAS, NURSERY, RAW_IN_USE:
         read = readings(profile, kind)

@@ -1,6 +1,8 @@
-"""Which samples are looked at: those of a time, of a thread, of a function.
+"""Select samples by time, thread, function, file, type, outcome or label.
 
-All formats share it: what is chosen is chosen before a writer gets the profile.
+All reports and formats use this module: the samples are selected before a writer gets
+the profile. SelectedRows filters by time while a reader reads the profile. Selected
+filters by names, which are known when the whole profile has been read.
 """
 from __future__ import annotations
 
@@ -27,37 +29,43 @@ from vmprof_convert.profile.names import names
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.text.escape import shortened, similar
 
-#: so many threads are named
+#: the number of threads that an error message lists
 _LISTED = 10
 
 
 class Selection(NamedTuple):
-    """What all of it has to be true of a sample; of each, one has to."""
+    """The conditions of a selection.
 
-    #: nanoseconds after the start: from, and up to
+    A sample has to match each attribute. If an attribute has several values, the sample
+    has to match at least one value.
+    """
+
+    #: the nanoseconds after the start: the first one, and the one after the last; None
+    #: for the end
     time: tuple[int, int | None] | None = None
-    #: the kernel's numbers, or names
+    #: the kernel's numbers of threads, or their names
     threads: tuple[str, ...] = ()
-    #: a function of this name, or of this file, is in its stack
+    #: names of functions and files, of which the stack has to contain one
     functions: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    #: of lifetimes.FATES
+    #: outcomes, as in lifetimes.FATES
     fates: tuple[str, ...] = ()
-    #: not which samples, but which frames: the program's own
+    #: whether only the frames of user code are kept; this selects no samples
     mine: bool = False
-    #: "key=value", with *
+    #: labels in the form "key=value", with * as a wildcard
     labels: tuple[str, ...] = ()
-    #: which processes: those are chosen before they are one profile (merging.py)
+    #: names or numbers of processes, which are selected before the profiles of a run
+    #: are merged (merging.py)
     processes: tuple[str, ...] = ()
 
     @property
     def is_everything(self) -> bool:
-        """No sample of the profile is left out."""
+        """Return whether all samples of the profile are selected."""
         return self._replace(mine=False, processes=()) == EVERYTHING
 
     def after(self, begin: int) -> Selection:
-        """The same, of a profile that begins so many nanoseconds later."""
+        """Return the selection for a profile that starts `begin` nanoseconds later."""
         if self.time is None:
             return self
         start, end = self.time
@@ -65,7 +73,7 @@ class Selection(NamedTuple):
             start - begin, None if end is None else end - begin))
 
     def __str__(self) -> str:
-        """As in a report, in one line."""
+        """Return the selection for a report, in one line."""
         parts = []
         if self.time is not None:
             start, end = self.time
@@ -79,7 +87,8 @@ class Selection(NamedTuple):
             text = " or ".join(values)
             if text:
                 parts.append("%s %s" % (name, shortened(text)))
-                # of what was made shortly before an end, say, it is not
+                # The type of some objects is unknown, such as of objects from the end
+                # of the run.
                 if name == "type" and not any(
                         _matches(UNNAMED.name, pattern) for pattern in values):
                     parts[-1] += " (where it is known)"
@@ -90,21 +99,26 @@ EVERYTHING = Selection()
 
 
 class SelectedRows:
-    """Hands on the rows of a time, while they are read (model.Rows): what is known
-    before the names are."""
+    """A filter for rows by time, between a reader and another object for rows.
+
+    It implements model.Rows.
+    """
 
     def __init__(self, rows: Rows, selection: Selection) -> None:
+        """Create a filter that passes the selected rows to `rows`."""
         self._rows = rows
         self._matches = _time_filter(selection)
         self._is_all = selection.time is None
-        #: of all rows
+        #: the threads of all rows, selected or not
         self.threads: set[int] = set()
 
     def begin(self, settings: dict[str, str]) -> None:
+        """Discard the threads, and start the other object."""
         self._rows.begin(settings)
         self.threads.clear()
 
     def extend(self, rows: Columns) -> None:
+        """Pass the rows that match."""
         self.threads.update(rows.thread)
         if self._is_all:
             self._rows.extend(rows)
@@ -114,7 +128,8 @@ class SelectedRows:
             self._rows.extend(rows)
 
     def carry(self, object_: Carried) -> None:
-        # it was made before; nobody knows when
+        """Pass an inherited object if the selected time contains the start."""
+        # The object was allocated before the start, at an unknown time.
         if self._matches(0):
             self._rows.carry(object_)
 
@@ -128,8 +143,16 @@ def _time_filter(selection: Selection) -> Callable[[int], bool]:
 
 def chosen_threads(profile: Profile, selection: Selection,
                    sampled: Set[int]) -> Set[int]:
-    """The numbers of those that are asked for; `sampled`: of all that there are.
-    Raises ProfileError if one is none of them: it may be misspelt."""
+    """Return the kernel's numbers of the selected threads.
+
+    Args:
+        profile: the profile with the names of threads.
+        selection: the selection.
+        sampled: the numbers of all sampled threads.
+
+    Raises:
+        NotThere: No thread matches one of the patterns, which may be misspelt.
+    """
     if not selection.threads:
         return sampled
     named = names(profile)
@@ -155,12 +178,17 @@ def _listed(threads: dict[int, str]) -> str:
 
 
 class Selected:
-    """What is known when all is read: which stacks, types and states are asked
-    for.  Raises ProfileError if the profile can't tell, or has none of that name:
-    it may be misspelt."""
+    """The stacks, types and outcomes of a profile that are selected."""
 
     def __init__(self, profile: Profile, selection: Selection,
                  origins: Origins) -> None:
+        """Prepare the selection, and check that each pattern matches something.
+
+        Raises:
+            ProfileError: The profile does not record the information that the selection
+                needs.
+            NotThere: No name matches one of the patterns, which may be misspelt.
+        """
         check(profile, selection)
         self._profile = profile
         self._origins = origins
@@ -202,7 +230,7 @@ class Selected:
                                % (_quoted(pattern), similar(pattern, types)))
 
     def includes(self, stack: int, type_: int, then: str) -> bool:
-        """Whether samples of this stack, type and state are among them."""
+        """Return whether samples with this stack, type and outcome are selected."""
         return (self._state(then) and self._has_type(type_)
                 and self._has_stack(stack))
 
@@ -245,7 +273,7 @@ class Selected:
 
 
 def _ends(functions: Iterable[Function], pattern: str) -> set[str]:
-    """The ends of their files' paths, with as many folders as `pattern` has."""
+    """Return the ends of the files' paths, with as many folders as `pattern` has."""
     parts = pattern.count("/") + 1
     return {"/".join(function.file.split("/")[-parts:])
             for function in functions if function.file}
@@ -257,8 +285,13 @@ def _frames(profile: Profile, program: Program) -> set[Frame]:
 
 
 def select(profile: Profile, selection: Selection) -> Profile:
-    """`profile` with these samples only, and with the program's own frames only
-    if that is asked.  Raises ProfileError."""
+    """Return the profile with the selected samples and frames only.
+
+    Raises:
+        ProfileError: No sample is selected, or the profile does not record the
+            information that the selection needs.
+        NotThere: No name matches one of the patterns.
+    """
     if not (selection.is_everything or not len(profile.samples)):
         matches = _time_filter(selection)
         selected = Selected(profile, selection, Origins(profile))
@@ -287,13 +320,17 @@ def select(profile: Profile, selection: Selection) -> Profile:
 
 
 def _without_held(profile: Profile) -> Profile:
-    """Who held what is about all that was alive."""
+    """Return the profile without retainers, which belong to all live objects."""
     return dataclasses.replace(profile, held=[], processes=[process._replace(
         profile=_without_held(process.profile)) for process in profile.processes])
 
 
 def check(profile: Profile, selection: Selection) -> None:
-    """Raises ProfileError if the profile can't tell."""
+    """Check that the profile records the information that a selection needs.
+
+    Raises:
+        ProfileError: The profile does not record it.
+    """
     if selection.types and not profile.has_types:
         raise ProfileError("there are no types of objects in this profile, which "
                            "--type needs: it was taken without them")
@@ -308,7 +345,13 @@ def check(profile: Profile, selection: Selection) -> None:
 
 
 def is_called(function: Function, pattern: str, origins: Origins) -> bool:
-    """`pattern`: a name, perhaps behind its file: `serving.py:execute`."""
+    """Return whether a function matches a pattern.
+
+    Args:
+        function: the function.
+        pattern: a name, or a file and a name such as `serving.py:execute`.
+        origins: the origins of the profile's functions.
+    """
     if _matches(function.name, pattern):
         return True
     file, _, name = pattern.rpartition(":")
@@ -317,7 +360,7 @@ def is_called(function: Function, pattern: str, origins: Origins) -> bool:
 
 
 def is_in(function: Function, pattern: str, origins: Origins) -> bool:
-    """Whether the file is called so, or ends so, or is in such a folder."""
+    """Return whether a function's file has this name or path, or is in this folder."""
     if not function.file:
         return False
     return any(_is_path(path, pattern)
@@ -331,7 +374,7 @@ def _is_path(path: str, pattern: str) -> bool:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    # names have brackets, too
+    # Names may contain brackets, which are wildcards for fnmatch.
     return text == pattern or fnmatch.fnmatchcase(text, pattern)
 
 

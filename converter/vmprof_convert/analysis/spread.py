@@ -1,20 +1,26 @@
-"""How much equal runs of a program differ, and how sure a difference is where each side
-has several runs.
+"""Estimate how much equal runs of a program differ.
+
+A comparison of several runs per side (diff.py) uses this spread to decide whether a
+difference is significant.
 
 Sampling is one reason why equal runs differ, and its variance is known (estimator.py).
-The other reasons are not: in compiled code, an object is born where the JIT no longer
-gets around making it, which may be in another function than in the run before, or
-nowhere.  So the variance between the runs of a side is measured.  Three runs a side
-measure it badly; it is moderated as in Smyth, "Linear models and empirical Bayes
-methods for assessing differential expression in microarray experiments", Statistical
-Applications in Genetics and Molecular Biology 2004: the variance of sampling is the
-prior, and counts for PRIOR degrees of freedom.  Smyth estimates the prior's weight from
-all rows of one comparison; here it is a constant, as a comparison often has two or
-three rows.  Fitted by his method to the rows of nine programs with 24 runs each, it was
-1.2 to 3.2 for what is allocated, with a prior variance of 0.95 to 1.04 of that of
-sampling; it is less than the least of these, as programs differ, and a wrong verdict is
-worse than none.  The variance is never taken to be less than that of sampling.
-benchmarks/experiments/equal_runs.py measures how often verdicts are wrong.
+The variance of other reasons is unknown. For example, the JIT allocates an object where
+it can no longer avoid the allocation. That may be in another function than in the
+previous run, or nowhere. So the variance between the runs of a side is measured.
+
+Three runs per side are too few for an exact variance. Therefore it is moderated as in
+Smyth, "Linear models and empirical Bayes methods for assessing differential expression
+in microarray experiments", Statistical Applications in Genetics and Molecular Biology
+2004. The variance of sampling is the prior, with the weight of PRIOR degrees of
+freedom. Smyth estimates this weight from all rows of a comparison. Here it is a
+constant, because a comparison often has only two or three rows.
+
+Smyth's method was applied to the rows of nine programs with 24 runs each. The fitted
+weight was 1.2 to 3.2 for allocated bytes, and the prior variance was 0.95 to 1.04 of
+the sampling variance. PRIOR is below the smallest of these weights, because programs
+differ, and a wrong verdict is worse than no verdict. The variance is never smaller than
+the sampling variance. benchmarks/experiments/equal_runs.py measures how often verdicts
+are wrong.
 """
 from __future__ import annotations
 
@@ -22,21 +28,32 @@ import functools
 import math
 from collections.abc import Sequence
 
-#: for so many degrees of freedom the variance of sampling counts
+#: the weight of the sampling variance, in degrees of freedom
 PRIOR = 1
 
 
 def degrees(before: int, after: int, prior: int = PRIOR) -> int:
-    """Degrees of freedom of a difference of so many runs a side; `prior`: 0 for figures
-    that are not sampled."""
+    """Return the degrees of freedom of a difference between two sides.
+
+    Args:
+        before: the number of runs of the first side.
+        after: the number of runs of the second side.
+        prior: the weight of the sampling variance; 0 for metrics that are not sampled.
+    """
     return before + after - 2 + prior
 
 
 def variance(before: Sequence[float], after: Sequence[float],
              sampling: float, prior: int = PRIOR) -> float:
-    """Of one run's figure, between equal runs: `before` and `after` are the figures of
-    the runs of each side, at least three in all, and `sampling` is the variance that
-    sampling alone gives to one of them, which counts for `prior` degrees of freedom."""
+    """Return the variance of a metric between equal runs.
+
+    Args:
+        before: the metric in each run of the first side.
+        after: the metric in each run of the second side; both sides together have at
+            least three runs.
+        sampling: the variance that sampling alone gives to the metric of one run.
+        prior: the weight of `sampling`, in degrees of freedom.
+    """
     squares = 0.0
     for side in before, after:
         if side:
@@ -47,9 +64,15 @@ def variance(before: Sequence[float], after: Sequence[float],
 
 
 def tail(t: float, degrees_: int) -> float:
-    """The probability that Student's t of so many degrees of freedom, 1 or more, is as
-    far from 0 as `t`, in either direction (Abramowitz and Stegun, "Handbook of
-    Mathematical Functions", 26.7.3 and 26.7.4); an error of 1e-15 is possible."""
+    """Return the probability that Student's t is at least as far from 0 as `t`.
+
+    Both directions count. The formulas are 26.7.3 and 26.7.4 in Abramowitz and Stegun,
+    "Handbook of Mathematical Functions". The error is up to 1e-15.
+
+    Args:
+        t: the value.
+        degrees_: the degrees of freedom, at least 1.
+    """
     angle = math.atan(abs(t) / math.sqrt(degrees_))
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = degrees_ % 2
@@ -63,7 +86,12 @@ def tail(t: float, degrees_: int) -> float:
 
 @functools.lru_cache
 def quantile(z: float, degrees_: int) -> float:
-    """What is to Student's t as `z`, 0 to 7, is to the normal distribution."""
+    """Return the quantile of Student's t for the probability of a normal quantile.
+
+    Args:
+        z: the quantile of the normal distribution, from 0 to 7.
+        degrees_: the degrees of freedom.
+    """
     if not z:
         return 0.0
     probability = math.erfc(z / math.sqrt(2))
@@ -81,13 +109,20 @@ def quantile(z: float, degrees_: int) -> float:
 
 def holm(probabilities: Sequence[float],
          weights: Sequence[float] | None = None) -> list[float]:
-    """Each as corrected for how many there are, by Holm's step-down method
-    (Scandinavian Journal of Statistics 1979); `weights`, all positive: his weighted
-    one, in which a row may be wrong in proportion to its weight."""
+    """Correct p-values for their number by Holm's step-down method.
+
+    The source is the Scandinavian Journal of Statistics 1979.
+
+    Args:
+        probabilities: the p-values.
+        weights: positive weights for Holm's weighted method, in which the probability
+            of a wrong row is proportional to its weight; None for equal weights.
+    """
     weights = weights or [1.0] * len(probabilities)
     order = sorted(range(len(probabilities)),
                    key=lambda number: probabilities[number] / weights[number])
-    # from the last on: a difference of large sums would not end at 0
+    # The sums begin at the last row: repeated subtraction from the total would not end
+    # at 0.
     left, lefts = 0.0, []
     for number in reversed(order):
         left += weights[number]

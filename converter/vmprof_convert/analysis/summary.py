@@ -1,5 +1,8 @@
-"""Who allocates how much, of which type, and what became of it: the samples,
-added up."""
+"""Sum the samples by function, line, file, module, type or label.
+
+A `Tally` sums samples while a reader reads the profile. summarize() makes the rows of
+the report from a tally.
+"""
 from __future__ import annotations
 
 import collections
@@ -33,37 +36,40 @@ from vmprof_convert.profile.probability import probability
 from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.text.escape import shortened
 
-#: what rows can be of
+#: the kinds of rows
 FUNCTION, LINE, FILE, MODULE, TYPE = "function", "line", "file", "module", "type"
-#: or of a label's values: this, and its key
+#: the prefix of a kind of rows with one row for each value of a label; the label's key
+#: follows
 LABELLED = "label:"
-#: or of parts of the run (by_part.py)
+#: kinds of rows that are parts of the run (by_part.py)
 THREAD, PROCESS = PARTS = ("thread", "process")
-#: what they can be sorted by
+#: the measures by which rows can be sorted
 SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 
-#: An additional fate in a Tally: a live object that an earlier part contains.
+#: an additional outcome in a Tally: a live object that is inherited from an earlier
+#: segment
 _IS_CARRIED = UNKNOWN + 1
-#: states of objects at the end, by their fates
+#: the outcomes at the end of the profile, by the numbers in samples
 _STATES = {**{fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)},
            _IS_CARRIED: CARRIED}
-#: samples that are alike are counted before they are added up; of so many kinds
+#: the number of different kinds of samples that are counted before they are added up
 _MAX_ALIKE = 10000
-#: so many rows of a table are counted at once
+#: the number of rows of a table that are counted at once
 _TOGETHER = 2**16
 
 
 class Choice(NamedTuple):
-    """What is to be shown, and how."""
+    """The kind of rows that a report shows, and their order."""
 
-    #: FUNCTION, LINE, FILE or MODULE; TYPE; or one of those and TYPE
+    #: FUNCTION, LINE, FILE or MODULE; or TYPE; or one of the former and TYPE
     by: tuple[str, ...] = (FUNCTION,)
     sort: str = SELF
-    #: nanoseconds after the start: as though the profile ended there
+    #: the time in nanoseconds at which the profile is considered to end; None for its
+    #: real end
     at: int | None = None
-    #: storage counts as what it belongs to
+    #: whether storage is attributed to the type to which it belongs
     group_storage: bool = False
-    #: what only the interpreter knows has no row
+    #: whether rows omit the internal objects of the interpreter
     hide_internal: bool = False
 
 
@@ -71,20 +77,26 @@ BY_FUNCTION = Choice()
 
 
 class Figures:
-    """Sums over the same samples: of all, and for each state of an object."""
+    """The sums of some samples, in total and for each outcome."""
 
     __slots__ = ("_all", "_is_one_class", "_states", "interval")
 
     def __init__(self, interval: int, is_one_class: bool = False) -> None:
-        """`is_one_class`: all are instances of one class, of which the smallest
-        that was met tells how small they can be."""
-        #: the largest one that was in force
+        """Start with no samples.
+
+        Args:
+            interval: the largest sampling interval that was in force, in bytes.
+            is_one_class: whether all objects are instances of one class. Then the
+                smallest sample bounds the size of objects that were not sampled.
+        """
+        #: the largest sampling interval that was in force, in bytes
         self.interval = interval
         self._is_one_class = is_one_class
         self._all = Sum()
         self._states: dict[str, Sum] = {}
 
     def add(self, state: str, sum_: Sum) -> None:
+        """Add samples with one outcome."""
         if state != CARRIED:
             self._all.add_sum(sum_)
         if state in (STILL_ALIVE, CARRIED):
@@ -100,132 +112,147 @@ class Figures:
         of_state.add_sum(sum_)
 
     def add_figures(self, other: Figures) -> None:
-        """Of other samples."""
+        """Add the sums of other samples."""
         self.interval = max(self.interval, other.interval)
         self._all.add_sum(other._all)
         for then, sum_ in other._states.items():
             self._states.setdefault(then, Sum()).add_sum(sum_)
 
     def sum(self, state: str | None = None) -> Sum:
-        """Of the objects in this state (lifetimes.py), or of all."""
+        """Return the sum of the objects with this outcome, or of all objects."""
         if state is None:
             return self._all
         return self._states.get(state) or Sum()
 
     def bytes(self, state: str | None = None, z: float = Z) -> Estimate:
+        """Estimate the bytes of the objects with this outcome, or of all objects."""
         return self.sum(state).bytes(self.interval, z)
 
     def objects(self, state: str | None = None, z: float = Z) -> Estimate:
+        """Estimate the number of objects with this outcome, or of all objects."""
         sum_ = self.sum(state)
         if self._is_one_class and self._all.smallest:
             return sum_.objects(self.interval, self._all.smallest, z)
         return sum_.objects(self.interval, z=z)
 
     def sampled(self, state: str | None, is_objects: bool) -> Sampled:
-        """Objects or bytes, without an interval."""
+        """Return the estimate and its variance, without an interval."""
         return self.sum(state).sampled(
             self.interval, is_objects, (self._is_one_class and self._all.smallest) or 0)
 
 
 class Subject(NamedTuple):
-    """What a row is of."""
+    """The function, line, file, module, type or label that a row shows."""
 
     function: Function | None
-    #: Program.line(), or that of the definition; 0: the row is of no line
+    #: Program.line(), or the line of the definition; 0 if the row has no line
     line: int
     type: Shown | None = None
-    #: a file, with its folders, or a module; or, of what has none, a label
+    #: the path of a file, or the name of a module; a label if a function has neither
     file: str = ""
     module: str = ""
-    #: value of a label
+    #: the value of a label
     label: str = ""
 
     def of_type(self, type_: Shown | None) -> Subject:
+        """Return the same subject with this type."""
         if type_ is self.type:
             return self
         return self._replace(type=type_)
 
 
 class Row(NamedTuple):
+    """The allocations of one subject."""
+
     subject: Subject
-    #: allocated by the function itself; and with what it calls
+    #: the allocations of the function itself, and the allocations with its callees
     own: Figures
     total: Figures
 
     @property
     def function(self) -> Function:
+        """Return the function of a row by function or line."""
         assert self.subject.function is not None
         return self.subject.function
 
 
 class Summary(NamedTuple):
-    """The rows, largest first, and the sums over all samples."""
+    """The rows, with the largest one first, and the sums over all samples."""
 
     rows: list[Row]
     figures: Figures
     time_samples: int
-    #: did the interval change?
+    #: whether the sampling interval changed
     varied: bool
-    #: of what was left out of the rows, and of what has no type
+    #: the sums of the objects that the rows omit, and of objects of unknown type
     hidden: Figures
     untyped: Figures
     #: whether executed lines are known
     has_lines: bool
-    #: callers that compiled code's stacks lack, and up to how many bytes
+    #: the callers that stacks of compiled code lack, and the largest number of missing
+    #: bytes
     missing: list[Function]
     missing_bytes: float
-    #: bytes in whose stacks others may be missing; and of the JIT's log
+    #: the bytes with stacks in which unknown callers may be missing, and the bytes of
+    #: the JIT's log
     not_known_bytes: float
     log_bytes: float
-    #: bytes that compiled code allocated
+    #: the bytes that compiled code allocated
     compiled_bytes: float
-    #: bytes in whose stacks the line of a caller is unknown
+    #: the bytes with stacks in which the line of a caller is unknown
     callers_without_line_bytes: float
 
     @property
     def bytes(self) -> Estimate:
+        """Estimate the bytes of all samples."""
         return self.figures.bytes()
 
     @property
     def objects(self) -> Estimate:
+        """Estimate the number of objects of all samples."""
         return self.figures.objects()
 
     @property
     def samples(self) -> int:
+        """Return the number of allocation samples."""
         return self.figures.sum().samples
 
 
 class Tally:
-    """Adds samples up while they are read (model.Rows): per stack, type and
-    state."""
+    """The sums of samples per stack, type and outcome.
+
+    It implements model.Rows, so that a reader fills it and no samples have to be kept.
+    """
 
     def __init__(self, at: int | None = None) -> None:
-        """`at`: see Choice."""
+        """Start with no samples; see Choice for `at`."""
         self.at = at
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
+        """Discard all samples."""
         self._settings = settings
         self._sums: dict[tuple[int, int, str], Sum] = {}
-        #: how often there are samples of this stack, type, fate, size, interval and
-        #: live size
+        #: the number of samples with this stack, type, outcome, size, interval and live
+        #: size
         self._alike: collections.Counter[tuple[int, int, int, int, int, int]] = (
             collections.Counter())
-        #: time samples of each stack
+        #: the number of CPU samples of each stack
         self.ticks: collections.Counter[int] = collections.Counter()
         self._smallest_interval = self._largest_interval = 0
 
     def extend(self, rows: Columns) -> None:
+        """Add samples."""
         fates: Iterable[int] = rows.fate
         if self.at is not None:
             rows = rows.chosen([time <= self.at for time in rows.time])
-            # as they were then
+            # the outcomes at that time
             fates = map(self._fate, rows.fate, rows.collected, rows.ended)
         if not any(rows.size):
-            # what else there is of time samples is the same for all
+            # All other columns of CPU samples are equal.
             self.ticks.update(rows.stack)
             return
-        # what is alike is counted in C
+        # Counter counts equal samples in C.
         self._alike.update(zip(
             rows.stack, rows.type, fates, rows.size, rows.interval, rows.live_size))
         if len(self._alike) >= _MAX_ALIKE:
@@ -236,6 +263,7 @@ class Tally:
             fate, collected, ended, self.at) == STILL_ALIVE else fate
 
     def carry(self, object_: Carried) -> None:
+        """Add an inherited object."""
         if state(object_.fate, object_.collected, object_.ended,
                  self.at) == STILL_ALIVE:
             self._alike[object_.stack, object_.type, _IS_CARRIED, object_.size,
@@ -243,6 +271,7 @@ class Tally:
 
     @property
     def time_samples(self) -> int:
+        """Return the number of CPU samples."""
         return sum(self.ticks.values())
 
     def _add_up(self) -> None:
@@ -267,19 +296,25 @@ class Tally:
 
     @property
     def smallest_interval(self) -> int:
-        """Of the samples; 0: there is none."""
+        """Return the smallest sampling interval in bytes; 0 without samples."""
         self._add_up()
         return self._smallest_interval
 
     @property
     def largest_interval(self) -> int:
-        """Of the samples; 0: there is none."""
+        """Return the largest sampling interval in bytes; 0 without samples."""
         self._add_up()
         return self._largest_interval
 
     def add_tally(self, other: Tally, stacks: int = 0, types: int = 0) -> None:
-        """Of other samples of the same profile; or of one whose first stack and
-        type have these numbers here."""
+        """Add the samples of another tally.
+
+        Args:
+            other: a tally of the same profile, or of a profile that was merged into
+                this one.
+            stacks: the index in this profile of the first stack of the other profile.
+            types: the index in this profile of the first type of the other profile.
+        """
         for (stack, type_, then), sum_ in other.sums().items():
             key = (stack + stacks if stack >= 0 else stack,
                    type_ + types if type_ >= 0 else type_, then)
@@ -289,7 +324,7 @@ class Tally:
         self._widen(other.smallest_interval, other.largest_interval)
 
     def keep(self, selected: Selected) -> None:
-        """Forget what is not asked for."""
+        """Discard the samples that are not selected."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
                       if selected.includes(*key)}
         self.ticks = collections.Counter({
@@ -297,40 +332,54 @@ class Tally:
             if selected.includes(stack, -1, NOT_RECORDED)})
 
     def figures(self) -> Figures:
-        """Of all together."""
+        """Return the sums of all samples."""
         result = Figures(self.largest_interval)
         for (_, _, then), sum_ in self.sums().items():
             result.add(then, sum_)
         return result
 
     def sums(self) -> dict[tuple[int, int, str], Sum]:
-        """For each stack, number -1 being the lost ones; type, of which -1 is
-        not known; and state (lifetimes.py)."""
+        """Return the sums for each stack, type and outcome (lifetimes.py).
+
+        The stack is -1 for samples whose stack was lost. The type is -1 if it is
+        unknown.
+        """
         self._add_up()
         return self._sums
 
 
 class ByThread:
-    """Adds up each thread by itself (model.Rows), for `tally`: only when all is
-    read, it is known what they are called."""
+    """One tally for each thread, and one for the selected threads.
+
+    It implements model.Rows. The names of threads, by which the user selects them, are
+    known only after the whole profile has been read.
+    """
 
     def __init__(self, tally: Tally) -> None:
+        """Start with no samples.
+
+        Args:
+            tally: the tally to which keep() adds the samples of the selected threads.
+        """
         self._tally = tally
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
+        """Discard all samples."""
         self._settings = settings
         self._tally.begin(settings)
         self._parts: dict[int, Tally] = {}
 
     def extend(self, rows: Columns) -> None:
+        """Add samples."""
         for thread, count in collections.Counter(rows.thread).items():
             is_all = count == len(rows.thread)
             self._part(thread).extend(rows if is_all else rows.chosen(
                 list(map(thread.__eq__, rows.thread))))
 
     def carry(self, object_: Carried) -> None:
-        # nobody knows of which thread it is
+        """Add an inherited object."""
+        # The profile does not record the thread of an inherited object.
         self._part(0).carry(object_)
 
     def _part(self, thread: int) -> Tally:
@@ -341,20 +390,26 @@ class ByThread:
         return part
 
     def keep(self, threads: Set[int]) -> None:
-        """These go into the tally, and the others are forgotten."""
+        """Add the samples of these threads to the tally, and discard the others."""
         self._parts = {thread: self._parts[thread]
                        for thread in sorted(threads & self._parts.keys())}
         for part in self._parts.values():
             self._tally.add_tally(part)
 
     def parts(self) -> Mapping[int, Tally]:
-        """By the kernel's number of the thread; 0: it is not known."""
+        """Return the tallies by the kernel's thread number; 0 if it is unknown."""
         return self._parts
 
 
 def tally_of(profile: Profile, at: int | None,
              alike: Mapping[int, int] | None = None) -> Tally:
-    """`alike`: instead of each stack another one."""
+    """Return a tally of the samples that a profile contains.
+
+    Args:
+        profile: the profile with its samples.
+        at: see Choice.
+        alike: another stack in place of each stack; None to keep the stacks.
+    """
     tally = Tally(at)
     tally.begin(profile.settings)
     samples = profile.samples
@@ -370,7 +425,11 @@ def tally_of(profile: Profile, at: int | None,
 
 
 def check(profile: Profile, choice: Choice) -> None:
-    """Raises ProfileError if the profile can't tell what is asked."""
+    """Check that the profile records the information that a choice needs.
+
+    Raises:
+        ProfileError: The profile does not record it.
+    """
     key = key_of(choice.by)
     if key is not None and key not in profile.label_keys:
         raise ProfileError("no sample has a label '%s'%s" % (shortened(key), (
@@ -393,20 +452,32 @@ def check(profile: Profile, choice: Choice) -> None:
 
 
 def interval_of(profile: Profile, tally: Tally) -> int:
-    """The largest one, for the ends of intervals.  At the one that the sampling began
-    with, nothing may have been sampled."""
+    """Return the largest sampling interval in bytes, for the ends of estimates.
+
+    It includes the initial interval, with which possibly no object was sampled.
+    """
     return max(tally.largest_interval, profile.interval)
 
 
 def summarize(profile: Profile, tally: Tally | None = None,
               choice: Choice = BY_FUNCTION, *, origins: Origins | None = None,
               code: CompiledCode | None = None) -> Summary:
-    """Add the allocation samples of `profile` up; or those of `tally`, if they
-    went there.  `origins`, `code`: of the profile as it was read, if this is a part
-    of it.
+    """Sum the allocation samples of a profile, and return the rows of a report.
 
-    A function that stands several times in a stack counts once in its total.
-    Raises ProfileError if the profile can't tell what is asked.
+    A function that occurs several times in a stack counts once in its total.
+
+    Args:
+        profile: the profile.
+        tally: the sums of its samples; None to sum the samples that the profile
+            contains.
+        choice: the kind of rows.
+        origins: the origins of the functions of the whole profile; None if `profile` is
+            the whole profile.
+        code: the compiled code of the whole profile; None if `profile` is the whole
+            profile.
+
+    Raises:
+        ProfileError: The profile does not record the information that `choice` needs.
     """
     check(profile, choice)
     if tally is None:
@@ -451,7 +522,7 @@ def summarize(profile: Profile, tally: Tally | None = None,
     rows = [Row(subject, own.get(subject, nothing), figures)
             for subject, figures in total.items()]
     sort(rows, choice.sort)
-    # of what no row shows, nobody misses anything
+    # Only callers that a row could show are reported as missing.
     known = places.functions()
     return Summary(rows, everything, tally.time_samples,
                    tally.smallest_interval != tally.largest_interval,
@@ -463,10 +534,12 @@ def summarize(profile: Profile, tally: Tally | None = None,
 
 
 def sum_up(profile: Profile) -> Summary:
-    """Of all samples together, and by type if that is known: without a look at stacks,
-    but for those that lack something."""
+    """Sum all samples, by type if types are known.
+
+    Stacks are distinguished only by the information that they lack.
+    """
     code = compiled_code(profile)
-    # one stack stands for all that lack the same
+    # one stack for all stacks that lack the same information
     alike: dict[tuple[bool, ...], int] = {}
     tally = tally_of(profile, None, {
         stack: alike.setdefault((stack in code.missing.stacks, stack in code.not_known,
@@ -474,13 +547,14 @@ def sum_up(profile: Profile) -> Summary:
         for stack in range(-1, len(profile.stacks))})
     summary = summarize(
         profile, tally, Choice(by=(TYPE,) if profile.has_types else ()), code=code)
-    # these are shown elsewhere
+    # The report lists missing callers in another table.
     return summary._replace(
         missing=code.missing.functions if summary.missing_bytes else [])
 
 
 def figures_of(all_: dict[Subject, Figures], subject: Subject,
              interval: int) -> Figures:
+    """Return the sums of a subject, which are created if necessary."""
     found = all_.get(subject)
     if found is None:
         found = all_[subject] = Figures(
@@ -489,10 +563,20 @@ def figures_of(all_: dict[Subject, Figures], subject: Subject,
 
 
 class Places:
-    """What rows a stack counts in, but for types."""
+    """The subjects to which a stack belongs, without their types."""
 
     def __init__(self, profile: Profile, by: tuple[str, ...],
                  origins: Origins | None = None) -> None:
+        """Prepare the names of the profile's functions.
+
+        Args:
+            profile: the profile.
+            by: the kind of rows (see Choice).
+            origins: the origins of the profile's functions; None to find them.
+
+        Raises:
+            ProfileError: The rows are threads or processes (see by_part.py).
+        """
         self._program = Program(profile)
         self._origins = origins or Origins(profile)
         if by and by[0] in PARTS:
@@ -501,12 +585,12 @@ class Places:
         self._by = by
         self._key = key_of(by)
         self._profile = profile
-        #: some line was known
+        #: whether an executed line was known for any stack so far
         self.has_lines = False
         self._known: dict[Frame, Subject] = {}
 
     def of(self, stack: int) -> list[Subject]:
-        """From the outermost frame on; at least one."""
+        """Return the subjects of a stack, outermost first; at least one."""
         if not self._by or self._by == (TYPE,):
             return [Subject(None, 0)]
         if self._key is not None:
@@ -516,7 +600,7 @@ class Places:
         return list(map(self._subject, self._program.stack(stack)))
 
     def functions(self) -> set[Function]:
-        """Those that some row is of, or counts in."""
+        """Return the functions of all subjects that were returned so far."""
         return set(map(self._program.function, self._known))
 
     def _subject(self, frame: Frame) -> Subject:
@@ -541,23 +625,26 @@ class Places:
 
 
 def key_of(by: tuple[str, ...]) -> str | None:
-    """Of the label that rows are of."""
+    """Return the key of the label whose values are the rows; None for other rows."""
     return next((word[len(LABELLED):] for word in by if word.startswith(LABELLED)),
                 None)
 
 
 def has_totals(by: tuple[str, ...]) -> bool:
-    """Whether rows have callers, whose totals have theirs in it."""
+    """Return whether rows have callers, so that totals differ from own allocations."""
     return by != (TYPE,) and key_of(by) is None and not (by and by[0] in PARTS)
 
 
 def _no_file(function: Function) -> str:
-    """Where functions are counted that are in none."""
+    """Return the row of a function that has no file."""
     return function.name if function.kind == LABEL else "[no file]"
 
 
 def _module(path: str) -> str:
-    """app/views.py: app.views; without the folders that are none of it."""
+    """Return the module of a path: app.views for app/views.py.
+
+    Leading folders that belong to no module are omitted.
+    """
     if not path.endswith(".py"):
         return path
     parts = path[:-len(".py")].split("/")
@@ -569,6 +656,7 @@ def _module(path: str) -> str:
 
 
 def sort(rows: list[Row], by: str) -> None:
+    """Sort rows by SELF, TOTAL, OBJECTS or ALIVE."""
     def key(row: Row) -> tuple[float, ...]:
         own, total = row.own.sum(), row.total.sum()
         first: Iterable[float] = {

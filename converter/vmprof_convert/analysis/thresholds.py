@@ -1,21 +1,23 @@
-"""Conditions that fail a run in continuous integration, such as `alive > 10M`.
+"""Check conditions that fail a run in continuous integration, such as `alive > 10M`.
 
-A condition fails if the figure is certainly above the limit: if its whole interval is
-above it. The interval is one-sided, at CONFIDENCE for all conditions together. So
-sampling fails a run within its limits at most once in ten thousand times.
-benchmarks/experiments/verdicts.py measures this, and the excess that is found. No run
-fails because of live objects that may be garbage (lifetimes.is_alive_exact()).
+A condition fails only if the whole interval of the metric is above the limit. The
+interval is one-sided, at CONFIDENCE for all conditions together. So sampling fails a
+run within its limits at most once in ten thousand times.
+benchmarks/experiments/verdicts.py measures this rate, and the excess that is detected.
+Live objects that may be garbage fail no run (lifetimes.is_alive_exact()).
 
-The memory of the process is a reading without an error, so that its limits need no
-interval (of_readings()).
+The memory of the process is read without an error, so that its limits need no interval
+(of_readings()).
 
 The native memory in use (`raw growth > 10M`) is known at every moment. Memory that
 garbage holds is in use until the GC frees the garbage. If blocks were freed unseen, no
 condition is decided (check_raw()).
 
 With several runs per side, the interval includes the spread of equal runs. With one run
-per side, the growth of allocated bytes compares these two runs only, which the text of
-a failure says. The growth within some functions is then refused.
+per side, the growth of allocated bytes compares only these two runs, which the text of
+a failure says. Then a condition about the growth within some functions is refused.
+
+`vmprof-convert check`, `diff --fail-if` and the pytest plugin use this module.
 """
 from __future__ import annotations
 
@@ -46,22 +48,22 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import similar
 from vmprof_convert.text.units import format_bytes, format_ends
 
-#: of all conditions together
+#: the confidence level of all conditions together
 CONFIDENCE = 0.9999
 
-#: what to write to compare several runs
+#: the command line for a comparison of several runs
 SEVERAL = "diff A1 A2 A3 --against B1 B2 B3"
 
 ALLOCATED, ALIVE, OBJECTS = "allocated", "alive", "objects"
-#: as users write them, and as differences have them
+#: the metrics as users write them, with the metrics of diff.py
 _MEASURES = {ALLOCATED: diff.ALLOCATED, ALIVE: diff.ALIVE_BYTES, OBJECTS: diff.OBJECTS}
-#: what was read of a process, which is exact: the kind of model.Figure of which the
-#: largest one counts, and what it is
+#: metrics that were read and are exact: the kind of model.Figure, whose largest value
+#: counts, and its description
 _READ = {"peak": (model.HEAP, "what the GC's heap has in use"),
          "rss": (model.RESIDENT, "resident memory"),
          "private": (model.PRIVATE, "private memory (USS)")}
 
-#: what conditions begin with that are about raw memory, and not the GC's heap
+#: the first word of a condition about native memory
 _RAW = "raw"
 
 _CONDITION = re.compile(
@@ -72,34 +74,40 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class Condition(NamedTuple):
+    """A limit for a metric of a run, or for its growth."""
+
     measure: str
-    #: of the second run, beside the first
+    #: whether the limit is for the growth from the first side to the second
     is_growth: bool
-    #: bytes or objects, or a share of what the first had
+    #: the limit in bytes or objects, or as a share of the first side's value
     limit: float
     is_share: bool
     text: str
-    #: of what C code had of malloc, and not of the GC's heap
+    #: whether the condition is about native memory, and not about the GC's heap
     is_raw: bool = False
 
     @property
     def is_read(self) -> bool:
-        """It was read, and is exact; otherwise it is estimated from samples."""
+        """Return whether the metric was read, and is exact rather than estimated."""
         return self.measure in _READ
 
 
 class Verdict(NamedTuple):
+    """The result of one condition."""
+
     condition: Condition
-    #: of what the condition is about, in bytes or objects, with its interval
+    #: the value of the metric with its interval, in bytes or objects
     estimate: Estimate
     limit: float
-    #: whether an unknown part of it may be garbage; then nothing fails
+    #: whether an unknown part of the value may be garbage; then the condition does not
+    #: fail
     may_be_garbage: bool = False
-    #: see diff.Sides
+    #: whether the spread of equal runs is unknown (see diff.Sides)
     is_spread_unknown: bool = False
 
     @property
     def failed(self) -> bool:
+        """Return whether the condition failed."""
         return self._is_above and not self.may_be_garbage
 
     @property
@@ -107,6 +115,7 @@ class Verdict(NamedTuple):
         return self.estimate.low > self.limit
 
     def __str__(self) -> str:
+        """Return one line for the report."""
         condition, (value, low, high) = self.condition, self.estimate
         what = " ".join([_RAW] * condition.is_raw + [condition.measure]
                         + ["growth"] * condition.is_growth)
@@ -137,7 +146,12 @@ class Verdict(NamedTuple):
 
 
 def parse(text: str) -> Condition:
-    """Raises ValueError, with a message."""
+    """Parse a condition.
+
+    Raises:
+        ValueError: The text is not a valid condition. The message describes valid
+            conditions.
+    """
     match = _CONDITION.fullmatch(text)
     raw, measure, growth, number, unit, byte, percent = (
         match.groups("") if match else ("",) * 7)
@@ -150,7 +164,7 @@ def parse(text: str) -> Condition:
             "'alive > 10M', 'raw growth > 1M' or 'allocated growth > 5%%'%s" % (
                 text, similar(text.split(">")[0].split("growth")[0].strip(),
                               [*_MEASURES, *_READ, _RAW])))
-    # as in reports: bytes are counted in powers of 1024, objects in those of 1000
+    # Bytes are counted in powers of 1024, and objects in powers of 1000, as in reports.
     base = 1000.0 if measure == OBJECTS else 1024.0
     scale = 0.01 if percent else base ** _POWERS[unit.upper()]
     return Condition(measure, bool(growth), float(number) * scale, bool(percent),
@@ -159,8 +173,16 @@ def parse(text: str) -> Condition:
 
 def check(conditions: Sequence[Condition], profile: Profile,
           has_other: bool) -> None:
-    """Raises ProfileError if the profile can't tell; `has_other`: there is another to
-    compare it with."""
+    """Check that a profile records the information that the conditions need.
+
+    Args:
+        conditions: the conditions.
+        profile: the profile.
+        has_other: whether there is another profile to compare it with.
+
+    Raises:
+        ProfileError: The profile does not record it.
+    """
     for condition in conditions:
         if condition.is_growth and not has_other:
             raise ProfileError("'%s' is about two profiles, or two moments: write "
@@ -182,9 +204,17 @@ def check(conditions: Sequence[Condition], profile: Profile,
 
 
 def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
-    """How many bytes of raw memory count as alive in this profile, with all of its
-    samples.  Raises ProfileError if that is more than malloc itself has in use; `what`
-    can't be judged then."""
+    """Return the bytes of native memory in use, by all samples of a profile.
+
+    Args:
+        what: the condition, or the result, that the message names.
+        profile: the samples of native memory.
+        conditions: the number of conditions, which determines the interval.
+
+    Raises:
+        ProfileError: The estimate exceeds malloc's own count, because blocks were freed
+            unseen.
+    """
     alive = summarize(profile).figures.bytes(STILL_ALIVE, quantile(conditions))
     if missed := missed_frees(profile, alive):
         raise ProfileError(
@@ -195,10 +225,13 @@ def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
 
 
 def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
-    """Raises ProfileError if more raw memory counts as alive in this profile, with all
-    of its samples, than malloc itself has in use, or much less than that has grown by:
-    then blocks were given back, or asked for, unseen, and nobody knows which.  Without
-    malloc's own count, nobody knows whether there are such blocks."""
+    """Check that all native memory was sampled.
+
+    Raises:
+        ProfileError: The estimate differs from malloc's own count. Blocks were
+            allocated or freed unseen, and it is unknown which blocks. Or malloc's count
+            is missing, so that this is unknown.
+    """
     asked = [condition.text for condition in conditions
              if condition.is_raw and condition.measure == ALIVE]
     if not asked:
@@ -220,8 +253,17 @@ def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
 
 def check_processes(conditions: Sequence[Condition], is_everything: bool,
                     is_one_run: bool) -> None:
-    """Raises ProfileError if only a part of a process is asked for, by a choice of
-    samples or of two moments, and a condition is about what was read of all of it."""
+    """Check that conditions about whole processes get whole processes.
+
+    Args:
+        conditions: the conditions.
+        is_everything: whether all samples of each process are selected.
+        is_one_run: whether two moments of one run are compared.
+
+    Raises:
+        ProfileError: A condition is about readings, but samples or two moments are
+            selected.
+    """
     for condition in conditions:
         if condition.is_read and not is_everything:
             raise ProfileError(
@@ -234,8 +276,13 @@ def check_processes(conditions: Sequence[Condition], is_everything: bool,
 
 
 def most(condition: Condition, profile: Profile) -> float:
-    """The largest reading of what the condition is about; of several processes, that of
-    the one that had most.  Raises ProfileError if it was not read in each of them."""
+    """Return the largest reading of the condition's metric.
+
+    With several processes, it is the reading of the process with the largest one.
+
+    Raises:
+        ProfileError: The metric was not read in each process.
+    """
     kind, what = _READ[condition.measure]
     found = []
     for process in [one.profile for one in profile.processes] or [profile]:
@@ -250,8 +297,12 @@ def most(condition: Condition, profile: Profile) -> float:
 
 
 def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
-    """Raises ProfileError if these runs can't tell, with samples that are chosen by
-    where objects were born."""
+    """Check that the growth within selected functions can be decided.
+
+    Raises:
+        ProfileError: The samples are selected by the place of allocation, and the
+            spread of equal runs is unknown.
+    """
     for condition in conditions:
         if condition.measure in _MEASURES and condition.is_growth and (
                 sides.is_of_places) and sides.is_spread_unknown(
@@ -270,7 +321,7 @@ def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
     Args:
         conditions: the conditions to decide.
         profiles: the heap's profile at False, and the profile of native memory at True.
-        figures: the sums of the samples, likewise.
+        figures: the sums of the samples, with the same keys.
     """
     return [of_readings(condition, [profiles[condition.is_raw]]) if condition.is_read
             else judge([condition], [figures[condition.is_raw]],
@@ -282,7 +333,13 @@ def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
 
 def of(conditions: Sequence[Condition], shown: Difference,
        raw: Difference | None = None) -> list[Verdict]:
-    """`raw`: of raw memory, if `shown` is not."""
+    """Return the verdicts on a comparison.
+
+    Args:
+        conditions: the conditions to decide.
+        shown: the comparison that the report shows.
+        raw: the comparison of native memory, if `shown` is about the heap.
+    """
     verdicts = []
     for condition in conditions:
         difference = raw if condition.is_raw and raw is not None else shown
@@ -305,15 +362,15 @@ def of(conditions: Sequence[Condition], shown: Difference,
 def judge(conditions: Sequence[Condition], after: Sequence[Figures],
           gained: Sequence[Figures] = (), lost: Sequence[Figures] = (),
           before: Sequence[Figures] = (), count: int = 0) -> list[Verdict]:
-    """Return the verdicts on figures, as though they contained no garbage.
+    """Return the verdicts on sums of samples, as though they contained no garbage.
 
     Args:
         conditions: the conditions to decide.
-        after: the figures of each run.
-        gained: the figures of the objects that came, if this is a difference.
-        lost: the figures of the objects that went.
-        before: the figures of the first side.
-        count: the number of all conditions, if `conditions` are some of them.
+        after: the sums of each run.
+        gained: the sums of the objects that appeared, if this is a comparison.
+        lost: the sums of the objects that disappeared.
+        before: the sums of the first side's runs.
+        count: the number of all conditions, which may be more than `conditions`.
     """
     z = quantile(count or len(conditions))
     verdicts = []
@@ -327,7 +384,7 @@ def judge(conditions: Sequence[Condition], after: Sequence[Figures],
             if condition.is_share:
                 old = amount(before, measure, z, after)
                 limit *= old.value
-                # the limit is no more certain than what it is a share of
+                # The limit is a share of an estimate, and has the same relative error.
                 above = _above_share(came, went, old, condition.limit)
                 estimate = Estimate(estimate.value, limit + above.low,
                                     limit + above.high)
@@ -337,10 +394,19 @@ def judge(conditions: Sequence[Condition], after: Sequence[Figures],
 
 def of_readings(condition: Condition, after: Sequence[Profile],
                 before: Sequence[Profile] = (), count: int = 1) -> Verdict:
-    """A limit is one of each run of `after`: it failed if the largest one's reading is
-    above.  Growth is that of the runs' means, whose interval is Student's, by the
-    spread of each side's runs; with one run a side it has none.  `count`: of all
-    conditions."""
+    """Return the verdict on a metric that was read.
+
+    A limit applies to each run of `after`, so that the largest reading decides. Growth
+    is the difference between the means of the sides. Its interval is calculated with
+    Student's t from the spread of each side's runs. With one run per side, there is no
+    interval.
+
+    Args:
+        condition: the condition to decide.
+        after: the runs, or the runs of the second side.
+        before: the runs of the first side.
+        count: the number of all conditions.
+    """
     new = [most(condition, profile) for profile in after]
     if not condition.is_growth:
         value = max(new)
@@ -351,7 +417,8 @@ def of_readings(condition: Condition, after: Sequence[Profile],
     value, off = sum(new) / len(new) - mean, 0.0
     is_several = len(old) + len(new) > 2
     if is_several:
-        # a share is of the mean before, which is no more certain
+        # The limit is a share of the first side's mean, and has the same relative
+        # error.
         off = spread.quantile(quantile(count), spread.degrees(
             len(old), len(new), 0)) * math.sqrt(
                 spread.variance(old, new, 0.0, 0)
@@ -363,10 +430,11 @@ def of_readings(condition: Condition, after: Sequence[Profile],
 
 def _above_share(came: Estimate, went: Estimate, old: Estimate,
                  share: float) -> Estimate:
-    """`came` without `went`, and without this share of `old`."""
+    """Return the estimate of `came` minus `went`, minus a share of `old`."""
     def error(of_went: float, of_old: float) -> float:
-        # what went is a part of what was there (all of it, of two runs), and that is
-        # their covariance
+        # The disappeared objects are a part of the old objects (all of the latter for
+        # two runs). Therefore their covariance is the variance of the disappeared
+        # objects.
         return math.sqrt((1 + 2 * share) * of_went**2 + (share * of_old)**2)
 
     value = came.value - went.value - share * old.value
@@ -378,5 +446,5 @@ def _above_share(came: Estimate, went: Estimate, old: Estimate,
 
 
 def quantile(conditions: int) -> float:
-    """The normal quantile of each of so many conditions."""
+    """Return the normal quantile of each one of `conditions` conditions."""
     return NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / max(conditions, 1))

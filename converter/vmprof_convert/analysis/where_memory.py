@@ -1,11 +1,14 @@
-"""Where the memory of a process is: rows that add up to what is resident of it.
+"""Divide the resident memory of a process into rows that explain it completely.
 
-What the rows are made of, Linux, malloc and the garbage collector count (the facts of
-vmprof_allocation.memory.facts): nothing is sampled, nothing estimated.  The GC has all
-that it has of malloc: its arenas, its nursery, and a block for each large object.  So
-that is taken off malloc's count once, and nothing counts twice.  What they count is
-*asked for*; it is resident when it was written to.  For what was not, and for what is
-swapped out, there are rows with a negative number.
+The input is the numbers that Linux, malloc and the garbage collector count
+(vmprof_allocation.memory.facts). They contain no samples and no estimates. `ctl PID
+memory` and the report --memory show the result.
+
+The GC gets all its memory from malloc: its arenas, its nursery, and a block for each
+large object. So the GC's memory is subtracted once from malloc's count, and no byte
+counts twice. The GC and malloc count memory when it is *requested*. It becomes resident
+when it is first written to. Rows with a negative number represent requested memory that
+was never written to or is swapped out.
 """
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from typing import NamedTuple
 
 from vmprof_convert.text.units import format_bytes, format_number
 
-#: of resident memory: what is less makes no difference to what is said
+#: the share of resident memory below which a number is not mentioned
 _LITTLE = 0.01
-#: what of the program is worth a word beside PyPy itself
+#: the share of resident memory from which a row is mentioned in addition to PyPy itself
 _MUCH = 0.1
-#: it was so many times as much when most was: where that was is not told
+#: the ratio of the peak to the current resident memory from which the peak is mentioned
 _FAR_MORE = 1.1
-#: malloc's count is read before the mappings are: so many bytes may be gone meanwhile
+#: the bytes that may be freed between the reading of malloc's count and the reading of
+#: the mappings
 _MEANWHILE = 2**20
 
 _FILES = (("pypy", "PyPy itself: its code and data"),
@@ -29,7 +33,7 @@ _FILES = (("pypy", "PyPy itself: its code and data"),
           ("shared", "memory that processes can share (mmap, /dev/shm)"),
           ("stacks", "stacks of threads"),
           ("code", "machine code (the JIT's)"))
-#: what a program can't help having
+#: the rows that a program cannot avoid
 _NOBODYS = "pypy", "libraries"
 _ANONYMOUS = "arenas", "blocks", "anonymous"
 OBJECTS, ROOM, HEAP, NURSERY, C, FREE, MAPPED, C_OR_FREE = (
@@ -42,33 +46,43 @@ _OTHER = "C code's (malloc), and what malloc keeps free"
 
 
 class Row(NamedTuple):
+    """A part of the resident memory."""
+
     key: str
     what: str
-    #: of resident memory; negative: rows above have so many that are not resident
+    #: the resident bytes; negative for bytes that other rows contain and that are not
+    #: resident
     bytes: int
-    #: of these, what other processes have, too; None: that is not known of this row
+    #: the bytes that other processes share; None if they are unknown for this row
     shared: int | None = None
 
 
 class Where(NamedTuple):
-    """Numbers are bytes."""
+    """The parts of the resident memory, in bytes."""
 
-    #: in sum, `resident`; the last one is what is not explained
+    #: the rows, whose sum is `resident`; the last one is the unexplained rest
     rows: list[Row]
     resident: int
-    #: of it, what no other process has
+    #: the resident bytes that no other process shares
     private: int
-    #: besides
+    #: the swapped bytes, which are not resident
     swapped: int
-    #: of what malloc has, the GC's heap included: what other processes have, too
+    #: the bytes of malloc, including the GC's heap, that other processes share
     malloc_shared: int
-    #: what holds the most, and what to do about it
+    #: the largest part, and a proposal to reduce it
     sentence: str
     notes: list[str]
 
 
 def of(facts: Mapping[str, int]) -> Where:
-    """Raises KeyError if these are no such facts."""
+    """Return the parts of the resident memory.
+
+    Args:
+        facts: the numbers of vmprof_allocation.memory.facts.
+
+    Raises:
+        KeyError: A number is missing.
+    """
     kinds = [*(key for key, _ in _FILES), *_ANONYMOUS]
     resident, private, swapped = (sum(facts["%s.%s" % (kind, name)] for kind in kinds)
                                   for name in ("resident", "private", "swapped"))
@@ -91,29 +105,30 @@ def of(facts: Mapping[str, int]) -> Where:
 
 
 class _Malloc:
-    """What is anonymous: it is malloc's, or somebody has mapped it."""
+    """The rows of anonymous memory, which belongs to malloc or was mapped directly."""
 
     def __init__(self, facts: Mapping[str, int]) -> None:
+        """Calculate the rows from the numbers of vmprof_allocation.memory.facts."""
         gc_arenas, large, nursery = (facts["gc." + name] for name in (
             "arenas", "large", "nursery"))
-        # the GC takes seconds to fill a large nursery for the first time
+        # The GC takes seconds to fill a large nursery for the first time.
         written = facts.get("gc.nursery.written")
         of_gc = gc_arenas + large + nursery
-        #: bytes of the nursery that were never written to, if that is known
+        #: the bytes of the nursery that were never written to; 0 if they are unknown
         self.unused = 0 if written is None else nursery - written
         self.is_nursery_known = written is not None
         blocks = facts.get("gc.blocks")
-        #: of what is in use, swapped out
+        #: the swapped bytes of the memory in use
         self.swapped = sum(facts[kind + ".swapped"] for kind in _ANONYMOUS)
-        #: of what is in use, not written to, at least; and so many more, perhaps, while
-        #: as many more are free
+        #: the smallest number of bytes in use that were never written to, and the
+        #: number of additional bytes that are either such bytes or free
         self.untouched = self.perhaps = 0
-        #: large objects, and what the GC can have that was not written to
+        #: the bytes of large objects, which the GC may not have written to
         self.large = large
         self.rows = [Row(NURSERY, "nursery (young objects)" + (
             "" if written is not None else ": its size, resident or not"),
                          nursery - self.unused)]
-        #: what is not explained is known
+        #: whether the unexplained rest is known
         self.is_known = True
         self.notes: list[str] = []
         if blocks is None:
@@ -130,7 +145,7 @@ class _Malloc:
                 Row(OBJECTS, "Python objects, with those that the GC has not freed yet",
                     blocks + large),
                 Row(ROOM, "free room in the GC's arenas", gc_arenas - blocks)]
-        # what was written to
+        # the bytes that were written to
         self._count(facts, of_gc, *(facts[kind + ".resident"] + facts[kind + ".swapped"]
                                     for kind in _ANONYMOUS))
         self.negative = [
@@ -139,12 +154,21 @@ class _Malloc:
 
     def _count(self, facts: Mapping[str, int], of_gc: int, in_arenas: int,
                in_blocks: int, in_others: int) -> None:
+        """Add the rows of C code and of free memory, if malloc's count shows them.
+
+        Args:
+            facts: the numbers of vmprof_allocation.memory.facts.
+            of_gc: the bytes that the GC has got from malloc.
+            in_arenas: the bytes in malloc's arenas that were written to.
+            in_blocks: the bytes in malloc's mapped blocks that were written to.
+            in_others: the bytes in other anonymous mappings that were written to.
+        """
         used, free, arenas, mapped = (facts.get("malloc." + name, -1) for name in (
             "used", "free", "arenas", "mapped"))
         if used < 0 or used + mapped < of_gc:
             present = in_arenas + in_blocks + in_others
             of_gc -= self.unused
-            # what the GC has and never wrote to is not known either
+            # It is unknown how much of the GC's memory was never written to.
             self.rows.append(Row(C_OR_FREE, _OTHER + ": at least",
                                  max(present - of_gc, 0)))
             self.is_known = False
@@ -156,7 +180,8 @@ class _Malloc:
             return
         if (facts["arenas.size"] + _MEANWHILE < arenas
                 or facts["blocks.size"] + _MEANWHILE < mapped):
-            # as where the main arena can't grow: it goes on elsewhere, without a mark
+            # This happens, for example, if the main arena cannot grow: malloc continues
+            # elsewhere, in unmarked mappings.
             present = in_arenas + in_blocks + in_others
             of_malloc = min(present, used + mapped + free)
             of_gc -= self.unused
@@ -179,8 +204,9 @@ class _Malloc:
 
 def _sentence(rows: list[Row], resident: int, heap: _Malloc,
               facts: Mapping[str, int]) -> str:
+    """Return a sentence about the largest part; with PyPy, also about the next one."""
     absent = heap.untouched + heap.swapped
-    #: of each row, what may not be resident
+    #: the bytes of each row that may not be resident
     may_miss = {OBJECTS: min(absent, heap.large + heap.swapped), HEAP: absent,
                 NURSERY: heap.swapped if heap.is_nursery_known else absent,
                 C: absent + heap.perhaps, C_OR_FREE: absent,
@@ -203,8 +229,8 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
            facts: Mapping[str, int], *, is_largest: bool) -> str:
     """Describe the row, and propose how to reduce it.
 
-    A different nursery needs a restart and changes the speed of the program, so it is
-    proposed only where the resident part of the nursery is the largest row.
+    A different nursery needs a restart and changes the speed of the program. So it is
+    proposed only if the resident part of the nursery is the largest row.
     """
     at_least = "at least " if is_least else ""
     size = at_least + format_bytes(bytes_)
@@ -245,7 +271,7 @@ def _notes(facts: Mapping[str, int], shared: int, resident: int) -> list[str]:
         notes.append("of what malloc has, objects included, %s are other processes', "
                      "too (after a fork, until somebody writes to them)"
                      % format_bytes(shared))
-    # not there: an older sampler
+    # An older sampler does not send this number.
     if facts.get("transparent", 0) > _LITTLE * resident:
         notes.append("%s of what is resident are in huge pages (transparent ones): of "
                      "such a page all is resident, 2 MiB, when a byte of it is written "

@@ -1,4 +1,4 @@
-"""The commands, from files to what is written, on the terminal and in the browser."""
+"""The commands of vmprof-convert, and the files and pages that they make."""
 from __future__ import annotations
 
 from vmprof_convert.cli.command import main

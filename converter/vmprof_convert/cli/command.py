@@ -1,4 +1,8 @@
-"""The command vmprof-convert, which is also `python -m vmprof_allocation report`."""
+"""The command vmprof-convert, which is also `python -m vmprof_allocation report`.
+
+`main()` parses the options and reads the profiles of a run. It then writes a report, an
+output file in another format, or serves the profile to the Firefox Profiler.
+"""
 from __future__ import annotations
 
 import argparse
@@ -20,14 +24,14 @@ from vmprof_convert.text.escape import printable
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
-#: of the options of a report, those that go with --held in other formats
+#: options of reports that other formats support together with --held
 _OF_TREE = ("--held", "--group-storage")
-#: commands of diff_check.py; a profile of this name is ./diff
+#: commands of diff_check.py; a profile with this name has to be given as ./diff
 JUDGING = ("diff", "check")
 
 
 class _Failed(Exception):
-    """The message says why, in one line."""
+    """The command failed; the message is one line."""
 
 
 class _Version(argparse.Action):
@@ -91,7 +95,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
-    # of each profile, the name in messages, where the path has no meaning for the user
+    # name of each profile in messages, if the path means nothing to the user
     parser.add_argument("--called", action="append", default=[], help=argparse.SUPPRESS)
     options.add_filters(parser.add_argument_group("which samples, in all formats"))
     options.add_options(parser.add_argument_group("of a report"))
@@ -107,8 +111,12 @@ def _port(text: str) -> int:
 
 def _parse(parser: argparse.ArgumentParser,
            arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options, with `to` filled in; `hint` is what to say of the output's name."""
-    # a profile may stand behind an option
+    """Parse and check the options.
+
+    The result has two more attributes: `to` is the output format, and `hint` is a text
+    to print after the name of the output.
+    """
+    # options may come before profiles
     asked = parser.parse_intermixed_args(arguments)
     target: str | None = asked.output
     asked.hint = ""
@@ -166,7 +174,7 @@ def _parse(parser: argparse.ArgumentParser,
 
 def _check_held(parser: argparse.ArgumentParser, asked: argparse.Namespace,
                 format_: Format) -> None:
-    """Whether this format can have the holders instead of what was allocated."""
+    """Check that the format can contain the retainers instead of the samples."""
     if format_.has_held:
         parser.error("--held is not needed here: %s (%s) has who holds what beside all "
                      "else, if somebody asked; leave it out" % (
@@ -240,7 +248,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
             else:
                 streams.write(whole)
         return
-    # some formats are ten times as large as the profile: no memory holds it whole
+    # some formats are ten times as large as the profile, so do not hold them in memory
     with _writing(), about(found.files[0].name), output.replacing(target) as out:
         not_held = convert(out)
     streams.say("wrote %s%s" % (target, asked.hint))
@@ -263,13 +271,18 @@ def _report(found: run_files.Found, asked: argparse.Namespace, target: str | Non
         streams.say("wrote %s" % target)
     _complain_of(name, found.left_out)
     if target is None:
-        # in what characters the terminal has
+        # stdout escapes characters that the terminal does not have (see main())
         streams.say(text.rstrip("\n"))
 
 
 def _converter(files: Sequence[run_files.File], asked: argparse.Namespace,
                format_: Format) -> tuple[Profile, Callable[[BinaryIO], Sequence[str]]]:
-    """What is read, and what writes it, which returns what is not in there."""
+    """Read the profiles.
+
+    Returns:
+        The profile, and a function that writes it. The function returns lines about
+        data that the output does not contain.
+    """
     if asked.held:
         from vmprof_convert.cli import held
         assert format_.write_held is not None
@@ -283,7 +296,7 @@ def _converter(files: Sequence[run_files.File], asked: argparse.Namespace,
 
 def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
              out: BinaryIO) -> Sequence[str]:
-    """Returns what is not in there."""
+    """Write the profile, and return lines about data that the output lacks."""
     from vmprof_convert.cli.progress import progress_bar
     assert format_.write is not None
     with progress_bar("converting", " stacks") as progress:
@@ -305,7 +318,7 @@ def _room() -> Iterator[None]:
 
 
 def _temporary() -> BinaryIO:
-    """What standard output gets is whole before."""
+    """Open a file for an output that is copied to stdout when it is complete."""
     import tempfile
     with _room():
         return tempfile.TemporaryFile()
@@ -313,7 +326,7 @@ def _temporary() -> BinaryIO:
 
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
-    # takes memory, which a report in the terminal need not
+    # importing this takes memory, which a report in the terminal does not need
     from vmprof_convert.cli.output import OutputError
     try:
         yield
@@ -327,19 +340,28 @@ def _complain_of(name: str, lines: Sequence[str]) -> None:
 
 
 def _complain(name: str, text: str) -> None:
-    """In one line."""
+    """Print a message to stderr in one line."""
     streams.complain("%s: %s" % (name, printable(text)))
 
 
 def main(arguments: Sequence[str] | None = None, *,
          command: str = "vmprof-convert", name: str = "vmprof-convert") -> int:
-    """Returns the exit code.  `command`: how it was called; `name`: who complains."""
+    """Run the command.
+
+    Args:
+        arguments: the arguments; None for the arguments of the process.
+        command: name of the command in the help.
+        name: name of the command in messages.
+
+    Returns:
+        The exit code.
+    """
     for stream in sys.stdout, sys.stderr:
         if isinstance(stream, io.TextIOWrapper):
-            # names may have characters that the terminal can't show
+            # names may contain characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
-    # hardly anything here makes cycles, and looking for them takes a seventh of the
-    # time; in PyPy this would keep all else that is dead, too
+    # Hardly any object here is part of a cycle, and the search for cycles takes a
+    # seventh of the time. In PyPy, gc.disable() would keep all other dead objects, too.
     has_gc = sys.implementation.name == "cpython" and gc.isenabled()
     if has_gc:
         gc.disable()
@@ -348,7 +370,7 @@ def main(arguments: Sequence[str] | None = None, *,
     asked = None
     try:
         if arguments and arguments[0] in JUDGING:
-            # without what only it needs
+            # do not import what only the other commands need
             from vmprof_convert.cli import diff_check
             with _writing():
                 return diff_check.run(arguments)
@@ -360,7 +382,7 @@ def main(arguments: Sequence[str] | None = None, *,
         return EXIT_BAD_INPUT
     except OSError as error:
         _complain(name, "can't write to standard output: %s" % error.strerror)
-        # what could not be written would be tried again at the end
+        # otherwise, Python would try to write the buffered rest when it exits
         streams.nobody_listens()
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:

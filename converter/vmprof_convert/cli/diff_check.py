@@ -1,6 +1,8 @@
-"""vmprof-convert diff and vmprof-convert check: what changed, and whether it may.
+"""The commands `vmprof-convert diff` and `vmprof-convert check`.
 
-Both return EXIT_FAILED if a condition of --fail-if is met.
+`diff` compares two profiles, the runs of two versions, or two moments of one run.
+`check` compares one run with limits. Both return EXIT_FAILED if a condition of
+--fail-if is met.
 """
 from __future__ import annotations
 
@@ -36,19 +38,30 @@ if TYPE_CHECKING:
     from vmprof_convert.report import diff_tables
 
 EXIT_FAILED = 1
-#: of the options of a report, those that a difference has not; and those that tables of
-#: one have, and pages
+#: options of reports that a difference lacks, options of its tables, and options
+#: of its HTML page.
 _OF_REPORTS = ("focus", "tree", "leaks", "held", "memory", "at", "hide_internal")
 _OF_TABLES = ("limit", "by", "sort", "group_storage")
 _OF_PAGES = ("by", "sort", "group_storage")
 _BY_OF_PAGES = (("function",), ("type",))
-#: the first argument of vmprof-convert
+#: first argument of vmprof-convert
 DIFF, CHECK = "diff", "check"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """`arguments`: from the command's name on.  Returns the exit code.  Raises
-    FileError, ProfileError or OutputError."""
+    """Run a command.
+
+    Args:
+        arguments: the name of the command, and its arguments.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        FileError: a file cannot be read.
+        ProfileError: a profile lacks data that the options need.
+        OutputError: the output cannot be written.
+    """
     name, *rest = arguments
     options = _parse(name, rest)
     failed = (_diff if name == DIFF else _check)(options)
@@ -170,7 +183,7 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 def _check_options(parser: argparse.ArgumentParser,
                    options: argparse.Namespace) -> None:
-    """What is asked for, the format has."""
+    """Check that the output format supports the options."""
     format_ = DIFF_FORMATS[options.to]
     if format_.write is None:
         return
@@ -190,14 +203,18 @@ def _check_options(parser: argparse.ArgumentParser,
 
 
 def _find(paths: Sequence[str], other: str | None = None) -> list[File]:
-    """Those of the run; `other`: see run_files.find()."""
+    """Return the files of a run.  See run_files.find()."""
     found = run_files.find(paths, other)
     _complain(found.left_out)
     return found.files
 
 
 def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
-    """Of each side, the files of each run.  Raises ProfileError."""
+    """Return the files of each run, for both sides.
+
+    Raises:
+        ProfileError: a run is on both sides.
+    """
     if not options.against:
         paths = options.profiles
         return [[_find([path], other)] for path, other in zip(
@@ -241,7 +258,7 @@ def _complain(lines: Sequence[str]) -> None:
 
 
 def _check(options: argparse.Namespace) -> bool:
-    """Whether the run failed."""
+    """Run `check`, and return whether a condition is met."""
     from vmprof_convert.analysis.summary import summarize
     path, = options.profiles
     files = _find([path])
@@ -265,7 +282,17 @@ def _check(options: argparse.Namespace) -> bool:
 
 def _check_conditions(options: argparse.Namespace, is_raw: bool, paths: Sequence[str],
                       profiles: Sequence[Profile]) -> None:
-    """Those that are about these profiles."""
+    """Check that the profiles can answer the conditions about them.
+
+    Args:
+        options: the command's options.
+        is_raw: whether the profiles are of native memory.
+        paths: the names of the profiles in messages.
+        profiles: the profiles.
+
+    Raises:
+        FileError: a profile cannot answer a condition.
+    """
     conditions = [condition for condition in options.fail_if
                   if condition.is_raw == is_raw]
     thresholds.check_processes(conditions, selection(options).is_everything,
@@ -276,7 +303,7 @@ def _check_conditions(options: argparse.Namespace, is_raw: bool, paths: Sequence
 
 
 def _diff(options: argparse.Namespace) -> bool:
-    """Whether the second one failed."""
+    """Run `diff`, and return whether a condition is met."""
     from vmprof_convert.analysis import diff
     from vmprof_convert.analysis.summary import Choice
     from vmprof_convert.report import diff_tables
@@ -297,8 +324,8 @@ def _diff(options: argparse.Namespace) -> bool:
         raw_sides = _sides(options, sides_files, True)
     is_own = options.mine
     if not (is_own or options.by or DIFF_FORMATS[options.to].write):
-        # as in a report, if nothing is asked for: much less depends on which function
-        # the JIT inlined into which
+        # Show user code by default, as in a report.  It depends much less on the JIT's
+        # decisions which function to inline into which.
         own = diff.only_own_code(sides)
         is_own, sides = own is not None, own or sides
     choice = Choice(by=options.by or ("function",), sort=options.sort or "self",
@@ -338,8 +365,17 @@ def _diff(options: argparse.Namespace) -> bool:
 
 def _sides(options: argparse.Namespace, files: list[list[list[File]]],
            is_raw: bool, warnings: list[str] | None = None) -> diff.Sides:
-    """Of raw memory, or of the GC's heap.  Raises ProfileError if they can't tell what
-    is asked for."""
+    """Return both sides, of native memory or of the GC's heap.
+
+    Args:
+        options: the command's options.
+        files: the files of each run, for both sides.
+        is_raw: read native memory.
+        warnings: see _read().
+
+    Raises:
+        ProfileError: the profiles lack data that the options need.
+    """
     from vmprof_convert.analysis import diff
     profiles = [[_read(of_run, options, is_raw, warnings) for of_run in side]
                 for side in files]
@@ -389,7 +425,13 @@ def _write_stacks(form: str, difference: diff.Difference, names: diff_tables.Nam
 
 
 def _write(options: argparse.Namespace, text: str, data: bytes) -> None:
-    """`data`, of formats that are no text; of those `text` is what was found."""
+    """Write the difference to the output file, or to stdout.
+
+    Args:
+        options: the command's options.
+        text: the difference as text, or the results of the conditions if there is data.
+        data: the difference in a binary format; empty for formats of text.
+    """
     if options.output:
         from vmprof_convert.cli import output
         output.write(options.output, data or text.encode("utf-8", "backslashreplace"))

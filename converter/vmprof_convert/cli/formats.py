@@ -1,8 +1,8 @@
-"""The formats that profiles can be written in: a row for each.
+"""Define the output formats and their writers.
 
-A writer gets a profile with the samples that were asked for; if it is of several
-processes, Profile.processes says which.  A form of the report has no writer here:
-what it is made of is added up while a profile is read (report.py).
+A writer gets a profile with the selected samples. For several processes,
+Profile.processes lists them. Reports have no writer here, because report.py sums the
+samples while it reads the profile.
 """
 from __future__ import annotations
 
@@ -16,46 +16,49 @@ from vmprof_convert.profile.model import Profile
 if TYPE_CHECKING:
     from vmprof_convert.analysis.holder_tree import Tree
 
-#: progress(done, total) is called now and then; None: nobody looks
+#: function that is called with the finished and the total amount; None for no progress
 Progress = Optional[Callable[[int, int], None]]
-#: Writes the profile to the stream.  Returns what of it the format could not hold, a
-#: line each, for who reads it.  Raises ProfileError if it can hold nothing of it.
+#: Function that writes the profile to the stream. It returns lines for the user about
+#: data that the format cannot represent. It raises ProfileError if the format cannot
+#: represent any of the data.
 Write = Callable[[Profile, BinaryIO, argparse.Namespace, Progress], Sequence[str]]
-#: Likewise, who held what was alive.
+#: function that writes the tree of retainers; the result is like Write's
 WriteHeld = Callable[["Tree", BinaryIO], Sequence[str]]
 
 FIREFOX = "firefox"
-#: of --view: not the names of commands
+#: values of Format.view that are not names of commands
 SERVED, OPENED = "served", ""
-#: what the Profiler's x axis can be; the first one if nothing is asked
+#: possible x axes of the Firefox Profiler; the first one is the default
 AXES = ("time", "bytes")
 
 
 class Format(NamedTuple):
+    """An output format."""
+
     name: str
-    #: what files of this format end with; .gz: what is written gets compressed
+    #: endings of file names; an output with .gz is compressed
     suffixes: tuple[str, ...]
-    #: whose or what it is, in the help: "the Firefox Profiler's"
+    #: description in the help, such as "the Firefox Profiler's"
     what: str
-    #: None: a form of the report
+    #: the writer; None for a report
     write: Write | None = None
-    #: what is behind the profile's name, where no output is named; empty: it goes to
-    #: standard output
+    #: text that is added to the profile's name to name the output; if empty, the
+    #: default is standard output
     default: str = ""
-    #: options that no other format has, as argparse names them
+    #: options of this format alone, as argparse names them
     options: tuple[str, ...] = ()
-    #: what --view does: serve it to the Profiler, open it in the browser, or give it to
-    #: a command of this name; None: it can't
+    #: Action of --view: SERVED (to the Firefox Profiler), OPENED (in the browser), or
+    #: the name of a command. None if --view is not supported.
     view: str | None = None
-    #: with --held; None: it can't
+    #: the writer for --held; None if --held is not supported
     write_held: WriteHeld | None = None
-    #: what was asked of who holds what is in it, beside all else
+    #: whether the output contains the retainers in addition to the samples
     has_held: bool = False
-    #: raw memory can be in it, beside the GC's heap
+    #: whether the output can contain native memory in addition to the GC's heap
     has_raw: bool = False
 
 
-# Writers are imported when they write: most runs need none of them.
+# Each function imports its writer, because most runs do not need the other writers.
 
 
 def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
@@ -161,26 +164,26 @@ FORMATS = {format_.name: format_ for format_ in (
     Format("vmprof", (".prof",), "stock vmprof's", _vmprof, default=".prof"),
     Format(TABLE, (".txt",), "a table"),
     Format(MARKDOWN, (".md",), "Markdown"),
-    # other JSON is the Profiler's, so that this has to be asked for
+    # .json means the Firefox Profiler, so this report needs --json
     Format(JSON, (), "the table for programs"),
 )}
 
 
-#: those of a difference; here, .json is the table for programs
+#: formats of a difference; here, .json means the report
 DIFF_FORMATS = {name: FORMATS[name] for name in (
     TABLE, MARKDOWN, "html", "collapsed", "pprof", "speedscope")}
 DIFF_FORMATS[JSON] = FORMATS[JSON]._replace(suffixes=(".json",))
 
 
 def of_name(name: str, formats: Mapping[str, Format] = FORMATS) -> Format | None:
-    """That of a file of this name; None: it says nothing."""
+    """Return the format of a file name, or None if its ending is unknown."""
     found = [(len(suffix), format_.name) for format_ in formats.values()
              for suffix in format_.suffixes if name.endswith(suffix)]
-    # .speedscope.json is more than .json
+    # the longest ending wins: .speedscope.json also ends with .json
     return formats[max(found)[1]] if found else None
 
 
 def suffixes(formats: Mapping[str, Format] = FORMATS) -> str:
-    """For a message."""
+    """Return the list of endings for a message."""
     return " or ".join(suffix for format_ in formats.values()
                        for suffix in format_.suffixes)

@@ -1,4 +1,4 @@
-"""Who holds what: from the files to the answers, and to a tree of holders."""
+"""Read the retainers from profiles: as answers, and as a tree."""
 from __future__ import annotations
 
 import argparse
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 def read(files: Sequence[File], options: argparse.Namespace
          ) -> list[tuple[Profile, Held]]:
-    """Of the processes that were asked, the profile and its last_held.  Raises
-    ProfileError if there are none, or FileError if that is about one of the files."""
+    """Return the profile and the last heap snapshot of each selected process.
+
+    Raises:
+        ProfileError: none of the profiles has a heap snapshot with retainers.
+        FileError: a file cannot be read.
+    """
     chosen = selection(options)
     if options.mine or not chosen.is_everything:
         raise ProfileError("--held is about all that was alive: leave out what chooses "
@@ -38,8 +42,12 @@ def read(files: Sequence[File], options: argparse.Namespace
 
 
 def tree(files: Sequence[File], options: argparse.Namespace) -> Tree:
-    """Of the last answer of each process.  Raises as read(), and ProfileError if none
-    of them has one."""
+    """Return the tree of retainers of all processes, from their last heap snapshots.
+
+    Raises:
+        ProfileError: none of the profiles has a complete heap snapshot with retainers.
+        FileError: a file cannot be read.
+    """
     from vmprof_convert.analysis.holder_tree import Tree, reached
     from vmprof_convert.report import held as report
     from vmprof_convert.text.escape import shortened

@@ -1,4 +1,4 @@
-"""Open what was written, or is served."""
+"""Open an output file, or the address of a served profile, in a browser."""
 from __future__ import annotations
 
 import os
@@ -12,13 +12,16 @@ from pathlib import Path
 from vmprof_convert.cli import streams
 from vmprof_convert.cli.output import OutputError
 
-#: how to get the commands that files are opened with
+#: how to install the commands that open files
 _FROM = {"speedscope": "npm install -g speedscope"}
 
 
 def check(command: str) -> None:
-    """Raises OutputError if there is no such command: better before the work than
-    after it."""
+    """Check before the work starts that a command is installed.
+
+    Raises:
+        OutputError: the command is not on the PATH.
+    """
     if command and shutil.which(command) is None:
         raise OutputError(
             "--view: the command %s is not on the PATH; get it with `%s`, or leave out "
@@ -26,8 +29,16 @@ def check(command: str) -> None:
 
 
 def launch(path: str, command: str) -> None:
-    """With `command`, which opens a browser and has the page in it; empty: it is a
-    page.  Raises OutputError."""
+    """Open an output file.
+
+    Args:
+        path: the file.
+        command: the command that opens it in the browser.  If empty, the file is a page
+            for the browser.
+
+    Raises:
+        OutputError: the command failed.
+    """
     if command:
         try:
             done = subprocess.run([command, os.path.abspath(path)],
@@ -44,15 +55,17 @@ def launch(path: str, command: str) -> None:
 
 
 def has_browser(environment: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser with windows can be opened.  One in the terminal can't
-    show the page."""
+    """Return whether a graphical browser can be opened.
+
+    A browser in the terminal cannot show the page.
+    """
     return (platform in ("darwin", "win32", "cygwin") or any(
         environment.get(name) for name in (
             "DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
 
 
 def open_address(address: str) -> bool:
-    """Whether a browser was found that opens it."""
+    """Open an address in the browser, and return whether a browser was found."""
     try:
         return webbrowser.open(address)
     except webbrowser.Error:

@@ -1,4 +1,4 @@
-"""Where the memory of a process was when its profile ended: from files to facts."""
+"""Read the memory counts that profiles contain about the end of their processes."""
 from __future__ import annotations
 
 import argparse
@@ -21,9 +21,14 @@ _FACTS = re.compile(r"(?:[a-z][a-z.]{0,30} [0-9]{1,19}(?:,|$)){1,200}", re.ASCII
 
 def read(files: Sequence[File], options: argparse.Namespace
          ) -> list[tuple[Profile, dict[str, int] | None]]:
-    """Of the processes that were asked, the profile and what it says; None: nothing.
-    Raises ProfileError if none says anything, or FileError if that is about one of the
-    files."""
+    """Return the profile and the memory counts of each selected process.
+
+    The counts are None for a process whose profile does not contain them.
+
+    Raises:
+        ProfileError: none of the profiles contains memory counts.
+        FileError: a file cannot be read.
+    """
     chosen = selection(options)
     if options.mine or not chosen.is_everything:
         raise ProfileError("--memory is about whole processes: of what chooses "
@@ -44,7 +49,14 @@ def read(files: Sequence[File], options: argparse.Namespace
 
 
 def _facts(text: str) -> dict[str, int] | None:
-    """Of PROFILE.rst's `memory`; None: it is empty.  Raises ProfileError."""
+    """Parse the setting `memory` of a profile (see PROFILE.rst).
+
+    Returns:
+        The counts, or None if the setting is empty.
+
+    Raises:
+        ProfileError: the setting is damaged.
+    """
     if not text:
         return None
     if not _FACTS.fullmatch(text):

@@ -1,4 +1,4 @@
-"""The options of the report, and of all formats: what is asked for."""
+"""Define and parse the options of reports, and the options of all formats."""
 from __future__ import annotations
 
 import argparse
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 _PLACES = ("function", "line", "file", "module")
 _PARTS = ("thread", "process")
 _BY = (*_PLACES, *_PARTS, "type")
-#: of --at: the moment at which most was alive
+#: value of --at: the moment at which the most bytes were alive
 PEAK = "peak"
-#: of a label by this name
+#: prefix of a value of --by: the values of this label
 LABEL = "label:"
-#: what a report adds up
+#: values of --of: the amount that a report sums
 BYTES, TIME, RESIDENT = _OF = ("bytes", "time", "rss")
 _SORT = ("self", "total", "objects", "alive")
 
-#: rows, of tables and of the parts of one function's
+#: maximum number of rows of a table, and of each table of --focus
 DEFAULT_LIMIT, DEFAULT_PART = 25, 8
 
-#: allocation samples in a table of them
+#: maximum number of allocation samples in the formats that contain single samples
 DEFAULT_SAMPLES = 1_000_000
 
 #: the forms of a report
@@ -34,14 +34,15 @@ TABLE, JSON, MARKDOWN = "table", "json", "markdown"
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong: raises ProfileError."""
+    """An argument parser that raises ProfileError with one line instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise ProfileError."""
         raise ProfileError(message)
 
 
 def add_filters(parser: argparse._ActionsContainer) -> None:
-    """Which samples, and which frames: options of all formats."""
+    """Add the options that select samples and frames, for all formats."""
     from vmprof_convert.meaning.lifetimes import FATES
     parser.add_argument(
         "--mine", action="store_true",
@@ -92,8 +93,13 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
 
 
 def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
-    """Those of the report alone.  `helps`: what is said of some where these mean
-    something else, or argparse.SUPPRESS where they mean nothing."""
+    """Add the options of reports.
+
+    Args:
+        parser: the parser.
+        helps: help texts by name of the option, where they differ from the report's.
+            argparse.SUPPRESS hides an option.
+    """
     def add(*flags: str, help: str, **more: Any) -> None:
         name = flags[-1].lstrip("-").replace("-", "_")
         parser.add_argument(*flags, help=helps.get(name, help), **more)
@@ -162,7 +168,7 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
 
 
 def are_given(options: argparse.Namespace) -> list[str]:
-    """Those of add_options() that aren't as they are by default."""
+    """Return the options of add_options() whose values are not the defaults."""
     given = ["--" + name.replace("_", "-") for name in (
         "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
         "hide_internal", "leaks", "held", "memory", "remarks")
@@ -171,7 +177,7 @@ def are_given(options: argparse.Namespace) -> list[str]:
 
 
 def selection(options: argparse.Namespace) -> Selection:
-    """That of add_filters()."""
+    """Return the values of the options of add_filters()."""
     from vmprof_convert.analysis.selection import Selection
     return Selection(
         options.time, tuple(options.thread or ()), tuple(options.function or ()),
@@ -181,13 +187,17 @@ def selection(options: argparse.Namespace) -> Selection:
 
 
 def limit_of(options: argparse.Namespace) -> Limit:
-    """How many samples a table may have."""
+    """Return the limit for the number of samples in a table."""
     from vmprof_convert.profile.thin import Limit
     return Limit(DEFAULT_SAMPLES if options.samples is None else options.samples)
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raises ProfileError if the options don't go together."""
+    """Check the combination of the options.
+
+    Raises:
+        ProfileError: two options exclude each other.
+    """
     if options.samples is not None and options.of != RESIDENT:
         raise ProfileError("--samples is for what holds each sample, and a report adds "
                            "up all of them: leave it out")
@@ -224,7 +234,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def _positive(text: str) -> int:
-    """A number of rows."""
+    """Parse a number of rows."""
     try:
         number = int(text)
     except ValueError:
@@ -263,7 +273,7 @@ def _label(text: str) -> str:
 
 
 def _times(text: str) -> tuple[int, int | None]:
-    """In nanoseconds."""
+    """Parse a period into its begin and its end, in ns; the end may be None."""
     begin, dots, end = text.partition("..")
     try:
         first = _seconds(begin) if begin else 0
@@ -302,7 +312,7 @@ def _fates(text: str) -> list[str]:
 
 
 def _moment(text: str) -> int | str:
-    """In nanoseconds, or PEAK."""
+    """Parse a moment into ns, or PEAK."""
     if text == PEAK:
         return text
     try:
@@ -312,7 +322,7 @@ def _moment(text: str) -> int | str:
 
 
 def _seconds(text: str) -> int:
-    """In nanoseconds."""
+    """Parse a number of seconds into ns."""
     try:
         seconds = float(text)
     except ValueError:

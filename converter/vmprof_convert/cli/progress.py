@@ -11,12 +11,19 @@ DELAY = 1.0
 
 @contextlib.contextmanager
 def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function that is to be called with what is done and what there
-    is in all.  Shows nothing unless stderr is a terminal."""
+    """Show a progress bar if stderr is a terminal.
+
+    Args:
+        what: the text before the bar.
+        unit: the unit of the amounts.
+
+    Yields:
+        A function that takes the finished amount and the total amount.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    # takes as long to load as a small profile to convert
+    # importing tqdm takes as long as converting a small profile
     from tqdm import tqdm
     with tqdm(desc=what, unit=unit, unit_scale=True, delay=DELAY,
               leave=False) as bar:

@@ -1,6 +1,7 @@
-"""The report: from the files to text.
+"""Make a report from the files of a run.
 
-What makes it is imported when it is made: the command line is checked before.
+`make()` reads the files, sums the samples, and returns the text. Modules that only one
+report needs are imported when this report is made, after the options were checked.
 """
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from vmprof_convert.errors import ProfileError
 
 if TYPE_CHECKING:
     from vmprof_convert.analysis.callers import Focus
-    from vmprof_convert.analysis.leaks import Leaks, OldObjects, Process
+    from vmprof_convert.analysis.leaks.search import Leaks, OldObjects, Process
     from vmprof_convert.analysis.selection import Selection
     from vmprof_convert.analysis.summary import ByThread, Figures, Tally
     from vmprof_convert.cli.run_files import File
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
     from vmprof_convert.report.tables import AmountsView, Sheet, View
     from vmprof_convert.text.terminal import Terminal
 
-#: of a terminal that is none
+#: width in characters of an output that is not a terminal
 DEFAULT_WIDTH = 100
 
 
 def terminal() -> Terminal:
-    """That of stdout."""
+    """Return the properties of stdout."""
     from vmprof_convert.text.terminal import Terminal
     out = sys.stdout
     width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
@@ -62,14 +63,14 @@ def terminal() -> Terminal:
 
 
 def file_() -> Terminal:
-    """That of a file."""
+    """Return the properties of an output file."""
     from vmprof_convert.text.terminal import Terminal
     return Terminal(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
                     if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
 
 
 class _Form(NamedTuple):
-    """What makes each report, and what writes it."""
+    """The functions that make and write the reports in one form."""
 
     of_rows: Callable[[View], Any]
     of_focus: Callable[[View, Focus], Any]
@@ -94,8 +95,20 @@ def _form(options: argparse.Namespace, on: Terminal | None) -> _Form:
 
 def make(files: Sequence[File], options: argparse.Namespace,
          on: Terminal | None = None) -> str:
-    """The report of these profiles, of one run; `on`: where it will be seen.
-    Raises ProfileError, or FileError if that is about one of them."""
+    """Return the text of the report.
+
+    If native memory was sampled, the table of allocations is followed by one for native
+    memory.
+
+    Args:
+        files: the profiles of a run.
+        options: the options.
+        on: the terminal for the text; None for stdout.
+
+    Raises:
+        ProfileError: the profiles lack data that the options need.
+        FileError: a file cannot be read.
+    """
     check(options)
     if options.form != TABLE or any((
             options.raw, options.held, options.memory, options.focus, options.tree,
@@ -105,7 +118,7 @@ def make(files: Sequence[File], options: argparse.Namespace,
     try:
         text = _make(files, options, on)
     except ProfileError as error:
-        # of the GC's heap this can't be told: of raw memory, it can
+        # the report of native memory may work although this one does not
         text = "%s\n" % error
     try:
         return text + "\n" + _make(files, raw, on)
@@ -116,7 +129,7 @@ def make(files: Sequence[File], options: argparse.Namespace,
 
 
 def _has_raw_memory(files: Sequence[File]) -> bool:
-    """Whether it was sampled, in what can be read again."""
+    """Return whether native memory was sampled, and the files can be read again."""
     from vmprof_convert import readers
     from vmprof_convert.cli.run_files import STANDARD
     return all(file.path != STANDARD for file in files) and any(
@@ -142,7 +155,6 @@ def _make(files: Sequence[File], options: argparse.Namespace,
         form.write(form.of_amounts(_resident(files, options, limit)), text)
         return text.getvalue()
     view, tally = _view(files, options, limit)
-    # what is added up is no use any more when it is drawn, which takes memory, too
     is_timed = not (view.profile.settings or view.profile.moments)
     if options.of == TIME or (is_timed and tally.ticks and not any(
             (options.of, options.focus, options.tree))):
@@ -157,15 +169,17 @@ def _make(files: Sequence[File], options: argparse.Namespace,
             view.profile, tally, view.choice, view.origins, limit))
     else:
         page = form.of_rows(view)
+    # free the sums before drawing the report, because both take much memory
     del view, tally
     form.write(page, text)
     return text.getvalue()
 
 
 def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
-    """Of the processes that are asked for, in nanoseconds after the start.  The files
-    are read for it, and a second time for what was alive then: so nothing has to be
-    kept of each sample."""
+    """Return the moment when most memory was alive, in ns since the start.
+
+    This reads the files once more, so that no sample has to be kept in memory.
+    """
     from vmprof_convert import readers
     from vmprof_convert.analysis.peak import Changes, time_of_peak
     from vmprof_convert.cli.run_files import STANDARD
@@ -208,7 +222,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert.report.tables import View
 
     asked = selection(options)
-    # added up while they are read: a table of the samples takes more memory
+    # sum the samples while reading, because a table of all samples takes more memory
     read = [_read(file, options, asked) for file in files]
     chosen = merging.chosen([part.read for part in read], asked.processes)
     read = [part for part in read if part.read in chosen]
@@ -225,7 +239,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     for number, part in enumerate(read):
 
         def in_whole(tally: Tally, number: int = number) -> Tally:
-            """With the whole's stacks and types, as far as they are asked for."""
+            """Return the selected sums, with the stack and type numbers of the run."""
             result = tally
             if profile.processes:
                 result = Tally(options.at)
@@ -271,7 +285,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
 
 
 def _thread_name(process: Read, tid: int, are_several: bool) -> str:
-    """Of the thread with this number in the kernel, for people."""
+    """Return the name of a thread for people."""
     from vmprof_convert.analysis.by_part import NO_THREAD
     from vmprof_convert.profile.names import names
     name = " ".join(filter(None, (names(process.profile).get(tid, ""), str(tid)))) if (
@@ -281,29 +295,42 @@ def _thread_name(process: Read, tid: int, are_several: bool) -> str:
 
 def _is_ours_to_choose(profile: Profile, options: argparse.Namespace, origins: Origins,
                        asked: Selection) -> bool:
-    """Between the program's own code and all code: nothing is asked for, there is some
-    of both, and it is for people; programs get the same rows in each run."""
+    """Return whether the report may choose between user code and all code.
+
+    It may do so if the user did not choose, if the profile contains both, and if the
+    report is not JSON. Programs get the same kind of rows in each run.
+    """
     from vmprof_convert.meaning.user_code import has_own_code
     return not (options.by or options.tree or options.focus or asked.mine
                 or options.form == JSON) and has_own_code(profile, origins)
 
 
-#: of all bytes, a row with more of them in itself says hardly anything ...
+#: a row whose self bytes exceed this share of all bytes is not informative ...
 _MOST = 2 / 3
-#: ... if as many are in it and in what it calls, or it is no function
+#: ... if it is a label, or if its total exceeds this share
 _NEARLY_ALL = 0.95
 
 
 class _Largest(NamedTuple):
-    """The row that allocated most itself."""
+    """The row with the largest self bytes."""
 
     says_something: bool
     text: str
 
 
 def _that_says_most(own: View, all_: View, tally: Tally, is_time: bool) -> View:
-    """The program's own code, unless most of it is in one row that everything goes
-    through (`main`), or that is no function; with what is most in the other view."""
+    """Return the more informative one of two views.
+
+    This is user code, unless one row contains most of its bytes and is a label or a
+    function that everything runs through (`main`). The result mentions the largest row
+    of the other view.
+
+    Args:
+        own: the view of user code.
+        all_: the view of all code.
+        tally: the sums of the samples.
+        is_time: whether the views show CPU samples.
+    """
     largest, largest_of_all = (_largest(view, tally, is_time) for view in (own, all_))
     if largest is None or largest_of_all is None or (
             largest.text == largest_of_all.text):
@@ -314,8 +341,10 @@ def _that_says_most(own: View, all_: View, tally: Tally, is_time: bool) -> View:
 
 
 def _largest(view: View, tally: Tally, is_time: bool) -> _Largest | None:
-    """Find the largest row, of time samples if `is_time`, or if there are no others.
-    Returns None if there is no row."""
+    """Return the largest row, or None if there are no rows.
+
+    CPU samples count if `is_time` is set, or if there are no allocation samples.
+    """
     from vmprof_convert.analysis import cpu_and_rss
     from vmprof_convert.profile.model import LABEL
     from vmprof_convert.text.escape import shortened
@@ -339,7 +368,7 @@ def _largest(view: View, tally: Tally, is_time: bool) -> _Largest | None:
 
 def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
         asked: Selection) -> tuple[Selection, tuple[str, ...]]:
-    """What rows are of: if nothing is asked for, of the program's own code."""
+    """Return the selection and the kind of rows, with defaults for user code."""
     from vmprof_convert.meaning.user_code import has_own_code
     from vmprof_convert.meaning.visible_stacks import has_lines
 
@@ -410,7 +439,7 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
 
 
 class _Part(NamedTuple):
-    """Of one process."""
+    """The profile of one process without its samples, and their sums."""
 
     read: Read
     tally: Tally
@@ -432,33 +461,44 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
         profile = readers.read_into(
             file.sources, tally if asked.is_everything and adding is tally else rows,
             salvage=options.salvage or file.is_found, raw=options.raw)
-    # of several processes, each has collections of its own
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
 
 
 def _refuse_others(options: argparse.Namespace, report: str,
                    its_own: Sequence[str]) -> None:
-    """Raises ProfileError for an option that this report has not."""
+    """Check that all given options belong to a report.
 
+    Args:
+        options: the options.
+        report: the option that selects the report.
+        its_own: the options of the report.
+
+    Raises:
+        ProfileError: another option is given.
+    """
     for given in are_given(options):
         if given not in its_own:
             raise ProfileError(
                 "%s is another report: %s is not for it" % (report, given))
 
 
-#: of the options, those that --leaks has, beside the filters
+#: options that --leaks allows, in addition to the filters
 _OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
 
 
 def _make_leaks(files: Sequence[File], options: argparse.Namespace,
                 on: Terminal | None) -> str:
-    from vmprof_convert.analysis import leaks
-    from vmprof_convert.analysis.leak_windows import TooFewCollections
+    from vmprof_convert.analysis.leaks.search import find_leaks
+    from vmprof_convert.analysis.leaks.windows import TooFewCollections
     from vmprof_convert.errors import NotThere
     from vmprof_convert.profile import merging
-    from vmprof_convert.report import leaks as writer
-    from vmprof_convert.report import leaks_json
+    from vmprof_convert.report.leaks.as_json import (
+        content_of_process,
+        content_of_processes,
+        write_json,
+    )
+    from vmprof_convert.report.leaks.text import ProcessLeaks, write_leaks
 
     _refuse_others(options, "--leaks", _OF_LEAKS)
     asked = selection(options)
@@ -478,7 +518,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
         alone: Leaks | str
         try:
             process = _process(part, objects, asked)
-            alone = leaks.find([process], group_storage=options.group_storage)
+            alone = find_leaks([process], group_storage=options.group_storage)
             able.append(process)
             found.append(alone)
         except NotThere as error:
@@ -490,30 +530,33 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
             if len(read) == 1:
                 raise
             why, blamed = str(error), part.profile.pid
-            # its advice is for who has no other process to look at
+            # the full message has advice that does not help if other processes worked
             alone = error.short if isinstance(error, TooFewCollections) else why
-        parts.append(writer.ProcessLeaks(part.name, part.profile, alone))
+        parts.append(ProcessLeaks(part.name, part.profile, alone))
     if not able:
         raise ProfileError("of none of its %d processes this can be told; of process "
                            "%d: %s" % (len(parts), blamed, why))
-    together = leaks.find(able, group_storage=options.group_storage) if (
+    together = find_leaks(able, group_storage=options.group_storage) if (
         len(able) > 1) else found[0]
     text = io.StringIO()
     if options.form == JSON:
-        leaks_json.write(
-            leaks_json.of_processes([part[1:] for part in parts], together,
-                                    options.limit) if len(parts) > 1
-            else leaks_json.of_process(able[0].profile, together, options.limit), text)
+        write_json(
+            content_of_processes([part[1:] for part in parts], together,
+                                 options.limit) if len(parts) > 1
+            else content_of_process(able[0].profile, together, options.limit), text)
         return text.getvalue()
-    writer.write(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
-                 parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
-                 only=str(asked))
+    write_leaks(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
+                parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
+                only=str(asked))
     return text.getvalue()
 
 
 def _check_raw(files: Sequence[File], options: argparse.Namespace) -> None:
-    """Raises ProfileError where blocks were given back unseen: they would look like
-    leaks."""
+    """Check that free() was seen for all blocks; missed calls would look like leaks.
+
+    Raises:
+        ProfileError: some calls were missed.
+    """
     from vmprof_convert.analysis import thresholds
     from vmprof_convert.cli import run_files
     if all(file.path != run_files.STANDARD for file in files):
@@ -521,7 +564,7 @@ def _check_raw(files: Sequence[File], options: argparse.Namespace) -> None:
                        partial(thresholds.check_frees, "leaks of raw memory"))
 
 
-#: of the options, those that --memory has
+#: options that --memory allows
 _OF_MEMORY = ("--memory", "--json", "--markdown")
 
 
@@ -540,7 +583,7 @@ def _make_memory(files: Sequence[File], options: argparse.Namespace,
 
 def _written(sheets: Sequence[Sheet], options: argparse.Namespace,
              on: Terminal | None) -> str:
-    """One behind the other, for people."""
+    """Return the text of several sheets, one after the other."""
     text = io.StringIO()
     for number, sheet in enumerate(sheets):
         if number:
@@ -552,7 +595,9 @@ def _written(sheets: Sequence[Sheet], options: argparse.Namespace,
             from vmprof_convert.report import terminal_table
             terminal_table.write(sheet, text, on or terminal())
     return text.getvalue()
-#: of the options, those that --held has
+
+
+#: options that --held allows
 _OF_HELD = ("--limit", "--group-storage", "--held", "--json", "--markdown")
 
 
@@ -579,7 +624,7 @@ def _make_held(files: Sequence[File], options: argparse.Namespace,
 
 def _read_old(file: File, options: argparse.Namespace) -> tuple[Read, OldObjects]:
     from vmprof_convert import readers
-    from vmprof_convert.analysis.leaks import OldObjects
+    from vmprof_convert.analysis.leaks.search import OldObjects
     from vmprof_convert.errors import about
     from vmprof_convert.profile.merging import Read
 
@@ -592,7 +637,7 @@ def _read_old(file: File, options: argparse.Namespace) -> tuple[Read, OldObjects
 
 
 def _process(part: Read, objects: OldObjects, asked: Selection) -> Process:
-    from vmprof_convert.analysis.leaks import Process
+    from vmprof_convert.analysis.leaks.search import Process
     from vmprof_convert.analysis.selection import Selected, chosen_threads
     from vmprof_convert.meaning.lifetimes import NOT_RECORDED
     from vmprof_convert.meaning.origins import Origins

@@ -1,5 +1,8 @@
-"""Which files are the profiles of a run: those that are named, or the first one,
-and what lies beside it.  And what is in them."""
+"""Find the profiles of a run, and read them.
+
+A run has a profile per process, and per segment of a rotated profile. If the user names
+only the profile of the first process, the others are found next to it by their names.
+"""
 from __future__ import annotations
 
 import functools
@@ -21,33 +24,39 @@ if TYPE_CHECKING:
 
     from vmprof_convert.profile.model import Profile
 
-#: standard input, or output
+#: name that means standard input or output
 STANDARD = "-"
 
-#: app.vmprof, and a child's: app.4711.vmprof; of another one with that number:
-#: app.4711-2.vmprof; and later parts of it: app.4711.w2.vmprof
+#: Part of a child's file name. The child with the pid 4711 writes app.4711.vmprof, and
+#: later segments app.4711.w2.vmprof. A second child with this pid writes
+#: app.4711-2.vmprof.
 _CHILD = re.compile(r"\.\d+(?:-\d+)?(?:\.w\d+)?", re.ASCII)
-#: and a later part of the same process's: app.w2.vmprof
+#: part of the file name of a later segment of the first process: app.w2.vmprof
 _PART = re.compile(r"\.w\d+", re.ASCII)
 
 
 class File(NamedTuple):
+    """The profile of one process, with its later segments."""
+
+    #: the first segment, or STANDARD
     path: str
+    #: the later segments (see PROFILE.rst), in their order
     #: the later parts of the same process's profile (PROFILE.rst), in their order
     later: tuple[str, ...] = ()
-    #: nanoseconds after the start of the first
+    #: ns from the start of the run's first process to the start of this one
     begin: int = 0
-    #: nobody named it: it may be that of a child that was killed, and what is whole
-    #: of it counts
+    #: Whether the user did not name the file. The process may have been killed, so
+    #: the file is read up to its last complete record.
     is_found: bool = False
 
     @property
     def name(self) -> str:
+        """The name in messages."""
         return "standard input" if self.path == STANDARD else self.path
 
     @property
     def sources(self) -> list[str | int]:
-        """For who opens them; what is closed then is a copy of standard input."""
+        """The paths to open, or a new descriptor of standard input to close."""
         if self.path != STANDARD:
             return [self.path, *self.later]
         if sys.__stdin__ is None:
@@ -56,8 +65,10 @@ class File(NamedTuple):
 
 
 class Found(NamedTuple):
+    """The profiles of a run."""
+
     files: list[File]
-    #: why others that seem to belong to them are not among them, a line each
+    #: a line for each file that was left out although it seems to belong to the run
     left_out: list[str]
 
 
@@ -72,9 +83,18 @@ def check_not_a_profile(target: str) -> None:
 
 
 def find(paths: Sequence[str], beside: str | None = None) -> Found:
-    """The profiles of the run that `paths` are of.  `beside`: this is asked for, too,
-    by itself; if it is a later part of the same profile, parts are meant one by one.
-    Raises FileError, or ProfileError if they are not of one run."""
+    """Return the profiles of a run.
+
+    Args:
+        paths: the files that the user named.  If there is only one, the other profiles
+            of the run are searched for in its folder.
+        beside: a second profile, to be compared with the first one.  If it is a later
+            segment of the same process, the segments are treated as separate profiles.
+
+    Raises:
+        FileError: a file cannot be read.
+        ProfileError: the files do not belong to one run.
+    """
     for path in paths:
         if path != STANDARD:
             with about(path):
@@ -106,8 +126,19 @@ def find(paths: Sequence[str], beside: str | None = None) -> Found:
 
 
 def by_run(paths: Sequence[str]) -> dict[str, list[str]]:
-    """Which of the paths are of the same run; of each run, what tells it from others.
-    Raises FileError or ProfileError."""
+    """Group the paths by run.
+
+    Args:
+        paths: profiles of several runs.
+
+    Returns:
+        The paths by run ID.  A profile without a run ID has its device and inode
+        instead.
+
+    Raises:
+        FileError: a file cannot be read.
+        ProfileError: a file is read once only, such as a pipe.
+    """
     runs: dict[str, list[str]] = {}
     for path in paths:
         with about(path):
@@ -119,8 +150,16 @@ def by_run(paths: Sequence[str]) -> dict[str, list[str]]:
 
 def read(files: Sequence[File], asked: argparse.Namespace,
          look: Callable[[Profile], object] | None = None) -> Profile:
-    """The profile of all, with the samples that were asked for; `look` gets it before
-    they are chosen."""
+    """Read and merge the profiles of a run.
+
+    Args:
+        files: the profiles.
+        asked: the options.
+        look: gets the merged profile before the samples are selected.
+
+    Returns:
+        The profile with the selected samples.
+    """
     from vmprof_convert.analysis.selection import select
     from vmprof_convert.cli import options
     from vmprof_convert.cli.progress import progress_bar
@@ -141,8 +180,12 @@ def read(files: Sequence[File], asked: argparse.Namespace,
 
 
 def read_raw(files: Sequence[File], asked: argparse.Namespace) -> Profile | None:
-    """Raw memory, beside what read() makes of the same files; None: they can't be read
-    again, or one of them lacks it, or nothing of it is what was asked for."""
+    """Read the native memory of files that read() has read.
+
+    Returns:
+        The profile, or None if it cannot be read.  For example, the file is standard
+        input, or a file has no samples of native memory.
+    """
     import argparse
     if any(file.path == STANDARD for file in files):
         return None
@@ -153,7 +196,11 @@ def read_raw(files: Sequence[File], asked: argparse.Namespace) -> Profile | None
 
 
 def read_events(file: File, asked: argparse.Namespace) -> merging.Read:
-    """One of them, without samples.  Raises FileError."""
+    """Read the profile of one process without its samples.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
     with about(file.name):
         return merging.Read(readers.read_events(
             file.sources, salvage=asked.salvage or file.is_found),
@@ -162,14 +209,17 @@ def read_events(file: File, asked: argparse.Namespace) -> merging.Read:
 
 def _parts(paths: Sequence[str],
            heads: Sequence[Head]) -> list[tuple[Head, list[str]]]:
-    """What each process has written, one after the other, behind the head of the
-    first.  Raises ProfileError if one is missing between them."""
+    """Return the first head of each process, and the paths of its segments in order.
+
+    Raises:
+        ProfileError: a segment is missing.
+    """
     of_process: dict[str, list[tuple[int, str, Head]]] = {}
     for path, head in zip(paths, heads):
         pid = head.settings.get("pid", "")
         if "part" not in head.settings and pid in of_process and all(
                 "part" not in other.settings for _, _, other in of_process[pid]):
-            pid = "%s %s" % (pid, path)     # another one with this number
+            pid = "%s %s" % (pid, path)     # another process with the same pid
         of_process.setdefault(pid, []).append(
             (_number(head.settings.get("part", "1")), path, head))
     result = []
@@ -188,7 +238,7 @@ def _parts(paths: Sequence[str],
 
 def _each_once(paths: Sequence[str], heads: Sequence[Head],
                left_out: list[str]) -> tuple[list[str], list[Head]]:
-    """Without copies of the same process's profile."""
+    """Remove copies of a process's profile, and add a line about each to `left_out`."""
     first: dict[tuple[str, ...], str] = {}
     kept: list[tuple[str, Head]] = []
     for path, head in zip(paths, heads):
@@ -203,7 +253,7 @@ def _each_once(paths: Sequence[str], heads: Sequence[Head],
 
 
 def _check(path: str) -> None:
-    # what else there is can block, or never end
+    # reading a device may block, or never end
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
         raise ProfileError("is not a file")
@@ -231,8 +281,11 @@ def _head(path: str) -> Head:
 
 
 def children_of(path: str) -> list[str]:
-    """The files beside the profile of a first process that are called as those of its
-    children, with their parts."""
+    """Return the files that are named like profiles of children, with their segments.
+
+    Args:
+        path: the profile of the first process.
+    """
     return _called(path, _CHILD)
 
 
@@ -245,9 +298,18 @@ def _called(path: str, pattern: re.Pattern[str]) -> list[str]:
 
 
 def _beside(path: str, left_out: list[str], apart: str | None) -> list[str]:
-    """If the profile at `path` is that of the process that began a run, the other
-    ones of the run, and if it is a child's, its later parts; without parts, if `apart`
-    is one of them."""
+    """Return the other profiles of a run.
+
+    For the first process of a run, these are its later segments, and all profiles of
+    its children. For a child, these are its later segments.
+
+    Args:
+        path: the profile that the user named.
+        left_out: gets a line about each file that may belong to the run but cannot be
+            read.
+        apart: if this path is a later segment of the same process, segments are not
+            returned.
+    """
     if not os.path.isfile(path):
         return []
     parts = _called(path, _PART)
@@ -259,7 +321,7 @@ def _beside(path: str, left_out: list[str], apart: str | None) -> list[str]:
     try:
         settings = readers.read_head(path).settings
     except (ProfileError, OSError):
-        return []           # who reads all of it says why
+        return []           # read() will raise the error with its reason
     run = settings.get("run", "")
     if not run or "part" in settings:
         return []

@@ -1,4 +1,8 @@
-"""Hand one profile to the Firefox Profiler's page, and to nobody else."""
+"""Serve one profile to the Firefox Profiler's page, and only to this page.
+
+`view()` runs an HTTP server on the loopback interface until Ctrl-C, and opens the
+Profiler with the address of the profile.
+"""
 from __future__ import annotations
 
 import http.server
@@ -14,28 +18,35 @@ from vmprof_convert.cli.output import OutputError
 
 PROFILER = "https://profiler.firefox.com"
 LOOPBACK = "127.0.0.1"
-#: seconds after which something went wrong, if nothing was fetched
+#: seconds without a request after which the user gets advice
 PATIENCE = 15.0
-#: seconds: not everywhere Ctrl-C ends a wait, but everywhere it is seen after one
+#: Seconds of one wait. On some systems, Ctrl-C is noticed only when a wait ends.
 _A_WHILE = 1.0
 
 
 class ProfileServer(http.server.ThreadingHTTPServer):
-    """Serves `data` under `url`, as often as it is asked for: to a page that is
-    loaded again, and to several.
+    """An HTTP server for one profile, which may be fetched several times.
 
-    What another program or page of this machine could try: to guess the
-    address (the path is random), to read the answer in a page of its own (it
-    bears the Profiler's origin), to reach the server under a name of its own
-    (the Host header must be ours).
+    Three checks keep other programs and pages on this machine out. The path is random,
+    so its address cannot be guessed. The answer allows only the Profiler's origin, so
+    other pages cannot read it. The Host header must be the server's, so the server
+    cannot be reached under another host name.
     """
 
     daemon_threads = True
-    # a connection that says nothing must not keep the server from ending
+    # an idle connection must not delay the end of the server
     block_on_close = False
 
     def __init__(self, data: bytes, port: int = 0):
-        """`port` 0: any that is free.  Raises OutputError."""
+        """Bind the server to a port.
+
+        Args:
+            data: the profile.
+            port: the port; 0 for any free port.
+
+        Raises:
+            OutputError: the port is not available.
+        """
         self.data = data
         self.path = "/%s/profile.json" % secrets.token_urlsafe(32)
         self.fetched = threading.Event()
@@ -49,21 +60,21 @@ class ProfileServer(http.server.ThreadingHTTPServer):
         self._sent: set[Any] = set()
 
     def sent(self, connection: Any) -> None:
-        """The whole profile went out through this connection."""
+        """Record that this connection has sent the whole profile."""
         self._sent.add(connection)
 
     def shutdown_request(self, request: Any) -> None:
+        """Close a connection; set `fetched` if it has sent the whole profile."""
         super().shutdown_request(request)
         if request in self._sent:
             self._sent.remove(request)
             self.fetched.set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # the other side went away: it may come again
-        pass
+        """Ignore a connection that the browser closed; it may connect again."""
 
 
-#: bytes that are sent at once
+#: bytes per write to the connection
 _PIECE = 2**16
 
 
@@ -74,25 +85,31 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
+        """Send the profile."""
         if self._allowed():
             self._answer(200, self.server.data)
             self.server.sent(self.connection)
 
     def do_HEAD(self) -> None:
+        """Send the headers of the profile."""
         if self._allowed():
             self._answer(200, self.server.data, body=False)
 
     def do_OPTIONS(self) -> None:
-        """Browsers ask before a page from the network may fetch from
-        loopback."""
+        """Allow the preflight request of a browser.
+
+        Browsers send one before a page from the network may fetch from loopback.
+        """
         if self._allowed():
             self._answer(204, b"", {
                 "Access-Control-Allow-Methods": "GET",
                 "Access-Control-Allow-Private-Network": "true"})
 
     def _allowed(self) -> bool:
-        """Whether the request is for our file, by one who may have it; if
-        not, it is answered."""
+        """Return whether the request is for the profile and comes from the Profiler.
+
+        If not, this method sends an error.
+        """
         if self.headers.get_all("Host") != [self.server.host]:
             self._answer(403, b"unknown host\n")
         elif self.headers.get_all("Origin", [PROFILER]) != [PROFILER]:
@@ -120,23 +137,36 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         if body:
-            # each piece has its own time: a large file may take long to a far browser
+            # the timeout applies to each write, so a slow connection gets enough time
             for at in range(0, len(data), _PIECE):
                 self.wfile.write(memoryview(data)[at:at + _PIECE])
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        pass
+        """Do not log requests."""
 
 
 def profiler_url(url: str, query: str = "") -> str:
-    """The Profiler's page that shows the profile at `url`; `query` says how."""
+    """Return the address of the Profiler's page that shows the profile.
+
+    Args:
+        url: address of the profile.
+        query: settings of the page.
+    """
     return "%s/from-url/%s%s" % (PROFILER, quote(url, safe=""),
                                  "/?" + query if query else "")
 
 
 def view(data: bytes, query: str = "", port: int = 0) -> None:
-    """Open `data`, a profile as JSON, in the browser, and serve it until Ctrl-C.
-    Raises OutputError if that can't be done at `port` (0: any)."""
+    """Open a profile in the browser, and serve it until Ctrl-C.
+
+    Args:
+        data: the profile as JSON.
+        query: settings of the Profiler's page.
+        port: the port; 0 for any free port.
+
+    Raises:
+        OutputError: the port is not available.
+    """
     with ProfileServer(data, port) as server:
         thread = threading.Thread(target=server.serve_forever, args=[0.1],
                                   daemon=True)
@@ -144,7 +174,7 @@ def view(data: bytes, query: str = "", port: int = 0) -> None:
             thread.start()
             _open(server, profiler_url(server.url, query))
             if not server.fetched.wait(PATIENCE):
-                # to Chrome, too, the page says something about Safari then
+                # in Chrome, too, the page then shows an error about Safari
                 _say("Nothing came for the profile yet. If the page is open and says "
                      "that it can't load it (or that\nSafari can't), the browser did "
                      "not let it: allow profiler.firefox.com to reach this machine\n"

@@ -1,4 +1,4 @@
-"""Standard output and standard error, of which either may be closed."""
+"""Write to standard output and standard error, either of which may be closed."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 def say(text: str) -> None:
-    """On stdout, if anybody listens: the work is done, anyway."""
+    """Print a line to stdout, unless stdout is closed or its reader has gone."""
     if sys.stdout is None:
         return
     try:
@@ -18,7 +18,7 @@ def say(text: str) -> None:
 
 
 def write(data: BinaryIO) -> None:
-    """Copy `data` to stdout, from its position to its end, if anybody reads there."""
+    """Copy the rest of `data` to stdout, unless the reader has gone."""
     try:
         shutil.copyfileobj(data, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -27,13 +27,14 @@ def write(data: BinaryIO) -> None:
 
 
 def complain(text: str) -> None:
-    """On stderr."""
-    # with None, print() would take stdout
+    """Print a line to stderr, unless stderr is closed."""
+    # print() would write to stdout if the file were None
     if sys.stderr is not None:
         print(text, file=sys.stderr)
 
 
 def nobody_listens() -> None:
-    # or Python would try again at the end
+    """Redirect stdout to /dev/null after its reader has gone."""
+    # otherwise, Python would try to write the buffered rest when it exits
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -1,1 +1,1 @@
-"""What samples stand for: estimates, fates, and whose code a frame is."""
+"""The meaning of recorded data: estimates, outcomes, names and origins."""

@@ -1,4 +1,4 @@
-"""What the stacks of compiled code lack, and what is the JIT's own work for us."""
+"""Find the stacks of compiled code, and the stacks in which functions are missing."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -10,18 +10,20 @@ from vmprof_convert.readers.pypy_stacks import LOG, NOT_KNOWN, stacks_with
 
 
 class CompiledCode(NamedTuple):
-    """Stacks are indices in Profile.stacks."""
+    """The stacks of compiled code, as indices in Profile.stacks."""
 
     missing: Missing
-    #: in which a function may be missing, behind the label that says so
+    #: the stacks with the label for unknown compiled code, in which a function may be
+    #: missing
     not_known: set[int]
-    #: in which the JIT writes its log: nobody does without the sampler
+    #: the stacks in which the JIT writes its log, which it does only for the sampler
     log: set[int]
-    #: whose innermost Python function is compiled code
+    #: the stacks whose innermost Python function is compiled code
     compiled: set[int]
 
 
 def compiled_code(profile: Profile) -> CompiledCode:
+    """Return the stacks of compiled code in a profile."""
     return CompiledCode(missing(profile), stacks_with(profile.stacks, NOT_KNOWN),
                         stacks_with(profile.stacks, LOG),
                         _compiled(profile.stacks))
@@ -30,7 +32,7 @@ def compiled_code(profile: Profile) -> CompiledCode:
 def _compiled(stacks: StackTable) -> set[int]:
     """Return the stacks whose innermost Python function is compiled code."""
     tree = stacks.tree()
-    # parents come first in the tree; the caller of native code decides
+    # A node comes after its parent in the tree. Native code counts as its caller.
     is_compiled = bytearray(len(tree.parents))
     for node, (parent, frame) in enumerate(zip(tree.parents, tree.frames)):
         if frame.kind == "jit":

@@ -1,12 +1,14 @@
-"""From samples to bytes and objects, with 95 % intervals.
+"""Estimate bytes and objects from samples, with 95 % intervals.
 
-Every object of s bytes is sampled with a known probability p(s), whatever
-the others do.  A sampled object therefore stands for 1/p(s) objects, and
-s/p(s) bytes; the sum of these over any set of samples is an unbiased estimate
-of what was allocated (Horvitz and Thompson, "A generalization of sampling
-without replacement from a finite universe", 1952).  The weight is worked out
-object by object, with the interval that was in force, and then summed.
-How often the intervals hold the truth: benchmarks/experiments/coverage.py.
+All reports, and the writers of formats with estimates, use this module.
+
+An object of s bytes is sampled with a known probability p(s) (profile/probability.py),
+independently of other objects. So a sampled object represents 1/p(s) objects and s/p(s)
+bytes. The sum of these weights over any set of samples is an unbiased estimate of the
+allocated objects or bytes (Horvitz and Thompson, "A generalization of sampling without
+replacement from a finite universe", 1952). The weight of each object is calculated with
+the sampling interval that was in force. benchmarks/experiments/coverage.py measures how
+often the intervals contain the true value.
 """
 from __future__ import annotations
 
@@ -15,39 +17,47 @@ from typing import NamedTuple
 
 from vmprof_convert.profile.probability import probability
 
-#: quantile of the normal distribution for 95 %, two-sided
+#: the quantile of the normal distribution for 95 %, two-sided
 Z = 1.959964
-#: bytes, with the GC's header
+#: the bytes of the smallest object, with the GC's header
 SMALLEST_OBJECT = 16
 
 
 def weight_objects(size: int, interval: int, gaps: str) -> float:
-    """How many objects a sampled object of `size` bytes stands for."""
+    """Return the number of objects that a sampled object of `size` bytes represents."""
     return 1.0 / probability(size, interval, gaps)
 
 
 def weight_bytes(size: int, interval: int, gaps: str) -> float:
-    """How many allocated bytes a sampled object of `size` bytes stands for."""
+    """Return the allocated bytes that a sampled object of `size` bytes represents."""
     return size / probability(size, interval, gaps)
 
 
 def weight_live_bytes(size: int, live_size: int, interval: int, gaps: str) -> float:
-    """How many bytes that are alive a sampled object stands for: `size` bytes were
-    allocated for it, which gives its probability, and of these it takes `live_size`;
-    0: all."""
+    """Return the live bytes that a sampled object represents.
+
+    Args:
+        size: the allocated bytes, which determine the probability of the sample.
+        live_size: the bytes that the object takes while it is alive; 0 if it takes all.
+        interval: the mean sampling interval in bytes.
+        gaps: the kind of sampling distribution (see probability()).
+    """
     return (live_size or size) / probability(size, interval, gaps)
 
 
 class Estimate(NamedTuple):
-    """An estimate, and the interval that holds the truth in 95 of 100 runs."""
+    """An estimate, and the interval that contains the true value in 95 of 100 runs."""
 
     value: float
     low: float
     high: float
 
     def widened(self, deviation: float) -> Estimate:
-        """By an error that is independent of the estimate's own, with this standard
-        deviation."""
+        """Return the estimate with the interval for an additional, independent error.
+
+        Args:
+            deviation: the standard deviation of the additional error.
+        """
         value, low, high = self
         return Estimate(value, value - math.hypot(value - low, Z * deviation),
                         value + math.hypot(high - value, Z * deviation))
@@ -55,24 +65,29 @@ class Estimate(NamedTuple):
 
 def interval_of(observed: float, unseen: float, variance: float,
                 extra: float, z: float = Z) -> Estimate:
-    """The 95 % interval of a sum of independent weighted counts; or that of another
-    quantile `z`.
+    """Return the interval of a sum of independent weighted counts.
 
-    What was sampled is there: `observed`, bytes or objects, is certain.  What
-    is estimated is the rest, `unseen`, with this `variance`.  (If k of n
-    objects were sampled, each with probability p, then about k * (1 - p) / p
-    were not; given k, that number has a negative binomial distribution, which
-    is a gamma distribution where p is small.)
+    The sampled bytes or objects are certain. The rest is estimated. (If k of n objects
+    were sampled, each with probability p, then about k * (1 - p) / p were not. Given k,
+    this number has a negative binomial distribution, which is a gamma distribution if p
+    is small.)
 
-    The gamma interval of Fay and Feuer, "Confidence intervals for directly
-    standardized rates", Statistics in Medicine 1997: a normal interval is too
-    narrow, and may be negative, when few samples carry the sum.  Its upper
-    end allows for one sample more than there are, of the largest weight that
-    a sample could have had.  This is `extra`, and it is a matter of the whole
-    run: a function that was sampled while the interval was small may have
-    allocated while it was large, and was not met.  Of that one sample we
-    take one half, as in Fay and Kim's mid-p gamma intervals (Biometrical
-    Journal 2017): the whole one covers more than 95 %.
+    The result is the gamma interval of Fay and Feuer, "Confidence intervals for
+    directly standardized rates", Statistics in Medicine 1997. A normal interval would
+    be too narrow, and might contain negative values, if few samples contribute most of
+    the sum. The upper end of the gamma interval allows for one additional sample with
+    the largest possible weight, `extra`. This weight belongs to the whole run. A
+    function that was sampled while the interval was short may also have allocated,
+    without a sample, while it was long. Half of this sample is added, as in the mid-p
+    gamma intervals of Fay and Kim (Biometrical Journal 2017). With a whole one, the
+    intervals would cover more than 95 %.
+
+    Args:
+        observed: the sampled bytes or objects.
+        unseen: the estimated bytes or objects that were not sampled.
+        variance: the variance of `unseen`.
+        extra: the largest possible weight of an additional sample.
+        z: the normal quantile; the default gives 95 % intervals.
     """
     value = observed + unseen
     if variance > 0.0 and unseen > 0.0:
@@ -85,8 +100,10 @@ def interval_of(observed: float, unseen: float, variance: float,
 
 
 def _gamma_quantile(mean: float, variance: float, z: float) -> float:
-    """Quantile of the gamma distribution of this mean and variance, at the
-    normal quantile z (Wilson and Hilferty's cube, 1931)."""
+    """Return the quantile of a gamma distribution at the normal quantile z.
+
+    The formula is the cube of Wilson and Hilferty, 1931.
+    """
     if variance <= 0.0:
         return mean
     shape = mean * mean / variance
@@ -95,17 +112,17 @@ def _gamma_quantile(mean: float, variance: float, z: float) -> float:
 
 
 class Sampled(NamedTuple):
-    """An estimate without its interval, for who adds a variance of their own."""
+    """An estimate without its interval, to which the caller adds another variance."""
 
     value: float
-    #: that of sampling
+    #: the variance that sampling causes
     variance: float
-    #: the largest weight that one sample more could have had
+    #: the largest possible weight of an additional sample
     extra: float
 
 
 class Sum:
-    """Adds up samples: bytes and objects at once."""
+    """The sums of bytes and objects over some samples."""
 
     __slots__ = (
         "_bytes",
@@ -119,21 +136,29 @@ class Sum:
     )
 
     def __init__(self) -> None:
+        """Start with no samples."""
         self.samples = 0
-        #: bytes of the smallest sample; 0: there is none
+        #: the bytes of the smallest sample; 0 without samples
         self.smallest = 0
-        #: what the samples stand for, themselves included
+        #: the bytes and objects that the samples represent, including the samples
         self._bytes = self._objects = 0.0
         self._bytes_variance = self._objects_variance = 0.0
-        #: bytes of the samples themselves
+        #: the bytes of the samples
         self._observed = 0.0
-        #: the same objects with the bytes that they take while they are alive; None:
-        #: none of them was shrunk
+        #: the sum of the same objects with the bytes that they take while they are
+        #: alive; None if the program shrank none of them
         self._live: Sum | None = None
 
     def add(self, size: int, p: float, count: int = 1, live_size: int = 0) -> None:
-        """`count` samples of `size` bytes, sampled with probability `p`; `live_size`:
-        see model.Samples."""
+        """Add samples.
+
+        Args:
+            size: the bytes of each sample.
+            p: the probability with which each was sampled.
+            count: the number of samples.
+            live_size: the bytes that each object takes while it is alive; 0 if it takes
+                all.
+        """
         if live_size and self._live is None:
             self._live = self._copy()
         if self._live is not None:
@@ -145,8 +170,8 @@ class Sum:
         self._observed += count * size
         self._objects += count * objects
         self._bytes += count * weight
-        # the variance of a Horvitz-Thompson sum, itself estimated from the
-        # sample: sum of (1 - p) / p**2, times size**2
+        # The variance of a Horvitz-Thompson sum is itself estimated from the sample:
+        # the sum of (1 - p) / p**2, times size**2.
         self._objects_variance += count * (1.0 - p) * objects * objects
         self._bytes_variance += count * (1.0 - p) * weight * weight
 
@@ -157,12 +182,14 @@ class Sum:
 
     @property
     def live(self) -> Sum:
-        """The sum of the same objects, with the bytes that they take while they are
-        alive: itself, or a smaller one if some of them were shrunk."""
+        """Return the sum of the same objects with the bytes that they take while alive.
+
+        The result is the sum itself unless the program shrank some of the objects.
+        """
         return self if self._live is None else self._live
 
     def add_sum(self, other: Sum) -> None:
-        """All samples of `other`."""
+        """Add all samples of another sum."""
         if other._live is not None and self._live is None:
             self._live = self._copy()
         if self._live is not None:
@@ -178,37 +205,54 @@ class Sum:
 
     @property
     def value_bytes(self) -> float:
-        """The estimate alone."""
+        """Return the estimated bytes, without an interval."""
         return self._bytes
 
     @property
     def value_objects(self) -> float:
+        """Return the estimated number of objects, without an interval."""
         return self._objects
 
     def sampled(self, interval: int, is_objects: bool, smallest: int = 0) -> Sampled:
-        """Of objects or bytes; `interval`, `smallest`: see bytes() and objects(); 0: an
-        object can have been as small as there are any."""
+        """Return the estimate of bytes or objects with its variance.
+
+        Args:
+            interval: the largest sampling interval that was in force, in bytes.
+            is_objects: whether the number of objects is estimated.
+            smallest: the bytes of the smallest possible object; 0 for SMALLEST_OBJECT.
+        """
         if is_objects:
             return Sampled(self._objects, self._objects_variance,
                            interval / (smallest or SMALLEST_OBJECT))
         return Sampled(self._bytes, self._bytes_variance, interval)
 
-    # A sample more stands, beside itself, for size / p - size bytes, which is
-    # nearly the interval for a small object, and less for larger ones.  How
-    # many objects that are, nobody knows: where most bytes are in large
-    # objects, the many small ones may not have been met at all.
+    # An additional sample represents, in addition to itself, size / p - size bytes. For
+    # a small object, this is nearly the interval; for larger objects, it is less. The
+    # number of objects that it represents is unknown: if most bytes belong to large
+    # objects, the many small objects may have no samples.
 
     def bytes(self, interval: int, z: float = Z) -> Estimate:
-        """The sum of the bytes.  `interval` is the largest one that was in force in the
-        run."""
+        """Estimate the bytes.
+
+        Args:
+            interval: the largest sampling interval that was in force in the run, in
+                bytes.
+            z: the normal quantile of the interval.
+        """
         return interval_of(
             self._observed, max(self._bytes - self._observed, 0.0),
             self._bytes_variance, interval, z)
 
     def objects(self, interval: int,
                 smallest: int = SMALLEST_OBJECT, z: float = Z) -> Estimate:
-        """The number of objects; none was smaller than `smallest` bytes.  `interval` is
-        the largest one that was in force in the run."""
+        """Estimate the number of objects.
+
+        Args:
+            interval: the largest sampling interval that was in force in the run, in
+                bytes.
+            smallest: the bytes of the smallest possible object.
+            z: the normal quantile of the interval.
+        """
         return interval_of(
             self.samples, max(self._objects - self.samples, 0.0),
             self._objects_variance, interval / smallest, z)

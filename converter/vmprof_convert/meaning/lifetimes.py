@@ -1,4 +1,9 @@
-"""What had become of an object at a given moment, and who says so."""
+"""Determine the outcome of an object at a given moment.
+
+A sample contains the number of its outcome (model.UNTOLD to model.UNKNOWN) and the
+times of collections. This module converts them into the words that reports show. It
+also determines whether live objects may include garbage.
+"""
 from __future__ import annotations
 
 from vmprof_convert.profile.model import (
@@ -13,21 +18,21 @@ from vmprof_convert.profile.model import (
     Profile,
 )
 
-#: It died before its first minor collection; a major collection found it dead
-#: later; none did, as far as that is known.
+#: the outcomes of an object. It died before its first minor collection, or a major
+#: collection found it dead, or no known collection found it dead
 DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
-#: It was sampled in an earlier part of the profile, which is not here, and is alive:
-#: not allocated in this part
+#: the outcome of an inherited object, which was sampled in an earlier segment and is
+#: alive. It counts as live, but not as allocated in this segment
 CARRIED = "alive, from an earlier part"
-#: The largest number of bytes that are allocated after a snapshot, or since a major
-#: collection began, and the largest share of the live bytes that a snapshot found.
-#: The end of the sampler itself takes 80 kB.
+#: The live objects are exact if at most this number of bytes was allocated after a
+#: snapshot, or since a major collection began. After a snapshot, the limit is at least
+#: this share of its live bytes. The end of the sampler itself allocates 80 kB.
 _MOST_AFTER, _SHARE_AFTER = 2**18, 0.01
-#: as users write them; all objects are allocated
+#: the outcomes as users write them; all objects are allocated
 FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
          "alive": STILL_ALIVE}
-#: Nobody knows: it was old, and lost; the objects of its piece could not be told
-#: apart; no such thing was recorded.
+#: unknown outcomes. The object was old, and the sampler lost it. Or the sampler could
+#: not distinguish the objects of a batched allocation. Or outcomes were not recorded
 WAS_LOST, NOT_TOLD, NOT_RECORDED = "lost", "not told apart", "not recorded"
 
 _AT_THE_END = {UNTOLD: NOT_RECORDED, PENDING: STILL_ALIVE, DIED: DIED_YOUNG,
@@ -36,10 +41,16 @@ _AT_THE_END = {UNTOLD: NOT_RECORDED, PENDING: STILL_ALIVE, DIED: DIED_YOUNG,
 
 
 def state(fate: int, collected: int, ended: int, at: int | None = None) -> str:
-    """Of an object that was born, at the end of the profile, or `at` so many
-    nanoseconds after the start: the columns of model.Samples."""
+    """Return the outcome of an object at a moment after its allocation.
+
+    Args:
+        fate: the number of the outcome (model.UNTOLD to model.UNKNOWN).
+        collected: the time of its first minor collection; see model.Samples.
+        ended: the time at which it was freed or lost; see model.Samples.
+        at: the moment, in nanoseconds since the start; None for the end of the profile.
+    """
     if at is not None and fate != UNTOLD and (
-            # what happened later had not happened
+            # Later events had not occurred at this moment.
             collected > at or (fate in (FREED, LOST) and ended > at)):
         return STILL_ALIVE
     return _AT_THE_END[fate]
@@ -55,14 +66,15 @@ def alive_word(is_exact: bool) -> str:
 
 
 def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
-    """Return whether all objects that count as alive could be reached.
+    """Return whether all objects that count as alive were reachable.
 
-    A heap snapshot or a full major collection found out, and the program has allocated
-    hardly anything since.  Otherwise all objects count as alive that no collection has
-    freed, and some of them may be garbage.
+    A heap snapshot or a full major collection has determined them, and the program has
+    allocated hardly anything since. Otherwise all objects count as alive that no
+    collection has freed, and some of them may be garbage.
 
     Args:
-        profile: of one process, or of several ones, which all need a snapshot.
+        profile: the profile of one process, or of several processes, which all need a
+            snapshot or such a collection.
         at: the moment, in nanoseconds since the start; None for the end.
     """
     if profile.is_raw:
@@ -93,7 +105,8 @@ def _is_after_collection(profile: Profile, at: int | None) -> bool:
                 default=None)
     if began is None:
         return False
-    # A minor collection comes first.
+    # A major collection begins with a minor one, which has the number of allocated
+    # bytes.
     allocated = max((one.number for one in before
                      if not one.is_major and one.time <= began), default=0)
     return _allocated(profile, at) - allocated <= _MOST_AFTER

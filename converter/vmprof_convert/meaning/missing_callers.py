@@ -1,14 +1,15 @@
-"""Which functions are missing from the stacks of compiled code.
+"""Find functions that are missing in the stacks of compiled code.
 
-A generator or coroutine that is resumed while it waits in a `yield from` or
-an `await` passes the call on before its own bytecode goes on.  PyPy's JIT
-records which functions its code stands for where they run bytecode: such a
-function is not among them.  In the profile, who resumed it seems to call what
-it waits for.  (In frames that are interpreted, vmprof has it.)
+A generator or coroutine that waits in a `yield from` or an `await` passes a resumption
+on before its own bytecode continues. PyPy's JIT records the functions of compiled code
+where they run bytecode, so that the record lacks this function. In the profile, the
+function that resumed it seems to call the awaited function directly. (If the function
+is interpreted, vmprof records its frame.)
 
-That can be seen where a generator or coroutine has a caller in compiled code
-only, other stacks have functions between the two, and all of these delegate,
-as their source says.  Without the source nothing is said.
+Assume that a generator or coroutine has a certain caller only in compiled code, and
+that other stacks contain functions between the two. These functions are reported as
+missing if all of them delegate to others, according to their source. Without the
+source, nothing is reported.
 """
 from __future__ import annotations
 
@@ -22,36 +23,42 @@ from typing import NamedTuple
 from vmprof_convert.profile.model import Function, Profile
 from vmprof_convert.profile.stacks import Stacks, Tree
 
-#: bytes of a file that are read: larger ones weren't written by hand
+#: the largest number of bytes of a source file that is read; larger files are not
+#: written by hand
 MAX_SOURCE = 2**22
 
 _GENERATES = re.compile(r"\b(yield|async|__next__|send)\b")
 
-#: caller, callee: addresses
+#: the addresses of a caller and a callee
 _Edge = tuple[int, int]
 
 
 class Missing(NamedTuple):
-    """What is missing."""
+    """The missing functions of a profile."""
 
-    #: indices in Profile.stacks: those that may lack something
+    #: the indices in Profile.stacks of the stacks that may lack a function
     stacks: set[int]
     functions: list[Function]
 
 
 class _Source(NamedTuple):
-    """Lines of a file in which functions begin: those that delegate, and those
-    that somebody can delegate to."""
+    """The lines of a file on which functions begin.
+
+    The functions are divided into two sets that may overlap: functions that delegate,
+    and functions to which others can delegate.
+    """
 
     delegating: set[int]
     resumable: set[int]
 
 
 class _Sources:
+    """The source of the profile's functions, as far as this machine has it."""
+
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._files: dict[str, _Source] = {}
-        #: by address
+        #: whether a function delegates, by its address
         self._delegates: dict[int, bool] = {}
 
     def _of(self, function: Function) -> _Source:
@@ -61,6 +68,7 @@ class _Sources:
         return source
 
     def delegates(self, address: int) -> bool:
+        """Return whether a function contains `yield from`, `await`, or the like."""
         result = self._delegates.get(address)
         if result is None:
             function = self._profile.function(address)
@@ -69,15 +77,20 @@ class _Sources:
         return result
 
     def is_resumable(self, address: int) -> bool:
+        """Return whether a function can be resumed, such as a generator."""
         function = self._profile.function(address)
         return (function.name == "<genexpr>"
                 or function.line in self._of(function).resumable)
 
 
 def _read(path: str) -> _Source:
+    """Return the lines of delegating and resumable functions in a Python file.
+
+    The sets are empty if the file cannot be read or parsed.
+    """
     source = _Source(set(), set())
     try:
-        # the name may be anything, if the profile is damaged
+        # The name in a damaged profile may denote anything, such as a device.
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE:
             return source
@@ -87,14 +100,14 @@ def _read(path: str) -> _Source:
             return source
         import ast
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")     # of the program's author
+            warnings.simplefilter("ignore")     # these concern the program's author
             tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return source
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
-        # a code object begins with its decorators
+        # A code object begins at its first decorator.
         line = min(part.lineno for part in
                    [function, *function.decorator_list])
         if (isinstance(function, ast.AsyncFunctionDef)
@@ -115,9 +128,10 @@ def _read(path: str) -> _Source:
 
 
 def missing(profile: Profile) -> Missing:
+    """Return the functions that are missing in the profile's stacks."""
     if isinstance(profile.stacks, Stacks) and not any(
             frame.kind == "jit" for frame in profile.stacks.frames):
-        return Missing(set(), [])       # without a tree, which takes memory
+        return Missing(set(), [])       # avoids the memory of a tree
     tree = profile.stacks.tree()
     callers = _compiled_only(tree)
     if not callers:
@@ -131,7 +145,7 @@ def missing(profile: Profile) -> Missing:
         candidates = callers.get(address)
         if not candidates:
             continue
-        # from here outwards, as long as all delegate
+        # Continue outwards while all functions delegate.
         passed = []
         outer = parents[node]
         while outer > 0 and parents[outer] and sources.delegates(
@@ -155,8 +169,11 @@ def missing(profile: Profile) -> Missing:
 
 
 def _compiled_only(tree: Tree) -> dict[int, set[int]]:
-    """The addresses of the functions that call another one in compiled code
-    only, by its address."""
+    """Return the callers that call a function only in compiled code.
+
+    Returns:
+        The addresses of the callers, by the address of the callee.
+    """
     compiled: set[_Edge] = set()
     interpreted: set[_Edge] = set()
     frames = tree.frames

@@ -1,7 +1,8 @@
-"""Where a function comes from: the user's own program, or whose code it calls.
+"""Determine the origin of a function, such as user code or the standard library.
 
-All outputs ask here, so that they agree.  What is asked are the names of files
-as the profile has them, and nothing of this machine: it may be another one.
+Only the file names in the profile decide, and nothing on this machine, which may not be
+the machine of the program. All reports and writers use this module, so that they show
+the same origins.
 """
 from __future__ import annotations
 
@@ -16,32 +17,34 @@ PROGRAM = "program"
 PACKAGES = "installed packages"
 LIBRARY = "standard library"
 IMPORTING = "import machinery"
-#: the interpreter's own functions, and what has no file; and what is no code
+#: the origins of functions of the interpreter or without a file, and of labels
 BUILT_IN, NOWHERE = "built-in", "nowhere"
 
 ORIGINS = (PROGRAM, PACKAGES, LIBRARY, IMPORTING, BUILT_IN)
 
-#: so many stacks tell which file is the program
+#: the number of stacks that are examined to find the program's file
 _STACKS = 2000
-#: so many folders up, a path is shown from the program's folder
+#: the largest number of ".." in a path relative to the program's folder
 _STEPS_UP = 2
 
-# Up to the last one that matches: a package may vendor another.  What pip
-# installs for a folder (PEP 582) has its own name.
+# The last match counts, because a package may contain copies of other packages. The
+# second name is the folder of PEP 582.
 _PACKAGE = re.compile(
     r".*/(?:(?:site|dist)-packages|__pypackages__/[\d.]+/lib)/(.*)", re.DOTALL)
-#: a command that came with a package, lib/python3.11/site-packages/black/: bin/black
+#: the environment of a package, whose commands are in bin/: bin/black belongs to
+#: lib/python3.11/site-packages/black/
 _PREFIX = re.compile(
     r"(.*)/lib(?:32|64)?/(?:pypy|python)\d[\d.]*t?/(?:site|dist)-packages/", re.DOTALL)
-# lib/pypy3.9/ and lib/python3.11/ everywhere but in PyPy before 3.8, which has
-# lib-python/3/ (or 2.7) and lib_pypy/; lib/python311.zip/; Windows: see below.
+# lib/pypy3.9/ and lib/python3.11/ are the usual names. PyPy before 3.8 has
+# lib-python/3/ (or 2.7) and lib_pypy/. A zip file is called lib/python311.zip/. For
+# Windows, see below.
 _LIBRARY = re.compile(
     r".*?/(?:lib(?:32|64)?/(?:pypy|python)\d+\.\d+t?/"
     r"|lib(?:32|64)?/(?:pypy|python)\d+\.zip/"
     r"|lib-python/(?:modified-)?\d+(?:\.\d+)*/|lib_pypy/)"
     r"(?:lib-dynload/)?(.*)", re.DOTALL)
 _WINDOWS = re.compile(r"[A-Za-z]:\\")
-# Python311, Python311-32, python-3.11.1.amd64, pypy3.9-v7.3.13-win64; and that of
+# Python311, Python311-32, python-3.11.1.amd64, pypy3.9-v7.3.13-win64, and the folder of
 # Microsoft's store
 _WINDOWS_LIBRARY = re.compile(
     r".*?/(?:(?:python|pypy)(?:-?\d+(?:\.\d+)*t?)?"
@@ -49,12 +52,12 @@ _WINDOWS_LIBRARY = re.compile(
     r"|PythonSoftwareFoundation\.Python\.[^/]*)/lib/(.*)",
     re.DOTALL | re.IGNORECASE)
 _FROZEN = re.compile(r"<frozen ([^>]*)>|<builtin>/frozen (.*)", re.DOTALL)
-#: modules of the standard library that import others: `importlib.metadata` and
-#: `importlib.resources` look for files
+#: modules of the standard library that import other modules; `importlib.metadata` and
+#: `importlib.resources` search for files and are no import machinery
 _IMPORTERS = re.compile(
     r"(?:importlib(?:[./](?:__init__|_?abc|_bootstrap(?:_external)?|machinery|"
     r"simple|util))?|zipimport|_?imp)(?:\.py)?")
-#: of what was given to the interpreter itself
+#: the file names of code that the interpreter got from its input or its command line
 _GIVEN = ("<stdin>", "<string>")
 
 
@@ -63,8 +66,10 @@ def _slashes(file: str) -> str:
 
 
 def _classify(file: str) -> tuple[str, str]:
-    """Origin and short path of a Python file; that of the program's own files
-    is not short yet."""
+    """Return the origin and the short path of a Python file.
+
+    The path of user code is not short yet.
+    """
     if not file:
         return BUILT_IN, ""
     frozen = _FROZEN.fullmatch(file)
@@ -73,7 +78,8 @@ def _classify(file: str) -> tuple[str, str]:
         if _IMPORTERS.fullmatch(module):
             origin = IMPORTING
         else:
-            # what PyPy freezes is its own; CPython does so with what it starts with
+            # All frozen modules of PyPy belong to PyPy. CPython freezes modules of the
+            # standard library that it needs at its start.
             origin = LIBRARY if frozen[1] else BUILT_IN
         return origin, "<frozen %s>" % module
     if file.startswith("<"):
@@ -95,32 +101,36 @@ class Origins:
     """The origins of a profile's functions."""
 
     def __init__(self, profile: Profile):
+        """Find the program's file and folder, and the commands of packages."""
         self._known: dict[str, tuple[str, str]] = {}
-        #: where environments and systems have the commands of their packages
+        #: the folders with the commands of installed packages
         self._commands = {match[1] + "/bin" for match in (
             _PREFIX.match(function.file) for function in profile.functions.values())
             if match}
-        #: the file that the program begins with; empty: not known
+        #: the file with which the program begins; empty if it is unknown
         self.main = main = _main_file(profile)
         if main in _GIVEN:
             self._known[main] = PROGRAM, main
-        #: where the program's own files are, as far as that can be told; empty:
-        #: it can't
+        #: the folder of the user code; empty if it is unknown
         self.folder = _folder("" if self._is_command(main) else main, profile)
 
     def of(self, function: Function) -> str:
-        """One of ORIGINS; NOWHERE if it is a label."""
+        """Return the origin of a function: one of ORIGINS, or NOWHERE for a label."""
         if function.kind == LABEL:
             return NOWHERE
         if function.kind == NATIVE:
-            # an extension, or of the interpreter and the system
+            # The file belongs to an extension of a package, or to the interpreter or
+            # the system.
             inside = _PACKAGE.fullmatch("/" + _slashes(function.file))
             return PACKAGES if inside else BUILT_IN
         return self._file(function.file)[0]
 
     def path(self, file: str) -> str:
-        """Short, for people: from the folder of the program, of the packages or
-        of the standard library.  Not for telling files apart."""
+        """Return the short path of a file, to be shown to users.
+
+        It is relative to the folder of the user code, of the packages or of the
+        standard library. Different files may have the same short path.
+        """
         return self._file(file)[1]
 
     def _file(self, file: str) -> tuple[str, str]:
@@ -135,17 +145,17 @@ class Origins:
         return found
 
     def _is_command(self, path: str) -> bool:
-        """Whether it came with a package: a script that pip made."""
+        """Return whether the file is a script that pip created for a package."""
         folder, name = posixpath.split(path)
         return folder in self._commands and not name.endswith(".py")
 
     def _from_folder(self, path: str) -> str:
-        # a path that is not absolute, or on another drive, has no place there
+        # A relative path, or a path on another drive, is not below the folder.
         if not self.folder or path[:1] != self.folder[:1]:
             return path
         short = posixpath.relpath(path, self.folder)
-        # what has nothing but the root in common with it, such as /lib, is no part of
-        # its surroundings
+        # A path that shares only the root with the folder, such as /lib, is shown
+        # completely.
         root = path[:2] if path[1:3] == ":/" else "/"
         if (short.startswith("../" * (_STEPS_UP + 1))
                 or posixpath.commonpath([path, self.folder]) == root):
@@ -154,7 +164,7 @@ class Origins:
 
 
 def _main_file(profile: Profile) -> str:
-    """The file that most stacks begin in; empty: not known."""
+    """Return the file of the outermost frame of most stacks; empty if it is unknown."""
     program = Program(profile)
     counts: collections.Counter[str] = collections.Counter()
     step = len(profile.stacks) // _STACKS + 1
@@ -178,10 +188,10 @@ def _folder(main: str, profile: Profile) -> str:
     if len({folder[:1] for folder in folders}) != 1:
         return ""
     common = posixpath.commonpath(folders)
-    # the root is nobody's
+    # The root and the folders directly below it belong to no program.
     return common if common.count("/") > 1 else ""
 
 
 def _absolute(path: str) -> str:
-    """`path` if it is absolute, or nothing."""
+    """Return the path if it is absolute, or else an empty string."""
     return path if path.startswith("/") or path[1:3] == ":/" else ""

@@ -1,7 +1,7 @@
-"""The source text of the program's own functions, as far as this machine has it.
+"""Read the source text of user functions, if this machine has it.
 
-A profile may come from anybody, and what it names goes wherever the result goes:
-so no file is read that is no Python source.
+A profile may come from an untrusted source, and the text becomes part of the output.
+Therefore only Python source files are read, and no other files that the profile names.
 """
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from vmprof_convert.meaning.origins import PROGRAM, Origins
 from vmprof_convert.profile.model import PYTHON, Profile
 
 SUFFIX = ".py"
-#: bytes of a file that are read: larger ones weren't written by hand
+#: the largest number of bytes of a file that is read; larger files are not written by
+#: hand
 MAX_SOURCE = 2**22
 
 
 def read(profile: Profile) -> tuple[dict[str, str], int]:
-    """By file, of the *.py files that are the program's own; and how many of them
-    are not on this machine, or no longer what they were when the program ran."""
+    """Return the text of the user code's *.py files.
+
+    Returns:
+        The texts by file, and the number of files that are missing on this machine or
+        were changed after the start of the program.
+    """
     origins = Origins(profile)
     files = {function.file for function in profile.functions.values()
              if function.kind == PYTHON and os.path.isabs(function.file)
@@ -34,12 +39,13 @@ def read(profile: Profile) -> tuple[dict[str, str], int]:
 
 
 def _read(path: str, start: float) -> str | None:
+    """Return the text of a file that is not newer than `start`, or None."""
     try:
-        # a link may be called anything
+        # A link may have any name.
         if not os.path.realpath(path).endswith(SUFFIX):
             return None
         status = os.stat(path)
-        # anything may stand in a profile: a device would never end
+        # The profile may name a device, whose content never ends.
         if (not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE
                 or (start and status.st_mtime > start)):
             return None

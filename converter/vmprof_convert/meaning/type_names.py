@@ -1,6 +1,6 @@
-"""What the user sees of an object's type.
+"""Convert the recorded types of objects into the names that outputs show.
 
-All outputs ask here, so that they agree.
+All reports and writers use this module, so that they show the same names.
 """
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 from vmprof_convert.profile.model import Profile, Type
 from vmprof_convert.text.escape import MAX_NAME, shortened
 
-#: what a type is: a class of Python's; storage that belongs to one; what only
-#: the interpreter knows; what has no name but the GC's; or nobody knows
+#: the kinds of types: a Python class, storage of a class, an internal type of the
+#: interpreter, a type with only the GC's name, or an unknown type
 CLASS, STORAGE, INTERNAL, LAYOUT, NOT_KNOWN = (
     "class", "storage", "internal", "layout", "not known")
 
-#: storage that more than one type has: whose each piece is, nobody knows
+#: storage that several types use, so that the owner of a piece of storage is unknown
 SHARED = frozenset((
     "object array", "string array", "hash table", "int array", "byte array",
     "character array", "float array", "characters"))
 
-#: the JIT's own
+#: the types of the JIT's own objects
 _OF_THE_JIT = ("<JIT compiler>", "<JIT frame>", "<RPython Numbering>",
                "<RPython GCREFTRACER>")
 
@@ -30,35 +30,43 @@ _ARRAY = re.compile(r"(?:varsize )?(?:Gc)?Array of (.*)", re.DOTALL)
 
 
 class Shown(NamedTuple):
-    """A type as it is shown; what looks the same is the same."""
+    """A type as it is shown; types that look the same are equal."""
 
     name: str
-    #: CLASS to NOT_KNOWN
+    #: the kind of the type: CLASS to NOT_KNOWN
     kind: str
 
 
 def is_the_jits(type_: Shown) -> bool:
-    """What it keeps grows as long as a program warms up; and how much that is depends
-    on when it compiles, which differs between equal runs."""
+    """Return whether the JIT itself uses objects of this type.
+
+    Their memory grows while a program warms up. The amount depends on the time of
+    compilation, which differs between equal runs.
+    """
     return type_.name in _OF_THE_JIT
 
 
-#: stands for objects of which the type is not known
+#: the name of all unknown types
 UNNAMED = Shown("[type not known]", NOT_KNOWN)
 
 
 class TypeNames:
-    """The types of a profile as the user sees them."""
+    """The types of a profile as they are shown."""
 
     def __init__(self, profile: Profile, *, group_storage: bool = False):
-        """`group_storage`: storage is shown as what it belongs to, where that is one
-        type."""
+        """Prepare the names.
+
+        Args:
+            profile: the profile with the types.
+            group_storage: whether storage is shown as its owner, if it has only one
+                owner.
+        """
         self._types = profile.types
         self._group_storage = group_storage
         self._known: dict[int, Shown] = {-1: UNNAMED}
 
     def shown(self, number: int) -> Shown:
-        """The type of this index; -1: not known."""
+        """Return the type of this index in Profile.types; -1 if it is unknown."""
         found = self._known.get(number)
         if found is None:
             found = self._known[number] = self._shown(self._types[number])
@@ -82,7 +90,7 @@ class TypeNames:
 
 
 def _short(layout: str) -> str:
-    """What a programmer needs of the GC's name."""
+    """Return the last part of the GC's name of a layout, such as W_ListObject."""
     layout = re.sub(r"^member\d+\s+", "", layout[:10 * MAX_NAME]).strip()
     prefix = ""
     while match := _ARRAY.match(layout):

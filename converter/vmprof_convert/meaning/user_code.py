@@ -1,4 +1,7 @@
-"""The program's own code: what libraries allocate counts for who called them."""
+"""Reduce stacks to user code, so that library allocations belong to their caller.
+
+The option --mine uses this module. origins.py decides which functions are user code.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -18,36 +21,43 @@ from vmprof_convert.readers.pypy_stacks import LABELS, NOT_KNOWN
 
 
 class OwnStacks(StackTable):
-    """Each stack of a profile with the frames of the program's own functions, and
-    nothing else but a label at its end: what is imported counts for the import,
-    wherever it stands."""
+    """The stacks of a profile with only user functions and labels.
+
+    An import inside of a user function is shown as the label IMPORT after this
+    function.
+    """
 
     def __init__(self, profile: Profile, origins: Origins) -> None:
+        """Prepare the stacks of a profile."""
         self._all = profile.stacks
         self._program = Program(profile)
         self._origins = origins
-        #: by kind and address
+        #: the origins of functions, by the frame's kind and address
         self._known: dict[tuple[str, int], str] = {}
 
     def __len__(self) -> int:
+        """Return the number of stacks."""
         return len(self._all)
 
     def has_compiled(self) -> bool:
-        # what a library allocates may be all that is compiled
+        """Return whether the profile contains compiled code."""
+        # Compiled code may be in libraries only.
         return self._all.has_compiled()
 
     def stack(self, number: int) -> tuple[Frame, ...]:
+        """Return the user functions of a stack, outermost first, or a label."""
         own: list[Frame] = []
         is_import = False
         stack = self._program.stack(number)
         if shows_an_exception(self._program.function(stack[0])):
             own.append(LABEL_FRAMES[UNCAUGHT])
-            # no import of the program's
+            # The interpreter imports modules to show an exception. These are no imports
+            # of the program.
             stack = tuple(frame for frame in stack
                           if self._origin(frame) != IMPORTING)
         origin = NOWHERE
         for frame in stack:
-            # whichever was compiled with its caller counts as that does
+            # An unknown compiled function has the origin of its caller.
             if LABELS.get(frame) != NOT_KNOWN:
                 origin = self._origin(frame)
             if origin in (PROGRAM, NOWHERE):
@@ -69,12 +79,14 @@ class OwnStacks(StackTable):
 
 
 def has_own_code(profile: Profile, origins: Origins) -> bool:
-    """Whether any function of the program's is in `profile`: it may be a package
-    that is installed."""
+    """Return whether the profile contains any user function.
+
+    It contains none if the program is an installed package.
+    """
     return any(origins.of(function) == PROGRAM
                for function in profile.functions.values())
 
 
 def only_own(profile: Profile, origins: Origins) -> Profile:
-    """`profile` with nothing but the program's own code in its stacks."""
+    """Return the profile with only user functions in its stacks."""
     return dataclasses.replace(profile, stacks=OwnStacks(profile, origins))

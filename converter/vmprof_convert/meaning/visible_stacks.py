@@ -1,6 +1,8 @@
-"""What the user sees of a stack: the frames of the program, or a label.
+"""Convert the recorded stacks into the stacks that outputs show.
 
-All outputs ask here, so that they agree.
+Frames of PyPy's start-up code and of the sampler are omitted. A stack without other
+frames becomes a label. All reports and writers use this module, so that they show the
+same stacks.
 """
 from __future__ import annotations
 
@@ -11,54 +13,55 @@ from vmprof_convert.profile.model import LABEL, PYTHON, Function, Profile
 from vmprof_convert.profile.stacks import Frame, Stacks, Tree
 from vmprof_convert.readers.pypy_stacks import NOT_KNOWN
 
-#: files that stand between PyPy's start-up code and the program; the first one
-#: in profiles with blocks of version 2
+#: the files of frames between PyPy's start-up code and the program; the first one
+#: occurs in profiles with blocks of version 2
 _RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
             "<frozen runpy>")
 _OURS = "/vmprof_allocation/"
-#: in a process that nobody prepared: what a function of C runs, and what that calls
+#: the outermost function of the sampler's thread in a process that was not
+#: control-enabled. A C function runs a string there. Below, the files of its callees
 _RUN_STRING = ("<string>", "<module>")
 _ENTERED = "<vmprof-allocation>"
 _CALLED_THERE = (_ENTERED, "<frozen importlib._bootstrap>")
-#: PyPy's own, "<builtin>/...": it starts and ends a run; and the functions that
-#: run what is the program's
+#: the files of PyPy's start-up code, "<builtin>/...", which starts and ends a run; and
+#: the functions in it that run code of the program
 _START_UP = ("/app_main.py", "/app_atexit.py")
-#: PyPy's sys.excepthook
+#: the function of sys.excepthook in PyPy
 _SHOWS = ("<builtin>/sys/app.py", "excepthook")
 _PROGRAM = ("run_toplevel", "run_exitfuncs")
 
-#: stands for stacks of which nothing is left
+#: the label of stacks with only start-up code
 START = Function("[starting and ending the run]", 0, "", LABEL)
-#: stands for stacks of pieces of the JIT's machine code alone, of which vmprof
-#: doesn't know what they are: mostly generators that were resumed inside a
-#: `yield from`, one in the other, so many that no other frame had room
+#: the label of stacks that contain only unknown compiled code. Most of this code
+#: belongs to generators that were resumed within several nested `yield from`, so that
+#: vmprof's record had no room for other frames
 COMPILED = NOT_KNOWN
-#: stands for stacks that were empty from the beginning
+#: the label of stacks without frames in the profile
 EMPTY = Function("[no frames]", 0, "", LABEL)
-#: stands for stacks that got lost
+#: the label of lost stacks
 LOST = Function("[stack lost]", 0, "", LABEL)
-#: of a function that was at some line
+#: the line of a Python function whose executed line is unknown
 UNKNOWN_LINE = -1
-#: the root of stacks whose outermost frames are missing, where stacks are shown
+#: the root of stacks without their outermost frames, in outputs that show stacks
 CUT = "[callers cut off]"
-#: stand for what is none of the program's code, where only that is shown
-#: (user_code.py): what importing costs; and what no function of the program's called
+#: labels of other code if only user code is shown (user_code.py): imports, and code
+#: that no user function called
 IMPORT = Function("[import]", 0, "", LABEL)
 OUTSIDE = Function("[libraries alone]", 0, "", LABEL)
 
-#: likewise: the interpreter's own code shows an exception that nobody caught, or
-#: Ctrl-C; it imports much for it
+#: the label of the interpreter's code that shows an uncaught exception or Ctrl-C, and
+#: imports many modules for this purpose
 UNCAUGHT = Function("[showing an exception]", 0, "", LABEL)
 
 _LABELS = (START, COMPILED, EMPTY, LOST, IMPORT, OUTSIDE, UNCAUGHT)
-#: a frame for each, whose address is its index
+#: the frame of each label, whose address is the label's index
 LABEL_FRAMES = {label: Frame(i, LABEL, 0) for i, label in enumerate(_LABELS)}
 
 _RUNS, _STARTS, _STRING = -1, -2, -3
 
 
 def has_lines(profile: Profile) -> bool:
-    """Whether it is recorded which lines were executed."""
+    """Return whether the profile records executed lines."""
     if isinstance(profile.stacks, Stacks):
         return any(frame.line > 0 for frame in profile.stacks.frames)
     return any(frame.line > 0 for stack in profile.stacks for frame in stack)
@@ -68,17 +71,23 @@ class Program:
     """The stacks of a profile as the user sees them."""
 
     def __init__(self, profile: Profile):
+        """Prepare the stacks of a profile."""
         self._profile = profile
-        #: address: whether its function is of those that ran the program
+        #: by address, whether the function belongs to the code that runs the program
         self._known: dict[int, bool] = {}
-        #: None: not asked for yet
+        #: whether the profile records lines; None if this was not determined yet
         self._has_lines: bool | None = None
         self._was_entered = any(function.file == _ENTERED
                                 for function in profile.functions.values())
 
     def stack(self, number: int) -> tuple[Frame, ...]:
-        """The frames of the stack of this number (-1: lost), outermost first,
-        at least one: the frame of a label, if nothing else is left."""
+        """Return the frames of a stack, outermost first; at least one.
+
+        The result is the frame of a label if no other frame remains.
+
+        Args:
+            number: the index of the stack; -1 for a lost one.
+        """
         if number < 0:
             return LABEL_FRAMES[LOST],
         stack = self._profile.stacks[number]
@@ -90,7 +99,7 @@ class Program:
         return LABEL_FRAMES[self._of_nothing],
 
     def tree(self) -> Tree:
-        """All that stack() returns but the lost one, as a tree."""
+        """Return all results of stack() as a tree, without the lost stack."""
         whole = self._profile.stacks.tree()
         result = Stacks()
         labels: dict[Function, int] = {}
@@ -99,9 +108,9 @@ class Program:
             frame = LABEL_FRAMES[of]
             return labels.setdefault(of, result.child(0, *frame))
 
-        # of each node its own in the result; _RUNS: only what ran the program is
-        # there; _STARTS: nothing is shown, whatever it calls; _STRING: it depends on
-        # what it calls
+        # For each node, its node in the result. _RUNS means that the path contains only
+        # code that runs the program. _STARTS means that neither the node nor its
+        # callees are shown. _STRING means that the callee decides.
         places = array.array("i", [_RUNS])
         for parent, frame in zip(islice(whole.parents, 1, None),
                                  islice(whole.frames, 1, None)):
@@ -128,18 +137,20 @@ class Program:
 
     @property
     def _of_nothing(self) -> Function:
-        # PyPy's vmprof takes no sample of a stack without frames
+        # PyPy's vmprof takes no samples of stacks without frames.
         return COMPILED if self._profile.interpreter == "pypy" else EMPTY
 
     def function(self, frame: Frame) -> Function:
-        """Of a frame of stack()."""
+        """Return the function of a frame that stack() returned."""
         if frame.kind == LABEL:
             return _LABELS[frame.address]
         return self._profile.function(frame.address)
 
     def line(self, frame: Frame) -> int:
-        """The one that was executed, or UNKNOWN_LINE; 0: lines were not asked for, or
-        it is of none."""
+        """Return the executed line of a frame, or UNKNOWN_LINE.
+
+        The result is 0 if lines were not recorded, or if the frame has no lines.
+        """
         if frame.line > 0 or self.function(frame).kind != PYTHON:
             return frame.line
         if self._has_lines is None:
@@ -148,12 +159,14 @@ class Program:
         return UNKNOWN_LINE if self._has_lines else 0
 
     def functions(self, number: int) -> list[Function]:
-        """Those of stack()."""
+        """Return the functions of a stack, outermost first; at least one."""
         return list(map(self.function, self.stack(number)))
 
     def frames(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        """`stack` without the frames of PyPy's start-up, and of the command
-        that ran the program; perhaps nothing."""
+        """Return a stack without the frames that start PyPy and run the program.
+
+        The result may be empty.
+        """
         if self._is_of_ours(stack):
             return ()
         for i, frame in enumerate(stack):
@@ -164,13 +177,13 @@ class Program:
         return ()
 
     def _is_of_ours(self, stack: tuple[Frame, ...]) -> bool:
-        """Whether it is of a thread that is ours, with all that is called there."""
+        """Return whether the stack belongs to a thread of the sampler."""
         return bool(stack) and (self._is_ours(stack[0]) or (
             self._may_be_ours(stack[0])
             and all(map(self._is_called_there, stack[1:2]))))
 
     def _is_ours(self, outermost: Frame) -> bool:
-        """A thread that begins in our code."""
+        """Return whether a thread with this outermost frame belongs to the sampler."""
         if outermost.kind == LABEL:
             return False
         file = self._profile.function(outermost.address).file
@@ -194,8 +207,10 @@ class Program:
         return found
 
     def _is_start(self, frames: tuple[Frame, ...]) -> bool:
-        """Whether the last of `frames` was called by PyPy's start-up itself:
-        it imports `site`, and looks for the program."""
+        """Return whether PyPy's start-up code itself called the last of these frames.
+
+        This code imports `site`, and searches for the program.
+        """
         *callers, last = [self._profile.function(f.address) for f in frames]
         return (bool(callers) and last.name != "<module>"
                 and all(_is_start_up(f.file) and f.name not in _PROGRAM
@@ -203,7 +218,7 @@ class Program:
 
 
 def shows_an_exception(function: Function) -> bool:
-    """Whether it is what PyPy calls when nobody caught one."""
+    """Return whether PyPy calls this function for uncaught exceptions."""
     return (function.file, function.name) == _SHOWS
 
 

@@ -1,106 +1,119 @@
-"""Who held what was alive, when somebody asked: what a profile says of it."""
+"""The retainers of live objects, as a heap snapshot with retained sizes found them.
+
+readers/contents.py fills these classes from the records *held*, *holders*, *held paths*
+and *held objects* (PROFILE.rst). analysis/holders.py and analysis/holder_tree.py
+evaluate them.
+"""
 from __future__ import annotations
 
 import array
 import dataclasses
 from typing import NamedTuple
 
-#: how an object is held: by each of a set of holders alone; by these together; by the
-#: program, but by none of the holders; only by the interpreter; it waits for its
-#: finalizer, or is held by what does; or nothing that the GC knows leads there
+#: How a sampled object is retained (Held.hows):
+#: - NO_PATH: The GC knows no reference path to the object.
+#: - ALONE: Each retainer of the set retains the object without the others.
+#: - TOGETHER: The set retains the object, but no single retainer of the set does.
+#: - OTHERWISE: The program can reach the object without any of the retainers.
+#: - INTERPRETER: Only the interpreter refers to the object.
+#: - FINALIZER: The object or one of its retainers waits for its finalizer.
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
 
-#: bits of sets that are those of classes; what is below belongs to single objects
+#: Mask of the bits in Holder.set that represent classes. The lower bits represent
+#: single objects.
 CLASSES = -1 << 30
 
-#: behind the problems of native/held/question.h, and 1000: it is not all there
+#: Value of Held.problem if rows are missing. The native code's problems end at 1005.
 INCOMPLETE = 1006
 
 
 class Holder(NamedTuple):
-    """An object; several that hold something together; or all instances of a class."""
+    """An object, a group of objects or all instances of a class, with retained size."""
 
-    #: its bit, or theirs
+    #: one bit for an object or a class, several bits for a group
     set: int
-    #: its id(), but for text and numbers, which have others; of several: 0; that of a
-    #: class
+    #: `id()` of the object or the class, except for text and numbers; 0 for a group
     address: int
-    #: that can't be reached without: exact, of all objects
+    #: exact total size and number of the objects that only this retainer keeps
+    #: reachable
     bytes: int
     objects: int
-    #: as Python's programmers write it, but for what is behind an arrow; empty: these
-    #: are several; "all instances of TYPE": they are those of a class
+    #: Reference path as a Python expression, except for steps after an arrow. The path
+    #: is empty for a group and "all instances of TYPE" for a class.
     path: str = ""
     type: str = ""
-    #: other names that modules have for it
+    #: other names that modules have for the object
     aliases: tuple[str, ...] = ()
 
     @property
     def is_class(self) -> bool:
+        """Whether the retainer is all instances of a class."""
         return bool(self.set & CLASSES)
 
 
 class Step(NamedTuple):
-    """An object on a path, which is large enough to have a name."""
+    """An object on a reference path that is large enough to have a name."""
 
-    #: the one before, as an index into Held.steps; -1: it is the first
+    #: index of the preceding step in Held.steps, -1 for the first step
     before: int
-    #: that were reached from the roots through this object first, itself included
+    #: bytes that the walk from the roots reached through this object first, with itself
     bytes: int
-    #: what it adds to the path
+    #: text that the step adds to the path
     label: str
     type: str
 
 
 @dataclasses.dataclass
 class Held:
-    """One answer."""
+    """The retainers that one heap snapshot found."""
 
-    #: nanoseconds since the start
+    #: time of the snapshot in nanoseconds since the start
     time: int
-    #: native/held/held.h; 0: there is an answer
+    #: 0 if there is an answer; otherwise 1000 + enum held_problem of
+    #: native/held/question.h, 2000 + a signal, or INCOMPLETE
     problem: int
-    #: that were reached
+    #: number and bytes of all objects that were reached from the GC's roots
     objects: int
     bytes: int
-    #: nanoseconds: that the program stood still; and of processor time, of the process
-    #: that looked
+    #: pause of the program in nanoseconds
     still: int
+    #: processor time of the forked process in nanoseconds
     duration: int
-    #: bytes that it took
+    #: bytes that the forked process needed
     memory: int
-    #: of holders, steps and sampled objects together
+    #: number of retainers, steps and sampled objects that the answer should have
     rows: int
     holders: list[Holder] = dataclasses.field(default_factory=list)
-    #: a path's first step comes before the others
+    #: steps of the reference paths; each step comes after its predecessor
     steps: list[Step] = dataclasses.field(default_factory=list)
-    #: the number of steps of the reference path that ends with each step
+    #: number of steps of the reference path that ends with each step
     depths: list[int] = dataclasses.field(default_factory=list)
-    #: sets of the holders that have a name
+    #: sets of the retainers that have a name
     named: set[int] = dataclasses.field(default_factory=set)
-    #: of the sampled objects that were alive: columns
+    #: Columns of the sampled objects that were alive: indices in Profile.stacks and
+    #: Profile.types, and the sizes in bytes when the objects were allocated.
     stacks: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
     types: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
     sizes: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
-    #: bytes that they took then, where `sizes` were allocated
+    #: size of each object in bytes when the snapshot was taken
     live_sizes: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
     intervals: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
+    #: retainers of each object: the bits of their Holder.set
     sets: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
-    #: one of NO_PATH to FINALIZER
+    #: one of NO_PATH to FINALIZER for each object
     hows: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
-    #: the last step of the path there, as far as it has names: an index into `steps`;
-    #: -1: none
+    #: index in `steps` of the last step with a name on the path to each object, or -1
     paths: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
 
     def path(self, step: int) -> str:
-        """The whole one, up to a step."""
+        """Return the whole reference path that ends with a step."""
         label, before = self.steps[step].label, self.steps[step].before
         return (self.path(before) if before >= 0 else "") + label

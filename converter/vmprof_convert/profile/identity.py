@@ -1,4 +1,4 @@
-"""What tells a profile from all others, and a program."""
+"""Identifiers that writers put into their files: of a profile and of its program."""
 from __future__ import annotations
 
 import hashlib
@@ -8,20 +8,29 @@ from vmprof_convert.text.escape import shortened
 
 
 def identity(profile: Profile, part: str = "") -> bytes:
-    """Sixteen bytes, the same each time: who gets a profile twice can tell.  `part`:
-    of what of it."""
+    """Return sixteen bytes that identify a profile, the same for each conversion.
+
+    A receiver can recognize a profile that it gets twice.
+
+    Args:
+        profile: The profile.
+        part: The name of the part of the profile that a writer converts separately.
+    """
     return hashlib.blake2b(repr((
         profile.run, profile.pid, profile.start_time, sorted(profile.settings.items()),
         part)).encode(), digest_size=16).digest()
 
 
 def program(profile: Profile) -> str:
-    """The script's path, or the module that was run; empty: not known.  Without
-    arguments: one may be a secret."""
+    """Return the path of the script or the name of the module that was run.
+
+    The result is empty if the command is unknown. The arguments are omitted, because
+    they may contain secrets.
+    """
     words = profile.command.split(" ")
     return shortened(words[words[0] == "-m" and len(words) > 1])
 
 
 def program_name(profile: Profile) -> str:
-    """Without folders."""
+    """Return the name of the program without its folders and without ".py"."""
     return program(profile).rpartition("/")[2].removesuffix(".py")

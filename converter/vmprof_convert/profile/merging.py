@@ -1,7 +1,9 @@
-"""Several processes as one profile: what each allocated adds up, on one clock.
+"""Merging of the profiles of several processes into one profile with one clock.
 
-What a function, a type or a thread is called decides whether two are the same, as in
-one process: so whatever says what a profile means says it of all of them together.
+The merged profile contains the samples of all processes. Two functions, types or
+threads count as the same if they have the same name, as in the profile of a single
+process. So the analysis and the writers treat a merged profile like any other.
+The commands in cli/ call this module.
 """
 from __future__ import annotations
 
@@ -29,59 +31,69 @@ from vmprof_convert.profile.names import names, process_name
 from vmprof_convert.profile.stacks import NO_FRAME, Frame, StackTable, Tree
 from vmprof_convert.text.escape import shortened
 
-#: so many processes are named
+#: largest number of processes that an error message lists
 _LISTED = 10
-#: an address in one process, and the same in another: none is longer
+#: Upper bound of the bits of an address. An address of another process is moved by this
+#: many bits, so that equal addresses of two processes differ.
 _ADDRESS_BITS = 64
-#: numbers of threads that are already another's
+#: first replacement for a thread number that another process also has
 _NEW_THREADS = 2**61
-#: the last time that there is
+#: largest time in nanoseconds
 _LAST = 2**63 - 1
 
 _Event = TypeVar("_Event", Collection, Mark, Figure)
 
 
 class Read(NamedTuple):
-    """A process's profile, as it was read."""
+    """The profile of one process, as a reader returned it."""
 
     profile: Profile
-    #: the file's name
+    #: name of the file
     source: str
-    #: nanoseconds after the start of the first
+    #: nanoseconds from the start of the first process to the start of this process
     begin: int
-    #: all threads that were sampled
+    #: kernel's numbers of all sampled threads
     threads: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name of the process for messages and reports."""
         return process_name(self.profile, self.source)
 
 
 class Whole(NamedTuple):
-    """The processes as one profile, with their samples if they have some."""
+    """A merged profile, and the places of each process's stacks and types."""
 
     profile: Profile
-    #: where the stacks and types of each begin
+    #: index of each process's first stack in Profile.stacks, and first type in
+    #: Profile.types
     stacks: list[int]
     types: list[int]
 
 
 class MergedStacks(StackTable):
-    """The stacks of all, one process after the other."""
+    """The stacks of all processes, one process after the other."""
 
     def __init__(self, parts: Sequence[StackTable],
                  starts: list[int], are_alike: bool) -> None:
-        """`are_alike`: an address means the same in all."""
+        """Concatenate tables of stacks.
+
+        Args:
+            parts: The table of each process.
+            starts: The number of the first stack of each process.
+            are_alike: Whether equal addresses mean the same function in all processes.
+        """
         self._parts = parts
         self._starts = starts
         self._are_alike = are_alike
         self._moved: dict[tuple[int, Frame], Frame] = {}
 
     def __len__(self) -> int:
+        """Return the number of stacks."""
         return self._starts[-1] + len(self._parts[-1])
 
     def stack(self, number: int) -> tuple[Frame, ...]:
+        """Return the frames of a stack, outermost frame first."""
         part = bisect.bisect_right(self._starts, number) - 1
         frames = self._parts[part][number - self._starts[part]]
         if self._are_alike or not part:
@@ -89,12 +101,13 @@ class MergedStacks(StackTable):
         return tuple([self._frame(part, frame) for frame in frames])
 
     def tree(self) -> Tree:
+        """Return all stacks as a tree."""
         parents, nodes = array.array("q", [-1]), array.array("q")
         frames = [NO_FRAME]
         for number, part in enumerate(self._parts):
             tree = part.tree()
             begin = len(parents) - 1
-            # the empty stack is one for all
+            # all processes share node 0, the empty stack
             parents.extend([parent + begin if parent else 0
                             for parent in tree.parents[1:]])
             nodes.extend([node + begin if node else 0 for node in tree.nodes])
@@ -112,7 +125,7 @@ class MergedStacks(StackTable):
 
 
 def _labels(profiles: Sequence[Profile]) -> tuple[list[dict[str, str]], Sequence[int]]:
-    """The sets of all, and for each stack one of them."""
+    """Return the distinct sets of labels, and the index of a set for each stack."""
     sets: list[dict[str, str]] = [{}]
     of_stack = array.array("i")
     if all(len(profile.labels) < 2 for profile in profiles):
@@ -135,12 +148,20 @@ def _moved(address: int, number: int) -> int:
 
 
 def begins(clocks: Sequence[tuple[int, float]]) -> list[int]:
-    """When each began, in nanoseconds after the first; `clocks` are those of each:
-    the kernel's in nanoseconds, 0 if it is not known, and seconds since 1970."""
+    """Return the start of each process in nanoseconds after the first start.
+
+    Args:
+        clocks: For each process, CLOCK_MONOTONIC at its start in nanoseconds (0 if
+            unknown), and its start in seconds since 1970 (0.0 if unknown).
+
+    Returns:
+        The differences of CLOCK_MONOTONIC if all are known. Otherwise the differences
+        of the seconds since 1970, or zeros if one of these is unknown, too.
+    """
     if all(clock for clock, _ in clocks):
         times = [clock for clock, _ in clocks]
     elif all(start for _, start in clocks):
-        # people set it back and forth
+        # less reliable, because users adjust this clock
         times = [round(start * 1e9) for _, start in clocks]
     else:
         return [0] * len(clocks)
@@ -148,8 +169,15 @@ def begins(clocks: Sequence[tuple[int, float]]) -> list[int]:
 
 
 def chosen(all_: Sequence[Read], patterns: Sequence[str]) -> list[Read]:
-    """The processes of these numbers or names.  Raises ProfileError if one is none
-    of them: it may be misspelt."""
+    """Return the processes that match at least one pattern; all without patterns.
+
+    Args:
+        all_: The processes of a run.
+        patterns: Numbers, commands or file names of processes, or fnmatch patterns.
+
+    Raises:
+        ProfileError: A pattern matches no process; it may be misspelt.
+    """
     if not patterns:
         return list(all_)
     found: list[Read] = []
@@ -176,8 +204,11 @@ def _matches(read: Read, pattern: str) -> bool:
 
 
 def merge(parts: Sequence[Read]) -> Whole:
-    """Of one, it is its own profile.  Raises ProfileError if they can't be added
-    up."""
+    """Merge the profiles of several processes; return the profile of a single process.
+
+    Raises:
+        ProfileError: Some profiles have exponential gaps and others have fixed gaps.
+    """
     if len(parts) == 1:
         return Whole(parts[0].profile, [0], [0])
     profiles = [part.profile for part in parts]
@@ -210,7 +241,7 @@ def merge(parts: Sequence[Read]) -> Whole:
         types=[type_ for profile in profiles for type_ in profile.types],
         collections=_shifted(parts, [p.collections for p in profiles]),
         marks=_shifted(parts, [p.marks for p in profiles]),
-        # those of one process say nothing of another
+        # a metric of one process says nothing about another process
         figures=[],
         misfits=sum(profile.misfits for profile in profiles),
         lost_stacks=sum(profile.lost_stacks for profile in profiles),
@@ -228,8 +259,15 @@ def merge(parts: Sequence[Read]) -> Whole:
 
 
 def numbered(profile: Profile, parts: Sequence[Read]) -> list[dict[int, int]]:
-    """The threads of each of `parts`, of which `profile` is the whole: their numbers
-    there, and the kernel's."""
+    """Return the thread numbers of each process in a merged profile.
+
+    Args:
+        profile: The profile that merge() made of `parts`.
+        parts: The processes.
+
+    Returns:
+        For each process, the kernel's number of each thread by its number in `profile`.
+    """
     if not profile.processes:
         return [{tid: tid for tid in part.threads} for part in parts]
     return [process.threads for process in profile.processes]
@@ -240,7 +278,7 @@ def _starts(lengths: list[int]) -> list[int]:
 
 
 def _are_alike(profiles: Sequence[Profile]) -> bool:
-    """Whether no address means one function here and another one there."""
+    """Return whether no address means different functions in two processes."""
     known: dict[int, Function] = {}
     for profile in profiles:
         for address, function in profile.functions.items():
@@ -270,11 +308,11 @@ def _processes(parts: Sequence[Read]) -> list[Process]:
 
 
 def _settings(profiles: Sequence[Profile]) -> dict[str, str]:
-    """The first one's, but for what is true of each alone."""
+    """Return the first profile's settings without those that describe one process."""
     settings = dict(next((profile.settings for profile in profiles
                           if profile.settings), {}))
     if settings:
-        # only what all of them recorded is known of the whole
+        # the whole has only the facts that all processes recorded
         facts = [profile.settings.get("facts", "").split(",")
                  for profile in profiles if profile.settings]
         settings["facts"] = ",".join(
@@ -295,7 +333,7 @@ def _sum(counts: Sequence[dict[str, int]]) -> dict[str, int]:
 
 
 def _moments(parts: Sequence[Read]) -> list[Moment]:
-    """The last one: what was true in each when it ended."""
+    """Return the sums of the last totals of all processes, at the end of the run."""
     last = [part.profile.moments[-1] for part in parts if part.profile.moments]
     if not last:
         return []
@@ -336,5 +374,5 @@ def _shifted_column(column: Sequence[int], start: int) -> Sequence[int]:
 
 
 def _shift(value: int, start: int) -> int:
-    # -1 means that it is not known
+    # -1 means that the value is unknown
     return min(value + start, _LAST) if value >= 0 else -1

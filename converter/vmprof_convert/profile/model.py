@@ -1,6 +1,7 @@
-"""What a profile is, whoever wrote it: functions, stacks, samples.
+"""The model of a profile: functions, stacks, types, samples and events.
 
-Readers fill it, writers get it; it knows neither.
+The readers fill a Profile. The analysis, the reports and the writers read the Profile.
+PROFILE.rst defines the units and meanings of the numbers.
 """
 from __future__ import annotations
 
@@ -15,33 +16,37 @@ from vmprof_convert.profile.columns import by_key, gathered, is_one, those
 from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.stacks import StackTable
 
-#: of unknown kinds, so many are named
+#: largest number of unknown kinds that Profile.passed_over names
 MAX_KINDS = 10
-#: what is read of the whole process: resident memory, what of it is no other
-#: process's, processor time, page faults without and with reading
+#: Kinds of metrics (Figure.kind). Linux counts these: the resident memory, its private
+#: part (USS), the processor time, and the minor and major page faults.
 RESIDENT, PRIVATE, PROCESSOR = "resident", "private", "processor"
 MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
-#: and of the GC's heap: what is in use, what the GC has of the system, and its nursery,
-#: which is part of both
+#: Metrics of the GC: the bytes in use, the bytes that the GC has from the system, and
+#: the size of the nursery. Both other metrics include the nursery.
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
-#: and of malloc: bytes in use, beside those that the GC has
+#: metric of malloc: bytes in use, without the memory of the GC
 RAW_IN_USE = "raw-in-use"
-#: bytes that the program had allocated, at each mark
+#: metric at each mark: bytes that the program had allocated
 ALLOCATED = "allocated"
-#: moments at which raw memory is looked at
+#: number of equidistant times in Profile.looks for native memory
 _LOOKS = 40
-#: what a function can be
+#: kinds of functions
 PYTHON, NATIVE = "python", "native"
-#: it is none, but stands for something, such as what is not shown
+#: kind of a function that is only a label, such as the code that a report omits
 LABEL = "label"
 
-#: What became of an object.  The profile doesn't say; it was in the nursery
-#: when the profile ended; it died before its first minor collection.
+#: Outcomes of an object (Samples.fate):
+#: - UNTOLD: The profile does not record outcomes.
+#: - PENDING: The object was in the nursery when the profile ended.
+#: - DIED: The object was short-lived. It died before its first minor collection.
 UNTOLD, PENDING, DIED = -1, 0, 1
-#: It became old, and a major collection found it dead; or none did.
+#: - FREED: The object became old. A major collection or a heap snapshot found it dead.
+#: - ALIVE: The object became old, and was not found dead.
 FREED, ALIVE = 2, 3
-#: Nobody followed it: it became old, and then was lost; or the objects of its piece
-#: could not be told apart.
+#: - LOST: The object became old, and the sampler stopped following it.
+#: - UNKNOWN: The outcome is unknown, for example because the sampler could not identify
+#:   the object in its batched allocation.
 LOST, UNKNOWN = 4, 5
 
 
@@ -50,33 +55,37 @@ def _words(text: str) -> list[str]:
 
 
 class Function(NamedTuple):
+    """A function of the program, of native code, or a label in place of functions."""
+
     name: str
-    #: line of the definition; 0: not known
+    #: line of the definition, 0 if unknown
     line: int
-    #: "" for functions that have none
+    #: path of the source file, "" if the function has none
     file: str
-    #: PYTHON, also if it is another interpreter's; NATIVE or LABEL
+    #: PYTHON for functions of any interpreted language, NATIVE or LABEL
     kind: str
 
 
 class Type(NamedTuple):
-    """The names of a type of objects; empty: it has none of this kind.
-    type_names.py says which of them is shown."""
+    """The names of a type of objects; a name is empty if the type has no such name.
 
-    #: how the object is laid out, as the GC's own list has it
+    meaning/type_names.py chooses the name that a report shows.
+    """
+
+    #: name of the object's layout in the list of the GC's types
     layout: str = ""
-    #: its class
+    #: name of the object's Python class
     python: str = ""
-    #: the Python type that it belongs to, whose storage it is
+    #: name of the Python type whose instances have this object as their storage
     owner: str = ""
-    #: of what only the interpreter knows
+    #: name of a type that only the interpreter knows
     internal: str = ""
-    #: the GC's number, an index into its list; -1: none
+    #: index in the list of the GC's types, -1 if unknown
     number: int = -1
 
 
 class Row(NamedTuple):
-    """One sample: a row of Samples, which says what its columns are."""
+    """One sample, a row of Samples, which documents the columns."""
 
     time: int
     thread: int
@@ -92,9 +101,12 @@ class Row(NamedTuple):
 
 
 class Columns:
-    """Rows of Samples, as columns of one length in the order of Row.  A column that
-    came as a function is made when it is first asked for: most reports look at half of
-    them, and making one takes as long as adding it up."""
+    """Some rows of Samples as columns of equal length, in the order of Row.
+
+    A column may be given as a function, which is called at the first access. Most
+    reports need half of the columns, and creating a column takes as long as adding it
+    up.
+    """
 
     time: Sequence[int]
     thread: Sequence[int]
@@ -109,6 +121,7 @@ class Columns:
     live_size: Sequence[int]
 
     def __init__(self, *columns: Column) -> None:
+        """Set the columns, which are sequences or functions, in the order of Row."""
         self._makers: dict[str, Callable[[], Sequence[int]]] = {}
         for name, column in zip(Row._fields, columns):
             if callable(column):
@@ -117,7 +130,8 @@ class Columns:
                 setattr(self, name, column)
 
     def __getattr__(self, name: str) -> Sequence[int]:
-        # (of those that are there, Python doesn't ask)
+        """Create and return a column that was given as a function."""
+        # Python calls this method only for missing attributes
         if name not in self._makers:
             raise AttributeError(name)
         column = self._makers.pop(name)()
@@ -125,28 +139,29 @@ class Columns:
         return column
 
     def __iter__(self) -> Iterator[Sequence[int]]:
+        """Iterate over the columns in the order of Row."""
         return (getattr(self, name) for name in Row._fields)
 
     @classmethod
     def of_ticks(cls, time: array.array[int], thread: Sequence[int],
                  stack: array.array[int], memory: Sequence[int]) -> Columns:
-        """Rows of time samples."""
+        """Return rows of CPU samples, which have no size, type or outcome."""
         def same(typecode: str, number: int) -> array.array[int]:
             return array.array(typecode, [number]) * len(stack)
 
-        # (no array twice: see Samples.extend())
+        # each column is a new array, because Samples.extend() may take it over
         return cls(time, thread, stack, same("q", 0), same("q", 0), memory,
                    same("i", -1), same("b", -1), same("q", -1), same("q", -1),
                    same("q", 0))
 
     def replaced(self, **columns: Sequence[int]) -> Columns:
-        """The same rows, with other columns of these names."""
+        """Return the same rows with some columns replaced, by name."""
         return Columns(*[
             columns[name] if name in columns else functools.partial(getattr, self, name)
             for name in Row._fields])
 
     def chosen(self, which: Sequence[int]) -> Columns:
-        """Those of which it is true."""
+        """Return the rows whose flag in `which` is true."""
         number = len(which) - which.count(0)
         if number in (0, len(which)):
             return self if number else Columns(*[()] * len(Row._fields))
@@ -161,82 +176,95 @@ class Columns:
         return list(those(column, which))
 
 
-#: as Columns takes it
+#: a column as the constructor of Columns takes it
 Column = Union[Sequence[int], Callable[[], Sequence[int]]]
 
 
 class Carried(NamedTuple):
-    """An object that was sampled in an earlier part, and that was alive when this
-    part began: columns of Samples.  It counts as alive, and not as allocated."""
+    """An object from an earlier segment that was alive when this segment began.
+
+    The fields are columns of Samples. The object counts as alive and not as allocated.
+    """
 
     stack: int
     size: int
     interval: int
     type: int
     fate: int
-    #: -1: it was old when this part began
+    #: -1 if the object was already old when this segment began
     collected: int
     ended: int
     live_size: int = 0
 
 
 class Rows(Protocol):
-    """What becomes of the samples while a profile is read."""
+    """The receiver of the samples while a profile is read."""
 
     def begin(self, settings: dict[str, str]) -> None:
-        """What was added before doesn't count; `settings` is filled before
-        the first sample of ours."""
+        """Begin the samples and drop all rows that were added before.
+
+        Args:
+            settings: The settings of the profile. The reader fills the dict before it
+                adds the first allocation sample.
+        """
 
     def extend(self, rows: Columns) -> None:
-        """Some samples.  Where facts are recorded, they come when these have: not
-        in the order of the file."""
+        """Add some samples, in any order.
+
+        If the profile records types or outcomes, an object is added when they are
+        known, so not in the order of the file.
+        """
 
     def carry(self, object_: Carried) -> None:
-        """The sample is in an earlier part of the profile, which is not read."""
+        """Add an inherited object, whose sample is in a segment that is not read."""
 
 
 class Samples:
-    """A table with one row per sample; all columns have the same length.
+    """A table of samples with one row per sample, in columns of equal length.
 
-    Where types or lifetimes are recorded, a sample is one object, and of a
-    piece that held several sampled ones each has a row.
+    If the profile records types or outcomes, each sampled object has a row. So several
+    objects of one batched allocation of the JIT can have rows.
     """
 
     def __init__(self) -> None:
+        """Create an empty table."""
         self._clear()
 
     def _clear(self) -> None:
-        #: nanoseconds since the start; -1 where the log has no times
+        #: time of the sample in nanoseconds since the start, -1 if the log has no times
         self.time = array.array("q")
-        #: kernel's number of the thread; 0: not known
+        #: kernel's number of the thread, 0 if unknown
         self.thread = array.array("q")
-        #: index in Profile.stacks; -1: lost
+        #: index in Profile.stacks, -1 if the stack got lost
         self.stack = array.array("i")
-        #: bytes; 0: a time sample
+        #: size in bytes, 0 for a CPU sample
         self.size = array.array("q")
-        #: mean interval in bytes at that moment; 0: a time sample
+        #: mean gap in bytes when the sample was taken, 0 for a CPU sample
         self.interval = array.array("q")
-        #: resident memory in KiB; 0: not known
+        #: resident memory in KiB, 0 if unknown
         self.memory = array.array("q")
-        #: index in Profile.types; -1: not known
+        #: index in Profile.types, -1 if unknown
         self.type = array.array("i")
-        #: UNTOLD to UNKNOWN
+        #: outcome: one of UNTOLD to UNKNOWN
         self.fate = array.array("b")
-        #: time of the first minor collection after its birth; -1: not known
+        #: End of the first minor collection after the allocation, in nanoseconds since
+        #: the start; -1 if unknown. For native memory, the time of the allocation.
         self.collected = array.array("q")
-        #: when it was FREED, or LOST; -1: it was not, or not known
+        #: time at which the object was found to be FREED or LOST, in nanoseconds since
+        #: the start; -1 for other outcomes
         self.ended = array.array("q")
-        #: bytes that the object takes while it is alive, if the program has shrunk it
-        #: since it was allocated (its probability is still that of `size`); 0: it has
-        #: not
+        #: Size in bytes while the object is alive, if the program has shrunk the
+        #: object, otherwise 0. The probability of the sample still depends on `size`.
         self.live_size = array.array("q")
-        #: of earlier parts (Rows.carry()): no rows of this table
+        #: inherited objects, which are not rows of this table
         self.carried: list[Carried] = []
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self.stack)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether another table has the same rows and inherited objects."""
         return isinstance(other, Samples) and (
             self.carried == other.carried and self.columns() == other.columns())
 
@@ -244,24 +272,28 @@ class Samples:
 
     @property
     def ticks(self) -> int:
-        """How many are time samples: a pass over all of them."""
+        """The number of CPU samples; each access counts all rows."""
         return self.size.count(0)
 
     def columns(self) -> list[array.array[int]]:
-        """As in Columns."""
+        """Return the columns in the order of Row."""
         return [getattr(self, name) for name in Row._fields]
 
     def begin(self, settings: dict[str, str]) -> None:
+        """Remove all rows (Rows.begin())."""
         self._clear()
 
     def extend(self, rows: Columns) -> None:
-        """Behind those that are there.  What is an array may become a column, and is
-        nobody else's then."""
+        """Append rows (Rows.extend()).
+
+        The table may keep an array of `rows` as its column and change it later. So the
+        caller must not use the arrays again.
+        """
         new: list[Any] = list(rows)
         is_first = not len(self) and all(
             isinstance(column, array.array) for column in rows)
         for name in Row._fields:
-            # one at a time: what was copied needs no memory any more
+            # pop one column at a time, so that its memory is free after the copy
             column = new.pop(0)
             if is_first:
                 setattr(self, name, column)
@@ -271,39 +303,45 @@ class Samples:
     def add(self, stack: int, time: int, thread: int, size: int,
             interval: int, memory: int, type_: int = -1, fate: int = UNTOLD,
             collected: int = -1, ended: int = -1, live_size: int = 0) -> None:
+        """Append a row, given as its columns."""
         self.add_row((time, thread, stack, size, interval, memory,
                       type_, fate, collected, ended, live_size))
 
     def add_row(self, row: tuple[int, ...]) -> None:
-        """As in Row."""
+        """Append a row, given in the order of Row."""
         for column, number in zip(self.columns(), row):
             column.append(number)
 
     def carry(self, object_: Carried) -> None:
+        """Add an inherited object (Rows.carry())."""
         self.carried.append(object_)
 
     def finish(self, *, own_clock: bool = False) -> None:
-        """All rows were added.  `own_clock`: their times are of a clock that starts
-        anywhere; now they start at 0."""
+        """Finish the table after all rows were added.
+
+        Args:
+            own_clock: Whether the clock of the times has an arbitrary start. In that
+                case, the first time becomes 0.
+        """
         if own_clock and self.time:
             first = min(self.time)
             self.time = array.array("q", [min(time - first, 2**63 - 1)
                                           for time in self.time])
 
     def change(self, new: Callable[[array.array[int]], array.array[int]]) -> None:
-        """Each column becomes what `new` makes of it."""
+        """Replace each column by the result of `new`."""
         for name in Row._fields:
             setattr(self, name, new(getattr(self, name)))
 
     def mapped(self, new: Callable[[array.array[int]], array.array[int]]) -> Samples:
-        """Another table with these columns, and no `carried`."""
+        """Return a table of the results of `new`, without inherited objects."""
         result = Samples()
         for name in Row._fields:
             setattr(result, name, new(getattr(self, name)))
         return result
 
     def sort(self) -> None:
-        """By time; those of one time stay as they are."""
+        """Sort the rows by time; rows with equal times keep their order."""
         rows = by_key(self.time)
         if not isinstance(rows, range):
             self.change(lambda column: column if is_one(column)
@@ -311,46 +349,54 @@ class Samples:
 
 
 class Thinned(NamedTuple):
-    """Of a table with a limit (thin.py), allocation samples: how many stayed, of how
-    many that there were."""
+    """The numbers of allocation samples before and after downsampling (thin.py)."""
 
+    #: number of samples that remain
     stayed: int
+    #: number of samples before downsampling
     came: int
 
 
 class Moment(NamedTuple):
-    """What was true of the run at one moment: the head of a block of
-    samples."""
+    """Totals of the run at one time, from a record *totals* (PROFILE.rst)."""
 
+    #: nanoseconds since the start
     time: int
+    #: bytes that the program had allocated
     allocated: int
+    #: number of allocation samples whose stack got lost
     lost: int
+    #: number of CPU samples that were dropped because they met another sample
     dropped: int
+    #: number of minor collections
     collections: int
+    #: number of memory pressures, each of which hides some bytes from `allocated`
     pressures: int
+    #: number of changes of the GC's state that the engine did not observe
     surprises: int
 
 
 class Collection(NamedTuple):
-    """A collection of the GC."""
+    """A minor collection, or the end of marking of a major collection."""
 
-    #: of everything, when marking ended; otherwise a minor one
+    #: whether this is a major collection
     is_major: bool
-    #: when it began, and how long it took, in nanoseconds
+    #: start of a minor collection or end of marking, in nanoseconds since the start
     time: int
+    #: duration of a minor collection in nanoseconds, 0 for a major collection
     duration: int
-    #: minor: bytes allocated before; major: how many there were
+    #: bytes allocated before a minor collection, or number of major collections so far
     number: int
-    #: major: for how long it had been marking, as far as that is known, in nanoseconds.
-    #: What became old meanwhile counted as alive, whether it was or not
+    #: Duration of a major collection's marking in nanoseconds, 0 if unknown. Objects
+    #: that became old during the marking count as alive, even if they were garbage.
     marking: int = 0
 
 
 class Snapshot(NamedTuple):
     """A heap snapshot.
 
-    A forked process found out which objects the program could reach.  Sampled objects
-    that it could not reach ended at this time (model.Samples.ended).
+    A forked process found the objects that the program could reach. Sampled objects
+    that the program could not reach ended at this time (Samples.ended).
     """
 
     #: nanoseconds since the start
@@ -358,172 +404,185 @@ class Snapshot(NamedTuple):
     #: number and bytes of all objects that the program could reach
     objects: int
     bytes: int
-    #: nanoseconds for which the program stopped; processor time of the process
+    #: pause of the program, and processor time of the forked process, in nanoseconds
     pause: int
     processor_time: int
-    #: bytes that the process needed
+    #: bytes that the forked process needed
     memory: int
     #: number of sampled objects that were examined
     examined: int
-    #: bytes that the program had allocated
+    #: bytes that the program had allocated since the start
     allocated: int
 
 
 class Swept(NamedTuple):
-    """What the GC counted when a major collection had swept, and what was estimated of
-    the same objects: bytes."""
+    """The GC's count after a major collection, and an estimate of the same objects.
+
+    analysis/heap_check.py compares both. All values except `time` are in bytes.
+    """
 
     #: nanoseconds since the start
     time: int
-    #: of all old objects; and what they were when all that had been young as the
-    #: sampling began had met its first minor collection, -1: not known
+    #: size of all old objects
     heap: int
+    #: Size of all old objects at the start of sampling, -1 if unknown. The GC counted
+    #: them when all objects that were young at the start had met a minor collection.
     heap_at_begin: int
-    #: of the sampled objects that are alive
+    #: estimated size of the old objects that were not found dead, from the samples
     alive: int
-    #: estimated, of the objects of which it is not known what became of them
+    #: estimated size of the objects with an unknown outcome
     not_known: int
-    #: of the samples until then: the longest
+    #: longest interval of a sample so far
     interval: int
 
 
 class Mark(NamedTuple):
-    """A moment that the program named."""
+    """A time that the program named."""
 
+    #: nanoseconds since the start
     time: int
     name: str
 
 
 class Figure(NamedTuple):
-    """A reading of the whole process."""
+    """A reading of a metric of the whole process."""
 
     #: one of RESIDENT to ALLOCATED
     kind: str
     #: nanoseconds since the start
     time: int
-    #: bytes, nanoseconds, or how many
+    #: bytes, nanoseconds, or a number of page faults
     value: int
 
 
 class Process(NamedTuple):
-    """One of the processes that a profile is of."""
+    """One of the processes of a merged profile."""
 
-    #: its own profile as it was read, but without the samples
+    #: profile of the process as it was read, without the samples
     profile: Profile
-    #: the file's name
+    #: name of the file
     source: str
-    #: nanoseconds after the start of the whole
+    #: nanoseconds from the start of the merged profile to the start of this process
     begin: int
-    #: its threads' numbers in the whole, and the kernel's: two processes' may be
-    #: the same, one after the other
+    #: Kernel's number of each thread, by the number of the thread in the merged
+    #: profile. The kernel can give the same number to threads of two successive
+    #: processes.
     threads: dict[int, int]
 
 
 @dataclasses.dataclass
 class Profile:
+    """A profile of a process, or of several processes after a merge."""
+
+    #: name of the interpreter in the log header
     interpreter: str
-    #: seconds between two time samples
+    #: seconds between two CPU samples
     period: float
-    #: seconds since 1970; 0.0: not known
+    #: seconds since 1970, 0.0 if unknown
     start_time: float
-    #: 0.0: not known; None: the log has no end (the process was killed, or
-    #: still runs: is_written)
+    #: Seconds since 1970, 0.0 if unknown. None if the log has no trailer, because the
+    #: process was killed or still runs (is_written).
     end_time: float | None
+    #: meta data of vmprof's log
     meta: dict[str, str]
-    #: settings of the allocation sampling; empty: there was none
+    #: settings of the allocation sampling, empty without allocation sampling
     settings: dict[str, str]
-    #: what the profile holds beside, which the reader didn't know: kinds, and
-    #: how many records of each were passed over
+    #: number of skipped records, names or metrics, by their kind, which is unknown to
+    #: the reader
     unknown: dict[str, int]
-    #: of the frames, by their addresses
+    #: functions of the frames, by the addresses of the frames
     functions: dict[int, Function]
     stacks: StackTable
-    #: empty if they went elsewhere: see read_into()
+    #: the samples; empty if the reader gave them to another receiver
+    #: (readers.read_into())
     samples: Samples
+    #: totals in the order of the profile; the last totals count the whole run
     moments: list[Moment]
-    #: of the objects
+    #: types of the sampled objects
     types: list[Type]
-    #: by time; of raw memory none
+    #: collections by time; empty for native memory
     collections: list[Collection]
+    #: marks by time
     marks: list[Mark]
-    #: by time
+    #: readings of metrics by time
     figures: list[Figure]
-    #: facts that fit no sample
+    #: number of object events that match no sample
     misfits: int
-    #: samples without a stack
+    #: number of samples whose stack got lost
     lost_stacks: int
-    #: stacks that filled vmprof's record, outer frames are missing; and how often
-    #: each was sampled
+    #: Number of samples, by the index of a stack that filled vmprof's record. Outer
+    #: frames of these stacks are missing.
     cut_off: dict[int, int]
-    #: bytes at the end that make no whole record (only with salvage=True)
+    #: number of bytes at the end that do not form a whole record (only with
+    #: salvage=True)
     torn: int = 0
-    #: what the program called its threads, by the kernel's numbers, as far as it
-    #: is known
+    #: known names that the program gave to its threads, by the kernel's numbers
     threads: dict[int, str] = dataclasses.field(default_factory=dict)
-    #: the script and its arguments; empty: not known
+    #: the script and its arguments, empty if unknown
     command: str = ""
-    #: if there are several, which: the first one began the run (merging.py)
+    #: processes of a merged profile (merging.py), the first process of the run first;
+    #: empty in the profile of a single process
     processes: list[Process] = dataclasses.field(default_factory=list)
-    #: sets of what the program said of its work (vmprof_allocation.labels), the
-    #: first of them empty; and of each stack the index of its own, if there are some:
-    #: stacks of the same frames may differ in this alone
+    #: Sets of labels that the program gave to its work (vmprof_allocation.labels). The
+    #: first set is empty.
     labels: list[dict[str, str]] = dataclasses.field(default_factory=lambda: [{}])
+    #: Index of the set of labels for each stack, empty without labels. Stacks with the
+    #: same frames may differ only in their labels.
     stack_labels: Sequence[int] = ()
-    #: it has no end, as its process goes on writing it: readers/still_written.py
+    #: whether the process is still writing the profile (readers/still_written.py)
     is_written: bool = False
-    #: functions of the interpreter's own that have no names, and are in no stack:
-    #: readers/nameless.py
+    #: number of the interpreter's native functions without names, which were removed
+    #: from the stacks (readers/nameless.py)
     nameless: int = 0
-    #: by time
+    #: counts after major collections, by time
     swept: list[Swept] = dataclasses.field(default_factory=list)
-    #: by time; of several processes none
+    #: heap snapshots by time; empty in a merged profile
     snapshots: list[Snapshot] = dataclasses.field(default_factory=list)
-    #: of native memory alone, by time: for each major collection, the ends of marking
-    #: and of sweeping.  Then finalizers free the memory of unmarked objects
+    #: For native memory only, by time: the ends of marking and of sweeping of each
+    #: major collection. Then finalizers free the memory of unmarked objects.
     frees: list[tuple[int, int]] = dataclasses.field(default_factory=list)
-    #: None: all samples were read
+    #: result of downsampling, None if all samples are present
     thinned: Thinned | None = None
-    #: who held what, each time that somebody asked
+    #: retainers from each heap snapshot that recorded them
     held: list[Held] = dataclasses.field(default_factory=list)
-    #: what of raw memory was sampled beside this, if it was read for who shows both
+    #: profile of native memory of the same process, if the caller reads both
     raw: Profile | None = None
 
     def labels_of(self, stack: int) -> dict[str, str]:
-        """Those of its samples."""
+        """Return the labels of a stack's samples, {} if the stack got lost."""
         if stack < 0 or len(self.labels) < 2:
             return self.labels[0]
         return self.labels[self.stack_labels[stack]]
 
     @property
     def label_keys(self) -> list[str]:
+        """The distinct keys of all labels, sorted."""
         return sorted({key for labels in self.labels for key in labels})
 
     @property
     def cut_stacks(self) -> int:
-        """Samples of stacks that are cut off."""
+        """The number of samples whose stack was cut off."""
         return sum(self.cut_off.values())
 
     @property
     def interval(self) -> int:
-        """Mean bytes between two samples when sampling started; 0: not
-        known."""
+        """The mean gap in bytes when sampling started, 0 if unknown."""
         return self._setting("interval")
 
     def _setting(self, name: str) -> int:
-        """A number; 0: not known."""
+        """Return a setting as a number, 0 if unknown."""
         text = self.settings.get(name, "")
-        # of a damaged profile it may be anything
+        # the setting may be any text in a damaged profile
         return int(text) if re.fullmatch("[0-9]{1,19}", text, re.ASCII) else 0
 
     @property
     def is_raw(self) -> bool:
-        """Whether the samples are those of raw memory: what C code had of malloc, and
-        not the objects of the GC's heap."""
+        """Whether the samples are native memory instead of objects on the GC's heap."""
         return self.settings.get("samples") == "raw"
 
     @property
     def looks(self) -> list[int]:
-        """Return the times at which the live objects are known, in order.
+        """The times at which the live objects are known, in order.
 
         These are the heap snapshots and the ends of marking of the major collections.
         The live blocks of native memory are always known: then the times are the marks
@@ -538,78 +597,80 @@ class Profile:
 
     @property
     def raw_interval(self) -> int:
-        """Mean bytes between two samples of raw memory, which this is beside; 0: there
-        are none."""
+        """The mean gap in bytes of native memory samples, 0 without such samples."""
         return self._setting("raw")
 
     @property
     def pid(self) -> int:
-        """The kernel's number of the process; 0: not known."""
+        """The kernel's number of the process, 0 if unknown."""
         return self._setting("pid")
 
     @property
     def parent(self) -> int:
-        """Of the process that began this one, if that is of the run; or 0."""
+        """The number of the parent process, 0 if the parent is not part of the run."""
         return self._setting("parent")
 
     @property
     def run(self) -> str:
-        """The same in all profiles of a run; empty: not known."""
+        """An identifier of the run, the same in all its profiles; empty if unknown."""
         return self.settings.get("run", "")
 
     @property
     def engine(self) -> str:
-        """How the sampler got at the allocations: "hook" or "builtin"; empty:
-        not known."""
+        """The name of the engine, "hook" or "builtin"; empty if unknown."""
         return self.settings.get("engine", "")
 
     @property
     def gaps(self) -> str:
+        """The sampling distribution, "exponential" or "fixed"."""
         return self.settings.get("gaps", "exponential")
 
     @property
     def last_held(self) -> Held | None:
-        """The last answer; if there is none, the last question, which says why; None:
-        nobody asked."""
+        """The retainers from the last snapshot that succeeded.
+
+        If none succeeded, this is the last failed one, whose `problem` is the reason.
+        None if no snapshot searched for retainers.
+        """
         answers = [held for held in self.held if not held.problem] or self.held
         return answers[-1] if answers else None
 
     @property
     def has_types(self) -> bool:
-        """Whether the types of all sampled objects are recorded."""
+        """Whether the profile records the types of all sampled objects."""
         return "types" in _words(self.settings.get("facts", ""))
 
     @property
     def has_lifetimes(self) -> bool:
-        """Whether it is recorded what became of them."""
+        """Whether the profile records the outcomes of all sampled objects."""
         return "lifetimes" in _words(self.settings.get("facts", ""))
 
     @property
     def end(self) -> int:
-        """Nanoseconds from the start to the last of what is known; 0: there
-        are no times."""
+        """The time of the last totals in nanoseconds since the start, 0 if none."""
         return self.moments[-1].time if self.moments else 0
 
     @property
     def missing(self) -> int:
-        """Allocation samples that could not be written: of a PyPy without the
-        recorder."""
+        """The number of samples that a PyPy without recorder failed to write."""
         return self._setting("missing")
 
     @property
     def children(self) -> int:
-        """Processes that the program forked, and that were not sampled."""
+        """The number of processes that the program forked and that were not sampled."""
         return self._setting("children")
 
     @property
     def bookkeeping(self) -> int:
-        """Bytes that the sampler took at most, in the program's process, to know what
-        becomes of the objects; 0: not known."""
+        """The peak size in bytes of the sampler's data on outcomes, 0 if unknown.
+
+        The data are in the memory of the sampled process.
+        """
         return self._setting("bookkeeping")
 
     @property
     def passed_over(self) -> str:
-        """What of `unknown` there is, for people."""
+        """A text that lists the unknown kinds of records and their numbers."""
         kinds = ["%s (%d)" % pair for pair in sorted(self.unknown.items())]
         if len(kinds) > MAX_KINDS:
             kinds[MAX_KINDS:] = ["%d kinds more" % (len(kinds) - MAX_KINDS)]
@@ -617,9 +678,10 @@ class Profile:
 
     @property
     def ended(self) -> str:
-        """Why the profile ends before the program did; empty: it does not."""
+        """The reason why the profile ends before the program; empty if it does not."""
         return "".join(c if c.isprintable() else "?"
                        for c in self.settings.get("ended", ""))
 
     def function(self, address: int) -> Function:
+        """Return the function of a frame's address."""
         return self.functions[address]

@@ -1,4 +1,8 @@
-"""Stacks, as a tree: what most share is their outer frames."""
+"""Stacks as a tree, in which stacks with common outer frames share nodes.
+
+The readers build a Stacks object (readers/contents.py, readers/pypy_stacks.py). All
+other code reads it as a StackTable: a sequence of stacks, or a Tree.
+"""
 from __future__ import annotations
 
 import array
@@ -10,31 +14,32 @@ from typing import NamedTuple, overload
 class Frame(NamedTuple):
     """One frame of a stack."""
 
-    #: address: identifies the function, see Profile.function()
+    #: address of the function, the key of Profile.functions
     address: int
-    #: "interpreted", "jit" or "native"; or LABEL, in no profile
+    #: "interpreted", "jit" or "native"; model.LABEL in frames that no profile contains
     kind: str
-    #: executed line; 0: not known
+    #: executed line, 0 if unknown
     line: int
 
 
-#: for a hash of both
+#: odd factors of the hash of a node and a frame
 _OF_NODE, _OF_FRAME = 0x9e3779b1, 0x85ebca77
-#: of the empty stack
+#: the frame of the empty stack
 NO_FRAME = Frame(0, "", 0)
 
 
 class Tree(NamedTuple):
-    """Stacks as what they share: of most, the outer frames."""
+    """Stacks as a tree; most stacks share their outer frames with other stacks."""
 
-    #: of each node; number 0 is the empty stack, and no node comes before its parent
+    #: Parent and frame of each node. Node 0 is the empty stack, with parent -1. Each
+    #: node comes after its parent.
     parents: Sequence[int]
     frames: Sequence[Frame]
     #: the node of each stack's innermost frame
     nodes: Sequence[int]
 
     def path(self, node: int) -> tuple[Frame, ...]:
-        """From the outermost frame on to that of `node`."""
+        """Return the frames of a node's stack, outermost frame first."""
         frames = []
         while node:
             frames.append(self.frames[node])
@@ -43,7 +48,7 @@ class Tree(NamedTuple):
 
 
 class StackTable(Sequence[tuple[Frame, ...]]):
-    """Distinct stacks, outermost frame first."""
+    """A sequence of distinct stacks, each a tuple of frames, outermost frame first."""
 
     @overload
     def __getitem__(self, index: int) -> tuple[Frame, ...]: ...
@@ -53,20 +58,25 @@ class StackTable(Sequence[tuple[Frame, ...]]):
 
     def __getitem__(self, index: int | slice) -> (
             tuple[Frame, ...] | list[tuple[Frame, ...]]):
+        """Return the stack with this number, or a list of stacks for a slice."""
         if isinstance(index, slice):
             return list(map(self.stack, range(*index.indices(len(self)))))
         return self.stack(range(len(self))[index])
 
     def stack(self, number: int) -> tuple[Frame, ...]:
+        """Return the frames of a stack, outermost frame first."""
         raise NotImplementedError
 
     def has_compiled(self) -> bool:
-        """Whether any frame was one of compiled code."""
+        """Return whether any stack contains a frame of compiled code."""
         return any(frame.kind == "jit" for frame in self.tree().frames)
 
     def tree(self) -> Tree:
-        """All of them, for who looks at each node once: their frames, one stack after
-        the other, are a hundred times as many."""
+        """Return all stacks as a tree.
+
+        The stacks have about a hundred times as many frames as the tree has nodes. So
+        code that needs each frame once should visit the nodes.
+        """
         tree = Stacks()
         for stack in self:
             node = 0
@@ -77,33 +87,40 @@ class StackTable(Sequence[tuple[Frame, ...]]):
 
 
 class Stacks(StackTable):
-    """Distinct stacks.  Most share their outer frames with others: a stack is
-    a node of a tree, and its frames are made when they are asked for."""
+    """A growing table of distinct stacks that stores each stack as a node of a tree.
+
+    Most stacks share their outer frames with others. The frames of a stack are created
+    only on access.
+    """
 
     def __init__(self) -> None:
-        # of each node; number 0 is the empty stack
+        """Create a table without stacks."""
+        # parent and frame number of each node; node 0 is the empty stack
         self._parent = array.array("i", [-1])
         self._frame = array.array("i", [-1])
-        # open addressing, linear probing; a dict would take six times as much
+        # Hash table of the nodes: open addressing, linear probing. A dict would take
+        # six times as much memory.
         self._table = array.array("i", bytes(4 * 2**10))
-        #: each one once
+        #: the distinct frames
         self.frames: list[Frame] = []
         self._frame_numbers: dict[tuple[int, str, int], int] = {}
-        # of each stack
+        # the node of each stack
         self._nodes = array.array("i")
-        #: node * 2 + whether it filled its record: stack
+        #: number of each stack, by node * 2 + (1 if the stack filled its record)
         self._numbers: dict[int, int] = {}
-        #: how often each stack was sampled that filled its record: outer
-        #: frames may be missing
+        #: number of samples of each stack that filled vmprof's record, by the number of
+        #: the stack; outer frames of such a stack may be missing
         self.full: dict[int, int] = {}
-        #: of each stack, which set of labels its samples have; 0: none
+        #: index in Profile.labels for each stack, 0 if its samples have no labels
         self.labels = array.array("i")
         self._labelled: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
+        """Return the number of stacks."""
         return len(self._nodes)
 
     def stack(self, number: int) -> tuple[Frame, ...]:
+        """Return the frames of a stack, outermost frame first."""
         node = self._nodes[number]
         frames = []
         while node:
@@ -113,10 +130,12 @@ class Stacks(StackTable):
         return tuple(frames)
 
     def has_compiled(self) -> bool:
+        """Return whether any stack contains a frame of compiled code."""
         return any(frame.kind == "jit" for frame in self.frames)
 
     def tree(self) -> Tree:
-        # not all nodes are of a stack: see pypy_stacks.child()
+        """Return all stacks as a tree, without the nodes that belong to no stack."""
+        # pypy_stacks.child() replaces nodes, and the replaced nodes may have no stack
         used = bytearray(len(self._parent))
         used[0] = 1
         for node in self._nodes:
@@ -135,18 +154,24 @@ class Stacks(StackTable):
             array.array("i", [numbers[node + 1] for node in self._nodes]))
 
     def append(self, node: int) -> None:
-        """The next stack ends with `node`."""
+        """Add a stack that ends with `node`."""
         self._nodes.append(node)
         self.labels.append(0)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether another sequence contains equal stacks in the same order."""
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def number(self, node: int, is_full: bool) -> int:
-        """The number of the stack that ends with `node`; `is_full`: there was
-        no room for more frames."""
+        """Return the number of the stack that ends with `node`; add it if needed.
+
+        Args:
+            node: Node of the innermost frame.
+            is_full: Whether the stack filled vmprof's record, so that outer frames may
+                be missing. The table counts the samples of such stacks in `full`.
+        """
         key = node << 1 | is_full
         number = self._numbers.get(key)
         if number is None:
@@ -157,7 +182,12 @@ class Stacks(StackTable):
         return number
 
     def labelled(self, stack: int, labels: int) -> int:
-        """The same stack, as another one: its samples have labels."""
+        """Return the number of a stack with the same frames and the given labels.
+
+        Args:
+            stack: Number of the stack without labels.
+            labels: Index in Profile.labels.
+        """
         number = self._labelled.get((stack, labels))
         if number is None:
             number = self._labelled[stack, labels] = len(self._nodes)
@@ -168,7 +198,7 @@ class Stacks(StackTable):
         return number
 
     def child(self, node: int, address: int, kind: str, line: int = 0) -> int:
-        """The node of one frame more, inside of `node`'s."""
+        """Return the node of a frame that `node`'s frame calls; add it if needed."""
         key = address, kind, line
         number = self._frame_numbers.get(key)
         if number is None:
@@ -193,7 +223,8 @@ class Stacks(StackTable):
         table = self._table = array.array("i", bytes(8 * len(self._table)))
         mask = len(table) - 1
         for child, (node, frame) in enumerate(zip(self._parent, self._frame)):
-            # as in child(), without the call, which is half of it; 0 has no parent
+            # The code of child() is repeated here, because the calls would take half of
+            # the time. Node 0 has no parent.
             if child:
                 place = node * _OF_NODE + frame * _OF_FRAME
                 place = (place ^ place >> 15) & mask
@@ -202,7 +233,11 @@ class Stacks(StackTable):
                 table[place] = child
 
     def without(self, addresses: Set[int]) -> Stacks:
-        """The same ones, with the same numbers, without the frames of these."""
+        """Return a copy without the frames of some functions, with the same numbers.
+
+        Args:
+            addresses: Addresses of the functions.
+        """
         result = Stacks()
         left_out = [frame.address in addresses for frame in self.frames]
         places = array.array("i", [0])
@@ -217,15 +252,18 @@ class Stacks(StackTable):
         return result
 
     def last(self, node: int) -> tuple[int, Frame]:
-        """The frame that `node`, not 0, ends with, and the node without it."""
+        """Return the parent and the frame of a node other than 0."""
         return self._parent[node], self.frames[self._frame[node]]
 
     def cut(self) -> dict[int, int]:
-        """The stacks that have lost their outermost frames, and how often each
-        was sampled.
+        """Return the stacks that lack their outermost frames, with numbers of samples.
 
-        A stack that fills its record may just fit.  Then it begins where
-        others do that had room left, with a function that nobody calls.
+        A stack that fills its record may be complete by chance. In that case its
+        outermost function is also the outermost function of stacks that do not fill
+        their record, and no other function calls it.
+
+        Returns:
+            The number of samples, by the number of the stack.
         """
         if not self.full:
             return {}
@@ -241,7 +279,7 @@ class Stacks(StackTable):
                 if self._entry(self._nodes[stack]) not in entries}
 
     def _entry(self, node: int) -> int | None:
-        """The address of the outermost function."""
+        """Return the address of a stack's outermost function, None without frames."""
         outermost = node
         while node:
             node, outermost = self._parent[node], node

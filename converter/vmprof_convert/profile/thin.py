@@ -1,14 +1,19 @@
-"""At most so many allocation samples in a table: Poisson samples thin exactly.
+"""Downsampling: a table that keeps at most a given number of allocation samples.
 
-An object of s bytes that was sampled at a mean interval of N bytes, with probability
-p(s, N), stays with probability p(s, k*N) / p(s, N), and has the interval k*N then: as
-though it had been sampled at that interval.  So what is estimated of those that stay is
-unbiased, and its intervals hold the truth as often (meaning/estimator.py).
+Poisson samples can be downsampled exactly. An object of s bytes that was sampled at a
+mean interval of N bytes has the probability p(s, N) (profile/probability.py). The table
+keeps it with probability p(s, k*N) / p(s, N), and changes its interval to k*N. The
+remaining samples are then distributed as if the sampler had used the interval k*N. So
+the estimates from them are unbiased, and their 95 % intervals contain the truth as
+often as before (meaning/estimator.py).
 
-Each row has a random number of its own, by the order in which rows come: of the same
-file, the same ones stay, and of those that stay for a k some for twice that k.  Objects
-of earlier parts (Samples.carried) all stay: they are no rows of any format, which adds
-them up for each stack.
+Each row gets a random number that depends only on the order of the rows. So the same
+rows of a file remain each time. The rows that remain for 2*k are a subset of the rows
+that remain for k. Inherited objects (Samples.carried) are never removed, because all
+formats add them up for each stack instead of writing rows.
+
+The command-line options create a Limit (cli/options.py), and the readers fill its
+tables.
 """
 from __future__ import annotations
 
@@ -23,42 +28,54 @@ from vmprof_convert.profile.columns import chosen
 from vmprof_convert.profile.model import Columns, Samples, Thinned
 from vmprof_convert.profile.probability import probability
 
-#: ratios that are remembered
+#: largest number of ratios that are cached
 _MOST = 2**16
 
 
 class Limit:
-    """That of all tables of a run together."""
+    """The limit of the number of samples in all tables of a run together."""
 
     def __init__(self, most: int) -> None:
-        """`most`: allocation samples; 0: any number."""
+        """Create a limit.
+
+        Args:
+            most: Largest number of allocation samples, 0 for any number.
+        """
         self._most = most
-        #: k
+        #: the factor k by which intervals are multiplied, a power of two
         self.factor = 1
         self._tables: list[_Table] = []
 
     def table(self) -> Samples:
-        """A new one, to be filled.  Raises ProfileError when rows can't be thinned."""
+        """Return a new empty table that observes the limit.
+
+        Adding rows to the table raises ProfileError if the rows cannot be downsampled.
+        """
         if not self._most:
             return Samples()
         self._tables.append(_Table(self, len(self._tables)))
         return self._tables[-1]
 
     def keep(self) -> None:
-        """Some rows more have come."""
+        """Double the factor until the tables observe the limit.
+
+        A table calls this method after it has added rows.
+        """
         while sum(table.stayed for table in self._tables) > self._most:
             self.factor *= 2
             for table in self._tables:
                 table.thin()
 
     def thinned(self) -> Thinned | None:
-        """What became of all rows; None: they are all there."""
+        """Return the numbers of remaining and of all samples, None if all remain."""
         return None if self.factor == 1 else Thinned(
             sum(table.stayed for table in self._tables),
             sum(table.came for table in self._tables))
 
 
 class _Table(Samples):
+    """A table of samples that observes a Limit."""
+
     def __init__(self, limit: Limit, seed: int) -> None:
         super().__init__()
         self._limit = limit
@@ -69,11 +86,11 @@ class _Table(Samples):
         super().begin(settings)
         self._settings = settings
         self._random = random.Random(self._seed).random
-        #: allocation samples, and those of them that are here
+        #: number of all allocation samples so far, and number of the remaining ones
         self.came = self.stayed = 0
-        #: of each row, a random number from 0 to 1; empty while all rows are here
+        #: random number from 0 to 1 of each row; empty while no row was removed
         self._marks = array.array("d")
-        #: of new rows
+        #: probabilities for rows that are not in the table yet
         self._ratios = self._new_ratios(1, self._limit.factor)
 
     def _new_ratios(self, before: int, after: int) -> _Ratios:
@@ -99,7 +116,7 @@ class _Table(Samples):
         return array.array("d", starmap(self._random, repeat((), count)))
 
     def thin(self) -> None:
-        """The limit's factor is twice what it was."""
+        """Remove rows after the factor of the limit was doubled."""
         if not self._marks:
             self._marks = self._new_marks(len(self))
         factor = self._limit.factor
@@ -126,11 +143,16 @@ def _times(intervals: Iterable[int], factor: int) -> array.array[int]:
 
 
 class _Ratios(dict[tuple[int, int], float]):
-    """By size and interval, with which probability a sampled object stays."""
+    """A cache of the probabilities to keep a sample, by its size and interval."""
 
     def __init__(self, settings: dict[str, str], before: int, after: int) -> None:
-        """`settings`: they may come later; `before`: in the interval, the factor that
-        there is; `after`: and that there will be."""
+        """Create an empty cache.
+
+        Args:
+            settings: Settings of the profile, which may be filled later.
+            before: Factor that the intervals of the rows already contain.
+            after: Factor that the intervals will contain.
+        """
         super().__init__()
         self._settings = settings
         self._before, self._after = before, after
@@ -141,13 +163,13 @@ class _Ratios(dict[tuple[int, int], float]):
         size, interval = key
         gaps = self._settings.get("gaps", "exponential")
         interval //= self._before
-        # (time samples all stay)
+        # marks are below 1, so all CPU samples stay
         found = self[key] = probability(size, interval * self._after, gaps) / (
             probability(size, interval, gaps)) if size else 2.0
         return found
 
     def stay(self, marks: Iterable[float], sizes: Iterable[int],
              intervals: Iterable[int]) -> bytes:
-        """Of each row, whether it does."""
+        """Return a byte for each row: 1 if the row stays, otherwise 0."""
         return bytes(map(operator.lt, marks, map(
             self.__getitem__, zip(sizes, intervals))))

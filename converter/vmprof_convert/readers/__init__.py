@@ -1,9 +1,12 @@
-"""From files to the model: vmprof's logs, with or without allocation samples,
-of any size.
+"""Readers of profiles: from vmprof's logs of any size to the model.
 
-A log is read twice.  The first pass learns everything except the sampled objects:
-above all when each of them ended.  The second pass can then hand on each object's row
-complete."""
+The logs may have allocation samples or not. The commands (cli/) and tracemalloc
+(vmprof-integration) call the functions of this module.
+
+A log is read twice. The first pass learns everything except the sampled objects, in
+particular the time at which each object ended. So the second pass can give complete
+rows to the receiver.
+"""
 from __future__ import annotations
 
 import bisect
@@ -39,20 +42,20 @@ __all__ = ["Head", "read", "read_bytes", "read_events", "read_head", "read_into"
 
 
 class Head(NamedTuple):
-    """What a profile says before its first sample."""
+    """The contents of a profile before its first sample."""
 
     settings: dict[str, str]
-    #: seconds since 1970; 0.0: not known
+    #: seconds since 1970, 0.0 if unknown
     start_time: float
 
 
-#: a path, or a descriptor, which is closed
+#: path or descriptor of a profile; a descriptor is closed after reading
 Source = Union[str, "os.PathLike[str]", int]
 _Progress = Callable[[int], None]
 
 
 class _Reading:
-    """Of the files of one profile: one, or the parts of several."""
+    """Both passes over the files of one profile: a file, or one file per segment."""
 
     def __init__(self, files: Sequence[BinaryIO], rows: Rows, salvage: bool,
                  progress: _Progress | None = None, *, objects: bool = True,
@@ -65,7 +68,7 @@ class _Reading:
         self._of_objects = records.RAW if raw else records.OBJECTS
         self.names: dict[int, str] = {}
         self.logs: list[Log] = []
-        #: bytes at the end that are not whole
+        #: number of bytes at the end that do not form a whole record
         self.torn = 0
         self.misfits = 0
         self._learn(files)
@@ -108,7 +111,12 @@ class _Reading:
             objects.read(record, part)
 
     def profile(self, samples: Samples) -> Profile:
-        """Raises ProfileError if it was not read for what it does not hold."""
+        """Return the profile with a table of samples.
+
+        Raises:
+            ProfileError: Samples of native memory were requested, but the profile has
+                none.
+        """
         if self._of_objects == records.RAW and not (
                 self.contents.settings.get("interval")):
             raise ProfileError("no raw memory was sampled, which --raw and conditions "
@@ -160,7 +168,7 @@ def _read_table(files: Sequence[BinaryIO], size: int, salvage: bool,
                 samples: Samples, raw: bool = False) -> Profile:
     def told(done: int) -> None:
         if progress is not None:
-            # of a pipe nobody knows how much it holds
+            # the size of a pipe is unknown, and then `size` may be too small
             progress(done, max(done, size))
 
     reading = _Reading(files, samples, salvage, told, raw=raw)
@@ -177,8 +185,21 @@ def _open(sources: Source | Sequence[Source], files: contextlib.ExitStack) -> (
 
 def read_into(sources: Source | Sequence[Source], rows: Rows, *,
               salvage: bool = False, raw: bool = False) -> Profile:
-    """As read(), but the samples go to `rows`, and the profile's table of them
-    is empty: for what needs no table of a million rows."""
+    """Read a profile as read() does, but give the samples to a receiver.
+
+    The table of samples in the returned profile is empty. Use this function if a table
+    with a million rows is not necessary.
+
+    Args:
+        sources: A path or descriptor, or these of all segments in their order.
+        rows: The receiver of the samples.
+        salvage: Whether to ignore an incomplete end, which otherwise is an error.
+        raw: Whether to read the samples of native memory instead of the GC's heap.
+
+    Raises:
+        ProfileError: A file is not a valid profile.
+        OSError: A file cannot be read.
+    """
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         return _looked_after(
@@ -187,8 +208,18 @@ def read_into(sources: Source | Sequence[Source], rows: Rows, *,
 
 def read_events(sources: Source | Sequence[Source], *,
                 salvage: bool = False) -> Profile:
-    """As read(), but without samples: what was written of stacks, types and the run,
-    and who held what."""
+    """Read a profile as read() does, but without its allocation samples.
+
+    The profile has the stacks, the types, the events of the run and the retainers.
+
+    Args:
+        sources: A path or descriptor, or these of all segments in their order.
+        salvage: Whether to ignore an incomplete end, which otherwise is an error.
+
+    Raises:
+        ProfileError: A file is not a valid profile.
+        OSError: A file cannot be read.
+    """
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)
         return _looked_after(_Reading(files, Samples(), salvage, objects=False).profile(
@@ -196,14 +227,19 @@ def read_events(sources: Source | Sequence[Source], *,
 
 
 def _looked_after(profile: Profile, file: BinaryIO) -> Profile:
+    """Set Profile.is_written, and return the profile."""
     profile.is_written = profile.end_time is None and is_written(
         file.fileno(), profile.pid)
     return profile
 
 
 def read_head(path: str | os.PathLike[str]) -> Head:
-    """As much of the profile at `path` as it takes.  Raises ProfileError and
-    OSError."""
+    """Read the settings and the start time of a profile, and nothing after these.
+
+    Raises:
+        ProfileError: The file is not a valid profile.
+        OSError: The file cannot be read.
+    """
     with open(path, "rb") as file:
         contents = Contents(Samples())
         contents.begin_part()
@@ -218,9 +254,19 @@ def read_head(path: str | os.PathLike[str]) -> Head:
 
 
 def read_stacks(data: bytes, nodes: Iterable[int]) -> tuple[Profile, dict[int, int]]:
-    """What a profile that is still being written says of the stacks that end with these
-    nodes: the profile, and for each node the stack's index in Profile.stacks.  Nodes of
-    which it says nothing are left out.  Raises ProfileError."""
+    """Find the stacks of some nodes in a profile that is still being written.
+
+    Args:
+        data: The bytes of the log so far.
+        nodes: Numbers of nodes in the profile.
+
+    Returns:
+        The profile, and the index in Profile.stacks for each node. Nodes that the data
+        do not contain are missing.
+
+    Raises:
+        ProfileError: The data are not a valid profile.
+    """
     samples = Samples()
     reading = _Reading([io.BytesIO(data)], samples, False)
     contents = reading.contents
@@ -232,21 +278,27 @@ def read_stacks(data: bytes, nodes: Iterable[int]) -> tuple[Profile, dict[int, i
 
 def read_bytes(data: bytes, *, salvage: bool = False,
                progress: Callable[[int, int], None] | None = None) -> Profile:
-    """Decode a profile; see read()."""
+    """Read a profile from its bytes; see read()."""
     return _read_table([io.BytesIO(data)], len(data), salvage, progress, Samples())
 
 
 def read(sources: Source | Sequence[Source], *, salvage: bool = False,
          progress: Callable[[int, int], None] | None = None,
          samples: Samples | None = None, raw: bool = False) -> Profile:
-    """Read the profile at a path, or from a descriptor, which is closed; or the parts
-    of one (PROFILE.rst), one after the other, as one profile.
+    """Read a profile, or all segments of one process as one profile (PROFILE.rst).
 
-    `salvage` drops what is incomplete at the end, which otherwise is an
-    error.  `progress(done, total)` is called now and then, with bytes of the
-    file.  `samples`: the table that is filled, if not a new one.  `raw`: the samples
-    are those of raw memory, if it was sampled, and not those of the GC's heap.  Raises
-    ProfileError for anything that is not a profile, and OSError.
+    Args:
+        sources: A path or descriptor, or these of all segments in their order. A
+            descriptor is closed.
+        salvage: Whether to ignore an incomplete end, which otherwise is an error.
+        progress: A function that is called now and then with the number of bytes that
+            were read and the size of all files in bytes.
+        samples: The table to fill, by default a new table.
+        raw: Whether to read the samples of native memory instead of the GC's heap.
+
+    Raises:
+        ProfileError: A file is not a valid profile.
+        OSError: A file cannot be read.
     """
     with contextlib.ExitStack() as stack:
         files = _open(sources, stack)

@@ -1,5 +1,9 @@
-"""The file around a log: it may be packed by gzip, and is unpacked piece by piece, so
-that no more than that is ever in memory, and never more than a profile can be."""
+"""The file that contains a log; it may be compressed by gzip.
+
+The file is decompressed piece by piece, so that only one piece is in memory. A limit
+protects against files that decompress to more bytes than a profile can have.
+readers/__init__.py reads the pieces.
+"""
 from __future__ import annotations
 
 import io
@@ -11,31 +15,41 @@ from typing import BinaryIO
 from vmprof_convert.errors import ProfileError
 
 _GZIP = b"\x1f\x8b"
-#: bytes of a log's head, which are read from a pipe before its other bytes
+#: size of a log's head in bytes, which are read first from a pipe
 _HEAD = 40
-#: a gzipped profile unpacks to no more bytes: what does is made to harm
+#: Largest size of a decompressed profile in bytes. A larger one is probably an attack.
 MAX_UNPACKED = 2**32
-#: Bytes to which any gzipped profile may unpack, and additional bytes for each byte of
-#: the file.  Deflate reaches a factor of 1032.
+#: Bytes to which any compressed profile may decompress, and additional bytes for each
+#: byte of the file. Deflate can reach a factor of 1032.
 _ALWAYS_UNPACKED, _MOST_FOR_A_BYTE = 2**25, 100
-#: what is read and unpacked at once: no more than a processor has near.  Smaller for
-#: PyPy, which reserves it anew each time
+#: Number of bytes that are read and decompressed at once, so that a piece fits into the
+#: processor's cache. PyPy reserves the memory of each piece anew, so it gets smaller
+#: pieces.
 PIECE = 2**16 if sys.implementation.name == "pypy" else 2**17
 
 
 class Container:
-    """A file that holds a log, which can be read more than once.  Each time it is what
-    it was at first, though a program may still write to it."""
+    """A file that contains a log and can be read more than once.
+
+    Each pass reads the bytes that the file had at first, even if a program still writes
+    to the file.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
-        """Read a pipe to its end, if it begins as a profile does."""
+        """Determine the size of the file. Read a pipe to its end if it is a profile."""
         self._file = file if file.seekable() else _copied(file)
         self._start = self._file.tell()
         self._end = self._file.seek(0, io.SEEK_END)
 
     def pieces(self, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
-        """The log, from its beginning; `progress` is told how many bytes of the file
-        were read.  Raises ProfileError if they are damaged, or cut off."""
+        """Yield the decompressed log from its beginning.
+
+        Args:
+            progress: A function that is called with the number of bytes read so far.
+
+        Raises:
+            ProfileError: The compressed data are damaged or cut off.
+        """
         self._file.seek(self._start)
         packed = self._read(progress)
         first = next(packed, b"")
@@ -57,13 +71,16 @@ class Container:
 
 
 def is_log(start: bytes) -> bool:
-    """Return whether a file that begins with `start` is a log, not compressed."""
+    """Return whether a file that begins with `start` is an uncompressed log."""
     return len(start) >= _HEAD and start[:4] == bytes(4) and 3 in (start[4], start[8])
 
 
 def _copied(pipe: BinaryIO) -> BinaryIO:
-    """Return the content of the pipe; only its first bytes if they are not the head of
-    a profile, because a pipe may have no end."""
+    """Return the content of a pipe as a file.
+
+    If the first bytes are not the head of a profile, the file contains only these,
+    because a pipe may have no end.
+    """
     start = pipe.read(_HEAD)
     if start.startswith(_GZIP) or is_log(start):
         start += pipe.read()
@@ -71,7 +88,11 @@ def _copied(pipe: BinaryIO) -> BinaryIO:
 
 
 def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    """What members of a gzip file unpack to, one after the other."""
+    """Yield the decompressed content of all members of a gzip file.
+
+    Raises:
+        ProfileError: The data are damaged, cut off, or decompress to too many bytes.
+    """
     size, packed = 0, len(first)
     unpacker = zlib.decompressobj(wbits=31)
 
@@ -90,7 +111,7 @@ def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     part = first
     while part:
         if unpacker.eof:
-            # gzip allows zeros behind a member
+            # gzip allows zeros after a member
             part = part.lstrip(b"\0")
             if part:
                 unpacker = zlib.decompressobj(wbits=31)
@@ -101,7 +122,7 @@ def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
             part = next(rest, b"")
             packed += len(part)
     while not unpacker.eof:
-        # what the last piece had no room for
+        # the decompressed bytes that exceeded the size of the last piece
         piece = unpack(b"")
         if not piece:
             raise ProfileError("the profile is cut off: its packed data end too early")

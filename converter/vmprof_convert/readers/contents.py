@@ -1,5 +1,10 @@
-"""What the records of a profile say, but for its objects: settings, stacks, types,
-events, names, and when objects ended."""
+"""The first pass over a profile: the contents of all records except the objects.
+
+Contents collects the settings, stacks, types, events and names of a profile, and the
+times at which objects ended. readers/objects.py needs them in the second pass to
+complete the row of each object. readers/__init__.py runs both passes. PROFILE.rst
+defines the records.
+"""
 from __future__ import annotations
 
 import array
@@ -38,69 +43,72 @@ from vmprof_convert.profile.stacks import Stacks
 from vmprof_convert.readers import pypy_stacks, records
 from vmprof_convert.readers.records import Damaged, Record
 
-#: the longest stack that is believed, in words of a record or frames of a node: a bound
-#: of ours.  What says more is damaged, and no reason to ask for memory.
+#: Longest accepted stack, in words of a record or frames of a node. A longer stack
+#: means that the profile is damaged, and the reader should not allocate memory for the
+#: stack.
 MAX_DEPTH = 2**16
 
-#: words of a stack that filled vmprof's record.  vmprof goes on to the next
-#: frame while two of 1019 words are free, in steps of two: so with 1016 words
-#: it went on, and with 1018 it stopped.  Of the frames that are inlined in a
-#: piece of machine code it writes one if only one word is free, hence 1020.
-#: (vmp_stack.c, MAX_STACK_DEPTH - 1; vmprof_get_custom_offset.h.)  The column
-#: of resident memory has its own room.
+#: Words of a stack that filled vmprof's record. vmprof adds a frame, which takes two
+#: words, while two of 1019 words are free. So a stack of 1016 words was continued, and
+#: a stack of 1018 words was cut. A frame that is inlined in machine code is also added
+#: if only one word is free, so a cut stack can have 1020 words. The resident memory has
+#: a separate place in the record. (vmp_stack.c, MAX_STACK_DEPTH - 1;
+#: vmprof_get_custom_offset.h.)
 FULL_RECORD = 1018
 
 _BETWEEN_LABELS = _BETWEEN_NAMES = "\x1f"
 _THREAD, _COMMAND = 1, 2
-#: the kinds of names, and the fields of Type that they are
+#: field of Type for each kind of type name
 _TYPE_NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
             7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY, 10: RAW_IN_USE, 11: ALLOCATED}
-#: settings of a later part that are true of all
+#: settings that the last segment knows for all segments
 _OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping",
                "memory")
-#: in place of the node of a stack: it got lost
+#: value in place of the node of a lost stack
 _LOST = -1
-#: which of the objects of a sample, in one number with its key
+#: number of bits for `which`, the number of an object in its sample, next to the key
 _WHICH_BITS = 16
 _LIMIT = 2**63
 #: A column whose values are equally far from each other takes no bytes for a row, so
-#: that 1 kB could contain rows for gigabytes.  In addition to these rows, a profile can
+#: that 1 kB could contain rows for gigabytes. In addition to these rows, a profile can
 #: have a row for each byte.
 _ROWS_WITHOUT_BYTES = 2**18
-#: The same bound for the kinds of records that the reader keeps as arrays.  At interval
+#: The same bound for the kinds of records that the reader keeps as arrays. At interval
 #: 1, a million objects that die together have consecutive keys and one time.
 _OBJECTS_WITHOUT_BYTES = 2**21
 _OF_OBJECTS = frozenset((records.OBJECTS, records.WAITING, records.ENDED, records.RAW,
                          records.RAW_ENDED))
 #: Frames of all stacks together in any profile, and additional ones for each byte of
-#: the records.  A chain of 65,536 nodes takes few bytes, and each node can end a stack.
+#: the records. A chain of 65,536 nodes takes few bytes, and each node can end a stack.
 _ALWAYS_FRAMES, _FRAMES_FOR_A_BYTE = 2**22, 128
 #: steps of a reference path; a writer makes 16 (native/held/paths.c)
 _MOST_STEPS = 64
-#: kinds of records about the GC's heap
+#: kinds of records about the GC's heap, which a profile of native memory omits
 _OF_THE_HEAP = (records.OBJECTS, records.WAITING, records.ENDED, records.TICKS,
                 records.COLLECTIONS, records.MARKED, records.SWEPT, records.HELD,
                 records.HOLDERS, records.HELD_PATHS, records.HELD_OBJECTS,
                 records.SNAPSHOTS)
 
 
-#: in *ended*: a heap snapshot found that the object has not ended
+#: value in the record *ended*: a heap snapshot reached the object, so it has not ended
 _REACHED_AGAIN = 2
-#: in place of the end of such an object
+#: value in Ends for the end of such an object
 _NONE = -1
 
 
 class Ends:
-    """When objects ended, by sample and which of its objects."""
+    """The times at which objects ended, by the key and the number of each object."""
 
     def __init__(self) -> None:
+        """Create an empty table."""
         self._keys = array.array("q")
-        #: twice the time, plus 1 if the object was lost; _NONE
+        #: twice the time in nanoseconds, plus 1 if the object was lost; or _NONE
         self._ends = array.array("q")
         self._is_sorted = True
 
     def __len__(self) -> int:
+        """Return the number of objects that have ended."""
         self._sort()
         return len(self._keys)
 
@@ -118,8 +126,15 @@ class Ends:
         self._is_sorted = False
 
     def of(self, first: int, last: int) -> dict[int, int]:
-        """Of samples from key `first` to `last`: by place(), twice the time, plus 1 if
-        the object was lost."""
+        """Return the ends of the objects of some samples.
+
+        Args:
+            first: Smallest key of a sample.
+            last: Largest key of a sample.
+
+        Returns:
+            By place(): twice the time in nanoseconds, plus 1 if the object was lost.
+        """
         self._sort()
         start = bisect_left(self._keys, first << _WHICH_BITS)
         stop = bisect_left(self._keys, (last + 1) << _WHICH_BITS, start)
@@ -149,44 +164,55 @@ class Ends:
 
 
 def place(key: int, which: int) -> int:
-    """Of an object, as Ends.of() has it."""
+    """Return the number of an object in the table Ends, from its key and number."""
     return key << _WHICH_BITS | which
 
 
 class Part:
-    """One of the profiles that a process writes one after the other: what numbers mean
-    in it."""
+    """A segment: one of the profiles that a process writes one after the other.
+
+    The numbers of nodes, frames, types and collections are valid only in their segment.
+    """
 
     def __init__(self, begin: int, allocated: Moment | None) -> None:
-        #: nanoseconds from the beginning of the first part to that of this one
+        """Create a segment without records.
+
+        Args:
+            begin: See the attribute.
+            allocated: The last totals of the preceding segment, None for the first one.
+        """
+        #: nanoseconds from the start of the first segment to the start of this segment
         self.begin = begin
-        #: what was counted until then
+        #: totals of the preceding segments, which this segment's totals do not include
         self.before = allocated
         self.settings: dict[str, str] = {}
-        #: key of its first sample
+        #: key of the first sample of this segment
         self.first = 1
-        #: of the nodes of stacks, from number 0 on, which has no frames: the node in
-        #: Contents.stacks, and the depth; and (kind, address) of frames, from 1 on
+        #: For each node of this segment: its node in Contents.stacks, and its depth.
+        #: Node 0 has no frames.
         self.nodes, self.depths = array.array("i", [0]), array.array("i", [0])
-        #: the depth with the lines, which `depths` does not count
+        #: depth of each node, including the lines, which `depths` does not count
         self.lengths = array.array("i", [0])
+        #: (kind, address) of each frame; the first frame has number 1
         self.frames: list[tuple[int, int]] = [(0, 0)]
-        #: index in Contents.stacks, by node, or node and number of labels
+        #: index in Contents.stacks, by the node, or by the node and number of the
+        #: labels
         self.stacks: dict[int, int] = {_LOST: -1}
         self.labelled: dict[tuple[int, int], int] = {}
-        #: index in Contents.types, by the part's number
+        #: index in Contents.types, by the type's number in this segment
         self.types: dict[int, int] = {}
-        #: time of the end of each minor collection, by its number
+        #: end of each minor collection in nanoseconds, by the collection's number
         self.collected: dict[int, int] = {}
-        #: records of samples that no minor collection had met when they were
-        #: written, each with its last key; and the key of the first of these samples
-        #: of which that is still so
+        #: Records of objects that still were in the nursery when the record was
+        #: written, with the last key of each.
         self.waiting: collections.deque[tuple[int, Record]] = collections.deque()
+        #: Key of the first sample that waits after the last whole batch. Rows in
+        #: `waiting` with smaller keys are void.
         self.waits = 0
-        #: that key according to the latest totals; 0 if no sample waits.  It becomes
-        #: `waits` when the batch of these totals is known to be whole
+        #: `waits` according to the latest totals, 0 if no sample waits. It becomes
+        #: `waits` when the batch of these totals is known to be whole.
         self.next_waits = 0
-        #: keys of its samples: the first and the last one
+        #: smallest and largest key of the samples of this segment
         self.least, self.most = _LIMIT, 0
 
     def end_batch(self) -> None:
@@ -198,7 +224,14 @@ class Part:
             self.waiting.popleft()
 
     def shifted(self, times: array.array[int]) -> array.array[int]:
-        """Times of this part, since the beginning of the first one.  Raises Damaged."""
+        """Return times since the start of the first segment, in nanoseconds.
+
+        Args:
+            times: Nanoseconds since the start of this segment.
+
+        Raises:
+            Damaged: A time is before the start, or too large.
+        """
         begin = self.begin
         if times and min(times) + begin < 0:
             raise Damaged("a time before the start")
@@ -211,16 +244,23 @@ class Part:
 
 
 class Contents:
-    """Of one profile, or of the parts of one."""
+    """The contents of a profile, or of all segments of one process, without objects."""
 
     def __init__(self, rows: Rows, *, has_parts: bool = False,
                  raw: bool = False) -> None:
-        """`has_parts`: there are several.  `raw`: the samples are those of raw memory,
-        and not those of the GC's heap; nothing is known then that is about the heap."""
+        """Create the contents of a profile without records.
+
+        Args:
+            rows: The receiver of the samples.
+            has_parts: Whether the profile has several segments.
+            raw: Whether to read the samples of native memory instead of the GC's heap.
+                The records about the heap are ignored in that case.
+        """
         self._rows = rows
         self._is_raw = raw
         self._has_parts = has_parts
-        #: there were records: what vmprof's own say of samples is of time alone
+        #: whether the log contains records of the sampler; if it does, vmprof's own
+        #: stack samples are ignored
         self.are_there = False
         self.settings: dict[str, str] = {}
         self.stacks = Stacks()
@@ -231,28 +271,28 @@ class Contents:
         self.swept: list[Swept] = []
         self.snapshots: list[Snapshot] = []
         self.figures: list[Figure] = []
-        #: names of threads, by the kernel's numbers; and the program's own
+        #: names of threads, by the kernel's numbers; and the program's command
         self.threads: dict[int, str] = {}
         self.command = ""
-        #: sets of labels, the first of them empty
+        #: distinct sets of labels, the first one empty
         self.labels: list[dict[str, str]] = [{}]
-        #: kinds of which nothing is known, and how many records there were
+        #: number of records of each unknown kind
         self.unknown: dict[str, int] = {}
         self.ends = Ends()
         self.parts: list[Part] = []
-        #: keys of samples that a later part tells of once more
+        #: keys of samples that a later segment records again
         self.told_again: set[int] = set()
-        #: who held what, by the number of the question
+        #: retainers, by the number of the heap snapshot
         self.held: dict[int, Held] = {}
-        #: rows without a stack
+        #: number of samples without a stack
         self.lost_stacks = 0
-        #: the size of all records
+        #: size of all records in bytes
         self._bytes = 0
-        #: the number of frames of all stacks, with the lines
+        #: number of frames of all stacks, including the lines
         self._frames = 0
-        #: the number of rows of objects, and of all other rows
+        #: number of rows of objects, and of all other rows
         self._object_rows = self._other_rows = 0
-        #: index in `labels`, by the profile's number
+        #: index in `labels`, by the number of the labels in the profile
         self._label_sets = {0: 0}
         self._label_indices: dict[frozenset[tuple[str, str]], int] = {frozenset(): 0}
         self._readers = {
@@ -274,23 +314,24 @@ class Contents:
             self._readers.update(dict.fromkeys(_OF_THE_HEAP, _pass))
             self._readers[records.RAW] = self._look_at_objects
             self._readers[records.RAW_ENDED] = self._read_ended
-            # PyPy frees native memory after these.
+            # PyPy frees native memory after marking and sweeping.
             self._readers[records.MARKED] = self._read_marked
             self._readers[records.SWEPT] = self._read_swept
 
     @property
     def part(self) -> Part:
+        """The segment that is being read."""
         return self.parts[-1]
 
     def begin_part(self) -> None:
-        """What is read from now on is of the next file of the same process."""
+        """Begin the next segment of the process."""
         self.parts.append(Part(0, self.moments[-1] if self.moments else None))
 
     def end_part(self, *, is_whole: bool) -> None:
-        """Finish a file that was read to its end.
+        """Finish a segment whose file was read to its end.
 
         Args:
-            is_whole: Whether the file has a trailer.  Without a trailer the last batch
+            is_whole: Whether the file has a trailer. Without a trailer the last batch
                 may lack objects, and the waiting samples of earlier batches stay.
 
         Raises:
@@ -307,7 +348,12 @@ class Contents:
             record.forget()
 
     def read(self, record: Record) -> None:
-        """Raises Damaged, or ProfileError."""
+        """Read a record; its content is added to the attributes.
+
+        Raises:
+            Damaged: The record is invalid.
+            ProfileError: The segments do not fit each other, or a setting is invalid.
+        """
         if not self.are_there:
             self.are_there = True
             self._rows.begin(self.settings)
@@ -330,7 +376,7 @@ class Contents:
         self.unknown[name] = self.unknown.get(name, 0) + 1
 
     # ________________________________________
-    # the run
+    # settings, totals, CPU samples, marks, metrics and names
 
     def _read_settings(self, record: Record) -> None:
         part = self.part
@@ -356,7 +402,7 @@ class Contents:
     def _read_totals(self, record: Record) -> None:
         part = self.part
         for time, *counts, waits in zip(*record.decoded()):
-            # Totals begin a batch, and its objects follow.
+            # Totals begin a batch. The objects of the batch follow.
             part.end_batch()
             part.next_waits = waits
             if time + part.begin < 0 or min(counts) < 0:
@@ -400,7 +446,7 @@ class Contents:
                 self._pass_over("name %d" % kind)
 
     # ________________________________________
-    # who holds what
+    # retainers
 
     def _read_held(self, record: Record) -> None:
         for number, time, *figures in zip(*record.decoded()):
@@ -409,7 +455,10 @@ class Contents:
             self.held[number] = Held(time + self.part.begin, *figures)
 
     def answers(self) -> list[Held]:
-        """Who held what.  An answer that was not written to its end is none."""
+        """Return the retainers from all heap snapshots.
+
+        An answer whose rows are not complete gets the problem INCOMPLETE.
+        """
         for held in self.held.values():
             rows = len(held.holders) + len(held.steps) + len(held.stacks)
             if rows < held.rows and not held.problem:
@@ -476,18 +525,25 @@ class Contents:
         nodes, depths, frames = self.part.nodes, self.part.depths, self.part.frames
         lengths = self.part.lengths
         for parent, frame in zip(*record.decoded()):
-            # a parent comes before its children
+            # a parent is written before its children
             if not 0 <= parent < len(nodes) or not 0 < frame < len(frames):
                 raise Damaged("a node of a stack that is none")
             if lengths[parent] == MAX_DEPTH:
                 raise Damaged("a stack of more than %d frames" % MAX_DEPTH)
             nodes.append(pypy_stacks.child(self.stacks, nodes[parent], *frames[frame]))
-            # vmprof, which cuts stacks, writes no lines
+            # vmprof cuts stacks without lines, so `depths` does not count the lines
             lengths.append(lengths[parent] + 1)
             depths.append(depths[parent] + (frames[frame][0] != pypy_stacks.LINE))
 
     def stack(self, node: int, part: Part) -> int:
-        """The index in `stacks`; -1: it got lost.  Raises Damaged."""
+        """Return the index in `stacks` of the stack of a node.
+
+        Returns:
+            The index, or -1 if the stack got lost.
+
+        Raises:
+            Damaged: The node is unknown, or the stacks have too many frames.
+        """
         found = part.stacks.get(node)
         if found is None:
             if not 0 <= node < len(part.nodes):
@@ -513,7 +569,18 @@ class Contents:
 
     def stacks_of(self, nodes: Sequence[int], labels: Sequence[int], part: Part) -> (
             array.array[int]):
-        """The indices of the stacks of samples, which are counted.  Raises Damaged."""
+        """Return the indices in `stacks` of the stacks of some samples.
+
+        The samples are counted as samples of cut stacks or of lost stacks.
+
+        Args:
+            nodes: The node of each sample's stack.
+            labels: The number of the labels of each sample.
+            part: The segment in which these numbers are valid.
+
+        Raises:
+            Damaged: A node or a number of labels is unknown.
+        """
         if any(labels):
             stacks = array.array("i", [
                 self._labelled_stack(node, label, part)
@@ -545,7 +612,12 @@ class Contents:
     # objects
 
     def type_index(self, number: int, part: Part) -> int:
-        """In `types`, of the part's number; -1 of 0: not known."""
+        """Return the index in `types` of a type, -1 if the type is unknown.
+
+        Args:
+            number: The number of the type in the segment, 0 if unknown.
+            part: The segment.
+        """
         if not number:
             return -1
         found = part.types.get(number)
@@ -570,8 +642,10 @@ class Contents:
                 self.types[at] = self.types[at]._replace(number=gc_number)
 
     def _look_at_objects(self, record: Record) -> None:
-        """They are read when all of this is known; see objects.py.  Here, only which
-        samples several parts tell of."""
+        """Remember which samples several segments record.
+
+        The second pass reads the objects themselves (readers/objects.py).
+        """
         if not self._has_parts or not record.rows:
             return
         part, keys = self.part, record.column(0)
@@ -584,7 +658,7 @@ class Contents:
                 if key < part.first and not is_start(outcome, collection))
 
     def is_known(self, key: int, part: Part) -> bool:
-        """Whether a part before this one, which is read, has this sample."""
+        """Return whether an earlier segment that is read has this sample."""
         return any(earlier.least <= key < min(earlier.most + 1, part.first)
                    for earlier in self.parts[:self.parts.index(part)])
 
@@ -638,13 +712,13 @@ class Contents:
 
 
 def _pass(record: Record) -> None:
-    """It is about other memory."""
+    """Ignore a record that is about the other kind of memory."""
 
 
 def _change_for_raw_memory(settings: dict[str, str]) -> None:
-    """What they say of allocation samples, they say of these."""
+    """Change the settings of allocation samples into settings of native memory."""
     if "engine" not in settings:
-        return              # later ones of the same profile
+        return              # later settings of the same profile
     settings["interval"] = settings.pop("raw", "")
     settings["samples"] = "raw"
     settings["facts"] = "types,lifetimes"
@@ -653,18 +727,19 @@ def _change_for_raw_memory(settings: dict[str, str]) -> None:
         settings.pop(name, None)
 
 
-#: outcome of an object that was old when the part began: it met no collection in it
+#: Outcome of an object that was promoted. An inherited object that was old when the
+#: segment began has this outcome and collection 0.
 _PROMOTED = 1
 
 
 def is_start(outcome: int, collection: int) -> bool:
-    """Whether a row is of an object that was promoted in an earlier part."""
+    """Return whether a row is of an inherited object that was promoted earlier."""
     return outcome == _PROMOTED and not collection
 
 
 def _number(settings: dict[str, str], name: str) -> int:
     text = settings.get(name, "")
-    # of a damaged profile it may be anything
+    # the setting may be any text in a damaged profile
     if text and not (text.isascii() and text.isdigit() and len(text) < 19):
         raise ProfileError("damaged profile: the setting %s is no number: %s"
                            % (name, text[:40]))

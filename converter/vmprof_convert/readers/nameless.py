@@ -1,8 +1,8 @@
-"""Native functions that nobody can name: those of an interpreter without symbols.
+"""Native functions without names, in an interpreter without symbols such as Debian's.
 
-Debian's PyPy is one.  What such a function allocates is what the Python function
-does that called it, as it is without native frames; so that is where it is shown.
-Those of other libraries stay: which library it was, is known.
+The readers remove these functions from the stacks. Their allocations then count for the
+Python function that called them, as in a profile without native frames. Functions of
+other libraries stay, because their library is known.
 """
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from vmprof_convert.profile.model import NATIVE, Function
 
 def of_interpreter(functions: dict[int, Function],
                    settings: dict[str, str]) -> set[int]:
-    """The addresses of these among `functions`; `settings` say which library it
-    is: PROFILE.rst."""
+    """Return the addresses of the interpreter's functions without names.
+
+    Args:
+        functions: All functions of a profile, by their addresses.
+        settings: Settings of the profile; "native" is the name of the interpreter's
+            library (PROFILE.rst).
+    """
     library = settings.get("native", "")
     if not library:
         return set()

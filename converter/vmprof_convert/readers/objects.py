@@ -1,5 +1,10 @@
-"""The sampled objects of a profile, when all else is known: each row of theirs says
-what the object is, and Contents.ends when it ended."""
+"""The second pass over a profile: the sampled objects and their outcomes.
+
+Contents knows the stacks, the types and the ends of the objects after the first pass.
+Objects combines them with each row of the records *objects* and *waiting* (or *raw
+memory*), and gives the complete rows to a receiver (model.Rows). readers/__init__.py
+calls it.
+"""
 from __future__ import annotations
 
 import array
@@ -22,28 +27,35 @@ from vmprof_convert.profile.model import (
 from vmprof_convert.readers.contents import Contents, Part, is_start, place
 from vmprof_convert.readers.records import COLUMNS, OBJECTS, Damaged, Record
 
-#: outcomes in a profile; another number means that it is not known
+#: Outcomes in a profile (PROFILE.rst). Another number is an unknown outcome.
 _DIED, _PROMOTED, _NOT_RECORDED, _NOT_KNOWN, _YOUNG, _YOUNG_NOT_KNOWN = range(6)
 #: columns of a record of objects
 (_KEYS, _WHICH, _TIMES, _THREADS, _NODES, _LABELS, _MEMORIES, _SIZES, _INTERVALS,
  _TYPES, _OUTCOMES, _COLLECTIONS, _LIVE_SIZES) = range(13)
 _FATES = {_DIED: DIED, _PROMOTED: ALIVE, _NOT_KNOWN: UNKNOWN, _YOUNG: PENDING,
           _YOUNG_NOT_KNOWN: UNKNOWN, _NOT_RECORDED: UNTOLD}
-#: no collection met these, or nobody knows which
+#: outcomes of objects without a known minor collection
 _UNMET = (UNTOLD, PENDING)
-#: one of the columns, by its number
+#: a function that returns a column of a record by its number
 _Column = Callable[[int], "array.array[int]"]
 
 
 class Objects:
-    """Hands the rows of all parts to who wants them."""
+    """The reader of the objects of all segments of a profile."""
 
     def __init__(self, contents: Contents, rows: Rows) -> None:
+        """Create a reader.
+
+        Args:
+            contents: The contents of the profile after the first pass.
+            rows: The receiver of the objects.
+        """
         self._contents = contents
         self._rows = rows
-        #: keys of the part that is read: objects, though the totals say that they wait
+        #: keys of objects of the current segment that were already read, although the
+        #: totals count their samples as waiting
         self._told: set[int] = set()
-        #: ends that belong to an object
+        #: number of ends that belong to an object
         self._ended = 0
         self._is_raw = contents.settings.get("samples") == "raw"
         facts = contents.settings.get("facts", "").split(",")
@@ -51,11 +63,17 @@ class Objects:
 
     @property
     def misfits(self) -> int:
-        """Ends that belong to no object."""
+        """The number of ends that belong to no object."""
         return len(self._contents.ends) - self._ended
 
     def read_waiting(self, part: Part) -> None:
-        """Those that still waited when the part ended.  Raises Damaged."""
+        """Read the objects that were in the nursery when a segment ended.
+
+        Call this method after read() got all records of the segment.
+
+        Raises:
+            Damaged: A row is invalid.
+        """
         while part.waiting:
             _, record = part.waiting.popleft()
             self._read(_chosen(record.column, [
@@ -64,11 +82,15 @@ class Objects:
         self._told.clear()
 
     def read(self, record: Record, part: Part) -> None:
-        """A record of objects of this part.  Raises Damaged."""
+        """Read a record of objects of a segment.
+
+        Raises:
+            Damaged: A row is invalid.
+        """
         if not record.rows:
             return
         if part.waiting:
-            # a pinned object still waits when later ones don't
+            # a pinned object may wait longer than objects of later samples
             self._told.update(key for key in record.column(_KEYS) if key >= part.waits)
         self._read(record.column, part)
 
@@ -84,9 +106,12 @@ class Objects:
             self._hand_on(column, part)
 
     def _is_of(self, column: _Column, part: Part) -> list[bool]:
-        """Of each row, whether the sample is of this part.  Those of earlier parts go
-        elsewhere, unless these parts are read, too: then those that say something new
-        stay."""
+        """Return for each row whether it belongs into the table of samples.
+
+        A sample of an earlier segment belongs into the table if the earlier segment is
+        read, too, and the row contains a new outcome. If the earlier segment is not
+        read, the receiver gets the row as an inherited object.
+        """
         stay = []
         for row in zip(*map(column, range(COLUMNS[OBJECTS]))):
             key, outcome, collection = row[_KEYS], row[_OUTCOMES], row[_COLLECTIONS]
@@ -100,7 +125,11 @@ class Objects:
         return stay
 
     def _is_last_word(self, column: _Column) -> list[bool]:
-        """Of what was in the nursery when the part ended, a later part says more."""
+        """Return for each row whether no later segment has a newer row of the object.
+
+        A later segment records again the objects that were in the nursery when this
+        segment ended.
+        """
         again = self._contents.told_again
         return [not (outcome in (_YOUNG, _YOUNG_NOT_KNOWN) and key in again)
                 for key, outcome in zip(column(_KEYS), column(_OUTCOMES))]
@@ -134,7 +163,7 @@ class Objects:
             contents.stacks_of(column(_NODES), column(_LABELS), part), sizes,
             intervals, functools.partial(column, _MEMORIES),
             _mapped("i", column(_TYPES), type_index), fates,
-            # raw memory is known from the first moment on
+            # native memory has no nursery: it is followed from its allocation on
             lambda: part.shifted(column(_TIMES))[:] if self._is_raw else _collected(
                 column(_COLLECTIONS), fates, part), ended, live_sizes))
 
@@ -165,7 +194,14 @@ def _check(sizes: array.array[int], intervals: array.array[int],
 
 def _collected(collections: array.array[int], fates: array.array[int], part: Part) -> (
         array.array[int]):
-    """When the first minor collection met the objects.  Raises Damaged."""
+    """Return the ends of the first minor collections that met the objects.
+
+    Returns:
+        Nanoseconds since the start for each object, -1 if unknown.
+
+    Raises:
+        Damaged: A time is too large.
+    """
     if is_one(fates) and fates[0] in _UNMET:
         return array.array("q", [-1]) * len(fates)
     try:
@@ -186,7 +222,7 @@ def _chosen(column: _Column, which: Sequence[bool]) -> _Column:
 
 def _mapped(typecode: str, numbers: array.array[int], function: Callable[[int], int]
             ) -> array.array[int]:
-    """The function of each: they are few different ones."""
+    """Return the results of a function for all numbers, of which few are distinct."""
     if is_one(numbers):
         return array.array(typecode, [function(numbers[0])]) * len(numbers)
     known = {number: function(number) for number in set(numbers)}

@@ -1,4 +1,8 @@
-"""PyPy's stacks: pairs of words, (kind, address)."""
+"""Decoding of PyPy's stacks, which are pairs of words (kind, address).
+
+readers/contents.py and readers/vmprof_log.py add these stacks to a table (Stacks).
+PROFILE.rst lists the kinds.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,34 +11,41 @@ from vmprof_convert.profile.model import LABEL, Function
 from vmprof_convert.profile.stacks import Frame, Stacks, StackTable
 
 INTERPRETED, JIT, MACHINE_CODE, NATIVE, LINE = 1, 3, 6, 7, 8
-#: innermost in the stack of what the JIT allocates while it traces a loop, optimizes
-#: it and writes machine code, or a log of that (for lines, and on AArch64 for stacks);
-#: its caller is the function that runs then
+#: Innermost functions in the stack of an allocation by the JIT. COMPILER represents
+#: tracing, optimizing and writing machine code. LOG represents the log that the JIT
+#: writes for lines, and on AArch64 for stacks. The caller is the program's function.
 COMPILER = Function("[JIT compiler]", 0, "", LABEL)
 LOG = Function("[JIT compiler: its log]", 0, "", LABEL)
-#: called by a function with which others may have been compiled, if nothing tells which
-#: of them runs
+#: Callee of a function that was compiled together with others, if the profile does not
+#: show which of them was running.
 NOT_KNOWN = Function("[compiled code, function not known]", 0, "", LABEL)
-#: by the pair that stands for it
+#: frame of each pair that represents one of these functions
 _OF_THE_JIT = {(MACHINE_CODE, number): Frame(number, "native", 0)
                for number in (1, 2, 3)}
-#: by frame
+#: label of each of these frames
 LABELS = dict(zip(_OF_THE_JIT.values(), (COMPILER, LOG, NOT_KNOWN)))
 
 _KINDS = {INTERPRETED: "interpreted", JIT: "jit", NATIVE: "native"}
 
 
 def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
-    """The node of one pair more, from the outermost on.
+    """Add a pair to a stack, after all outer pairs, and return the new node.
 
-    A piece of the JIT's machine code writes its start (kind 6) and then the
-    Python frames that are inlined at this point, innermost first (kind 3).
-    The outermost of them is the frame that the interpreter was running when it
-    entered the machine code, if it entered it there: then this frame's own
-    entry (kind 1) is the next one outwards, and the two are one.  If other
-    machine code called it, then there is none, and the next piece follows.
-    The line that a frame was at (kind 8) stands before the frame, so that it comes
-    behind it.
+    The JIT's machine code has a pair for its start (kind 6), which is ignored. Pairs of
+    the inlined Python frames follow, innermost first (kind 3). If the interpreter
+    entered the machine code, the outermost of these frames is also an interpreted frame
+    (kind 1). Then both pairs become one frame. If other machine code called this code,
+    the caller's pairs follow instead.
+
+    A pair with the current line of a frame (kind 8) precedes the frame. As this
+    function gets the pairs outermost first, the line comes after its frame and changes
+    the frame.
+
+    Args:
+        stacks: The table of stacks.
+        node: The node of the pairs so far.
+        kind: The first word of the pair.
+        address: The second word of the pair.
     """
     name = _KINDS.get(kind)
     if (kind, address) in _OF_THE_JIT:
@@ -52,10 +63,10 @@ def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
 
 
 def stacks_with(stacks: StackTable, label: Function) -> set[int]:
-    """The numbers of those that have this one of LABELS."""
+    """Return the numbers of the stacks that contain a label, one of LABELS' values."""
     if isinstance(stacks, Stacks) and not any(
             LABELS.get(frame) == label for frame in stacks.frames):
-        return set()            # without a tree, which takes memory
+        return set()            # without a tree, which would take memory
     tree = stacks.tree()
     found = bytearray(len(tree.frames))
     for node, (parent, frame) in enumerate(zip(tree.parents, tree.frames)):
@@ -64,9 +75,14 @@ def stacks_with(stacks: StackTable, label: Function) -> set[int]:
 
 
 def decode(stacks: Stacks, words: Sequence[int]) -> int:
-    """The node of a stack; `words` are innermost first."""
+    """Add a stack to the table and return its node.
+
+    Args:
+        stacks: The table of stacks.
+        words: The words of the stack, innermost frame first.
+    """
     node = 0
-    # of an odd number, the last one is no frame
+    # the last word of an odd number is not part of a pair
     for i in range(len(words) // 2 * 2 - 2, -1, -2):
         node = child(stacks, node, words[i], words[i + 1])
     return node

@@ -1,5 +1,9 @@
-"""The records of an allocation profile: tables of numbers, a column at a time, and
-texts.  PROFILE.rst is the definition."""
+"""Decoding of the records of an allocation profile (PROFILE.rst).
+
+A record is a table of numbers, written column by column, and perhaps a text for each
+row. readers/vmprof_log.py finds the records in the log. readers/contents.py and
+readers/objects.py interpret them.
+"""
 from __future__ import annotations
 
 import array
@@ -11,9 +15,9 @@ from typing import NamedTuple
 
 from vmprof_convert.errors import ProfileError
 
-#: the marker of a record in the log
+#: marker of a record in the log
 MARKER = ord("A")
-#: the version of the layout that is read
+#: version of the layout that this module reads
 VERSION = 2
 
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
@@ -21,50 +25,66 @@ VERSION = 2
  HELD_PATHS, HELD_OBJECTS, RAW, RAW_ENDED,
  SNAPSHOTS) = range(1, 24)
 
-#: columns of each kind; behind them, newer profiles may have more
+#: Number of known columns of each kind. Records of newer profiles may have more columns
+#: after these.
 COLUMNS = {
     SETTINGS: 1, TOTALS: 8, FRAMES: 2, NODES: 2, TYPES: 4, LABELS: 2, OBJECTS: 13,
     WAITING: 13, ENDED: 4, TICKS: 5, COLLECTIONS: 4, MARKED: 3, SWEPT: 6, MARKS: 2,
     FIGURES: 3, NAMES: 3, HELD: 9, HOLDERS: 6, HELD_PATHS: 5,
     HELD_OBJECTS: 9, RAW: 13, RAW_ENDED: 4, SNAPSHOTS: 8}
 
-#: version, kind, columns, nothing, rows
+#: version, kind, number of columns, an unused byte, number of rows
 _HEAD = struct.Struct("<BBBBI")
 _BASE, _UNIT = struct.Struct("<q"), struct.Struct("<H")
-#: in the first byte of a column: the width, and what stands behind this byte.  With a
-#: step, the numbers are what each value is more than the one before and the step
+#: Parts of a column's first byte: the width of the numbers, and flags for a base, a
+#: step and a unit after this byte. With a step, each number is the difference between a
+#: value and the sum of its predecessor and the step.
 _WIDTH, _HAS_BASE, _HAS_STEP, _HAS_UNIT = 0x07, 0x08, 0x10, 0x20
-#: no writer's record has more rows
+#: largest number of rows in a record that a writer makes
 _MOST_ROWS = 2**20
 
 
 
 class Damaged(Exception):
-    """The record is none; the message says of which kind."""
+    """An invalid record; the message names its kind or the invalid value.
+
+    vmprof_log.Log converts it into a ProfileError with the position in the log.
+    """
 
 
 class Record:
-    """One of them.  Its columns are decoded when they are asked for."""
+    """A record whose columns are decoded at the first access."""
 
     __slots__ = ("_codes", "_columns", "_data", "_decoded", "kind", "rows")
 
     def __init__(self, kind: int, rows: int, columns: int, data: bytes) -> None:
-        """`columns`: so many it has; `data`: what is behind its head."""
+        """Create a record.
+
+        Args:
+            kind: One of the kinds such as SETTINGS.
+            rows: The number of rows.
+            columns: The number of columns in the data.
+            data: The bytes after the head of the record.
+        """
         self.kind = kind
         self.rows = rows
         self._columns = columns
         self._data = data
-        #: of the columns, where they are known
+        #: encodings of the columns; empty if they have not been read yet
         self._codes: list[_Code] = []
         self._decoded: dict[int, array.array[int]] = {}
 
     @property
     def size(self) -> int:
-        """Its bytes, without the head."""
+        """The number of bytes without the head."""
         return len(self._data)
 
     def column(self, number: int) -> array.array[int]:
-        """One of the columns that this kind has: 64-bit numbers.  Raises Damaged."""
+        """Return one of the known columns of this kind as 64-bit numbers.
+
+        Raises:
+            Damaged: The record is too short, or a number is too large.
+        """
         column = self._decoded.get(number)
         if column is None:
             try:
@@ -75,16 +95,26 @@ class Record:
         return column
 
     def decoded(self) -> list[array.array[int]]:
-        """All columns that this kind has.  Raises Damaged."""
+        """Return all known columns of this kind.
+
+        Raises:
+            Damaged: The record is too short, or a number is too large.
+        """
         return list(map(self.column, range(COLUMNS[self.kind])))
 
     def forget(self) -> None:
-        """Give back the memory of what was decoded."""
+        """Free the memory of the decoded columns."""
         self._codes, self._decoded = [], {}
 
     def texts(self) -> Iterator[tuple[list[int], str]]:
-        """Of each row, the numbers but for the last one, which is the size of a text,
-        and that text.  Raises Damaged."""
+        """Yield the numbers and the text of each row.
+
+        The last known column contains the sizes of the texts. It is not among the
+        numbers.
+
+        Raises:
+            Damaged: The record is too short, or a number is too large.
+        """
         *numbers, sizes = self.decoded()
         at = self._codes[-1].end
         if min(sizes, default=0) < 0 or at + sum(sizes) > len(self._data):
@@ -113,8 +143,12 @@ class Record:
 
 
 def parse(payload: bytes) -> Record:
-    """A record, of what stands behind its size.  Raises Damaged, or ProfileError if it
-    is of another version: nothing is known of it then."""
+    """Return the record in `payload`, the bytes after the size of the record.
+
+    Raises:
+        Damaged: The head of the record is invalid.
+        ProfileError: The record has another version, whose layout is unknown.
+    """
     if len(payload) < 1:
         raise Damaged("a record without a version")
     if payload[0] != VERSION:
@@ -136,7 +170,11 @@ def parse(payload: bytes) -> Record:
 
 
 def _spread(bits: int) -> list[bytes]:
-    """What the numbers of so many bits in each byte are, the lowest first."""
+    """Return the numbers in each of the 256 bytes, the lowest bits first.
+
+    Args:
+        bits: The number of bits of each number: 1, 2 or 4.
+    """
     mask = (1 << bits) - 1
     return [bytes(byte >> shift & mask for shift in range(0, 8, bits))
             for byte in range(256)]
@@ -146,21 +184,27 @@ _SPREAD = {bits: _spread(bits) for bits in (1, 2, 4)}
 
 
 class _Code(NamedTuple):
-    """How the numbers of a column are written."""
+    """The encoding of a column."""
 
-    #: of a number
+    #: number of bits of a number
     bits: int
     base: int
-    #: None: the numbers are no differences
+    #: None if the numbers are not differences
     step: int | None
     unit: int
-    #: where the numbers are
+    #: position of the numbers in the data of the record
     start: int
     end: int
 
 
 def _code(data: bytes, at: int, rows: int) -> _Code:
-    """Of the column that begins there."""
+    """Return the encoding of the column that begins at a position.
+
+    Raises:
+        ValueError: The data end within the column.
+        IndexError: The data end before the column.
+        struct.error: The data end within the column's parameters.
+    """
     first = data[at]
     width = first & _WIDTH
     bits = 1 << width - 1 if width else 0
@@ -182,7 +226,11 @@ def _code(data: bytes, at: int, rows: int) -> _Code:
 
 
 def _values(data: bytes, code: _Code, rows: int) -> array.array[int]:
-    """Raises OverflowError for numbers of more than 64 bits."""
+    """Decode a column.
+
+    Raises:
+        OverflowError: A value has more than 64 bits.
+    """
     bits, base, step, unit, start, end = code
     if not bits:
         return (array.array("q", range(base, base + step * rows, step)) if step
@@ -191,7 +239,7 @@ def _values(data: bytes, code: _Code, rows: int) -> array.array[int]:
         map(_SPREAD[bits].__getitem__, data[start:end]))[:rows]
     numbers = _widened(packed, max(bits // 8, 1))
     if step is not None:
-        # the first one is of nothing, and so takes the step back
+        # Begin one step before the base, because the first number is added, too.
         steps = accumulate(([step + unit * number for number in numbers]
                             if step or unit != 1 else numbers), initial=base - step)
         next(steps)
@@ -202,8 +250,14 @@ def _values(data: bytes, code: _Code, rows: int) -> array.array[int]:
 
 
 def _widened(packed: bytes, width: int) -> array.array[int]:
-    """The numbers of so many bytes each.  (An array of another array's numbers asks for
-    one after the other, which takes seven times as long.)"""
+    """Return the numbers in `packed` as 64-bit numbers.
+
+    The conversion of an array by array.array() would take seven times as long.
+
+    Args:
+        packed: Unsigned little-endian numbers.
+        width: The number of bytes of each number.
+    """
     result = array.array("q")
     if width == result.itemsize:
         result.frombytes(packed)

@@ -1,8 +1,9 @@
-"""Whether a profile that has no end is being written: whether the process that it is of
-has this very file open to write into it.
+"""Detection of a profile that a process is still writing.
 
-That is no guess, as its number and a time would be: both may mean another process, of
-another machine, container or boot.  Where nobody may look, the answer is no.
+The profile has no end, and /proc shows that its process has this file open for writing.
+The process number and the time alone would be a guess, because another machine,
+container or boot can have a process of the same number. Without permission to read
+/proc, the answer is no.
 """
 from __future__ import annotations
 
@@ -12,15 +13,19 @@ import re
 
 
 def is_written(file: int, pid: int) -> bool:
-    """`file`: a descriptor; `pid`: the kernel's number of the process, 0 if it is not
-    known."""
+    """Return whether a process has a file open for writing.
+
+    Args:
+        file: A descriptor of the file.
+        pid: The kernel's number of the process, 0 if unknown.
+    """
     if not pid:
         return False
     wanted = os.fstat(file)
     folder = "/proc/%d" % pid
     with contextlib.suppress(OSError):
         for number in os.listdir(folder + "/fd"):
-            # one that is closed meanwhile is none of those that count
+            # ignore a descriptor that the process closes meanwhile
             with contextlib.suppress(OSError):
                 status = os.stat("%s/fd/%s" % (folder, number))
                 if os.path.samestat(status, wanted) and _is_to_write(

@@ -1,8 +1,8 @@
-"""vmprof's log: records, one after the other.
+"""The reader of vmprof's log, which is a sequence of records (PROFILE.rst).
 
-One pass over the bytes, piece by piece: what is kept are the stacks, as the tree that
-they are, and names.  Our own records among them go to who asked for them.
-Nothing here is recursive.  PROFILE.rst is the definition of the layout.
+The log is read in one pass, piece by piece. The reader keeps only the names and the
+stacks, which are stored as a tree. It gives the sampler's records to a callback
+(readers/__init__.py), and vmprof's own samples to a receiver. No function is recursive.
 """
 from __future__ import annotations
 
@@ -21,46 +21,53 @@ from vmprof_convert.readers.records import Damaged, Record
 from vmprof_convert.readers.rvmprof_samples import FULL_STACK, GcSamples, Sample
 
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
-#: of rvmprof_samples.py
+#: records with allocation samples of a PyPy without recorder (rvmprof_samples.py)
 ALLOCATION, OBJECT, ALLOCATED = 11, 12, 13
-#: records of a branch of PyPy that samples allocations: a stack; and the type, size
-#: class and outcome of an object
+#: Records of a branch of PyPy that samples allocations. One is a stack. The other has
+#: the type, size class and outcome of an object.
 _OF_BRANCH = 9, 10
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 
-#: no record is longer: vmprof's buffers have 8 KiB, ours 64, and meta data is
-#: what somebody typed
+#: Largest size of a record in bytes. vmprof's buffers have 8 KiB and the sampler's 64
+#: KiB, and users type the meta data.
 MAX_RECORD = 2**26
-#: bytes of the shortest profile's beginning, and of the longest head
+#: size of the longest head in bytes; even the shortest profile has this size
 _HEAD = 40
-#: bytes of vmprof's stacks that are known without looking at their frames
+#: largest size in bytes of vmprof's stacks in the cache of raw stacks
 MAX_RAW_STACKS = 2**22
 
 _WORD, _SHORT_WORD = struct.Struct("<q"), struct.Struct("<i")
 _TIME = struct.Struct("<qq")
 _SECONDS = struct.Struct("<d")
-#: before records had a marker of their own, they were names of this address
+#: address of the names that contained records before records had a marker
 _FORMER_RECORDS = -0x616C6C6F63
-# a native function's name may contain colons (C++'s do)
+# the name of a native function may contain colons, as in C++
 _NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
 
 
 class Log:
-    """Reads one log."""
+    """The reader of one log."""
 
     def __init__(self, pieces: Iterable[bytes], contents: Contents, rows: Rows | None,
                  names: dict[int, str]):
-        """`rows` gets vmprof's own samples, if there are no records of ours; `names`
-        are filled."""
+        """Create a reader.
+
+        Args:
+            pieces: The bytes of the log.
+            contents: The table of stacks, and the contents for rvmprof's samples.
+            rows: The receiver of vmprof's own samples, if the log has no records of the
+                sampler. None ignores these samples.
+            names: A dict that gets the names of functions, by their addresses.
+        """
         self.pieces = iter(pieces)
         self.contents = contents
         self.rows = rows
         self.names = names
-        #: a part of the log, where in it we are, and where in the log it begins
+        #: a piece of the log, the current position in `data`, and the offset of `data`
         self.data = b""
         self.at = 0
         self.before = 0
-        #: nothing follows
+        #: whether `data` is the last piece
         self.is_last = False
         self.version = 0
         self.flags = 0
@@ -69,36 +76,38 @@ class Log:
         self.start_time = 0.0
         self.end_time: float | None = None
         self.meta: dict[str, str] = {}
-        #: None: nobody wants the samples
+        #: reader of rvmprof's allocation samples; None if the samples are ignored
         self.gc_samples = GcSamples(contents, rows) if rows is not None else None
-        #: says the header: samples have resident memory
+        #: whether stack samples contain the resident memory
         self.has_memory = False
-        #: the log ends here, though it goes on
+        #: whether to stop after this record, although the log continues
         self.is_enough = False
-        #: number of vmprof's stacks; and how long a record with such a head is, but for
-        #: what is behind the stack
+        #: numbers of vmprof's stacks, by their words
         self.raw_stacks = _RawStacks(weakref.proxy(self))
+        #: size in bytes of the head and the stack of a stack sample, by the head's
+        #: bytes
         self.stack_sizes: dict[bytes, int] = {}
-        #: of C's types long, of lengths and counts, and of pointers: both have
-        #: eight bytes but on Windows, or with 32 bits
+        #: Formats of C's `long`, which lengths and counts have, and of pointers. Both
+        #: have eight bytes, except on Windows and on 32-bit machines.
         self.word = self.pointer = _WORD
-        #: of version 7: the time is in front of the stack, as a vmprof wrote it
-        #: that was never released; None: not known yet
+        #: In version 7, whether the time precedes the stack. An unreleased vmprof wrote
+        #: such logs. None until the first sample.
         self.has_time_first: bool | None = None
 
     def damaged(self, what: str) -> ProfileError:
+        """Return an error that contains `what` and the position in the log."""
         return ProfileError("damaged profile: %s at byte %d"
                             % (what, self.before + self.at))
 
     def more(self) -> bool:
-        """Have more of the log in `data`; False: there is no more."""
+        """Append more of the log to `data`; return whether there was more."""
         if self.is_last:
             return False
         rest = self.data[self.at:]
         self.before += self.at
         self.at = 0
         parts, size = [rest], len(rest)
-        # doubled, lest a long record be looked at again for each piece
+        # double the size, so that a long record is not examined again for each piece
         while size < 2 * len(rest) + 1:
             piece = next(self.pieces, None)
             if piece is None:
@@ -110,7 +119,7 @@ class Log:
         return size > len(rest)
 
     def pass_over(self) -> int:
-        """Read what follows to its end; returns the bytes from `at` on."""
+        """Read the rest of the log; return the number of bytes from `at` on."""
         size = len(self.data) - self.at
         for piece in self.pieces:
             size += len(piece)
@@ -118,6 +127,11 @@ class Log:
         return size
 
     def read_head(self) -> None:
+        """Read the five words at the beginning.
+
+        Raises:
+            ProfileError: The file is not a log of vmprof.
+        """
         while len(self.data) < _HEAD and self.more():
             pass
         if len(self.data) < _HEAD:
@@ -134,9 +148,9 @@ class Log:
         self.period = words[3] / 1e6
         self.at = 5 * self.word.size
 
-    # each of these reads one record whose marker is at self.at, and returns
-    # where the next one begins; beyond the end of the data means that it is
-    # not whole: then nothing was changed
+    # Each of these methods reads the record whose marker is at self.at, and returns the
+    # position of the next record. If this position is after the end of the data, the
+    # record is incomplete, and the method has not changed anything.
 
     def _string(self, at: int) -> tuple[str, int]:
         (length,) = self.word.unpack_from(self.data, at)
@@ -153,12 +167,14 @@ class Log:
         return seconds + micro / 1e6, at + 24
 
     def read_start(self) -> int:
+        """Read the start time."""
         time, end = self._time(self.at + 1)
         if end <= len(self.data):
             self.start_time = time
         return end
 
     def read_header(self) -> int:
+        """Read the header with the version, the flags and the interpreter's name."""
         at = self.at
         if self.version:
             raise self.damaged("a second header")
@@ -184,6 +200,7 @@ class Log:
         return end
 
     def read_stack(self) -> int:
+        """Read one stack sample of any version."""
         if not self.version:
             raise self.damaged("a sample before the header")
         data, at = self.data, self.at + 1
@@ -206,7 +223,7 @@ class Log:
                                % (count, depth))
         start = at + word.size
         end = start + size * depth
-        # thread, memory, and the time
+        # the words after the stack: thread, resident memory and time
         has_time = self.version == 7 and not self.has_time_first
         after = end + size * (1 + self.has_memory) + 8 * has_time
         if after > len(data) or self.contents.are_there:
@@ -221,12 +238,12 @@ class Log:
 
     @property
     def _now(self) -> int:
-        """Nanoseconds to the allocation sample before; -1: there is no time."""
+        """The time of the latest allocation sample in nanoseconds, -1 without times."""
         return -1 if self.gc_samples is None else self.gc_samples.time
 
     def _hand_on(self, stacks: list[int], times: list[int], threads: Sequence[int],
                  memories: Sequence[int]) -> None:
-        """Time samples of vmprof's."""
+        """Give some of vmprof's CPU samples to the receiver."""
         full = self.contents.stacks.full
         for stack in filter(full.__contains__, stacks):
             full[stack] += 1
@@ -236,8 +253,11 @@ class Log:
                 array.array("i", stacks), array.array("q", memories)))
 
     def read_stacks(self) -> int:
-        """As many stacks as are whole and follow one another, at least one; or as
-        read_stack().  Of what vmprof writes, this is nearly all."""
+        """Read as many successive whole stack samples as `data` has, at least one.
+
+        A log of vmprof consists almost only of stack samples, so this method is faster
+        than read_stack(). It calls read_stack() for other versions and invalid samples.
+        """
         if self.version in (0, 7) or self.contents.are_there:
             return self.read_stack()
         data, at, last = self.data, self.at, len(self.data)
@@ -247,12 +267,12 @@ class Log:
         stacks: list[int] = []
         rest: list[bytes] = []
         while True:
-            # of the many that have one depth, the heads are the same bytes
+            # samples of the same depth have equal heads
             size = sizes.get(data[at:at + head])
             if size is None:
                 size = self._stack_size(at)
             end = at + size
-            # what is not as it should be is read by itself, and said to be so
+            # read_stack() reads an invalid sample and raises the error
             if not size or end + behind > last:
                 break
             stacks.append(known[data[at + head:end]])
@@ -267,8 +287,11 @@ class Log:
         return at
 
     def _stack_size(self, at: int) -> int:
-        """Of the head and the words of the stack whose marker is there; 0: it is none,
-        or not whole."""
+        """Return the size of the head and the stack of the sample at a position.
+
+        Returns:
+            The size in bytes, or 0 if the sample is invalid or incomplete.
+        """
         head = self.data[at:at + 1 + 2 * self.word.size]
         if len(head) < 1 + 2 * self.word.size or head[0] != STACK:
             return 0
@@ -286,6 +309,14 @@ class Log:
         return round(seconds * 1e9)
 
     def decode(self, raw: bytes) -> int:
+        """Add a stack to the table.
+
+        Args:
+            raw: The words of the stack, as vmprof writes them.
+
+        Returns:
+            The index of the stack in Contents.stacks.
+        """
         words = struct.unpack("<%d%s" % (len(raw) // self.pointer.size,
                                          self.pointer.format[1:]), raw)
         stacks = self.contents.stacks
@@ -302,6 +333,11 @@ class Log:
         return stacks.number(node, len(words) >= FULL_RECORD)
 
     def read_name(self) -> int:
+        """Read the name of a function.
+
+        Raises:
+            ProfileError: The name contains a record of a former layout.
+        """
         (address,) = self.pointer.unpack_from(self.data, self.at + 1)
         name, end = self._string(self.at + 1 + self.pointer.size)
         if end <= len(self.data):
@@ -310,12 +346,13 @@ class Log:
                     "the profile is of a vmprof-allocation from before December 2026, "
                     "whose layout is not read any more: sample the program again")
             if self.data[self.at] == NAME or address not in self.names:
-                # vmprof.disable() looks at all addresses for native names, and
-                # finds none for a Python function
+                # vmprof.disable() searches native names for all addresses. It finds
+                # none for a Python function, which keeps its name.
                 self.names[address] = name
         return end
 
     def read_meta(self) -> int:
+        """Read a key and a value of the meta data."""
         key, at = self._string(self.at + 1)
         if at > len(self.data):
             return at
@@ -327,6 +364,7 @@ class Log:
         return end
 
     def read_allocation(self) -> int:
+        """Read an allocation sample of a PyPy without recorder."""
         start = self.at + 1 + 5 * self.pointer.size
         key, size, time, thread, depth = self._unpack(self.at + 1, 5)
         if size <= 0 or time < 0 or not 0 <= depth <= MAX_DEPTH:
@@ -342,6 +380,7 @@ class Log:
         return end
 
     def read_object(self) -> int:
+        """Read an object of an allocation sample of a PyPy without recorder."""
         key, type_, size = self._unpack(self.at + 1, 3)
         if size < 0:
             raise self.damaged("an object of %d bytes" % size)
@@ -350,16 +389,18 @@ class Log:
         return self.at + 1 + 3 * self.pointer.size
 
     def read_allocated(self) -> int:
+        """Read the totals of a PyPy without recorder."""
         if self.gc_samples is not None:
             self.gc_samples.add_total(*self._unpack(self.at + 1, 3))
         return self.at + 1 + 3 * self.pointer.size
 
     def _unpack(self, at: int, count: int) -> tuple[int, ...]:
-        """Raises struct.error."""
+        """Return some words at a position; struct.error if they are incomplete."""
         return struct.unpack_from(
             "<%d%s" % (count, self.pointer.format[1:]), self.data, at)
 
     def read_record(self) -> int:
+        """Read a record of the sampler and give it to the callback of read()."""
         (size,) = _WORD.unpack_from(self.data, self.at + 1)
         start = self.at + 1 + _WORD.size
         if size < 0:
@@ -373,8 +414,19 @@ class Log:
         return end
 
     def read(self, on_record: Callable[[Record], None], salvage: bool) -> int:
-        """Each record of ours goes to `on_record`, which may raise Damaged.  Returns
-        the number of bytes at the end that are no whole record."""
+        """Read the log to its trailer.
+
+        Args:
+            on_record: A function that is called with each record of the sampler. It may
+                raise Damaged.
+            salvage: Whether to ignore an incomplete end of the log.
+
+        Returns:
+            The number of bytes at the end that do not form a whole record.
+
+        Raises:
+            ProfileError: The log is invalid, or incomplete and `salvage` is false.
+        """
         self.on_record = on_record
         self.read_head()
         readers = {STACK: self.read_stacks, NAME: self.read_name,
@@ -405,7 +457,7 @@ class Log:
             except (struct.error, IndexError):
                 end = len(self.data) + 1
             if end > len(self.data):
-                # read again from its beginning, as soon as it is there
+                # read the record again when more of the log is in memory
                 if end - self.at <= MAX_RECORD and self.more():
                     continue
                 size = end - self.at
@@ -423,7 +475,7 @@ class Log:
                 break
         if self.is_enough:
             return 0
-        # what is behind the end may still be damaged
+        # read the bytes after the trailer, because compressed data may be damaged there
         self.pass_over()
         if not self.version:
             raise ProfileError("not a vmprof profile: it has no header")
@@ -431,13 +483,12 @@ class Log:
 
     @property
     def has_own_clock(self) -> bool:
-        """Whether the times of the samples have nothing to do with the
-        start's."""
+        """Whether the times of the samples are independent of the start time."""
         return self.version == 7 and not self.contents.are_there and self._now < 0
 
 
 def functions(contents: Contents, names: dict[int, str]) -> dict[int, Function]:
-    """Of the frames that there are."""
+    """Return the functions of all frames, by their addresses."""
     found: dict[int, Function] = {}
     for frame in contents.stacks.frames:
         if frame in pypy_stacks.LABELS:
@@ -448,10 +499,10 @@ def functions(contents: Contents, names: dict[int, str]) -> dict[int, Function]:
 
 
 class _RawStacks(dict[bytes, int]):
-    """Their numbers, as far as they are known."""
+    """A cache of the numbers of stacks, by the words of the stack."""
 
     def __init__(self, log: Log) -> None:
-        """`log` is a weak reference, as it has this."""
+        """Create an empty cache; `log` is a weak reference, as it owns the cache."""
         super().__init__()
         self._log = log
         self._size = 0
@@ -466,8 +517,11 @@ class _RawStacks(dict[bytes, int]):
 
 
 def _words(head: bytes) -> tuple[struct.Struct, struct.Struct]:
-    """How long C's long and pointers were where the log was written: its second
-    word is 3, and the fifth tells 64-bit Windows."""
+    """Return the formats of C's `long` and of pointers on the machine of the log.
+
+    The second word of the log is 3. The fifth word distinguishes 64-bit Windows from
+    32-bit machines.
+    """
     if _SHORT_WORD.unpack_from(head, 4)[0] != 3:
         return _WORD, _WORD
     return _SHORT_WORD, (_WORD if _SHORT_WORD.unpack_from(head, 16)[0]
@@ -475,7 +529,7 @@ def _words(head: bytes) -> tuple[struct.Struct, struct.Struct]:
 
 
 def _kind(address: int) -> str:
-    # of other interpreters than PyPy: native addresses have the lowest bit
+    # in interpreters other than PyPy, native addresses have the lowest bit set
     return "native" if address & 1 else "interpreted"
 
 

@@ -1,1 +1,1 @@
-"""Answers as text: tables in the terminal, Markdown and JSON, and their caveats."""
+"""Reports as text: tables in the terminal, Markdown and JSON, with their notes."""

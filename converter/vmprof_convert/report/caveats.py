@@ -1,6 +1,7 @@
-"""What a profile doesn't tell, and what its figures are worth: one line each.
+"""Write the notes of a report: missing data, and the limits of the figures.
 
-All reports ask here, so that they agree.
+Each note is one line of text. All formats take their notes from this module, so that
+they agree.
 """
 from __future__ import annotations
 
@@ -35,18 +36,18 @@ from vmprof_convert.text.units import (
     format_number,
 )
 
-#: so many processes are named
+#: maximum number of processes that a line names
 _LISTED = 3
-#: of what is alive, a smaller share changes no figure
+#: share of the bytes or samples from which on a note is essential
 _LEAST = 0.01
-#: of what was allocated, so small a share is not worth a line
+#: share of the bytes below which there is no note
 _NOTHING = 0.001
-#: the share of the bytes from which on compiled code changes a table of lines
+#: share of the bytes in compiled code above which the note on lines is essential
 _MUCH = 0.1
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
-    """The first line."""
+    """Return the first line of the report."""
     if not (profile.settings or profile.moments):
         return ("no allocation samples: the profile was taken without "
                 "--allocation-sampling")
@@ -58,8 +59,15 @@ def title(profile: Profile, summary: Summary, choice: Choice) -> str:
 
 def sums(profile: Profile, summary: Summary, choice: Choice, *,
          is_all: bool = True) -> str:
-    """All together, beside what the GC counted if that can be compared.  `is_all`:
-    no samples were left out."""
+    """Return the estimated total.
+
+    Args:
+        profile: the profile.
+        summary: its sums.
+        choice: contains the moment that the sums are of.
+        is_all: whether no samples were left out. The GC's own count is then added if
+            the two are comparable.
+    """
     value, low, high = summary.bytes
     if profile.gaps == "fixed":
         estimate = "estimated total: %s" % format_bytes(value)
@@ -82,7 +90,11 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
 
 
 def _intervals(profile: Profile, summary: Summary) -> str:
-    """How far samples were apart; under a limit, how far they came to be."""
+    """Return the mean distance of the samples.
+
+    The distance is measured if the interval varied, under a limit, or if the profile
+    was downsampled. Otherwise it is the requested interval.
+    """
     limit = profile.settings.get("limit", "")
     interval: float = profile.interval
     if summary.samples and (limit or summary.varied or profile.thinned):
@@ -99,26 +111,26 @@ def _seconds(profile: Profile, choice: Choice) -> str:
     return "?"
 
 
-#: as Linux on x86-64 numbers those that PROFILE.rst names
+#: names of the signals that PROFILE.rst mentions, by their number on Linux on x86-64
 _SIGNALS = {"9": "SIGKILL", "15": "SIGTERM"}
-#: of a run and a pid: the pid of who told it to end, and how
+#: by run ID and pid of a process: the pid of the process that ended it, and the signal
 _Told = dict[tuple[str, Optional[str]], tuple[str, str]]
 
 
 def of_run(profile: Profile) -> list[str]:
-    """What of the run is not in the profile."""
+    """Return the lines about the parts of the run that the profile does not contain."""
     return thinned(profile) + lost(profile)
 
 
 def lost(profile: Profile) -> list[str]:
-    """What of the run was never written."""
+    """Return the lines about data that was never written to the profile."""
     return of_runs([
         (str(process.profile.pid or process.source), process.profile)
         for process in profile.processes] or [("", profile)])
 
 
 def thinned(*profiles: Profile) -> list[str]:
-    """Whether samples were left out of these, as there are many."""
+    """Return a line if the profiles were downsampled, or no line."""
     left_out = [profile.thinned for profile in profiles if profile.thinned]
     return [
         "thinned: %d of %d allocation samples are in here, each of which stands for as "
@@ -128,8 +140,12 @@ def thinned(*profiles: Profile) -> list[str]:
 
 
 def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
-    """What of the run is not in the profiles of these processes, each with its name;
-    what is true of several is said once."""
+    """Return the lines about data that these profiles do not contain.
+
+    Args:
+        named: name and profile of each process. A line that several processes share is
+            returned once, with their names.
+    """
     about: dict[str, list[str]] = {}
     told = _told([profile for _, profile in named])
     for name, profile in named:
@@ -147,14 +163,14 @@ def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
 
 
 def of_labels(*profiles: Profile) -> list[str]:
-    """Which ones there are, for who can ask for them."""
+    """Return a line with the label keys of these profiles, or no line."""
     keys = sorted({key for profile in profiles for key in profile.label_keys})
     return ["labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
         map(shortened, keys))] if keys else []
 
 
 def _told(profiles: Sequence[Profile]) -> _Told:
-    """Which processes were told to end by others that are here, too."""
+    """Return the processes that another of these processes ended by a signal."""
     found: _Told = {}
     for profile in profiles:
         for word in profile.settings.get("told", "").split(","):
@@ -204,19 +220,27 @@ def _of_process(profile: Profile, told: _Told) -> list[str]:
 
 
 class Remark(NamedTuple):
+    """A note of a report."""
+
     text: str
-    #: it changes what somebody makes of the figures
+    #: whether the reader may misinterpret the figures without this note
     is_essential: bool = False
 
 
-#: lines below a table, unless all remarks are asked for
+#: maximum number of lines below a table, unless --remarks is given
 MOST_LINES = 5
 
 
 def brief(profile: Profile, summary: Summary, choice: Choice, *,
           is_all: bool = True) -> list[str]:
-    """What changes what somebody makes of the figures, in MOST_LINES lines at most;
-    `is_all`: see sums()."""
+    """Return the notes that affect the interpretation, at most MOST_LINES lines.
+
+    Args:
+        profile: the profile.
+        summary: its sums.
+        choice: the kind of rows, and the moment.
+        is_all: see sums().
+    """
     lines = [sums(profile, summary, choice, is_all=is_all)]
     everything = _of_figures(profile, summary, choice)
     essential = [remark.text for remark in everything if remark.is_essential]
@@ -233,7 +257,7 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
     return lines
 
 
-#: of a normal distribution: one in 10,000 is beyond
+#: quantile of the normal distribution: one value in 10,000 exceeds it
 _SURE = NormalDist().inv_cdf(0.9999)
 
 
@@ -244,7 +268,7 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
         profile: The profile, to its end.
         figures: The sums of all its samples.
     """
-    # (in no equal run of thousands by chance alone)
+    # at this level, none of thousands of correct runs has a warning by chance
     alive = figures.bytes(STILL_ALIVE, _SURE)
     if bytes_ := missed_frees(profile, alive):
         return ["wrong: %s more count as alive here than malloc itself has in use: "
@@ -264,8 +288,10 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
 
 
 def of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[str]:
-    """What is missing from the figures, and from which ones: what changes most first,
-    and nothing that changes none."""
+    """Return all notes on the figures, without notes on negligible amounts.
+
+    The notes with the largest effect come first.
+    """
     return [remark.text for remark in _of_figures(profile, summary, choice)]
 
 
@@ -372,7 +398,7 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
 
 
 def _lines(profile: Profile, summary: Summary) -> list[Remark]:
-    """What is to be known about executed ones."""
+    """Return the notes on executed lines."""
     if profile.is_raw:
         return [Remark("lines: of raw memory they are not recorded; these are where "
                        "the functions begin", True)]
@@ -404,10 +430,10 @@ def _lines_of_compiled_code(summary: Summary) -> list[Remark]:
 
 
 def _callers(profile: Profile, summary: Summary) -> list[Remark]:
-    """Whether its engine could not tell who calls whom in compiled code."""
+    """Return the notes on wrong or missing callers in compiled code."""
     if not profile.stacks.has_compiled():
         return []
-    # the log that has the lines has these functions, too
+    # the log that --lines records also contains these functions
     if profile.settings.get("lines") != "1":
         return [Remark(
             "callers: in compiled code, some are wrong: in most programs of up to 3 % "
@@ -429,7 +455,13 @@ def _tells_callers(profile: Profile) -> bool:
 
 
 def _of_share(bytes_: float, summary: Summary, text: str) -> list[Remark]:
-    """`text` has the percentage of these bytes; of next to nothing, nothing is said."""
+    """Return the note on some bytes, or no note if their share is negligible.
+
+    Args:
+        bytes_: the bytes.
+        summary: the sums of all bytes.
+        text: the note, with a format for the percentage of the bytes.
+    """
     share = bytes_ / max(summary.bytes.value, 1.0)
     return [Remark(text % (100 * share), share > _LEAST)] if share > _NOTHING else []
 
@@ -444,7 +476,14 @@ def _collections(profile: Profile) -> list[str]:
 
 def _counts(figures: Figures, state: str, of: str | None,
             share: float = _NOTHING) -> bool:
-    """Whether what is in this state is more than this share of what is in the other."""
+    """Return whether the objects in one state exceed a share of another state's.
+
+    Args:
+        figures: the sums of all states.
+        state: the state (see lifetimes.py).
+        of: the other state; None for all objects.
+        share: the share of the bytes.
+    """
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
 
@@ -463,7 +502,10 @@ def garbage_in_use(*profiles: Profile) -> str:
 
 
 def bookkeeping_of(profile: Profile) -> int | None:
-    """Bytes, of all its processes; None: of none it is known."""
+    """Return the bytes of the sampler's bookkeeping in all processes, or None.
+
+    None means that no process recorded these bytes.
+    """
     return sum(part.bookkeeping for part in (
         [process.profile for process in profile.processes] or [profile])) or None
 
@@ -489,7 +531,7 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
 
     Args:
         profile: the profile.
-        choice: its moment counts.
+        choice: contains the moment at which the objects are alive.
         is_brief: leave out how to get the exact figure.
     """
     if profile.is_raw:

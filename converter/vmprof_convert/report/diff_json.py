@@ -1,4 +1,4 @@
-"""A difference for programs."""
+"""Write a difference between runs as JSON."""
 from __future__ import annotations
 
 import json
@@ -13,7 +13,7 @@ from vmprof_convert.meaning.visible_stacks import UNKNOWN_LINE
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 
-#: the name of this layout: what it means is in README.rst
+#: name of the layout, which README.rst describes
 SCHEMA = "vmprof-allocation-diff-1"
 
 _Json = dict[str, Any]
@@ -53,7 +53,7 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
 
 
 def _remarks(runs: Sequence[Profile]) -> list[str]:
-    """Of a side."""
+    """Return the notes on the runs of one side, each once."""
     return list(dict.fromkeys(
         line for profile in runs for line in caveats.of_run(profile)))
 

@@ -1,4 +1,7 @@
-"""What a difference shows: lines and tables of text, whoever draws them."""
+"""Make the content of a report on a difference between runs: lines and tables.
+
+The input is a `Difference` (analysis/diff.py). The output is a `Sheet` (tables.py).
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -50,10 +53,10 @@ WHAT_DIFFERS = (
     "in which function an object is born, and whether it is, and what the JIT keeps "
     "depends on when it compiles: several runs a side tell "
     "(%s)" % SEVERAL)
-#: names of the measures, except for ALIVE_BYTES, which is called Sides.alive
+#: names of the measures, except for ALIVE_BYTES, whose name is Sides.alive
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
          diff.OBJECTS: "objects"}
-#: of a path so many characters are kept
+#: maximum length of a path in characters
 _MAX_PATH = 1000
 
 
@@ -62,14 +65,17 @@ Names = tuple[Sequence[str], Sequence[str]]
 
 
 def title(names: Names) -> str:
-    """From what to what."""
+    """Return the names of the two sides."""
     return "from %s to %s" % tuple(
         side[0] if len(side) == 1 else "%d runs (%s)" % (len(side), ", ".join(side))
         for side in names)
 
 
 def of_runs(difference: Difference, names: Names) -> list[str]:
-    """What is not in the profiles; of each line, in which."""
+    """Return the lines about data that the profiles do not contain.
+
+    Each line names its profiles.
+    """
     sides = difference.sides
     if sides.is_one_run:
         return caveats.of_run(sides.after[0])
@@ -104,7 +110,14 @@ def not_exact(difference: Difference, names: Names) -> list[str]:
 
 def of(difference: Difference, limit: int | None, names: Names,
        is_own: bool = False) -> Sheet:
-    """The `limit` largest changes; `is_own`: of the program's own code."""
+    """Return the report of the largest changes.
+
+    Args:
+        difference: the difference.
+        limit: maximum number of changes; None for no limit.
+        names: the names of the two sides.
+        is_own: whether the difference is about user code.
+    """
     measure, sides = difference.measure, difference.sides
     is_several = len(sides.runs) > 2
     head = ["what %s: %s%s" % (
@@ -146,7 +159,7 @@ def of(difference: Difference, limit: int | None, names: Names,
         changed or "none", _count(difference),
         "differ by more than sampling" if is_spread_unknown else "changed"))
     said = {row[1] for table in tables for row in table.rows}
-    # what no row says needs no word
+    # explain only verdicts that occur in a row
     if DIFFERS in said:
         notes.append(WHAT_DIFFERS)
     if NOISE in said:
@@ -191,7 +204,7 @@ def _everything(difference: Difference) -> Table:
 
 
 def in_all(difference: Difference) -> str:
-    """In a line."""
+    """Return the changes of all measures in one line."""
     parts = []
     for measure, change in difference.in_all.items():
         text, said, before, after = _figures(change, measure)
@@ -209,7 +222,7 @@ def _figures(change: Change, measure: str) -> tuple[str, ...]:
 
 
 def _value(runs: Sequence[Figures], measure: str) -> str:
-    """On average."""
+    """Return the mean of the runs as text."""
     sums = [figures.sum(STILL_ALIVE if measure == diff.ALIVE_BYTES else None)
             for figures in runs]
     if not any(sum_.samples for sum_ in sums):

@@ -1,4 +1,9 @@
-"""The report of who holds what: a table for people, and JSON."""
+"""Report the retainers of live objects, as a table or as JSON.
+
+The input is the heap snapshots of a profile (analysis/holders.py). The result of a heap
+snapshot is called an answer. It contains the retainers with their retained sizes, or
+the reason why they are unknown.
+"""
 from __future__ import annotations
 
 import json
@@ -35,16 +40,16 @@ from vmprof_convert.text.units import (
     format_seconds,
 )
 
-#: the name of this layout: what it means is in README.rst
+#: name of the layout, which README.rst describes
 SCHEMA = "vmprof-allocation-held-1"
 
-#: of all bytes, rows with less are left out
+#: minimum share of a row in all live bytes
 _LEAST = 0.005
-#: so many parts of what a holder keeps are shown, each with such a share at least
+#: maximum number of parts shown per retainer, and the minimum share of a part
 _PARTS, _SHARE = 2, 0.08
-#: of what grows, so many holders are named, each with such a share at least
+#: maximum number of retainers named per leak, and the minimum share of a retainer
 _HOLDERS, _HELD = 2, 0.1
-#: what holds the sampler's own objects
+#: prefix of paths to the sampler's own objects
 _OURS = "vmprof_allocation."
 
 _NOBODY = "C code, or garbage not collected yet"
@@ -55,9 +60,10 @@ _REST = {
     NO_PATH: "no path: held by " + _NOBODY}
 REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
                FINALIZER: "finalizer", NO_PATH: "no_path"}
-#: from here on, the number of the signal that ended it (hook.h)
+#: A problem number is 1000 plus a code of question.h, or 2000 plus the number of the
+#: signal that ended the forked process (hook.h).
 _OF_PROBLEM, _OF_SIGNAL = 1000, 2000
-#: native/held/question.h
+#: texts for the codes of native/held/question.h
 _PROBLEMS = {
     1: "there was not enough memory for the process that looked",
     2: "that process met an object of a type that is not known",
@@ -68,23 +74,34 @@ _PROBLEMS = {
 
 
 def problem(number: int) -> str:
-    """Why there is no answer."""
+    """Return the reason why a heap snapshot has no answer."""
     if number >= _OF_SIGNAL:
         return "signal %d ended the process that looked" % (number - _OF_SIGNAL)
     return _PROBLEMS.get(number - _OF_PROBLEM, "problem %d" % number)
 
 
 def not_known(held: Held, of_which: str = "") -> str:
-    """`of_which`: process, with a blank in front."""
+    """Return the line about a heap snapshot without an answer.
+
+    Args:
+        held: the snapshot.
+        of_which: text that names the process, with a blank in front, or "".
+    """
     return "who held what%s at %s is not known: %s" % (
         of_which, format_moment(held.time), problem(held.problem))
 
 
 def growth_of(holder: Holder, profile: Profile, since: int, until: int) -> str:
-    """Return a text about the exact growth of a holder.
+    """Return a text about the exact growth of a retainer's retained size.
 
-    The last answer until `until` (nanoseconds) has the holder.  The result is empty if
-    the first answer from `since` on does not have it.
+    The growth is the difference between the first answer from `since` on and the last
+    answer until `until`. The text is empty if one of the answers lacks the retainer.
+
+    Args:
+        holder: the retainer.
+        profile: the profile with the answers.
+        since: beginning of the period in ns since the start.
+        until: end of the period in ns since the start.
     """
     last = last_until(profile, until)
     if last is None:
@@ -97,7 +114,7 @@ def growth_of(holder: Holder, profile: Profile, since: int, until: int) -> str:
 
 
 def holders_of(shares: Sequence[Share]) -> str:
-    """Of some objects, or nothing."""
+    """Return a text that names the largest retainers, or "" if no retainer is large."""
     named = [(" and ".join(shortened_path(holder.path) for holder in one.holders)
               or shortened_path(one.path)
               or (_NOBODY if one.how == NO_PATH else ""), one.share)
@@ -109,7 +126,14 @@ def holders_of(shares: Sequence[Share]) -> str:
 
 def of(profile: Profile, last: Found, limit: int, *,
        is_one_of_several: bool = False) -> Sheet:
-    """The last answer of those that there are."""
+    """Return the report of the last answer.
+
+    Args:
+        profile: the profile.
+        last: its last answer.
+        limit: maximum number of rows.
+        is_one_of_several: whether the report has several processes.
+    """
     held, origins = last.held, Origins(profile)
     of_which = " in process %d" % profile.pid if is_one_of_several else ""
     if held.problem:
@@ -131,7 +155,7 @@ def of(profile: Profile, last: Found, limit: int, *,
             continue
         rows.append((format_bytes(exact) if rest.paths else "", *since.empty, "",
                      _estimate(rest.estimate), _REST[rest.how]))
-        if rest.how != INTERPRETER:     # that is nobody's doing
+        if rest.how != INTERPRETER:     # no function of the program holds these
             rows += [(*since.empty, *part) for part in _parts(rest.parts, origins)]
         rows += [(*since.empty, "", "", "", "      %.0f %% %s" % (
             100 * bytes_ / exact, shortened_path(path)))
@@ -163,31 +187,37 @@ def of(profile: Profile, last: Found, limit: int, *,
 
 
 class _Since:
-    """What a path keeps alone more, or less, than in the first answer: one cell of each
-    row, or none if there is one answer."""
+    """The growth of retained sizes since the first answer.
+
+    `columns` and `cells()` have one item, or none if there is only one answer.
+    """
 
     def __init__(self, first: Held, last: Held) -> None:
         self.columns: list[Column] = []
-        #: of a row that has nothing to compare
+        #: cells of a row without a comparison
         self.empty: tuple[str, ...] = ()
         self._before: dict[str, int] = {}
         if first is last:
             return
         self.columns = [Column("since %s" % format_moment(first.time), FIGURE)]
         self.empty = "",
-        # each of several threads may have a path of this name
+        # several threads may have a path of the same name, which cannot be compared
         then, now = (Counter(one.path for one in held.holders)
                      for held in (first, last))
         self._before = {one.path: one.bytes for one in first.holders
                         if then[one.path] == now[one.path] == 1}
 
     def cells(self, row: Row) -> tuple[str, ...]:
-        """Empty for what was not among the largest then: that may have been there."""
+        """Return the cells of a row.
+
+        The cell is empty if the first answer lacks the retainer. The retainer may have
+        existed without being among the largest.
+        """
         grown = self.growth(row.holders[0]) if len(row.holders) == 1 else ""
         return (grown,) if grown else self.empty
 
     def growth(self, holder: Holder) -> str:
-        """Empty likewise."""
+        """Return the growth, or "" if the first answer lacks the retainer."""
         before = self._before.get(holder.path)
         if before is None:
             return ""
@@ -211,7 +241,7 @@ def _name(row: Row) -> str:
 
 
 def _parts(parts: Sequence[Part], origins: Origins) -> list[tuple[str, ...]]:
-    """The rows below that of a holder."""
+    """Return the rows below the row of a retainer."""
     rows: list[tuple[str, ...]] = []
     for part in parts[:_PARTS]:
         place = place_of(part.function, part.line, origins)
@@ -223,13 +253,20 @@ def _parts(parts: Sequence[Part], origins: Origins) -> list[tuple[str, ...]]:
 
 
 # ________________________________________
-# for programs
+# JSON
 
 _Json = dict[str, Any]
 
 
 def write_json(asked: Sequence[tuple[Profile, Sequence[Found]]], out: TextIO,
                limit: int | None) -> None:
+    """Write all answers of several processes.
+
+    Args:
+        asked: the profile of each process, with its answers.
+        out: the file.
+        limit: maximum number of retainers per answer; None for no limit.
+    """
     json.dump({"schema": SCHEMA, "processes": [{
         "pid": profile.pid or None, "command": profile.command,
         "answers": [_answer(one, limit) for one in found]}

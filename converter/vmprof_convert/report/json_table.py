@@ -1,4 +1,7 @@
-"""The report for programs: the same rows, with every figure and bound."""
+"""Make the content of a report on allocations for JSON, with all figures and bounds.
+
+The input is the same as in tables.py. README.rst describes the keys.
+"""
 from __future__ import annotations
 
 import json
@@ -17,8 +20,8 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 from vmprof_convert.report.tables import AmountsView, View
 
-#: the name of this layout: what it means is in README.rst, and another one has
-#: another name.  New keys may come without
+#: Name of the layout, which README.rst describes. A layout with other meanings gets
+#: another name. New keys may be added under the same name.
 SCHEMA = "vmprof-allocation-report-1"
 AMOUNTS = "vmprof-allocation-amounts-1"
 
@@ -32,12 +35,13 @@ _STATES = {"died_young": lifetimes.DIED_YOUNG,
 
 
 def write(content: _Json, out: TextIO) -> None:
+    """Write the content to a file as JSON."""
     json.dump(content, out, indent=1)
     out.write("\n")
 
 
 def of_rows(view: View) -> _Json:
-    """The rows of the table, view.limit at most."""
+    """Return the content for the rows of the table, at most view.limit rows."""
     rows = view.summary.rows
     figures = _Figures(view)
     return {**_head(view),
@@ -46,7 +50,7 @@ def of_rows(view: View) -> _Json:
 
 
 def of_focus(view: View, focus: Focus) -> _Json:
-    """One function, with who calls it and what it calls."""
+    """Return the content for one function, with its callers and callees."""
     figures = _Figures(view)
 
     def parts(rows: list[Row]) -> list[_Json]:
@@ -61,8 +65,11 @@ def of_focus(view: View, focus: Focus) -> _Json:
 
 
 def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
-    """The branches as a list, each behind the one that it is on: a tree of objects
-    may be too deep for who reads it."""
+    """Return the content for a call tree, as a list of branches.
+
+    Each branch comes after its parent and contains the index of its parent. The list is
+    flat because nested objects may be too deep for a JSON parser.
+    """
     figures = _Figures(view)
     return {**_head(view), "branches_left_out": left_out,
             "branches": [{
@@ -74,7 +81,7 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
 
 
 def of_amounts(view: AmountsView) -> _Json:
-    """What is no allocation, but processor time or resident memory."""
+    """Return the content for CPU samples or resident memory."""
     amounts = view.amounts
     return {
         "schema": AMOUNTS, "of": amounts.of, "unit": amounts.unit, "sum": amounts.sum,
@@ -175,15 +182,16 @@ class _Figures:
     def __init__(self, view: View) -> None:
         self._has_lifetimes = view.profile.has_lifetimes
         self._by = view.choice.by
-        # of fixed gaps nobody knows
+        # fixed gaps have no error bounds (see tables.py)
         self._has_bounds = view.profile.gaps != "fixed"
 
     def row(self, row: Row) -> _Json:
+        """Return the figures of a row, with its subject."""
         return {**_subject(row.subject, self._by), "self": self.of(row.own),
                 "total": self.of(row.total)}
 
     def of(self, figures: Figures) -> _Json:
-        """Of all objects, and of those in each state."""
+        """Return the figures of all objects, and of the objects with each outcome."""
         states: dict[str, str | None] = {"allocated": None}
         if self._has_lifetimes:
             states.update(_STATES)

@@ -1,6 +1,7 @@
-"""The report as Markdown, for issues and notes: all columns, whatever the width.
+"""Write a report as Markdown, for issues and notes.
 
-Names are data: nothing in them is Markdown, a link, a mention or HTML.
+All columns are written, regardless of the width. Names from the profile are escaped, so
+that they cannot become Markdown, a link, a mention or HTML.
 """
 from __future__ import annotations
 
@@ -9,15 +10,16 @@ from typing import TextIO
 
 from vmprof_convert.report.tables import FIGURE, Sheet, Table
 
-#: what means something in a line of text, wherever it stands
+#: characters with a meaning anywhere in a line of Markdown
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&|#~$@]")
-#: what GitHub and others make a link of, without any mark
+#: parts of a URL that GitHub and others turn into a link without any markup
 _LINKS = re.compile(r"(?<=:)//|(?<=www)\.", re.IGNORECASE)
-#: what ends code, or a cell
+#: characters that end code or a cell, and blanks at either end of the text
 _ENDS_CODE = re.compile(r"[`|\\]|^ | $")
 
 
 def write(sheet: Sheet, out: TextIO) -> None:
+    """Write the sheet to a file."""
     for line in sheet.head:
         print(escaped(line) + "  ", file=out)
     for table in sheet.tables:
@@ -48,9 +50,9 @@ def _row(cells: list[str]) -> str:
 
 
 def _name(cell: str) -> str:
-    """As code, in which nothing means anything."""
+    """Return the cell as code, where Markdown has no special characters."""
     name = cell.lstrip(" ")
-    # blanks at the beginning would be lost
+    # Markdown removes blanks at the beginning
     indent = "&nbsp;" * (len(cell) - len(name))
     if not name:
         return ""
@@ -64,6 +66,6 @@ def _reference(character: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """`text`, of one line, as it is and nothing else."""
+    """Return one line of text, escaped so that Markdown shows it literally."""
     text = _SPECIAL.sub(lambda match: _reference(match[0]), text)
     return _LINKS.sub(lambda match: "".join(map(_reference, match[0])), text)

@@ -1,6 +1,8 @@
-"""What a report shows: lines and tables of text, whoever draws them.
+"""Make the content of a report: lines of text, and tables with cells of text.
 
-All that comes from the profile is made printable here.
+Each `of_...` function turns the result of an analysis into a `Sheet`, which
+terminal_table.py and markdown.py write. This module makes all text from the profile
+printable.
 """
 from __future__ import annotations
 
@@ -57,53 +59,57 @@ from vmprof_convert.text.units import (
     format_seconds,
 )
 
-#: what is in a column: figures; names, of which the beginning tells most; places,
-#: of which the end does
+#: Kinds of columns: figures, names, and places (file and line). In a narrow terminal,
+#: names lose their end, and places lose their beginning.
 FIGURE, NAME, PLACE = "figure", "name", "place"
 
-#: behind a place: that line is where the function begins
+#: suffix of a place whose line is the definition, because no executed line is known
 _NOT_EXECUTED = " (def)"
-#: of a path so many characters are kept
+#: maximum length of a path in characters
 _MAX_PATH = 1000
-#: above tables of it
-#: the title of what is of all code
+#: titles of tables: of all code, and of user code
 ALL = "all code"
 OWN = "the program's own code, with what it calls of libraries"
-#: how amounts are written
+#: the function that formats an amount, by unit
 _FORMATS: dict[str, Callable[[float], str]] = {
     SECONDS: format_seconds, BYTES: format_bytes,
     SAMPLES: lambda number: "%d" % number}
-#: so many processes have rows
+#: maximum number of processes with a row
 MAX_PROCESSES = 12
 
 
 class Column(NamedTuple):
+    """A column of a table."""
     title: str
     kind: str
-    #: columns of figures: the larger it is, the sooner one is left out where there
-    #: is no room; 0: never
+    #: Rank of a column of figures. In a narrow terminal, the columns with the largest
+    #: rank are left out first. A column of rank 0 is never left out.
     rank: int = 0
 
 
 class Table(NamedTuple):
-    #: above it; empty: nothing
+    """A table whose cells are text."""
+
+    #: line above the table, or ""
     title: str
     columns: list[Column]
     rows: list[tuple[str, ...]]
-    #: below it: what was left out; empty: nothing
+    #: line below the table about the rows that were left out, or ""
     rest: str = ""
 
 
 class Sheet(NamedTuple):
-    #: the first line, and what to know before reading on
+    """A report: lines, tables and notes, independent of the output format."""
+
+    #: the title, and facts that the reader needs before the tables
     head: list[str]
     tables: list[Table]
-    #: what to know about the figures
+    #: notes on the figures, which are shown below the tables
     notes: list[str]
 
 
 class AmountsView(NamedTuple):
-    """A view of samples that are no allocations: of time, or of resident memory."""
+    """The input of a report about CPU samples or resident memory."""
 
     profile: Profile
     amounts: Amounts
@@ -114,34 +120,44 @@ class AmountsView(NamedTuple):
 
 
 class View(NamedTuple):
-    """What is shown of which profile, and how."""
+    """The input of a report about allocations."""
 
     profile: Profile
     summary: Summary
     choice: Choice
     origins: Origins
     selection: Selection = Selection()
-    #: rows of a table, at most
+    #: maximum number of rows of a table; None for all rows
     limit: int | None = None
-    #: what each of the profile's processes allocated
+    #: allocated bytes of each of the profile's processes
     of_processes: Sequence[Figures] = ()
-    #: not only those remarks that change what somebody makes of the figures
+    #: whether all notes are shown; otherwise only notes that affect the interpretation
     all_remarks: bool = False
-    #: which other view there is, and what is most in it; empty: nothing to say
+    #: hint at another view (such as --mine) and its largest row, or ""
     other: str = ""
 
 
 def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
        tally: Tally | None = None) -> Sheet:
-    """The `limit` largest rows of `profile`; `tally`: of the samples, if they went
-    there.  Raises ProfileError if the profile can't tell what is asked."""
+    """Return a report of the largest rows of a profile.
+
+    Args:
+        profile: the profile.
+        choice: the kind of rows, and their order.
+        limit: maximum number of rows; None for all rows.
+        tally: sums of the samples, if the reader put them there instead of into the
+            profile.
+
+    Raises:
+        ProfileError: the profile does not contain what `choice` needs.
+    """
     origins = Origins(profile)
     summary = summarize(profile, tally, choice, origins=origins)
     return of_rows(View(profile, summary, choice, origins, limit=limit))
 
 
 def of_rows(view: View) -> Sheet:
-    """The rows of the summary."""
+    """Return a report of the summary's rows."""
     choice, summary = view.choice, view.summary
     rows = summary.rows[:view.limit]
     title = OWN if view.selection.mine else ""
@@ -154,6 +170,7 @@ def of_rows(view: View) -> Sheet:
 
 
 def of_focus(view: View, focus: Focus) -> Sheet:
+    """Return a report of one function: its callers, callees, lines and types."""
     columns = _Columns(view)
     several = len(focus.functions) > 1
     tables = [columns.table(
@@ -183,6 +200,13 @@ def _title_of_lines(focus: Focus) -> str:
 
 
 def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
+    """Return a report of the call tree.
+
+    Args:
+        view: the profile and the options.
+        branches: the branches to show; each one comes after its parent.
+        left_out: number of branches that are not shown.
+    """
     columns = _Columns(view._replace(choice=view.choice._replace(
         sort=TOTAL if view.choice.sort not in (OBJECTS, ALIVE)
         else view.choice.sort)), is_total=True)
@@ -195,7 +219,7 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> Sheet:
 
 
 def of_amounts(view: AmountsView) -> Sheet:
-    """One number for each row, of which nobody knows how far off it is."""
+    """Return a report of CPU samples or resident memory, without error bounds."""
     profile, choice, amounts = view.profile, view.choice, view.amounts
     is_total = choice.sort == TOTAL
     labels = _Labels(choice.by, view.origins)
@@ -247,12 +271,12 @@ def _sheet(view: View, tables: list[Table]) -> Sheet:
 
 
 def _processes(view: View) -> Table:
-    """What each allocated, the most first."""
+    """Return the table of the processes, the largest allocated bytes first."""
     of_each = sorted(zip(view.of_processes, view.profile.processes),
                      key=lambda pair: -pair[0].sum().value_bytes)
     shown = of_each[:MAX_PROCESSES]
     choice = view.choice._replace(by=(FUNCTION,), sort=SELF)
-    # objects need no column: how much, and whose, is the question
+    # objects need no column: the table answers which process allocates how many bytes
     columns = _Columns(view._replace(choice=choice), is_split=True)
     peaks = [(title, found) for title, kind in (("peak resident", RESIDENT),
                                                 ("peak heap", HEAP))
@@ -270,12 +294,13 @@ def _processes(view: View) -> Table:
 
 
 def _peak(profile: Profile, kind: str) -> str:
-    """Empty if it was not read."""
+    """Return the largest reading of a kind, or "" if there are no readings."""
     read = readings(profile, kind)
     return format_bytes(peak(read).value) if read else ""
 
 
 def noun_of(choice: Choice) -> str:
+    """Return the noun for a row of the table, in the singular."""
     return ("row" if len(choice.by) > 1 else "value" if key_of(choice.by)
             else choice.by[0])
 
@@ -289,7 +314,13 @@ def _beyond(rows: Sequence[Row], limit: int | None) -> int:
 
 
 def _more(left_out: int, noun: str = "", plural: str = "") -> str:
-    """Below a table; empty `noun`: what they are is said above it."""
+    """Return the line below a table about rows that were left out.
+
+    Args:
+        left_out: number of these rows.
+        noun: noun for a row; empty if the title of the table contains the noun.
+        plural: plural of the noun, if the plural is irregular.
+    """
     if not left_out:
         return ""
     if noun and left_out > 1:
@@ -298,8 +329,11 @@ def _more(left_out: int, noun: str = "", plural: str = "") -> str:
 
 
 def _indents(branches: Sequence[Branch]) -> Iterable[str]:
-    """What is shown alone on its branch stands below it, in the same column; what
-    isn't, is indented, with a hyphen."""
+    """Yield the indentation of each branch.
+
+    A branch that is shown without siblings is in the column of its parent. Other
+    branches are indented and have a hyphen.
+    """
     shown = collections.Counter(branch.parent for branch in branches)
     depths: list[int] = []
     for branch in branches:
@@ -310,7 +344,7 @@ def _indents(branches: Sequence[Branch]) -> Iterable[str]:
 
 
 def _chain(chain: list[Subject], origins: Origins) -> str:
-    """Those of a branch, in one cell."""
+    """Return a cell with the names of a branch's subjects."""
     names = [_name(subject, origins) for subject in chain]
     if len(names) > 3:
         names[1:-1] = ["%d more" % (len(names) - 2)]
@@ -318,7 +352,7 @@ def _chain(chain: list[Subject], origins: Origins) -> str:
 
 
 def _name(subject: Subject, origins: Origins) -> str:
-    """Of its function, file or module."""
+    """Return the name of the subject's function, file, module or label."""
     if subject.function is not None:
         return shortened(subject.function.name)
     return shortened(subject.label or subject.module or origins.path(subject.file),
@@ -326,7 +360,7 @@ def _name(subject: Subject, origins: Origins) -> str:
 
 
 class _Labels:
-    """What says of what a row is."""
+    """The columns on the right of a table, which name the subject of each row."""
 
     def __init__(self, by: tuple[str, ...], origins: Origins) -> None:
         self._origins = origins
@@ -341,9 +375,10 @@ class _Labels:
                 self._place, PLACE if self._place == FILE else NAME))
 
     def of(self, subject: Subject) -> Iterable[str]:
+        """Yield the cells of a row."""
         function = subject.function
         if self._has_types:
-            # of what has no type, what it is
+            # a row without a type has the name of its function instead
             yield (subject.type.name if subject.type else function.name
                    if function and self._place is None else "")
         if self._place is not None:
@@ -353,19 +388,25 @@ class _Labels:
 
 
 class _Columns:
-    """Which columns a table has."""
+    """The columns of figures of a table."""
 
     def __init__(self, view: View, *, is_split: bool = False,
                  is_total: bool = False) -> None:
-        """`is_split`: each row has but one kind of figures."""
+        """Choose the columns.
+
+        Args:
+            view: the profile and the options.
+            is_split: whether each row has only one kind of figures.
+            is_total: whether the first column is the total, whatever the sort order is.
+        """
         self._view = view
         choice = view.choice
         self._by = choice.by
-        # fixed gaps are not independent of what the program does: nobody knows
+        # fixed gaps may correlate with the program's loops: the error is unknown
         self._has_intervals = view.profile.gaps != "fixed"
         self._all = view.summary.bytes.value
         self._is_total = is_total or choice.sort == TOTAL
-        # those of a type or a label are all its own
+        # for a type or a label, self and total are the same
         has_two = has_totals(choice.by) and not is_split
         shown = ("total" if self._is_total else "self") if has_two else "allocated"
         if view.selection.mine and shown == "self":
@@ -393,7 +434,14 @@ class _Columns:
 
     def table(self, title: str, rows: Sequence[Row], *, rest: str = "",
               names: Sequence[str] = ()) -> Table:
-        """`names`: instead of the subjects' own."""
+        """Return the table of these rows.
+
+        Args:
+            title: line above the table.
+            rows: the rows.
+            rest: line below the table.
+            names: names of the rows, to be shown instead of the names of the subjects.
+        """
         labels = _Labels(self._by, self._view.origins)
         cells = []
         for number, row in enumerate(rows):
@@ -404,6 +452,7 @@ class _Columns:
         return Table(title, [*self.figures, *labels.columns], cells, rest)
 
     def of(self, row: Row) -> Iterable[str]:
+        """Yield the cells of a row."""
         shown, other = ((row.total, row.own) if self._is_total
                         else (row.own, row.total))
         for kind in self._kinds:
@@ -452,8 +501,14 @@ def alive_title(profile: Profile, at: int | None) -> str:
 
 
 def place_of(function: Function, line: int, origins: Origins) -> str:
-    """app.py:12; `line` 0: that of its definition; UNKNOWN_LINE: that, and that it is
-    no more."""
+    """Return the place of a function or line, as in ``app.py:12``.
+
+    Args:
+        function: the function.
+        line: the executed line. If it is 0 or UNKNOWN_LINE, the place is the line of
+            the definition. For UNKNOWN_LINE, the text marks it as the definition.
+        origins: the paths to shorten.
+    """
     if not function.file:
         return ""
     path = shortened(origins.path(function.file), _MAX_PATH)

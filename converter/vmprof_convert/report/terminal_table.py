@@ -1,4 +1,4 @@
-"""The report for the terminal."""
+"""Write a report to the terminal, with tables that fit its width."""
 from __future__ import annotations
 
 from typing import TextIO
@@ -6,17 +6,17 @@ from typing import TextIO
 from vmprof_convert.report.tables import FIGURE, NAME, PLACE, Column, Sheet, Table
 from vmprof_convert.text.terminal import DOTS, NO_TERMINAL, Terminal, plain, print_prose
 
-#: between two columns
+#: blanks between two columns
 _GAP = 2
-#: labels (functions, files) get as many characters before figures that nobody asked
-#: for get any; or that share of the width, if it is more
+#: Minimum width of all labels (functions and files) together: a number of characters or
+#: a share of the terminal's width, whichever is larger. Optional figures get the rest.
 _LABELS, _LABELS_SHARE = 36, 0.4
-#: no label is cut shorter while there are figures to leave out
+#: minimum width of a label while there are optional figures to leave out
 _SHORTEST = 12
 
 
 def write(sheet: Sheet, out: TextIO, terminal: Terminal = NO_TERMINAL) -> None:
-    """No line is longer than the terminal is wide."""
+    """Write the sheet. No line is longer than the width of the terminal."""
     first, *more = sheet.head
     print_prose(first, out, terminal)
     for line in more:
@@ -33,7 +33,7 @@ def write(sheet: Sheet, out: TextIO, terminal: Terminal = NO_TERMINAL) -> None:
 
 
 def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
-    # takes 15 MiB: who draws nothing need not have it
+    # rich takes 15 MiB, so import it only to draw a table
     from rich.cells import cell_len
     from rich.console import Console
     from rich.style import Style
@@ -79,13 +79,13 @@ def _style(column: Column, number: int) -> str:
 
 
 def _widths(columns: list[Column], natural: list[int], width: int) -> list[int]:
-    """Of each column; 0: it is left out."""
+    """Return the width of each column, or 0 for a column to omit."""
     labels = [number for number, column in enumerate(columns)
               if column.kind != FIGURE]
     figures = sorted((number for number, column in enumerate(columns)
                       if column.kind == FIGURE),
                      key=lambda number: columns[number].rank)
-    # in a narrow terminal rather few labels than what nobody can read
+    # in a narrow terminal, drop the last labels rather than make all labels unreadable
     while len(labels) > 1 and _SHORTEST * len(labels) > width - natural[figures[0]]:
         del labels[-1]
     wanted = sum(natural[number] for number in labels) + _GAP * len(labels)
@@ -106,8 +106,16 @@ def _widths(columns: list[Column], natural: list[int], width: int) -> list[int]:
 
 def _share(result: list[int], labels: list[int], natural: list[int],
            left: int) -> None:
-    """Give what is left to the labels: to short ones what they need, and the rest
-    to the others in equal parts."""
+    """Distribute the remaining width to the labels.
+
+    Short labels get their full width. The other labels share the rest equally.
+
+    Args:
+        result: the widths, which this function fills in.
+        labels: numbers of the columns with labels.
+        natural: width of the longest cell in each column.
+        left: remaining width of the terminal.
+    """
     waiting = sorted(labels, key=lambda number: natural[number])
     left -= _GAP * (len(labels) - 1)
     while waiting:
@@ -117,8 +125,11 @@ def _share(result: list[int], labels: list[int], natural: list[int],
 
 
 def _fit(text: str, kind: str, width: int) -> str:
-    """`text` in so many columns of the terminal: without the end of a name, without
-    the beginning of a path."""
+    """Return the text cut to a number of terminal columns.
+
+    A name loses its end, and a place loses its beginning. If the indentation of a name
+    takes more than half of the width, its depth is written as a number.
+    """
     from rich.cells import cell_len, set_cell_size
     if cell_len(text) <= width:
         return text

@@ -1,4 +1,9 @@
-"""The report of where the memory is: a table for people, and JSON."""
+"""Report the use of a process's resident memory, as a table or as JSON.
+
+The input is the memory counts of Linux, malloc and the GC (`facts`). The sampler
+records them at the end of a profile, or `ctl PID memory` requests them from a process.
+analysis/where_memory.py describes the rows.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -9,16 +14,15 @@ from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table
 from vmprof_convert.text.escape import shortened
 from vmprof_convert.text.units import format_bytes, format_moment
 
-#: the name of this layout; the sampler, which asks for it, has the page that tells what
-#: it means (docs/where-memory.rst)
+#: name of the layout of one process; docs/where-memory.rst of the sampler describes it
 SCHEMA = "vmprof-allocation-memory-1"
-#: of a list of these, out of profiles
+#: name of the layout of a list of processes, from profiles
 LIST_SCHEMA = "vmprof-allocation-memory-list-1"
 _COLUMNS = [Column("resident", FIGURE), Column("%", FIGURE),
             Column("shared", FIGURE, 1), Column("what", NAME)]
-#: of what is resident: rows with less are one, but for the last
+#: share of resident memory below which rows are merged, except for the last row
 _LEAST = 0.001
-#: nanoseconds between what was read at the end of a profile, and that end, at most
+#: maximum distance in ns between the end of a profile and the reading "at its end"
 _NEAR = 10**9
 _NOT_KNOWN = ("where its memory was is not known: it has not said so at its end (a "
               "signal has ended it, or exec, or os._exit(), as in multiprocessing; or "
@@ -26,7 +30,16 @@ _NOT_KNOWN = ("where its memory was is not known: it has not said so at its end 
 
 
 def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
-    """Raises KeyError if these are no such facts."""
+    """Return the table of one process.
+
+    Args:
+        facts: the counts (see vmprof_allocation/memory/facts.py in the sampler).
+        pid: pid of the process.
+        when: text after the pid, such as the command and the time.
+
+    Raises:
+        KeyError: a count is missing.
+    """
     found = where_memory.of(facts)
     head = "process %d%s: %s resident, %s of it in no other process; %s swapped out" % (
         pid, when, format_bytes(found.resident), format_bytes(found.private),
@@ -46,8 +59,15 @@ def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
 
 
 def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
-    """`facts`: what a profile says of its end; None: nothing.  Raises KeyError if these
-    are no such facts."""
+    """Return the table of a profile's process.
+
+    Args:
+        profile: the profile.
+        facts: the counts at its end; None if it does not contain any.
+
+    Raises:
+        KeyError: a count is missing.
+    """
     command = profile.command and " (%s)" % shortened(profile.command)
     notes = process_memory.of_process(profile)
     if facts is None:
@@ -58,7 +78,7 @@ def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
 
 
 def _time(profile: Profile, facts: Mapping[str, int]) -> int | None:
-    """Nanoseconds after the start; None: not known."""
+    """Return the time of the reading in ns since the start, or None if unknown."""
     clock = profile.settings.get("clock", "")
     if "clock" not in facts or not (clock.isascii() and clock.isdigit()):
         return None
@@ -76,7 +96,14 @@ def _when(profile: Profile, facts: Mapping[str, int]) -> str:
 
 def of_processes(asked: Iterable[tuple[Profile, Mapping[str, int] | None]]
                  ) -> dict[str, object]:
-    """For programs.  Raises KeyError."""
+    """Return the content for JSON, for several processes.
+
+    Args:
+        asked: the profile of each process, with its counts.
+
+    Raises:
+        KeyError: a count is missing.
+    """
     processes: list[dict[str, object]] = []
     for profile, facts in asked:
         said: dict[str, object] = {"pid": profile.pid, "command": profile.command,
@@ -98,7 +125,15 @@ def _cells(bytes_: int, shared: int | None, what: str, resident: int
 
 
 def json(facts: Mapping[str, int], pid: int) -> dict[str, object]:
-    """Raises KeyError if these are no such facts."""
+    """Return the content for JSON, for one process.
+
+    Args:
+        facts: the counts.
+        pid: pid of the process.
+
+    Raises:
+        KeyError: a count is missing.
+    """
     found = where_memory.of(facts)
     return {"schema": SCHEMA, "pid": pid, "resident": found.resident,
             "private": found.private, "swapped": found.swapped,

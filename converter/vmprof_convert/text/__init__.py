@@ -1,1 +1,1 @@
-"""How numbers, names and moments are written for people."""
+"""Formatting of numbers, times and names for reports and messages."""

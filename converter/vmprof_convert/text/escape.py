@@ -1,20 +1,23 @@
-"""Names are data: what a profile says of them goes to no terminal as it is."""
+"""Escaping of names from profiles, which may contain anything, for terminals."""
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: of a name so many characters are shown: it may be anything
+#: largest number of characters of a name in a report
 MAX_NAME = 200
 
 
 def printable(text: str) -> str:
-    """`text` in one line: no control characters, which a terminal obeys, and none
-    that change the direction of what follows, or can't be seen."""
+    """Return `text` in one line, with "?" in place of unprintable characters.
+
+    These are control characters, characters that change the direction of the following
+    text, and invisible characters.
+    """
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def shortened(text: str, length: int = MAX_NAME) -> str:
-    """printable(), and no longer than that."""
+    """Return a printable text of at most `length` characters."""
     text = printable(text[:length + 1])
     return text if len(text) <= length else text[:length - 3] + "..."
 
@@ -31,8 +34,10 @@ def shortened_path(path: str, length: int = MAX_NAME) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """The end of a message that `name` is not there: up to three of `known` that may
-    have been meant; empty if none is like it."""
+    """Return the end of a message that `name` does not exist, with similar names.
+
+    The text lists up to three of the known names, or is empty if no name is similar.
+    """
     import difflib
     found = difflib.get_close_matches(name, sorted(set(known)), 3)
     if not found:

@@ -1,28 +1,31 @@
-"""Where a report will be seen, and what fits there."""
+"""The terminal of a report: its width, colours and characters."""
 from __future__ import annotations
 
 import textwrap
 from typing import NamedTuple, TextIO
 
-#: stands for what was cut off
+#: replacement of text that was cut off
 DOTS = "\u2026"
 
 
 class Terminal(NamedTuple):
-    """Where the report will be seen."""
+    """The properties of the terminal that shows a report."""
 
     width: int = 100
     colours: bool = False
-    #: whether it can show all characters: \u00b1 and \u2026
+    #: whether the terminal can show non-ASCII characters such as \u00b1 and \u2026
     unicode: bool = True
 
 
-#: what is written to a file, or into a pipe
+#: properties of a file or a pipe
 NO_TERMINAL = Terminal()
 
 
 def print_prose(line: str, out: TextIO, terminal: Terminal) -> None:
-    """In as many lines as it takes; what follows the first one is indented."""
+    """Write a text to `out` in lines of the terminal's width.
+
+    All lines after the first one are indented by two more spaces.
+    """
     indent = " " * (len(line) - len(line.lstrip()))
     for part in textwrap.wrap(
             plain(line, terminal), max(terminal.width, 8),
@@ -31,7 +34,7 @@ def print_prose(line: str, out: TextIO, terminal: Terminal) -> None:
 
 
 def plain(text: str, terminal: Terminal) -> str:
-    """`text` in the characters that the terminal has, perhaps more of them."""
+    """Return `text` in characters that the terminal can show; it may get longer."""
     if terminal.unicode:
         return text
     return text.replace("\u00b1", "+-").replace(DOTS, "~").encode(

@@ -1,4 +1,8 @@
-"""Numbers of bytes and of objects, as users read them."""
+"""Formatting of numbers of bytes and objects, with units and intervals.
+
+Functions with `low`, `number` and `high` format an estimate and the ends of its
+interval. If `bytes_` is true, the numbers are bytes, otherwise numbers of objects.
+"""
 from __future__ import annotations
 
 _BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"),
@@ -8,16 +12,21 @@ _COUNTS = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]
 
 
 def format_bytes(number: float) -> str:
-    """Three significant digits and a unit: 1.53 MiB."""
+    """Return three significant digits and a unit, such as "1.53 MiB"."""
     scale, unit = _scale(number, _BYTES)
     return "%s %s" % (_three_digits(number / scale), unit)
 
 
 def format_ends(low: float, number: float, high: float,
                 bytes_: bool = True) -> tuple[str, str, str]:
-    """The number and the ends of its interval, each with its unit, and with so many
-    digits that the ends differ, if six are enough for that: 28.32 GiB, 28.31 GiB,
-    28.34 GiB."""
+    """Return a number and the ends of its interval as texts with units.
+
+    If necessary, they get up to three more digits so that the ends differ, such as
+    "28.32 GiB", "28.31 GiB", "28.34 GiB". If six digits are not enough, they get three.
+
+    Returns:
+        The texts of `number`, `low` and `high`.
+    """
     units = _BYTES if bytes_ else _COUNTS
     between = " " if bytes_ else ""
 
@@ -42,32 +51,37 @@ def _with_unit(number: float, units: list[tuple[float, str]], between: str,
 
 
 def format_count(number: float) -> str:
-    """Three significant digits: 1.53M."""
+    """Return three significant digits and a letter, such as "1.53M"."""
     scale, unit = _scale(number, _COUNTS)
     return _three_digits(number / scale) + unit
 
 
 def format_seconds(number: float) -> str:
-    """Three significant digits and a unit: 1.53 s, 20 ms."""
+    """Return three significant digits and a unit, such as "1.53 s" or "20 ms"."""
     scale, unit = _scale(number, _SECONDS) if number else _SECONDS[0]
     return "%s %s" % (_three_digits(number / scale), unit)
 
 
 def format_moment(nanoseconds: int) -> str:
-    """After the start, to the millisecond: 2.5 s, 0.133 s; less than one as it is."""
+    """Return a time since the start in seconds, such as "2.5 s" or "0.133 s".
+
+    The time is rounded to milliseconds, unless it is less than a millisecond.
+    """
     seconds = nanoseconds / 1e9
     return "%.9g s" % (seconds if seconds < 0.001 else round(seconds, 3))
 
 
 def format_number(number: int, noun: str) -> str:
-    """1 function, 2 functions."""
+    """Return a number and a noun, such as "1 function" or "2 functions"."""
     return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 def format_range(low: float, number: float, high: float,
                  bytes_: bool = True) -> str:
-    """`low` to `high` in the unit in which `number` is written: 1.47-1.60; or
-    if that would be many digits, each in its own: 0.87K-29.6M."""
+    """Return an interval in the unit of `number`, such as "1.47-1.60".
+
+    If an end had too many digits, both ends get their own units: "0.87K-29.6M".
+    """
     units = _BYTES if bytes_ else _COUNTS
     scale, _ = _scale(number, units)
     if high >= 9999.5 * scale:
@@ -77,9 +91,11 @@ def format_range(low: float, number: float, high: float,
 
 def format_estimate(low: float, number: float, high: float,
                     bytes_: bool = True) -> str:
-    """The number, and how far `low` and `high` are from it, at most, in the same
-    unit: 36.3 ±4.4 MiB, 894k ±34k; or if that is the number itself or more, what is
-    above it: 129 <20.3k."""
+    """Return an estimate with its largest error: "36.3 ±4.4 MiB" or "894k ±34k".
+
+    The error is the distance to the farther end of the interval. If it is as large as
+    the number, the text contains the upper end instead: "129 <20.3k".
+    """
     units = _BYTES if bytes_ else _COUNTS
     scale, unit = _scale(number, units)
     text = _three_digits(number / scale)
@@ -90,7 +106,7 @@ def format_estimate(low: float, number: float, high: float,
         return "%s%s <%s" % (text, unit, _with_letter(high, units))
     if off:
         digits = 0 if number / scale >= 99.95 else 1 if number / scale >= 9.995 else 2
-        # of what is very certain, one digit more
+        # more digits for a small error
         while digits < 4 and not float("%.*f" % (digits, off / scale)):
             digits += 1
         error = " \u00b1%.*f" % (digits, off / scale)
@@ -101,11 +117,14 @@ def format_estimate(low: float, number: float, high: float,
 
 def format_difference(low: float, number: float, high: float,
                       bytes_: bool = True) -> str:
-    """With its sign, and how far `low` and `high` are from it, at most, in the same
-    unit: +36.3 \u00b14.4 MiB, -0.17k \u00b127k."""
+    """Return a difference with its sign and its largest error.
+
+    The error is the distance to the farther end of the interval. Examples are
+    "+36.3 ±4.4 MiB" and "-0.17k ±27k".
+    """
     units = _BYTES if bytes_ else _COUNTS
     off = max(high - number, number - low)
-    # rather 0.31 \u00b11.10 MiB than 317 \u00b11126 KiB
+    # the unit of the larger number: 0.31 \u00b11.10 MiB, not 317 \u00b11126 KiB
     scale, unit = _scale(max(abs(number), off), units)
     digits = 0 if abs(number) / scale >= 99.95 else 1 if abs(
         number) / scale >= 9.995 else 2
@@ -121,10 +140,10 @@ def format_difference(low: float, number: float, high: float,
 
 
 def format_change(number: float, deviation: float) -> str:
-    """Bytes, more or fewer, and how far off that may be: -36.3 ±4.4 MiB."""
+    """Return a change in bytes with its largest error, such as "-36.3 ±4.4 MiB"."""
     scale, unit = _scale(max(abs(number), deviation), _BYTES)
     digits = 0 if max(abs(number), deviation) / scale >= 99.95 else 1
-    # of what is very certain, one digit more
+    # more digits for a small error
     while deviation and digits < 4 and not float("%.*f" % (digits, deviation / scale)):
         digits += 1
     return "%s%s \u00b1%s %s" % (
@@ -134,8 +153,10 @@ def format_change(number: float, deviation: float) -> str:
 
 def format_deviation(low: float, number: float, high: float,
                      bytes_: bool = True) -> str:
-    """How far `low` and `high` are from `number`, at most: +-12%; or if that is
-    the number itself or more, what is above it: <9.01K."""
+    """Return the largest relative error of an estimate, such as "+-12%".
+
+    If the error is as large as the number, the text is the upper end: "<9.01K".
+    """
     if not number:
         return ""
     share = max(high - number, number - low) / number
@@ -159,7 +180,7 @@ def _scale(number: float, units: list[tuple[float, str]]) -> tuple[float, str]:
 
 
 def _three_digits(number: float, more: int = 0) -> str:
-    """And so many more."""
+    """Return `number` with three significant digits and `more` digits."""
     if number == int(number):
         return "%.0f" % number
     digits = 0 if number >= 99.95 else 1 if number >= 9.995 else 2

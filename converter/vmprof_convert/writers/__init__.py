@@ -1,1 +1,5 @@
-"""From the model to what people look at, one module each."""
+"""Writers of profiles in other formats, one module or package for each format.
+
+cli/formats.py calls the writers. Each one returns lines that list the data which its
+format cannot contain.
+"""

@@ -1,5 +1,8 @@
-"""A .heapprofile for the memory panel of Chrome's DevTools: bytes per function, as a
-tree (Profiler protocol, HeapProfiler.SamplingHeapProfile)."""
+"""The writer of .heapprofile files for the memory panel of Chrome's DevTools.
+
+Such a file is a tree of functions with the allocated bytes of each (Profiler protocol,
+HeapProfiler.SamplingHeapProfile).
+"""
 from __future__ import annotations
 
 import json
@@ -12,10 +15,12 @@ from vmprof_convert.profile.model import Profile
 
 
 class _Node:
+    """A node of the tree of calls."""
+
     __slots__ = ("bytes", "children", "number", "place")
 
     def __init__(self, number: int, place: Place) -> None:
-        #: from 1 on
+        #: number of the node, from 1 on
         self.number = number
         self.place = place
         self.bytes = 0
@@ -23,7 +28,14 @@ class _Node:
 
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:
-    """Returns what is left out.  Raises ProfileError."""
+    """Write the allocated bytes of a profile.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+
+    Raises:
+        ProfileError: The profile has no allocation samples.
+    """
     by_stack.check_samples(profile)
     if not any(profile.samples.size):
         raise ProfileError("has no allocation samples, and a .heapprofile holds "
@@ -49,7 +61,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
 
 
 def _write(root: _Node, out: BinaryIO) -> None:
-    """The tree may be too deep for json."""
+    """Write the tree without recursion, because it may be too deep for json."""
     out.write(b'{"head":')
     samples = []
     stack = [(root, True)]
@@ -63,7 +75,7 @@ def _write(root: _Node, out: BinaryIO) -> None:
         samples += [node] if node.bytes else []
         head = json.dumps({
             "callFrame": {
-                # DevTools counts lines from 0 on, and columns
+                # DevTools counts lines and columns from 0 on
                 "functionName": node.place.name, "scriptId": "0",
                 "url": node.place.path, "lineNumber": node.place.line - 1,
                 "columnNumber": -1},

@@ -1,5 +1,7 @@
-"""Stacks in a line each, as flamegraph.pl, inferno and speedscope read them:
-`outer;inner;type 123`."""
+"""The writer of collapsed stacks for flamegraph.pl, inferno and speedscope.
+
+Each line is a stack and a number: `outer;inner;type 123`.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -12,13 +14,25 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import Profile
 
-#: what the number is
+#: meanings of the number
 BYTES, OBJECTS, TIME = WEIGHTS = ("bytes", "objects", "time")
 
 
 def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
-    """`weight`: one of WEIGHTS; empty: bytes, or time samples if there are no
-    others.  Returns what is left out.  Raises ProfileError."""
+    """Write the stacks of a profile.
+
+    Args:
+        profile: The profile.
+        out: The file.
+        weight: One of WEIGHTS. The default is BYTES, or TIME without allocation
+            samples.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+
+    Raises:
+        ProfileError: The profile has no samples of this kind.
+    """
     by_stack.check_samples(profile)
     weight = weight or (BYTES if any(profile.samples.size) else TIME)
     lines = _Lines(1)
@@ -36,8 +50,20 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO,
                weight: str = BYTES) -> list[str]:
-    """Two numbers a line, as difffolded.pl writes them: flamegraph.pl colours what
-    grew, and what shrank.  Returns what is left out."""
+    """Write the stacks of two profiles, with two numbers in each line.
+
+    difffolded.pl writes the same format, and flamegraph.pl colours the increases and
+    decreases.
+
+    Args:
+        before: The first profile.
+        after: The second profile.
+        out: The file.
+        weight: One of WEIGHTS.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+    """
     lines = _Lines(2)
     lines.add(before, weight)
     lines.add(after, weight, 1)
@@ -48,7 +74,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO,
 
 
 def write_held(tree: Tree, out: BinaryIO) -> list[str]:
-    """Bytes that were alive, below who held them.  Returns what is left out."""
+    """Write the live bytes below their retainers; return the notes on omitted data."""
     lines = _Lines(1)
     for stack in tree.stacks:
         lines.add_places([place.text for place in stack.places], stack.bytes)
@@ -57,18 +83,23 @@ def write_held(tree: Tree, out: BinaryIO) -> list[str]:
 
 
 class _Lines:
-    """As a tree, of which a line is a path: most of each is that of others, too."""
+    """The lines as a tree of names, because most stacks share their outer frames."""
 
     def __init__(self, sides: int) -> None:
-        """`sides`: so many numbers each."""
+        """Create an empty tree.
+
+        Args:
+            sides: The number of numbers in each line.
+        """
         self._sides = sides
-        #: of each node, callers first; node 0 is above all
+        #: parent and name of each node, callers first; node 0 is the root
         self._parent, self._name = [-1], [""]
         self._children: dict[tuple[int, str], int] = {}
-        #: of the nodes that end a line
+        #: numbers of the nodes that end a line
         self.numbers: dict[int, list[float]] = {}
 
     def add(self, profile: Profile, weight: str, side: int = 0) -> None:
+        """Add the samples of a profile to the number of one side."""
         places, type_names = Places(profile), TypeNames(profile)
         nodes: dict[int, int] = {}
         names: dict[Place, str] = {}
@@ -93,7 +124,7 @@ class _Lines:
             numbers[side] += number
 
     def add_places(self, names: Iterable[str], number: float) -> None:
-        """Outermost first."""
+        """Add a number to a stack; `names` begin with the outermost frame."""
         node = 0
         for name in names:
             node = self._child(node, _escaped(name))
@@ -109,6 +140,7 @@ class _Lines:
         return child
 
     def write(self, out: BinaryIO) -> None:
+        """Write all lines with a number other than 0."""
         columns = [by_stack.whole(column) for column in zip(*self.numbers.values())]
         for node, *counts in zip(self.numbers, *columns):
             if any(counts):
@@ -129,5 +161,5 @@ def _weight(value: Value, weight: str) -> float:
 
 
 def _escaped(name: str) -> str:
-    """What is between two semicolons; flamegraph.pl has no way to quote one."""
+    """Return a name without semicolons, which flamegraph.pl cannot escape."""
     return name.replace(";", ":").strip() or "?"

@@ -1,9 +1,10 @@
-"""OTLP profiles, as the OpenTelemetry collector takes them: an
-ExportProfilesServiceRequest, of opentelemetry-proto's profiles v1development.
+"""The writer of OTLP profiles for the OpenTelemetry collector.
 
-Its layout is that of proto 1.11, of the collector v0.160.  Each sample type is a
-profile of its own there, and all share one dictionary, of whose tables the first
-element is empty: number 0 is nothing.
+The file is an ExportProfilesServiceRequest of opentelemetry-proto's profiles
+v1development, in the layout of proto 1.11, which the collector v0.160 reads. Each
+sample type is a separate profile there. All profiles share one dictionary. The first
+element of its tables is empty, because number 0 means nothing. vmprof_push also calls
+write().
 """
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from vmprof_convert.writers.protobuf import (
     text_field,
 )
 
-#: of a resource: where samples come from
+#: attributes of a resource, which is the origin of the samples, or of a profile
 Attributes = Mapping[str, Union[str, int]]
 
 #: fields of ProfilesDictionary
@@ -43,7 +44,7 @@ _MAPPINGS, _LOCATIONS, _FUNCTIONS, _LINKS, _STRINGS, _ATTRIBUTES, _STACKS = rang
  _PROFILE_ID) = range(1, 8)
 _PROFILE_ATTRIBUTES = 11
 
-#: what OpenTelemetry has names for is called so
+#: OpenTelemetry's names for some of our labels
 _KEYS = {"thread": "thread.name"}
 _COMMENT = "pprof.profile.comment"
 _SCOPE = "vmprof-convert"
@@ -52,10 +53,22 @@ _SCOPE = "vmprof-convert"
 def write(profile: Profile, out: BinaryIO,
           resource: Attributes | None = None,
           attributes: Attributes | None = None) -> list[str]:
-    """Not compressed.  `attributes`: of this profile.  Returns what is left out.
-    Raises ProfileError.
+    """Write a profile, uncompressed.
 
-    Written twice, a profile has the same ids, so that who gets it twice can tell.
+    A profile that is written twice has the same IDs, so that a receiver recognizes it.
+
+    Args:
+        profile: The profile.
+        out: The file.
+        resource: The attributes of the process, by default its name, number and
+            runtime.
+        attributes: The attributes of the profile.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+
+    Raises:
+        ProfileError: The profile has no samples.
     """
     by_stack.check_samples(profile)
     if resource is None:
@@ -67,8 +80,11 @@ def write(profile: Profile, out: BinaryIO,
 
 
 def write_held(tree: Tree, out: BinaryIO) -> list[str]:
-    """Bytes that were alive, below who held them; not compressed.  Returns what is left
-    out."""
+    """Write the live bytes below their retainers, uncompressed.
+
+    Returns:
+        Notes on omitted data.
+    """
     request = _Request(tree.profile, HeldBytes(), {})
     for stack in tree.stacks:
         request.add_places(stack.places, stack.bytes)
@@ -86,20 +102,24 @@ def _resource(profile: Profile) -> Attributes:
 
 
 class _Table:
-    """Of a dictionary: each element once."""
+    """A table of the dictionary with distinct elements."""
 
     def __init__(self, field: int, zero: bytes = b"") -> None:
         self._field = field
         self._numbers = {zero: 0}
 
     def number(self, element: bytes) -> int:
+        """Return the index of an element; add it if needed."""
         return self._numbers.setdefault(element, len(self._numbers))
 
     def message(self) -> bytes:
+        """Return the table as fields of the dictionary."""
         return b"".join(bytes_field(self._field, element) for element in self._numbers)
 
 
 class _Dictionary:
+    """The dictionary that all profiles of a request share."""
+
     def __init__(self) -> None:
         self._strings = _Table(_STRINGS)
         self._functions = _Table(_FUNCTIONS)
@@ -108,10 +128,11 @@ class _Dictionary:
         self._attributes = _Table(_ATTRIBUTES)
 
     def string(self, text: str) -> int:
+        """Return the index of a text."""
         return self._strings.number(text.encode("utf-8"))
 
     def location(self, place: Place, line: int) -> int:
-        """`line`: 0, or less: not known."""
+        """Return the index of a place with an executed line, 0 or less if unknown."""
         function = self._functions.number(
             _set(1, self.string(place.text or "?")) + _set(3, self.string(place.file))
             + _set(4, place.line))
@@ -119,30 +140,34 @@ class _Dictionary:
             3, _set(1, function) + _set(2, max(line, 0))))
 
     def stack(self, locations: Iterable[int]) -> int:
-        """The innermost first."""
+        """Return the index of a stack; `locations` begin with the innermost frame."""
         return self._stacks.number(packed_field(1, locations))
 
     def attribute(self, key: str, value: bytes) -> int:
+        """Return the index of an attribute with an encoded AnyValue."""
         return self._attributes.number(
             _set(1, self.string(key)) + bytes_field(2, value))
 
     def key_value(self, key: str, value: str | int) -> bytes:
-        """A KeyValue.  The collector v0.160 overwrites a key that is not one of the
-        dictionary's strings."""
+        """Return a KeyValue whose key is one of the dictionary's strings.
+
+        The collector v0.160 overwrites other keys.
+        """
         return bytes_field(2, _any(value)) + number_field(3, self.string(key))
 
     def message(self) -> bytes:
+        """Return the dictionary as a message."""
         return b"".join((
             bytes_field(_MAPPINGS, b""), self._locations.message(),
             self._functions.message(),
-            # who is strict wants as many bytes as real ones have
+            # strict readers require the sizes of real trace and span IDs
             bytes_field(_LINKS, bytes_field(1, bytes(16)) + bytes_field(2, bytes(8))),
             self._strings.message(), self._attributes.message(),
             self._stacks.message()))
 
 
 class _Locations(dict[Frame, int]):
-    """The number of the location of each frame."""
+    """A cache of the index of each frame's location."""
 
     def __init__(self, dictionary: _Dictionary, places: Places) -> None:
         super().__init__()
@@ -157,17 +182,26 @@ class _Locations(dict[Frame, int]):
 
 
 class _Request:
+    """A request with one profile for each sample type."""
+
     def __init__(self, profile: Profile, types: SampleTypes, attributes: Attributes
                  ) -> None:
-        """`profile` tells of the run."""
+        """Create a request without samples.
+
+        Args:
+            profile: The profile that describes the run.
+            types: The sample types.
+            attributes: The attributes of the profile.
+        """
         self._profile = profile
         self._attributes = attributes
         self._types = types
         self._dictionary = _Dictionary()
-        #: of a stack and its attributes
+        #: a number for each sample type, by the stack and its attributes
         self._samples: dict[tuple[int, tuple[int, ...]], list[float]] = {}
 
     def add_samples(self) -> None:
+        """Add the samples of the profile."""
         profile = self._profile
         places, labels = Places(profile), Labels(profile)
         period = 1e9 * tick_seconds(profile)
@@ -182,11 +216,11 @@ class _Request:
             attributes = tuple(
                 self._dictionary.attribute(_KEYS.get(key, key), _any(text))
                 for key, text in sorted(labels.of(part).items()))
-            # two types may look the same
+            # two types may have the same displayed name
             self._add(stack, attributes, self._types.numbers(value, period))
 
     def add_places(self, places: Sequence[Place], *numbers: float) -> None:
-        """Outermost first; a number for each sample type."""
+        """Add a stack, outermost frame first, with a number for each sample type."""
         self._add(self._dictionary.stack(
             self._dictionary.location(place, place.line)
             for place in reversed(places)), (),
@@ -205,6 +239,7 @@ class _Request:
         return self._dictionary.stack(locations)
 
     def message(self, resource: Attributes) -> bytes:
+        """Return the request as a message, with the attributes of the resource."""
         profiles = b"".join(
             bytes_field(2, self._one(type_, whole(column)))
             for type_, column in zip(self._types.types, zip(*self._samples.values())))
@@ -244,10 +279,10 @@ class _Request:
 
 
 def _set(field: int, number: int) -> bytes:
-    """0 is what a field is that isn't there."""
+    """Return a field, or nothing if the number is 0, which is the default value."""
     return number_field(field, number) if number else b""
 
 
 def _any(value: str | int) -> bytes:
-    """An AnyValue."""
+    """Return an AnyValue."""
     return text_field(1, value) if isinstance(value, str) else number_field(3, value)

@@ -1,6 +1,6 @@
-"""A file for pprof, with the sample types of Go's heap profiles: `go tool pprof`.
+"""The writer of files for `go tool pprof`, with the sample types of Go's heap profiles.
 
-Its layout is proto/profile.proto of google/pprof.
+The layout is proto/profile.proto of google/pprof.
 """
 from __future__ import annotations
 
@@ -29,14 +29,25 @@ from vmprof_convert.writers.protobuf import (
     varint,
 )
 
-#: fields of Profile
+#: fields of the message Profile
 _SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING = range(1, 7)
 _TIME, _DURATION, _PERIOD_TYPE, _PERIOD, _COMMENT, _DEFAULT = 9, 10, 11, 12, 13, 14
 
 
 def write(profile: Profile, out: BinaryIO, *, labels: bool = True) -> list[str]:
-    """Not compressed; without `labels`: of all threads and types together.  Returns
-    what is left out.  Raises ProfileError."""
+    """Write a profile, uncompressed.
+
+    Args:
+        profile: The profile.
+        out: The file.
+        labels: Whether to distinguish threads, types and labels of the samples.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+
+    Raises:
+        ProfileError: The profile has no samples.
+    """
     by_stack.check_samples(profile)
     file = _File(profile, SampleTypes(profile))
     file.add(profile, labels=labels)
@@ -45,8 +56,14 @@ def write(profile: Profile, out: BinaryIO, *, labels: bool = True) -> list[str]:
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
-    """As `pprof -diff_base` makes it: less what there was before, which is labelled
-    so that shares are of that.  Returns what is left out."""
+    """Write the difference of two profiles, as `pprof -diff_base` computes it.
+
+    The samples of the first profile are negative and have a label, so that pprof shows
+    shares of the first profile.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+    """
     file = _File(after, SampleTypes(before, after))
     file.add(after)
     file.add(before, -1, {"pprof::base": "true"})
@@ -55,8 +72,11 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
 
 
 def write_held(tree: Tree, out: BinaryIO) -> list[str]:
-    """Bytes that were alive, below who held them; not compressed.  Returns what is left
-    out."""
+    """Write the live bytes below their retainers, uncompressed.
+
+    Returns:
+        Notes on omitted data.
+    """
     file = _File(tree.profile, HeldBytes())
     for stack in tree.stacks:
         file.add_places(stack.places, stack.bytes)
@@ -65,22 +85,31 @@ def write_held(tree: Tree, out: BinaryIO) -> list[str]:
 
 
 class _File:
+    """A message Profile."""
+
     def __init__(self, profile: Profile, sample_types: SampleTypes) -> None:
-        """`profile` tells of the run."""
+        """Create a file without samples; `profile` describes the run."""
         self._sample_types = sample_types
         self._profile = profile
         self._strings = {"": 0}
         self._functions: dict[Place, int] = {}
         self._locations: dict[tuple[Place, int], bytes] = {}
-        #: all fields of these kinds, in order
+        #: encoded locations and functions in the order of their creation
         self._tables = bytearray()
-        #: locations and labels of each sample, and what is to be rounded
+        #: locations and labels of each sample, and its numbers before rounding
         self._samples: list[tuple[bytes, bytes]] = []
         self._columns: list[list[float]] = [[] for _ in self._sample_types.types]
 
     def add(self, profile: Profile, sign: int = 1,
             more: dict[str, str] | None = None, *, labels: bool = True) -> None:
-        """`more`: labels of all samples; `labels`: of each, too."""
+        """Add the samples of a profile.
+
+        Args:
+            profile: The profile.
+            sign: 1, or -1 to subtract the samples.
+            more: Labels of all samples.
+            labels: Whether to distinguish threads, types and labels of the samples.
+        """
         places, of_samples = Places(profile), Labels(profile)
         of_frames = _Locations(self, places)
         period = 1e9 * tick_seconds(profile)
@@ -90,7 +119,7 @@ class _File:
                                   threads=labels).items():
             locations = stacks.get(part.stack)
             if locations is None:
-                # the innermost first
+                # innermost frame first
                 locations = b"".join(
                     of_frames[frame] for frame in reversed(places.frames(part.stack)))
                 if places.is_cut(part.stack):
@@ -111,14 +140,14 @@ class _File:
                 column.append(sign * number)
 
     def add_places(self, places: Sequence[Place], *numbers: float) -> None:
-        """Outermost first; a number for each sample type."""
+        """Add a stack, outermost frame first, with a number for each sample type."""
         self._samples.append((bytes_field(1, b"".join(
             self.location(place, place.line) for place in reversed(places))), b""))
         for column, number in zip(self._columns, numbers):
             column.append(number)
 
     def location(self, place: Place, line: int) -> bytes:
-        """Its number; `line`: 0, or less: not known."""
+        """Return the encoded number of a location; `line` is 0 or less if unknown."""
         key = place, line
         found = self._locations.get(key)
         if found is None:
@@ -134,8 +163,8 @@ class _File:
         found = self._functions.get(place)
         if found is None:
             found = self._functions[place] = len(self._functions) + 1
-            # A name that is the system's, too, it takes for mangled C++, of which it
-            # drops a part
+            # The field system_name stays empty. If it was equal to the name, pprof
+            # would demangle the name as C++ and drop a part.
             name = self._string(_name(place) or "?")
             self._tables += bytes_field(
                 _FUNCTION, number_field(1, found) + number_field(2, name)
@@ -147,11 +176,12 @@ class _File:
         return self._strings.setdefault(text, len(self._strings))
 
     def write(self, out: BinaryIO) -> None:
+        """Write the message."""
         profile = self._profile
         types = self._sample_types.types
         head = b"".join(bytes_field(_SAMPLE_TYPE, self._value_type(type_))
                         for type_ in types)
-        # there are names, files and lines: pprof need not look for them
+        # the file contains names, files and lines, so pprof need not search them
         head += bytes_field(_MAPPING, number_field(1, 1) + number_field(5, self._string(
             program(profile) or profile.interpreter))
             + b"".join(number_field(field, 1) for field in (7, 8, 9, 10)))
@@ -183,14 +213,17 @@ class _File:
 
 
 def _name(place: Place) -> str:
-    """main (app:12): pprof takes functions of one name for one function, and shows of
-    a name what is behind its last dot."""
+    """Return the displayed name of a function, such as "main (app:12)".
+
+    pprof merges functions with equal names. It shows only the part of a name after the
+    last dot, so slashes replace the dots of the path.
+    """
     path = place.path.removesuffix(".py").replace(".", "/")
     return place._replace(path=path).text
 
 
 class _Locations(dict[Frame, bytes]):
-    """The number of the location of each frame."""
+    """A cache of the encoded number of each frame's location."""
 
     def __init__(self, file: _File, places: Places) -> None:
         super().__init__()

@@ -1,5 +1,8 @@
-"""What the numbers of a sample are, in the words of Go's heap profiles, which pprof and
-those who come after it know; and the labels of samples."""
+"""The numbers and labels of samples, for the formats of pprof and OTLP.
+
+The sample types have the names that Go's heap profiles use, which pprof and similar
+tools know.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -14,6 +17,8 @@ from vmprof_convert.text.escape import shortened
 
 
 class SampleType(NamedTuple):
+    """The name and the unit of a number that each sample has."""
+
     name: str
     unit: str
 
@@ -23,35 +28,42 @@ IN_USE = (SampleType("inuse_objects", "count"), SampleType("inuse_space", "bytes
 TICKS = (SampleType("samples", "count"),)
 CPU = (SampleType("cpu", "nanoseconds"),)
 HELD = SampleType("held_space", "bytes")
-#: in between what sampling counts
+#: unit of the distance between allocation samples
 SPACE = SampleType("space", "bytes")
 
 
 class SampleTypes:
-    """Those that all of some profiles have."""
+    """The sample types that all of some profiles have."""
 
     def __init__(self, *profiles: Profile) -> None:
+        """Find the common sample types of the profiles."""
         sizes = {size for profile in profiles for size in set(profile.samples.size)}
-        # what earlier parts left behind may be all that there is
+        # a segment may have no samples but inherited objects
         self.has_allocations = any(sizes) or any(
             profile.samples.carried for profile in profiles)
         self._has_lifetimes = self.has_allocations and all(
             profile.has_lifetimes for profile in profiles)
         self._has_time = 0 in sizes
-        #: lines for those formats that have comments
+        #: comments, for formats that have them
         self.comments = ([caveats.garbage_in_use(*profiles)]
                          if self._has_lifetimes else [])
-        # of a time that isn't known there is no sum
+        # if the period of CPU samples is unknown, their sum of seconds is, too
         self._has_seconds = self._has_time and all(
             tick_seconds(profile) > 0 for profile in profiles)
 
     @property
     def types(self) -> list[SampleType]:
+        """The sample types in the order of numbers()."""
         return [*ALLOCATIONS * self.has_allocations, *IN_USE * self._has_lifetimes,
                 *TICKS * self._has_time, *CPU * self._has_seconds]
 
     def numbers(self, value: Value, period: float) -> Iterable[float]:
-        """One for each of `types`; `period`: nanoseconds between two time samples."""
+        """Yield a number for each of `types`.
+
+        Args:
+            value: The sums of some samples.
+            period: Nanoseconds between two CPU samples.
+        """
         if self.has_allocations:
             yield from (value.objects, value.bytes)
         if self._has_lifetimes:
@@ -66,6 +78,7 @@ class SampleTypes:
         """Return the unit of the sampling period, and the period in this unit.
 
         Args:
+            profile: The profile.
             of: The type of the samples, in a format with a period for each type.
         """
         if self.has_allocations and of not in (*TICKS, *CPU):
@@ -74,33 +87,39 @@ class SampleTypes:
 
 
 class HeldBytes(SampleTypes):
-    """Of what somebody holds: no samples."""
+    """The sample type of live bytes below their retainers, which are no samples."""
 
     @property
     def types(self) -> list[SampleType]:
+        """The sample type of retained bytes."""
         return [HELD]
 
     def period(self, profile: Profile, of: SampleType | None = None
                ) -> tuple[SampleType, int]:
+        """Return the unit of the sampling period, and the period in bytes."""
         return SPACE, profile.interval
 
 
 class Labels:
-    """Of the samples of a profile."""
+    """The labels of the samples of a profile."""
 
     def __init__(self, profile: Profile) -> None:
+        """Prepare the names of types and processes."""
         self._profile = profile
         self._types = TypeNames(profile)
         self._processes = by_stack.processes(profile)
 
     def set_of(self, stack: int) -> int:
-        """What the program said is the same for stacks that have the same here."""
+        """Return a number that is equal for stacks with equal labels of the program."""
         return (self._profile.stack_labels[stack]
                 if stack >= 0 and len(self._profile.labels) > 1 else 0)
 
     def of(self, part: SampleKey) -> dict[str, str]:
-        """thread, process and type, as far as they are known; and what the program
-        said, where that is not one of these."""
+        """Return the labels of some samples.
+
+        These are the program's labels. The labels "thread", "process" and "type" are
+        added as far as they are known, and replace labels of the program.
+        """
         labels = {shortened(key): shortened(text) for key, text
                   in self._profile.labels_of(part.stack).items()}
         thread = by_stack.thread_name(self._profile, part.thread)

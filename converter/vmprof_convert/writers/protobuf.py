@@ -1,12 +1,19 @@
-"""Protocol Buffers' encoding: a message is a sequence of fields, each with its number
-and kind, which is a number (a varint), eight bytes, or bytes (text, or a message)."""
+"""The encoding of Protocol Buffers.
+
+A message is a sequence of fields. A field has a number, a kind and a value. Values are
+integers (varint), eight bytes, or sequences of bytes, such as a text or a message.
+writers/pprof.py, writers/otlp.py and vmprof_push use this module.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 
 def varint(number: int) -> bytes:
-    """Seven bits each, the lowest first; a negative one has 64 bits."""
+    """Return a number in groups of seven bits, the lowest first.
+
+    A negative number is encoded as 64 bits.
+    """
     if 0 <= number < 128:
         return bytes((number,))
     number %= 2**64
@@ -19,31 +26,37 @@ def varint(number: int) -> bytes:
 
 
 def number_field(field: int, value: int) -> bytes:
+    """Return a field with an integer."""
     return varint(field << 3) + varint(value)
 
 
 def fixed_field(field: int, value: int) -> bytes:
-    """Eight bytes, as readers expect them of some fields."""
+    """Return a field with an integer of eight bytes, as some fields require."""
     return varint(field << 3 | 1) + (value % 2**64).to_bytes(8, "little")
 
 
 def packed_field(field: int, values: Iterable[int]) -> bytes:
-    """Numbers of a repeated field, together; none are no field."""
+    """Return a repeated field with integers, or nothing without integers."""
     numbers = b"".join(map(varint, values))
     return bytes_field(field, numbers) if numbers else b""
 
 
 def text_field(field: int, value: str) -> bytes:
+    """Return a field with a text."""
     return bytes_field(field, value.encode("utf-8"))
 
 
 def bytes_field(field: int, value: bytes) -> bytes:
-    """A message, or any bytes."""
+    """Return a field with a message or any other bytes."""
     return varint(field << 3 | 2) + varint(len(value)) + value
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Of a message.  Raises ValueError if it is none."""
+    """Yield the number and the value of each field in a message.
+
+    Raises:
+        ValueError: The data are not a valid message.
+    """
     position = 0
     while position < len(data):
         head, position = _read_varint(data, position)

@@ -1,6 +1,8 @@
-"""A file for speedscope, which shows bytes, objects, what is alive, and time as
-separate profiles of one file.  Its layout is file-format-schema.json of npm's
-package speedscope."""
+"""The writer of files for speedscope.
+
+Bytes, objects, live bytes and CPU samples are separate profiles of one file. The layout
+is file-format-schema.json of npm's package speedscope.
+"""
 from __future__ import annotations
 
 import json
@@ -19,11 +21,13 @@ from vmprof_convert.text.escape import shortened
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-#: numbers of frames, outermost first
+#: numbers of the frames of a stack, outermost first
 _Stack = tuple[int, ...]
 
 
 class _Kind(NamedTuple):
+    """One of the numbers that a file contains as a profile."""
+
     name: str
     unit: str
     of: Callable[[Value], float]
@@ -32,13 +36,20 @@ class _Kind(NamedTuple):
 _KINDS = (
     _Kind("allocated bytes", "bytes", lambda value: value.bytes),
     _Kind("allocated objects", "none", lambda value: value.objects),
-    # and its word: lifetimes.alive_word()
+    # the format's argument is lifetimes.alive_word()
     _Kind("bytes %s", "bytes", lambda value: value.alive_bytes),
     _Kind("time samples", "none", lambda value: value.ticks))
 
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:
-    """Returns what is left out.  Raises ProfileError."""
+    """Write a profile.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+
+    Raises:
+        ProfileError: The profile has no samples.
+    """
     by_stack.check_samples(profile)
     frames = _Frames()
     sums = _sums(profile, frames)
@@ -51,8 +62,16 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
 
 
 def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
-    """What is more and what is less as profiles of their own: there are no negative
-    numbers.  Returns what is left out."""
+    """Write the increases and decreases between two profiles as separate profiles.
+
+    The format has no negative numbers.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+
+    Raises:
+        ProfileError: There is no difference.
+    """
     frames = _Frames()
     old, new = _sums(before, frames), _sums(after, frames)
     word = diff.of_runs([before], [after]).alive
@@ -74,7 +93,7 @@ def write_diff(before: Profile, after: Profile, out: BinaryIO) -> list[str]:
 
 
 def write_held(tree: Tree, out: BinaryIO) -> list[str]:
-    """Bytes that were alive, below who held them.  Returns what is left out."""
+    """Write the live bytes below their retainers; return notes on omitted data."""
     frames = _Frames()
     sums: dict[_Stack, float] = {}
     for stack in tree.stacks:
@@ -99,11 +118,14 @@ def _name(kind: _Kind, alive: str) -> str:
 
 
 class _Frames:
+    """The table of frames in a file."""
+
     def __init__(self) -> None:
         self.json: list[dict[str, Any]] = []
         self._numbers: dict[Place, int] = {}
 
     def number(self, place: Place) -> int:
+        """Return the index of a frame; add it if needed."""
         found = self._numbers.get(place)
         if found is None:
             found = self._numbers[place] = len(self.json)
@@ -117,7 +139,7 @@ class _Frames:
 
 
 def _sums(profile: Profile, frames: _Frames) -> dict[_Stack, Value]:
-    """Of each stack, as it is shown."""
+    """Return the sums of each displayed stack."""
     places, type_names = Places(profile), TypeNames(profile)
     known: dict[int, _Stack] = {}
     result: dict[_Stack, Value] = {}

@@ -1,8 +1,8 @@
-"""Back to a log of stock vmprof's, for its tools: each of its samples stands for the
-same number of bytes, so that these count samples and mean bytes.
+"""The writer of logs for the tools of stock vmprof.
 
-The layout is that of vmprof 0.5 (PROFILE.rst, version 6), with PyPy's pairs of kind and
-address.
+These tools count samples. So the file contains samples that represent equal numbers of
+bytes. The layout is vmprof 0.5's (PROFILE.rst, version 6), with PyPy's pairs of kind
+and address.
 """
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ from vmprof_convert.text.units import format_bytes
 
 _STACK, _NAME, _END, _HEAD, _TIME, _META = 1, 2, 3, 5, 6, 7
 _VERSION, _PYPY, _INTERPRETED = 6, 4, 1
-#: so many samples at most: its tools read each, with its whole stack
+#: largest number of samples, because vmprof's tools read each one with its whole stack
 MOST = 100_000
-#: kinds of frames, as PyPy's vmprof numbers them
+#: kinds of frames in PyPy's vmprof
 _KINDS = {"jit": 3, "native": 7}
 
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:
-    """Returns what is left out.  Raises ProfileError."""
+    """Write a profile.
+
+    Returns:
+        A line that states the bytes per sample and lists the omitted data.
+
+    Raises:
+        ProfileError: The profile has no samples, or fewer bytes than one sample of the
+            file represents.
+    """
     by_stack.check_samples(profile)
     parts = values(profile, threads=True)
     total = sum(value.bytes for value in parts.values())
@@ -59,7 +67,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
         out.write((struct.pack("<Bq", _STACK, 1) + stack
                    + struct.pack("<q", part.thread)) * count)
     for place, address in names.items():
-        # its fields end at a colon
+        # the fields of a name are separated by colons
         out.write(struct.pack("<Bq", _NAME, address) + _string("py:%s:%d:%s" % (
             place.name.replace(":", ";"), place.line, place.file or "-")))
     _write_time(out, _END, profile.end_time or profile.start_time)
@@ -74,12 +82,12 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
 
 
 def _stack(places: Places, number: int, names: dict[Place, int]) -> bytes:
-    """From the innermost frame on."""
+    """Return the words of a stack, innermost frame first."""
     words: list[int] = []
     for frame in reversed(places.frames(number)):
         words += (_kind(frame), _address(names, places.place(frame)))
     if places.is_cut(number):
-        # as though it were a function
+        # the frame for the missing callers is written like a function
         words += (_INTERPRETED, _address(names, places.of(number)[0]))
     return struct.pack("<q%dq" % len(words), len(words), *words)
 
@@ -89,7 +97,7 @@ def _kind(frame: Frame) -> int:
 
 
 def _address(names: dict[Place, int], place: Place) -> int:
-    # even: an odd one is native code's
+    # even addresses, because odd ones mean native code
     return names.setdefault(place, 0x1000 + 8 * len(names))
 
 

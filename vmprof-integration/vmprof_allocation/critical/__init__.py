@@ -1,1 +1,1 @@
-"""What a fork or a signal's handler must not come into the middle of."""
+"""Sections of code that no fork and no signal handler may interrupt."""

@@ -1,22 +1,24 @@
-"""Our descriptors are none that the program would get without us."""
+"""Keep the sampler's file descriptors out of the program's way."""
 from __future__ import annotations
 
 import fcntl
 import os
 
-#: Linux's; it has no name in PyPy
+#: constant of Linux that PyPy's fcntl does not have
 F_DUPFD_CLOEXEC = 1030
 
 
 def move_up(fd: int) -> int:
-    """The same file under a number that is out of the program's way: it gets
-    the numbers that it would get without us, and what it writes to a number
-    that it takes for its output does not end up in the profile."""
+    """Move a descriptor to a high number, and return this number.
+
+    The program then gets the same numbers as without the sampler. If it writes to a
+    number that it believes to be its output, it does not write into the profile.
+    """
     for lowest in 512, 3:
         try:
             high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
         except OSError:
-            continue        # there are not so many; or it is not Linux
+            continue        # the limit is lower (ulimit -n), or this is not Linux
         os.close(fd)
         return high
     return fd

@@ -1,47 +1,51 @@
-"""No fork happens while a thread is in the middle of our code.
+"""Delay forks while a thread runs the sampler's code.
 
-A forked child has one thread, the one that forked.  What the parent's other threads
-were about to do, nobody finishes there: a module that one of them was importing stays
-half a module whose lock nobody releases, and so does every other lock.  If that is a
-module of ours, our own thread in the child, or the end of the child, waits for it for
-ever.  So our code that runs in a program's process takes a lock, and who forks waits
-until nobody has it:
+A forked child has only the thread that forked. The work of the parent's other threads
+is never finished in the child. If one of them was importing a module, the module stays
+incomplete, and its lock and all other locks stay locked. If the module is the
+sampler's, the sampler's thread or the end of the child waits for the lock forever. So
+the sampler's code in the program's process takes a lock, and a fork waits until this
+lock is free::
 
     with Undivided():
         from vmprof_allocation.session import next_profile
         next_profile.rotate(...)
 
-Code in there must not wait for the program's other threads: one of them may be the
-one that wants to fork.  That of a finalizer or of a signal's handler, which Python runs
-anywhere, may do so; and a handler that raises between two bytecodes of the `with`
-itself may leave the lock taken.  Therefore who waits does so for PATIENCE seconds at
-most, and goes on; there is a new lock then, so that nobody waits for that one again.
+Code in such a block must not wait for the program's other threads, because one of them
+may be about to fork. Two cases break this rule. Python runs finalizers and signal
+handlers anywhere, and these may wait. Also, a signal handler that raises between two
+bytecodes of the `with` statement itself may leave the lock locked. Therefore a thread
+waits for PATIENCE seconds at most, and then continues with a new lock.
 
-This module imports nothing that is not there at the start of any Python.  It stays in
-the process when what imported it goes (resident.py).
+This module imports only modules that every Python has at its start. It stays in the
+process when the modules that import it are removed (resident.py).
 """
 from __future__ import annotations
 
 import os
 from _thread import RLock
 
-#: seconds; a fork that comes in the middle of a start waits for tenths of one
+#: maximum wait in seconds; a fork during the sampler's start waits for tenths of one
 PATIENCE = 10.0
 
 _lock = RLock()
 
 
 class Undivided:
-    """A context manager: no thread forks while this one is inside, but this one may.
-    It can be entered again inside."""
+    """A context manager that delays forks by other threads until its block ends.
+
+    The thread in the block may fork. Blocks can be nested.
+    """
 
     __slots__ = ("_lock",)
 
     def __enter__(self) -> None:
-        # in a child that was forked inside, the module's is another one
+        """Take the lock."""
+        # keep the lock, because a child that is forked in the block has a new _lock
         self._lock = _taken()
 
     def __exit__(self, *exception: object) -> None:
+        """Release the lock that was taken."""
         self._lock.release()
 
 
@@ -49,7 +53,7 @@ def _taken() -> RLock:
     global _lock
     lock = _lock
     if not lock.acquire(timeout=PATIENCE):
-        # others may have waited, too
+        # another waiting thread may have replaced the lock already
         if lock is _lock:
             _lock = RLock()
         lock = _taken()
@@ -64,7 +68,7 @@ def _in_parent() -> None:
     try:
         _lock.release()
     except RuntimeError:
-        pass            # somebody has made a new one meanwhile
+        pass            # another thread has replaced the lock meanwhile
 
 
 def _in_child() -> None:

@@ -1,6 +1,7 @@
-"""Sections of code that the program's signal handlers don't interrupt.
+"""Protect sections of code against the program's signal handlers.
 
-Python runs them between two bytecodes of its main thread, and they may raise.
+Python runs signal handlers between two bytecodes of its main thread, and they may raise
+exceptions.
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from _thread import RLock
 from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import SamplingBusy
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -25,36 +26,42 @@ except ImportError:
 
 
 class Uninterrupted:
-    """A context manager.  Signals that come inside have their handlers called
-    at its end, which may so raise what they raise."""
+    """A context manager that delays signal handlers until its block ends.
+
+    The handlers run at the end of the block, which raises their exceptions.
+    """
 
     __slots__ = ("_is_ours",)
 
     def __init__(self) -> None:
+        """Prepare the context manager."""
         self._is_ours = False
 
     def __enter__(self) -> None:
+        """Delay signal handlers."""
         if _thread is not None:
             try:
                 _thread._signals_exit()
                 self._is_ours = True
             except Exception:
-                pass        # no handler runs in this thread, or already so
+                pass        # this thread runs no handlers, or they are already delayed
 
     def __exit__(self, *exception: Any) -> None:
+        """Run the signal handlers that were delayed."""
         if self._is_ours:
             self._is_ours = False
             _thread._signals_enter()
-            # PyPy may put off what waits until the next signal
+            # otherwise, PyPy may not run a delayed handler before the next signal
             _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
 
 
 class Lock:
-    """For Section; a forked child gets one of its own."""
+    """A lock for Section.  A forked child gets a new lock."""
 
     __slots__ = ("is_busy", "lock", "pid")
 
     def __init__(self) -> None:
+        """Create a free lock."""
         self._renew()
 
     def _renew(self) -> None:
@@ -63,8 +70,11 @@ class Lock:
         self.pid = os.getpid()
 
     def was_forked(self) -> bool:
-        """True once in each child: the lock may have been held, by nobody who
-        is still there."""
+        """Renew the lock in a forked child, and return whether it was renewed.
+
+        The thread that held the lock may not exist in the child. Returns True once in
+        each child.
+        """
         if self.pid == os.getpid():
             return False
         self._renew()
@@ -72,19 +82,28 @@ class Lock:
 
 
 class Section(Uninterrupted):
-    """What one thread at a time does, and none forks meanwhile.  A finalizer or a
-    tracing function that wants to, in the middle of it, can't wait for itself:
-    SamplingBusy."""
+    """A context manager for code that one thread at a time runs, while no thread forks.
+
+    A finalizer or a tracing function may run in the middle of the section, in the same
+    thread. If it enters the section again, SamplingBusy is raised, because waiting
+    would never end.
+    """
 
     __slots__ = ("_lock", "_no_fork")
 
     def __init__(self, lock: Lock) -> None:
+        """Take the lock that the sections share."""
         super().__init__()
         self._no_fork = Undivided()
         lock.was_forked()
         self._lock = lock
 
     def __enter__(self) -> None:
+        """Enter the section.
+
+        Raises:
+            SamplingBusy: this thread is in the section already.
+        """
         super().__enter__()
         self._no_fork.__enter__()
         self._lock.lock.acquire()
@@ -98,6 +117,7 @@ class Section(Uninterrupted):
         self._lock.is_busy = True
 
     def __exit__(self, *exception: object) -> None:
+        """Leave the section."""
         self._lock.is_busy = False
         self._lock.lock.release()
         self._no_fork.__exit__()

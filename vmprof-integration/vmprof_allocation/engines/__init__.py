@@ -1,1 +1,1 @@
-"""The ways to get at the allocations: see base.py."""
+"""The engines, which observe a program's allocations (base.py)."""

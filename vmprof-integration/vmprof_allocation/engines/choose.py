@@ -1,21 +1,25 @@
-"""The choice of an engine."""
+"""Choose the engine that samples this process (base.py)."""
 from __future__ import annotations
 
 from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.errors import UnknownBuild
 
-# nothing that is not needed: see engines/base.py
+# Import only necessary modules (engines/base.py).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
 def choose(knowledge: str = "", *, hook: bool = False) -> Engine:
-    """The engine for this process, ready to start.  `knowledge`: see
-    Engine.prepare(); `hook`: see find().
+    """Return the engine for this process after its prepare().
 
-    Raises AllocationSamplingError where there is none.
+    Args:
+        knowledge: The argument of Engine.prepare().
+        hook: Whether only the hook engine has the required features, as in find().
+
+    Raises:
+        AllocationSamplingError: No engine can sample this process.
     """
     engine = find(hook=hook)
     try:
@@ -32,11 +36,16 @@ def choose(knowledge: str = "", *, hook: bool = False) -> Engine:
 
 
 def find(*, hook: bool = False) -> Engine:
-    """The one for this process, whatever it does: the builtin one if it is there, and
-    unless it is to do what only the hook engine can (`hook`: Settings.needs_hook)."""
+    """Return the engine for this process without preparing it.
+
+    The builtin engine is preferred if this PyPy has it.
+
+    Args:
+        hook: Whether the settings need the hook engine (Settings.needs_hook).
+    """
     engine: Engine
     vmprof = None if hook else sampling_vmprof()
-    # a handler that starts, too, would find half a module
+    # A signal handler that also starts sampling would find a half-imported module.
     with Uninterrupted():
         if vmprof is not None:
             from vmprof_allocation.engines.builtin import engine as builtin
@@ -48,7 +57,7 @@ def find(*, hook: bool = False) -> Engine:
 
 
 def sampling_vmprof() -> Any:
-    """PyPy's module `_vmprof`, or None if it can't sample allocations."""
+    """Return PyPy's module `_vmprof`, or None if it cannot sample allocations."""
     try:
         import _vmprof
     except ImportError:
@@ -57,8 +66,11 @@ def sampling_vmprof() -> Any:
 
 
 def vmprof_with_samples() -> Any:
-    """PyPy's module `_vmprof`, or None if it can't even sample allocations without what
-    becomes of them.  The hook engine, which can do more, is asked before."""
+    """Return PyPy's module `_vmprof`, or None if it cannot sample allocations.
+
+    A module that records no outcomes suffices here, in contrast to sampling_vmprof().
+    choose() tries the hook engine first, because it records more.
+    """
     try:
         import _vmprof
         takes = _vmprof.enable.__code__.co_varnames

@@ -1,11 +1,15 @@
-"""How a run ends whose engine is gone: all that stays of it in the process."""
+"""The interface that ends a run after the engine's modules are gone.
+
+An `Ending` is the only object of the engine that remains in the process
+(session/resident.py).
+"""
 from __future__ import annotations
 
 import errno
 
-# nothing that is not needed: see base.py
+# Import only necessary modules (base.py).
 
-#: why a profile could not be written to its end
+#: reasons, by errno, why a profile could not be written completely
 INCOMPLETE = {errno.EFBIG: "files of this process may not be larger (ulimit -f)",
               errno.EBADF: "the program closed its file",
               errno.EPIPE: "its reader has left",
@@ -13,21 +17,27 @@ INCOMPLETE = {errno.EFBIG: "files of this process may not be larger (ulimit -f)"
 
 
 class Ending:
-    """Of the run of an engine whose modules may be gone: see resident.py."""
+    """The end of a run whose engine's modules may be gone."""
 
     __slots__ = ()
 
     def ignore(self, ignored: bool) -> bool:
-        """Engine.ignore()"""
+        """Do the same as Engine.ignore()."""
         raise NotImplementedError
 
     def end(self) -> bool:
-        """The profile ends; returns False if only the end of the process can do that.
-        Raises AllocationSamplingError if it is not complete."""
+        """End the sampling, and finish the profile.
+
+        Returns:
+            False if only the end of the process can finish the profile.
+
+        Raises:
+            AllocationSamplingError: The profile is incomplete.
+        """
         raise NotImplementedError
 
     def forked(self) -> None:
-        """This process is a forked child."""
+        """Adapt to a fork; called in the child."""
 
     def end_child(self) -> None:
-        """end() there; nobody hears of problems."""
+        """Do the same as end() in a forked child, without reporting problems."""

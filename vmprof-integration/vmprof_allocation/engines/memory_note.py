@@ -1,10 +1,10 @@
-"""Where the memory of the process is, written into its profile."""
+"""Write the uses of the process's resident memory into its profile."""
 from __future__ import annotations
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.memory.room import refuse_if_short
 
-# nothing that is not needed: see base.py
+# Import only necessary modules (base.py).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,12 +13,20 @@ if TYPE_CHECKING:
 
 
 def note(engine: Engine) -> None:
-    """PROFILE.rst, `memory`.  `engine` samples.  Raises AllocationSamplingError."""
+    """Write the setting `memory` of PROFILE.rst into the profile of a running engine.
+
+    Raises:
+        AllocationSamplingError: The memory cannot be measured.
+    """
     refusing(lambda: _note(engine))
 
 
 def refusing(read: Callable[[], None]) -> None:
-    """Call it.  Raises AllocationSamplingError, whatever goes wrong."""
+    """Call `read`, and convert its exceptions.
+
+    Raises:
+        AllocationSamplingError: Memory is too short for the call, or `read` failed.
+    """
     refuse_if_short("where the memory is was not read")
     try:
         read()

@@ -1,4 +1,4 @@
-"""The choice of an engine by a command, which says why it takes long if it does."""
+"""Choose an engine for a command, and report a search that takes long."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,12 +8,19 @@ from vmprof_allocation.engines.choose import choose
 from vmprof_allocation.errors import PASSING
 from vmprof_allocation.settings.settings import Settings
 
+#: message before the search
 SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
              "takes a second or more")
 
 
 def knowledge(tell: Callable[[str], None], settings: Settings, folder: str = "") -> str:
-    """Engine.knowledge() for the process that is to be sampled with these settings."""
+    """Return Engine.knowledge() for a process to be sampled with these settings.
+
+    Args:
+        tell: Receives messages for the user.
+        settings: The settings of the run.
+        folder: The argument of Engine.knowledge().
+    """
     engine = choose_aloud(tell, settings)
     if engine.name == "builtin" and "lifetimes" not in engine.capabilities():
         from vmprof_allocation.engines.builtin.samples import REMARK
@@ -32,7 +39,12 @@ def _not_kept(file: str | None, reason: str) -> str:
 
 
 def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
-    """choose() for these settings; `tell` gets what the user may want to know."""
+    """Return choose()'s engine for these settings.
+
+    Args:
+        tell: Receives messages for the user, for example about a search.
+        settings: The settings of the run.
+    """
     from vmprof_allocation.engines.hook.discovery import cache, lookup
     searched: list[str | None] = []
 

@@ -1,46 +1,49 @@
-"""What the program calls its threads, and how it was called itself.
+"""The names of the program's threads, and the program's command line.
 
-Nothing of the program's is run: a name may be a property of a class of its own.
+The functions run no code of the program, because a thread's name may be a property of
+a class that the program defines.
 """
 from __future__ import annotations
 
 import os
 import sys
 
-# nothing that is not needed: see engines/base.py
+# Import only necessary modules (engines/base.py).
 
-#: options of the interpreter that have their value behind them
+#: options of the interpreter whose next argument is their value
 _WITH_VALUE = ("-W", "-X", "-Q", "--jit", "--check-hash-based-pycs")
-#: threads of a kind: a program may have started any number
+#: largest number of threads from each of the two lists of `threading`
 _MOST = 2000
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                   "@%+=:,./-_")
 
 
 def of_threads() -> list[tuple[int, str]]:
-    """Of each thread that `threading` still knows, what the kernel numbers it, and
-    its name."""
+    """Return the kernel's thread ID and the name of each thread of `threading`."""
     module = sys.modules.get("threading")
     try:
-        # Those that ended are known until a collection finds them.  The kernel may
-        # have given their numbers to others, which come later.
+        # Finished threads are listed until a collection finds them.  The kernel may
+        # have given their IDs to newer threads, which come later in the list.
         threads = [*vars(module)["_dangling"]][-_MOST:]
         threads += [*vars(module)["_active"].values()][-_MOST:]
         result = [(vars(thread).get("_native_id"), vars(thread).get("_name"))
                   for thread in threads]
     except Exception:
-        return []           # it is not there, or not what it was
+        return []           # `threading` is not imported, or was changed
     return [(number, name) for number, name in result
             if type(number) is int and number > 0 and type(name) is str]
 
 
 def for_native(name: str) -> bytes:
-    """A name for C, where it ends with its first zero."""
+    """Encode a name for C, in which the first zero byte would end the name."""
     return name.replace("\0", "?").encode("utf-8", "replace")
 
 
 def of_command() -> str:
-    """The script and its arguments, as the system has them; empty: not known."""
+    """Return the script and its arguments as a shell command, or "" if unknown.
+
+    The source is /proc/self/cmdline.
+    """
     try:
         with open("/proc/self/cmdline", "rb") as file:
             arguments = os.fsdecode(file.read()).split("\0")[1:-1]
@@ -55,7 +58,7 @@ def of_command() -> str:
 
 
 def _quoted(argument: str) -> str:
-    # as shlex.quote(), which has to be imported
+    # the same as shlex.quote(), without its import
     if argument and _SAFE.issuperset(argument):
         return argument
     return "'" + argument.replace("'", "'\"'\"'") + "'"

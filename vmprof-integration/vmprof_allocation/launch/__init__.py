@@ -1,1 +1,1 @@
-"""From the command line to the program, and to its report."""
+"""From the command line `python -m vmprof` to the program, and to its report."""

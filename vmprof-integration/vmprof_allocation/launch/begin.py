@@ -1,10 +1,10 @@
-"""Sampling begins, in the process that is the program's, before the program.
+"""Begin the sampling in the program's process, before the program starts.
 
-The command line has checked all that can be checked, and has then become a
-new interpreter that runs the program itself (cli.py), as if we were not there:
-what the command line had to import would stay on the program's heap, and be
-walked by its collector.  What it found out comes in one variable of the
-environment, and vmprof_allocation.pth calls begin() while `site` is imported.
+The command line (cli.py) checks as much as possible. It then replaces its process by a
+new interpreter, which runs the program. Otherwise, the modules that the command line
+imports would stay on the program's heap, and the GC would visit them. The environment
+variable VARIABLE contains the settings. vmprof_allocation.pth calls begin() while
+Python imports `site`.
 """
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from vmprof_allocation.session.session import Session
 from vmprof_allocation.settings.processes import make_own, unpack
 from vmprof_allocation.settings.settings import Settings
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-#: it names the process that it is meant for, and is gone when the program
-#: begins
+#: Environment variable with the settings, and with the pid of the process that they are
+#: for. The program does not see it.
 VARIABLE = "VMPROF_ALLOCATION"
 EXIT_BAD_INPUT = 2
 _PACKAGE = __name__.partition(".")[0]
-#: what is called when the process forks or ends, and the errors that it knows
+#: modules that stay: they are called when the process forks or ends, or define errors
 _STAY = tuple(_PACKAGE + "." + name for name in (
     "errors", "critical.forks", "session.resident"))
 
 
 def begin() -> None:
-    """Start what the variable asks this process for.  Does not return if that
-    fails: the program must not run unnoticed without."""
+    """Start the sampling that VARIABLE requests for this process.
+
+    If that fails, end the process, because the user would not notice that the program
+    runs without the sampling.
+    """
     fields = os.environ.pop(VARIABLE).split("\t", 5)
     if fields[0] != str(os.getpid()):
         return
@@ -51,9 +54,13 @@ def begin() -> None:
 
 
 def follow(run: str) -> None:
-    """This process is a child of one that is sampled, and became this interpreter
-    by exec: go on with `run`, its variable's value.  If that can't be, it runs as
-    it would without us."""
+    """Continue the sampling in a child that became this interpreter by exec.
+
+    If that fails, the program runs without the sampling.
+
+    Args:
+        run: value of processes.VARIABLE, which the parent set.
+    """
     path = None
     resident.is_of_command_line = True
     try:
@@ -70,7 +77,11 @@ def follow(run: str) -> None:
 
 
 def _run(fields: list[str]) -> None:
-    """The program that the command line samples."""
+    """Start the sampling of the program that the command line runs.
+
+    Args:
+        fields: the fields of VARIABLE; see cli.pack().
+    """
     _, held, jitlog, text, knowledge, output = fields
     settings = Settings.parse(text)
     session = Session(settings, output)
@@ -78,8 +89,8 @@ def _run(fields: list[str]) -> None:
     if int(held) >= 0:
         os.close(int(held))
     _start_jitlog(int(jitlog))
-    # The module was imported before the program: what it does at the end comes after
-    # all of the program's, whose threads have ended then.
+    # This module was imported before the program, so its exit handler runs after all
+    # handlers of the program, when the program's threads have ended.
     resident.end_at_interrupt()
     if settings.ends_with_snapshot:
         from vmprof_allocation.session import snapshots
@@ -88,10 +99,12 @@ def _run(fields: list[str]) -> None:
 
 
 def _leave(session: Session) -> None:
-    """Leave the session to the threads that rotate its profile and take snapshots;
-    without these, to the native half alone."""
+    """Remove the modules that are not needed while the program runs.
+
+    If threads rotate the profile or take snapshots, the modules stay.
+    """
     if session.settings.memory_at_end:
-        # before all else that is done at the end, which takes memory
+            # this comes before all other work at the end, because that takes memory
         from vmprof_allocation.session import memory_at_end
         resident.at_end(memory_at_end.look)
     if session.settings.rotate:
@@ -109,8 +122,8 @@ def _leave(session: Session) -> None:
                                     and name not in _STAY):
                 file: Any = sys.modules.pop(name).__file__
                 sys.path_importer_cache.pop(os.path.dirname(file), None)
-    # PyPy remembers what methods were called last, and with them all that they
-    # refer to, until it collects because it is asked to.
+    # PyPy remembers the methods that were called last, and so keeps all objects alive
+    # that these methods refer to, until gc.collect() is called.
     suspended.ending.ignore(True)
     gc.collect()
     suspended.ending.ignore(False)
@@ -129,6 +142,7 @@ def _start_jitlog(fd: int) -> None:
 
 
 def refuse(message: str) -> NoReturn:
+    """Print an error, and end the process."""
     say(message)
-    # an exception would only end the import of `site`
+    # os._exit(), because an exception would only end the import of `site`
     os._exit(EXIT_BAD_INPUT)

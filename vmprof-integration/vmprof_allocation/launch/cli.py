@@ -1,4 +1,8 @@
-"""The flags that `python -m vmprof` gains; see startup.py for how."""
+"""Parse the flags that the sampler adds to `python -m vmprof`, and run the program.
+
+startup.py calls parse() and main() in place of vmprof's own main. main() ends by
+replacing this process by the program's interpreter, in which begin.py continues.
+"""
 from __future__ import annotations
 
 import argparse
@@ -21,39 +25,46 @@ from vmprof_allocation.session.profile_file import check_replaceable
 from vmprof_allocation.settings.parsing import make_settings, parse_rotate
 from vmprof_allocation.settings.settings import Settings
 
+#: lowest number of a descriptor that the program inherits
 _HIGH = 1000
 
-#: of vmprof's own flag
+#: addition to the help of vmprof's own flag --lines
 _LINES = ("; on PyPy: of allocation samples, the line at which each function is (--by "
           "line). Time samples have none: a signal takes them anywhere, when the heap "
           "with the frames may not be read. It takes time whenever PyPy compiles")
 
 
-#: what is no error is not said
+#: whether messages other than errors are suppressed
 _is_quiet = False
 
 
 def note(message: str) -> None:
+    """Print a message to stderr, unless --quiet is given."""
     if not _is_quiet:
         say(message)
 
 
 class Target:
-    """The interpreter that is to run the program: this one."""
+    """The interpreter that runs the program: this one, or one of a subclass."""
 
     executable = sys.executable
     is_python_3 = True
 
     def find(self, program: str, is_module: bool) -> list[str]:
-        """See command.find()."""
+        """Return the arguments that run a program.  See program.find()."""
         return find(program, is_module)
 
     def knowledge(self, settings: Settings) -> str:
-        """What the engine found out.  Raises AllocationSamplingError."""
+        """Return the build profile that the engine found.
+
+        Raises:
+            AllocationSamplingError: the engine cannot sample this build.
+        """
         return searching.knowledge(note, settings)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags to vmprof's parser."""
     group = parser.add_argument_group(
         "allocation sampling (vmprof-allocation)")
     group.add_argument(
@@ -124,11 +135,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
                   sampling: bool) -> argparse.ArgumentParser:
-    """vmprof's parser with our flags.
+    """Return vmprof's parser with the sampler's flags.
 
-    When `sampling`, opening the output is left to us: vmprof's parser of some
-    versions empties the file before the other arguments are known to be good.
-    And a period that was not given means no time samples.
+    Args:
+        build: makes vmprof's parser.
+        sampling: whether allocations are sampled. If so, the parser does not open the
+            output, because some versions of vmprof's parser empty the file before the
+            other arguments are checked. Without --period, there are no CPU samples.
     """
     parser = build()
     add_flags(parser)
@@ -147,9 +160,18 @@ def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
 
 
 def parse(arguments: list[str]) -> Any | None:
-    """The arguments of a run that samples allocations, or None if `arguments`
-    ask for none: then vmprof's own main does the rest, with a parser that
-    shows our flags.  Exits with code 2 if they are wrong."""
+    """Parse the arguments of `python -m vmprof`.
+
+    Args:
+        arguments: the arguments.
+
+    Returns:
+        The parsed arguments if a flag of the sampler is given. Otherwise None: vmprof's
+        own main then continues, and its help shows the sampler's flags, too.
+
+    Raises:
+        SystemExit: the arguments are wrong (exit code 2).
+    """
     import vmprof.cli
     build = vmprof.cli.build_argparser
     vmprof.cli.build_argparser = lambda: _build_parser(build, sampling=True)
@@ -199,7 +221,7 @@ def _check_program(arguments: list[str]) -> None:
 def _make_probe() -> _Probe:
     """Return a parser of the same arguments that opens no file.
 
-    It raises _WrongArguments.
+    Its parse_args() raises _WrongArguments.
     """
     import vmprof.cli
     probe = _Probe(add_help=False)
@@ -215,9 +237,11 @@ def _make_probe() -> _Probe:
 
 
 def _asks_for_us(arguments: list[str]) -> bool:
-    """Whether one of our flags stands before the program's name: what comes
-    behind it is the program's.  Opens no file and reports no error; the
-    parser that is chosen then does."""
+    """Return whether a flag of the sampler comes before the program's name.
+
+    Later flags belong to the program. This function opens no file and reports no error,
+    because the parser that is chosen afterwards does that.
+    """
     try:
         found = _make_probe().parse_args(arguments)
     except _WrongArguments:
@@ -234,6 +258,11 @@ def _asks_for_us(arguments: list[str]) -> bool:
 
 
 def seed(text: str | None) -> int | None:
+    """Convert the seed to a number.
+
+    Raises:
+        AllocationSamplingError: the seed is not a whole number.
+    """
     if text is None:
         return None
     try:
@@ -287,7 +316,7 @@ def _check(args: Any) -> Settings:
 
 
 def _check_rotate(args: Any) -> float:
-    """Seconds; 0.0: there is one profile."""
+    """Return the seconds between two profiles, or 0.0 for a single profile."""
     if args.rotate is None:
         return 0.0
     if args.output is None:
@@ -307,7 +336,7 @@ def _check_push(args: Any) -> None:
 
 
 def _is_only_prepared(args: Any) -> bool:
-    """The program is not sampled, until somebody says so."""
+    """Return whether the program starts without sampling, for ctl and top."""
     if (not args.control or args.allocation_sampling is not None
             or args.push is not None):
         return False
@@ -322,13 +351,20 @@ def _is_only_prepared(args: Any) -> bool:
 
 def main(args: Any, original: list[str],
          target: Target | None = None) -> NoReturn:
-    """Check everything that can be checked before anything is touched, and
-    become the interpreter that runs the program, as its user would start it;
-    begin.py goes on there.  `original`: this process's command line."""
+    """Check the arguments, and run the program with the sampling.
+
+    As much as possible is checked before anything changes. The program's interpreter
+    gets the same command line as without the sampler.
+
+    Args:
+        args: the arguments from parse().
+        original: the command line of this process.
+        target: the interpreter that runs the program; None for this interpreter.
+    """
     global _is_quiet
     _is_quiet = bool(args.quiet)
     if read_log_request() is not None:
-        # a forked PyPy opens the log anew, and empties it, when it logs anything
+        # a forked PyPy opens the log again and empties it as soon as it logs something
         os.environ["PYPYLOG"] = "nothing:" + os.devnull
     target = target or Target()
     try:
@@ -412,20 +448,30 @@ def _check_report() -> None:
 
 def pack(settings: Settings, output: str, *, knowledge: str, held: int,
          jitlog: int) -> str:
-    """The value of the variable, for this process after its exec.
+    """Return the value of begin.VARIABLE for this process after its exec.
 
-    `knowledge`: what the engine found out.  Descriptors that are inherited,
-    or -1: `held`, of `output` if that must not be closed before it is opened
-    again; and `jitlog`.
+    Args:
+        settings: the settings.
+        output: path of the profile.
+        knowledge: the build profile that the engine found.
+        held: inherited descriptor of a pipe that must stay open until the output is
+            opened again; -1 for no pipe.
+        jitlog: inherited descriptor of the JIT log; -1 for no log.
     """
     return "\t".join((str(os.getpid()), str(held), str(jitlog), settings.text(),
                       knowledge, output))
 
 
 def _check_output(path: str | None, command: list[str]) -> int:
-    """Raise AllocationSamplingError if the profile can't be written there.
-    Returns a descriptor that has to stay open, or -1: the reader of a pipe
-    takes its closing for the end."""
+    """Check that the profile can be written.
+
+    Returns:
+        A descriptor that has to stay open, or -1. The reader of a pipe would take its
+        closing for the end of the profile.
+
+    Raises:
+        AllocationSamplingError: the profile cannot be written.
+    """
     if path is None:
         return -1
     if path == "-":
@@ -459,10 +505,12 @@ def _check_output(path: str | None, command: list[str]) -> int:
 
 
 def _move_up(fd: int) -> int:
-    """Another descriptor of the same file, which exec keeps, under a number in which
-    no program takes an interest: it finds the low ones free, as it would without us.
-    Never 0 to 2, even if those are closed: they would be its stdin, stdout and
-    stderr."""
+    """Move a descriptor to a high number that exec keeps, and return the number.
+
+    The program then finds the low numbers free, as without the sampler. The number is
+    never 0 to 2, even if these are closed, because the program would use it as stdin,
+    stdout or stderr.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     is_high = limit == resource.RLIM_INFINITY or limit > _HIGH
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH if is_high else 3)
@@ -471,8 +519,14 @@ def _move_up(fd: int) -> int:
 
 
 def _open_jitlog(args: Any) -> int:
-    """The file beside the profile; -1: none was asked for.  Without -o there
-    is no profile to stand beside."""
+    """Open the JIT log next to the profile.
+
+    Returns:
+        The descriptor, or -1 if --jitlog is not given. Without -o, this is /dev/null.
+
+    Raises:
+        AllocationSamplingError: the log cannot be written.
+    """
     if not args.jitlog:
         return -1
     path = "%s.jit" % args.output if args.output is not None else os.devnull

@@ -1,11 +1,11 @@
-"""Without -o, and with --view: the program is a child of this process, which waits for
-its end, shows the profile, and then ends as the program did.
+"""Run the program as a child, show its profile at its end, and end like the program.
 
-With -o and no --view there is no such process: the command becomes the program.
+This is for runs without -o, and for --view. With -o and without --view, the command
+replaces its own process by the program.
 
-A signal that is sent to the command alone is for the program, which gets it from here.
-One that is sent to all of us, the program has got already: a witness tells the two
-apart.
+A signal that was sent to the command alone is relayed to the program. A signal to the
+whole process group has reached the program already. A third process, the witness, tells
+the two cases apart.
 """
 from __future__ import annotations
 
@@ -26,29 +26,37 @@ from typing import NoReturn
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.launch.temporary import remove
 
-#: what somebody may send to the command, and means for the program
+#: signals that users send to the command for the program
 _OF_TERMINAL = signal.SIGINT, signal.SIGQUIT
 _RELAYED = (*_OF_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
             signal.SIGUSR2)
-#: seconds within which a signal for all of us reaches all of us
+#: seconds within which a signal reaches all processes of a group
 _TOGETHER = 0.1
-#: what the witness writes: a signal's number, and when it came
+#: format of the witness's messages: number of the signal, and its time in seconds
 _SEEN = struct.Struct("@id")
 #: <sys/prctl.h>
 _PR_SET_PDEATHSIG = 1
-#: the program's settings of PyPy, which are not for what shows its profile
+#: settings of PyPy for the program alone, and not for the report
 _PROGRAMS = ("PYPY_GC_NURSERY", "PYPY_GC_MAX", "PYPYLOG", "PYTHONTRACEMALLOC",
              "VMPROF_TRACEMALLOC")
 
 
 def run(start: Callable[[], NoReturn], output: str,
         show: Callable[[str], bool], *, is_temporary: bool) -> NoReturn:
-    """Have a child `start` the program.  When it has ended, `show` the profile
-    `output`, if there is one: report() or view().  Unless that fails, a temporary one
-    is removed then.  Raises AllocationSamplingError if there can be no child."""
-    # of a process that ignores it nobody learns how its children ended
+    """Run the program as a child, and show the profile.
+
+    Args:
+        start: replaces the child's process by the program.
+        output: path of the profile.
+        show: report() or view(); gets the path, and returns whether it succeeded.
+        is_temporary: remove the profile when it has been shown.
+
+    Raises:
+        AllocationSamplingError: the child cannot be created.
+    """
+    # if SIGCHLD were ignored, the exit status of the child would be lost
     of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # nohup's children outlive the terminal
+    # the child of nohup ignores SIGHUP, so do not relay it
     relayed = [number for number in _RELAYED
                if signal.getsignal(number) != signal.SIG_IGN]
     dies_with_parent = _dies_with_parent()
@@ -76,7 +84,7 @@ def run(start: Callable[[], NoReturn], output: str,
         signal.signal(number, relay)
     status = _wait(child, witness)
     for number in relayed:
-        # Ctrl-C is for what shows the profile
+        # Ctrl-C ends the process that shows the profile, and not this one
         signal.signal(number, signal.SIG_IGN if number in _OF_TERMINAL
                       else lambda number, _: sys.exit(128 + number))
     witness.end()
@@ -91,19 +99,28 @@ def run(start: Callable[[], NoReturn], output: str,
 
 
 class _Witness:
-    """A process that gets what is sent to all of our process group, or by name, or to
-    all of a container or a service, and nothing that is sent to the command alone.
-    What it gets, the program got, too."""
+    """A process that gets only the signals that the program gets, too.
+
+    These are signals to the process group, and signals to all processes with a certain
+    name or of a container or service. The witness does not get a signal to the command
+    alone.
+    """
 
     def __init__(self, relayed: list[signal.Signals],
                  dies_with_parent: Callable[[], None]) -> None:
+        """Start the process.
+
+        Args:
+            relayed: the signals that the command relays.
+            dies_with_parent: see _dies_with_parent().
+        """
         self.fd, write_end = os.pipe()
 
         def tell(number: int) -> None:
             os.write(write_end, _SEEN.pack(number, time.monotonic()))
 
         os.set_blocking(self.fd, False)
-        #: 0: it is gone
+        #: pid of the witness; 0 if it has ended
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -112,7 +129,7 @@ class _Witness:
                     signal.signal(number, lambda number, _: tell(number))
                 for fd in range(3):
                     with contextlib.suppress(OSError):
-                        os.close(fd)    # who reads until their end waits for us, too
+                        os.close(fd)    # readers of the output wait for this
                 while True:
                     signal.pause()
             finally:
@@ -120,7 +137,7 @@ class _Witness:
         os.close(write_end)
 
     def has_seen(self, number: int) -> bool:
-        """Just now."""
+        """Return whether the witness has received this signal just now."""
         now = time.monotonic()
         while time.monotonic() < now + _TOGETHER:
             select.select([self.fd], [], [], _TOGETHER)
@@ -129,13 +146,14 @@ class _Witness:
             except BlockingIOError:
                 continue
             if not seen:
-                return False            # it was killed
+                return False            # the witness was killed
             which, when = _SEEN.unpack(seen)
             if which == number and when > now - _TOGETHER:
                 return True
         return False
 
     def end(self) -> None:
+        """End the witness."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -143,33 +161,36 @@ class _Witness:
 
 
 def _dies_with_parent() -> Callable[[], None]:
-    """What a child calls to be killed when this process is."""
+    """Return a function for a child: it has the child killed when this process ends."""
     prctl = ctypes.CDLL(None).prctl
     pid = os.getpid()
 
     def dies_with_parent() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != pid:
-            os._exit(1)                 # it was, already
+            os._exit(1)                 # the parent has ended already
 
     return dies_with_parent
 
 
 def _wait(child: int, witness: _Witness) -> int:
-    """Returns the child's status.  Process 1 of a container also gets orphans."""
+    """Wait for the child, and return its status.
+
+    As process 1 of a container, this process also waits for orphans.
+    """
     while True:
         pid, status = os.wait()
         if pid == child:
             return status
         if pid == witness.pid:
-            witness.pid = 0         # somebody killed it: the number may be another's
+            witness.pid = 0         # it was killed, and its pid may be used again
 
 
 def _end_with(status: int) -> NoReturn:
-    """As the program did."""
+    """End this process in the same way as the program, with its exit code or signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        # the program's core is the one to look at
+        # do not write a core file in addition to the program's
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
@@ -178,11 +199,18 @@ def _end_with(status: int) -> NoReturn:
 
 
 # ____________________________________________________________
-# what shows the profile
+# showing the profile
 
 def report(profile: str, more: Sequence[str] = ()) -> bool:
-    """On stderr; and `more` of them, by their options.  Returns False, and says so, if
-    it could not be made."""
+    """Write the report to stderr.
+
+    Args:
+        profile: path of the profile.
+        more: options of further reports.
+
+    Returns:
+        Whether all reports could be made. If not, a message names the profile.
+    """
     if not _report(profile):
         say("the report could not be made; the profile is in %r" % profile)
         return False
@@ -195,14 +223,17 @@ def _report(profile: str, *options: str) -> bool:
 
 
 def view(profile: str) -> bool:
-    """In the Firefox Profiler, until the user has enough of it."""
+    """Open the profile in the Firefox Profiler, and wait until the user ends this."""
     _call(["vmprof_convert", profile, "--view", "--salvage"], stdin=None, stdout=None)
     return True
 
 
 def _call(module: list[str], stdin: int | None, stdout: int | None) -> int:
-    """Run a module of ours, with the flags of this interpreter.  It is in a folder
-    without modules of the program's, which may have any name."""
+    """Run a module of this project with the flags of this interpreter.
+
+    The current folder is the package's, because a module of the program in the user's
+    folder may have any name.
+    """
     flags = [flag for flag, is_set in (
         ("-I", sys.flags.isolated), ("-E", sys.flags.ignore_environment),
         ("-s", sys.flags.no_user_site)) if is_set]
@@ -212,7 +243,7 @@ def _call(module: list[str], stdin: int | None, stdout: int | None) -> int:
             cwd=os.path.abspath(__file__).rsplit(os.sep, 3)[0],
             env={name: value for name, value in os.environ.items()
                  if name not in _PROGRAMS},
-            # a child inherits what is ignored
+            # the child would inherit that SIGINT is ignored
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     except OSError as e:
         say("can't start %s: %s" % (sys.executable, e.strerror))
@@ -223,5 +254,5 @@ def _stderr() -> int:
     try:
         os.fstat(2)
     except OSError:
-        return subprocess.DEVNULL       # it is closed
+        return subprocess.DEVNULL       # stderr is closed
     return 2

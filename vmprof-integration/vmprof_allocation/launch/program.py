@@ -1,4 +1,4 @@
-"""The command line that would run the user's program without us."""
+"""Find the command line that would run the user's program without the sampler."""
 from __future__ import annotations
 
 import importlib.machinery
@@ -14,7 +14,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 
 def read_command_line() -> list[str]:
-    """This process's, or an empty list where the system doesn't tell."""
+    """Return the command line of this process, or an empty list if it is unknown."""
     original: list[str] | None = getattr(sys, "orig_argv", None)
     if original is None:
         original = _read("/proc/self/cmdline")
@@ -22,8 +22,11 @@ def read_command_line() -> list[str]:
 
 
 def read_log_request() -> str | None:
-    """PYPYLOG as this process got it: PyPy takes it out of the environment,
-    so that children don't write into the same file."""
+    """Return the value of PYPYLOG when this process started, or None.
+
+    PyPy removes PYPYLOG from the environment, so that children do not write into the
+    same file.
+    """
     for variable in _read("/proc/self/environ"):
         name, _, value = variable.partition("=")
         if name == "PYPYLOG":
@@ -32,7 +35,7 @@ def read_log_request() -> str | None:
 
 
 def _read(path: str) -> list[str]:
-    """Strings that end with zeros; none where the system doesn't tell."""
+    """Return the strings of a file, which end with zero bytes; [] if unreadable."""
     try:
         with open(path, "rb") as file:
             return [os.fsdecode(text) for text in file.read().split(b"\0")[:-1]]
@@ -41,8 +44,15 @@ def _read(path: str) -> list[str]:
 
 
 def interpreter(original: list[str], arguments: int) -> list[str]:
-    """The interpreter and its own flags: what stands before `-m vmprof` and
-    its `arguments` in the command line `original`."""
+    """Return the interpreter and its flags from a command line.
+
+    Args:
+        original: the command line, with `-m vmprof` and its arguments.
+        arguments: number of arguments after `-m vmprof`.
+
+    Raises:
+        AllocationSamplingError: the command line has an unknown form.
+    """
     if not original:
         raise AllocationSamplingError(
             "PyPy's command line can't be read from /proc/self/cmdline; is /proc "
@@ -60,10 +70,15 @@ def interpreter(original: list[str], arguments: int) -> list[str]:
 
 
 def find(program: str, is_module: bool) -> list[str]:
-    """What the interpreter is given to run `program`.
+    """Return the arguments for the interpreter that run the program.
 
-    Raises AllocationSamplingError if there is no such program, as far as that
-    can be known before it runs.
+    Args:
+        program: the name of a script, folder, archive or module.
+        is_module: whether the program is a module.
+
+    Raises:
+        AllocationSamplingError: the program does not exist, as far as that is known
+            before it runs.
     """
     if is_module:
         _check_module(program)
@@ -84,13 +99,16 @@ def find(program: str, is_module: bool) -> list[str]:
         if spec is None or spec.loader is None:
             raise AllocationSamplingError(
                 "can't run the program %r: it has no __main__.py" % program)
-    # it is the interpreter who would take it for a flag, or for stdin
+    # the interpreter would take a name with - in front for a flag, or for stdin
     return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
 
 def _check_module(name: str) -> None:
-    """Only the outermost package: more is not known before it is imported,
-    and nothing of the program is to be imported twice."""
+    """Check that the outermost package of a module exists.
+
+    A further check would import the package, but the program must not be imported
+    twice.
+    """
     try:
         spec = importlib.util.find_spec(name.partition(".")[0])
     except (ImportError, ValueError):
@@ -100,7 +118,7 @@ def _check_module(name: str) -> None:
 
 
 def _find_script(name: str) -> str | None:
-    """A script such as pip installs, of this interpreter or on the PATH."""
+    """Return the path of a script that pip installed or that is on the PATH."""
     path = os.pathsep.join(
         (sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
     found = shutil.which(name, path=path)

@@ -1,15 +1,16 @@
-"""What a PyPy 2.7 asks a Python 3 to do for it: read the arguments, and find out
-where the garbage collector is in its build.  ../python2 has its side.
+"""Parse the arguments of a PyPy 2.7, and search its build for the GC.
+
+A PyPy 2.7 runs this module with a Python 3 (see ../python2)::
 
     python -m vmprof_allocation.launch.python2 run LIBRARY EXECUTABLE COUNT COMMAND...
     python -m vmprof_allocation.launch.python2 settings LIBRARY INTERVAL SEED GAPS
                                                  PERIOD LIFETIMES
 
-LIBRARY is the file that holds PyPy's code; empty: that PyPy samples on its own, and
-nothing has to be found.  The first form is the COMMAND line of
-an EXECUTABLE with `-m vmprof` and COUNT arguments, and becomes it, as cli.py does
-for this interpreter.  The second one prints the settings of a session, as they
-stand in begin.py's variable.
+LIBRARY is the file with PyPy's code. It is empty if that PyPy has the builtin engine,
+which needs no search. The first form gets the COMMAND line of EXECUTABLE with
+`-m vmprof` and COUNT arguments. It becomes the program's process, as cli.py does for
+this interpreter. The second form prints the settings of a session as begin.py's
+variable contains them.
 """
 from __future__ import annotations
 
@@ -26,17 +27,23 @@ from vmprof_allocation.settings.settings import Settings
 
 
 class Python2(cli.Target):
-    """A PyPy 2.7."""
+    """A PyPy 2.7 that runs the program."""
 
     is_python_3 = False
 
     def __init__(self, library: str, executable: str) -> None:
+        """Set the paths of PyPy's code and of the interpreter."""
         self.executable = executable
         self._library = library
 
     def find(self, program: str, is_module: bool) -> list[str]:
+        """Return the arguments for PyPy that run the program.
+
+        Raises:
+            AllocationSamplingError: the program does not exist.
+        """
         if is_module:
-            return ["-m", program]      # its modules are not ours to look at
+            return ["-m", program]      # this interpreter cannot find PyPy's modules
         path = program
         if not os.path.exists(program) and program and os.sep not in program:
             path = shutil.which(program) or program
@@ -46,6 +53,12 @@ class Python2(cli.Target):
         return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
     def knowledge(self, settings: Settings) -> str:
+        """Return the build profile of this PyPy, or "" if it has the builtin engine.
+
+        Raises:
+            AllocationSamplingError: PyPy's code cannot be read.
+            UnknownBuild: the GC was not found.
+        """
         if not self._library:
             return ""
         from elftools.common.exceptions import ELFError
@@ -67,6 +80,7 @@ class Python2(cli.Target):
 
 
 def main(arguments: list[str]) -> None:
+    """Run the command that the module docstring describes."""
     what, library, *rest = arguments
     if what == "settings":
         interval, seed, gaps, period, lifetimes = rest
@@ -84,7 +98,7 @@ def main(arguments: list[str]) -> None:
     executable, count, *command = rest
     sys.argv = ["vmprof", *command[len(command) - int(count):]]
     args = cli.parse(sys.argv[1:])
-    if args is None:        # our flags are the program's
+    if args is None:        # the flags of this module belong to the program
         os.environ[VARIABLE] = "-"
         os.execv(executable, command)
     cli.main(args, command, Python2(library, executable))

@@ -1,8 +1,8 @@
-"""Give `python -m vmprof` our flags, without touching vmprof's files.
+"""Add the sampler's flags to `python -m vmprof` without changing vmprof's files.
 
-vmprof has no way to extend it.  Python imports this module when it starts
-(vmprof_allocation.pth), if and only if its command line names vmprof; it then
-stands in for one single import: that of the code of `vmprof.__main__`.
+vmprof has no interface for extensions. If the command line names vmprof, Python imports
+this module when it starts (vmprof_allocation.pth). The module then replaces the loader
+of one other module, `vmprof.__main__`.
 """
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install() -> None:
-    # once: in a venv, site comes by the .pth file twice
+    """Install the finder of `vmprof.__main__`."""
+    # only once: in a venv, site runs the .pth file twice
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

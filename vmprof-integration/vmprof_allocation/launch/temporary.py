@@ -1,4 +1,4 @@
-"""The profiles of a run without -o."""
+"""Create and remove the temporary profiles of a run without -o."""
 from __future__ import annotations
 
 import fcntl
@@ -8,13 +8,16 @@ import tempfile
 
 from vmprof_allocation.errors import AllocationSamplingError, say
 
-#: between the first process's name and its suffix, in a child's
+#: part of a child's file name between the first process's name and its suffix
 _CHILD = re.compile(r"\.(\d+)(?:-\d+)?", re.ASCII)
 
 
 def make() -> str:
-    """The path of the first process's, which is there, and empty.  Raises
-    AllocationSamplingError."""
+    """Create an empty file for the first process, and return its path.
+
+    Raises:
+        AllocationSamplingError: the file cannot be created.
+    """
     try:
         fd, path = tempfile.mkstemp(suffix=".vmprof")
     except OSError as e:
@@ -26,11 +29,16 @@ def make() -> str:
 
 
 def remove(first: str) -> None:
-    """Remove the profile `first`, a name that no other run had, and its children's;
-    those of processes that still write stay, and are named."""
+    """Remove the profiles of a run.
+
+    The profiles of children that still write remain, and a message names them.
+
+    Args:
+        first: the profile of the first process, from make().
+    """
     path, suffix = os.path.splitext(os.path.abspath(first))
     folder, name = os.path.split(path)
-    # without the first one, no further process begins a profile
+    # when this file is gone, no further process begins a profile
     _unlink(first)
     for other in sorted(os.listdir(folder)):
         child = os.path.join(folder, other)
@@ -52,7 +60,7 @@ def _unlink(path: str) -> None:
 
 
 def _is_held(path: str) -> bool:
-    """A process writes to it."""
+    """Return whether a process writes to the file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -62,7 +70,7 @@ def _is_held(path: str) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        pass                # not all file systems can
+        pass                # not all file systems support locks
     finally:
         os.close(fd)
     return False

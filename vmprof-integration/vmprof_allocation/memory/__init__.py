@@ -1,1 +1,1 @@
-"""What Linux, malloc and the garbage collector say of this process's memory."""
+"""Counts of Linux, malloc and the garbage collector for this process's memory."""

@@ -1,33 +1,41 @@
-"""How much memory the cgroups of this process may take, by the kernel's files: of
-version 2, and of version 1."""
+"""Read the memory limits of this process's cgroups, of version 1 and version 2."""
 from __future__ import annotations
 
-#: larger ones mean that there is none (version 1)
+#: version 1 writes larger numbers if there is no limit
 _NO_LIMIT = 2**62
-#: below where the paths of /proc/self/cgroup are: of both versions
+#: root of the paths in /proc/self/cgroup, file of the limit, and file of the usage, for
+#: version 2 and version 1
 _BASES = ("/sys/fs/cgroup", "memory.max", "memory.current"), (
     "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 class Limit:
-    """In bytes."""
+    """A memory limit and the usage, in bytes."""
 
     __slots__ = ("files", "most", "used")
 
     def __init__(self, most: int, used: int, files: int) -> None:
+        """Set the attributes.
+
+        Args:
+            most: the limit.
+            used: usage of all processes in the cgroup.
+            files: the part of `used` that the kernel can free: cached files.
+        """
         self.most = most
-        #: by all processes in it
         self.used = used
-        #: of `used`, what it gives back when it is needed: of files
         self.files = files
 
     def left(self) -> int:
+        """Return the bytes that the processes can still get."""
         return self.most - self.used + self.files
 
 
 def tightest() -> Limit | None:
-    """Of this process's cgroup, and those around it, the one that has the least left;
-    None: there is no limit, or none that is known."""
+    """Return the limit with the least bytes left, or None if no limit is known.
+
+    The function compares this process's cgroup and the cgroups around it.
+    """
     found: list[Limit] = []
     for line in read("/proc/self/cgroup").splitlines():
         number, kinds, path = line.split(":", 2)
@@ -52,7 +60,7 @@ def _of_files(group: str) -> int:
 
 
 def read(path: str) -> str:
-    """Empty: it can't be read."""
+    """Return the content of a file, or "" if it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()

@@ -1,8 +1,7 @@
-"""Where the memory of this process is: what Linux, malloc and the garbage collector
-say, side by side.  vmprof_convert.analysis.where_memory makes a table of it that adds
-up.
+"""Read the memory counts of Linux, malloc and the garbage collector in this process.
 
-Nothing is collected for it, and nothing given back.  What it reads it does not keep.
+vmprof_convert.analysis.where_memory makes a table of them that adds up. Reading them
+starts no collection, returns no memory to the system, and keeps no memory.
 """
 from __future__ import annotations
 
@@ -20,62 +19,66 @@ from vmprof_allocation.memory.allocator import (
     address_in_pypy,
 )
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: PyPy's, which has more than others
+#: PyPy's module gc, which has more functions than other interpreters'
 gc: Any = _gc
 
-#: incminimark's state
+#: value of incminimark's state while it sweeps
 _SWEEPING = 2
 #: bytes that the GC requests in addition to the nursery's size: room for the largest
 #: object that it allocates there (nonlarge_max + 1 in incminimark)
 _BESIDE_NURSERY = (16384 + 512) * 8
-#: instead of where the GC's state is: it counts its objects also while it sweeps
+#: value of `state` for a GC that also counts its objects while it sweeps
 COUNTED_ON = "counted-on"
 
 
 def read(state: str = "") -> dict[str, int]:
-    """Return counts and sizes, in bytes; unknown entries are missing.
+    """Return counts and sizes, in bytes; unknown counts are missing.
 
     ===================  ============================================================
-    KIND.resident        and .private, .swapped, .size: of each kind of mapping
-                         (mappings.Amount)
-    arenas, huge         how many arenas malloc has; bytes of huge pages that are
-                         reserved (hugetlbfs), which no other figure has
-    transparent          of what is resident, in pages that the kernel made huge by
-                         itself
-    peak                 the most that was resident since the process began
-    gc.blocks            objects in the GC's arenas, dead ones included that it has
-                         not swept yet.  Not there while it sweeps: it counts anew
-    gc.arenas, gc.large  what it has of malloc: for these; for each larger object,
-    gc.nursery           dead ones included; and for its nursery
-    gc.nursery.written   bytes of the nursery that are resident or swapped out. The
-                         nursery's block is found by its size; absent if that is not
-                         unique
-    gc.sweeps            1 or 0; not there: it is not known
-    malloc.used          of malloc's arenas, in use; free; both, and what it needs
-    malloc.free          itself
+    KIND.resident        For each kind of mapping, with KIND.private, KIND.swapped and
+                         KIND.size (mappings.Amount).
+    arenas, huge         Number of malloc's arenas; bytes of huge pages that are
+                         reserved (hugetlbfs), which no other count contains.
+    transparent          Part of the resident bytes in pages that the kernel made huge.
+    peak                 Largest number of resident bytes since the process began.
+    gc.blocks            Objects in the GC's arenas, including dead objects that it has
+                         not swept. Missing while the GC sweeps, because it counts anew.
+    gc.arenas, gc.large  Memory that the GC has from malloc for its arenas, for larger
+    gc.nursery           objects, including dead ones, and for the nursery.
+    gc.nursery.written   Bytes of the nursery that are resident or swapped out. The
+                         nursery's block is found by its size; missing if the size is
+                         not unique.
+    gc.sweeps            1 if the GC sweeps, otherwise 0; missing if unknown.
+    malloc.used          Bytes of malloc's arenas that are in use, free bytes, and all
+    malloc.free          bytes, which include malloc's bookkeeping.
     malloc.arenas
-    malloc.mapped        blocks with a mapping each, in use.  These four are there if
-                         malloc is glibc's
-    cgroup.limit         of the cgroup that has the least left; and what its
-    cgroup.used          processes have together
-    cgroup.files         of files, which it gives back
-    threads
+    malloc.mapped        Bytes of blocks with their own mapping, all in use. These four
+                         counts exist only if malloc is glibc's.
+    cgroup.limit         Limit of the cgroup with the least bytes left, the usage of its
+    cgroup.used          processes, and the part of the usage for cached files, which
+    cgroup.files         the kernel can free.
+    threads              Number of threads.
     ===================  ============================================================
 
-    `state`: where the GC says whether it sweeps, as the engine of another process that
-    runs the same build has it (Engine.gc_state()).  Raises AllocationSamplingError.
+    Args:
+        state: place of the GC's state in memory, from the engine of another process
+            with the same build (Engine.gc_state()).
+
+    Raises:
+        AllocationSamplingError: /proc cannot be read, or this interpreter does not have
+            the counts.
     """
     found: dict[str, int] = {}
     try:
         maps = mappings.places()
         sweeps = _Sweeping(maps, state)
         before = sweeps.now()
-        # from here on, as little as possible is allocated
+        # from here on, allocate as little as possible
         told = gc._get_stats()
         after = sweeps.now()
         counted = _malloc(maps)
@@ -117,14 +120,14 @@ def read(state: str = "") -> dict[str, int]:
 
 
 def _malloc(maps: list[mappings.Mapping]) -> dict[str, int]:
-    """Empty: it is not known."""
+    """Return malloc's counts, or {} if they are unknown."""
     try:
         allocator = Allocator()
     except AttributeError:
         return {}
     library = mappings.file_at(maps, allocator.address())
     if library is not None and os.path.basename(library.name) == "_hook.so":
-        # raw memory is sampled: of what has malloc's place, this is left alone
+        # native memory is sampled: malloc is replaced, but malloc_usable_size is not
         library = mappings.file_at(maps, allocator.address("malloc_usable_size"))
     if library is None or not os.path.basename(library.name).startswith(
             ("libc.so", "libc-")):
@@ -135,7 +138,7 @@ def _malloc(maps: list[mappings.Mapping]) -> dict[str, int]:
 
 
 class _Sweeping:
-    """Whether the GC sweeps."""
+    """Reads whether the GC sweeps."""
 
     def __init__(self, maps: list[mappings.Mapping], state: str) -> None:
         self._is_counted_on = state == COUNTED_ON
@@ -150,7 +153,7 @@ class _Sweeping:
                     break
 
     def now(self) -> bool | None:
-        """None: it is not known."""
+        """Return whether the GC sweeps now, or None if unknown."""
         if self._is_counted_on:
             return False
         if not self._address:
@@ -162,8 +165,15 @@ class _Sweeping:
 
 
 def gc_state(library: str, offset: int) -> str:
-    """For read(), in another process: where the GC's state is.  `offset`: in bytes from
-    where PyPy's library is loaded.  Empty: this process has no such file."""
+    """Return the place of the GC's state in memory, for read() in another process.
+
+    Args:
+        library: path of PyPy's code.
+        offset: bytes from the address of the library to the state.
+
+    Returns:
+        The text, or "" if this process does not have the library.
+    """
     for mapping in mappings.places():
         if mapping.name == library and mapping.offset == 0:
             return "%s %d %d" % (mapping.device, mapping.inode, offset)

@@ -1,88 +1,94 @@
-"""The mappings of this process, and of what kind each is.
+"""Read the mappings of this process, and find out the kind of each mapping.
 
-/proc/self/smaps says for each how many bytes of it are resident, how many of those no
-other process has, and how many are swapped out; what it is for is not there: that is
-told by its name, its permissions, its place, and by what stands in its first words.
+/proc/self/smaps contains the resident bytes of each mapping, the part that no other
+process has, and the swapped bytes. It does not contain the purpose of the mapping. This
+module derives the purpose from the name, the permissions, the address, and the first
+words in the memory.
 """
 from __future__ import annotations
 
 import os
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: kinds: of files; memory that several processes can write to; stacks of threads; code
-#: that was made in memory; what malloc has of the system: its arenas (heaps that it
-#: divides), and blocks with a mapping each; and what else is anonymous
+#: Kinds of mappings. PYPY, LIBRARIES and FILES are files. SHARED is memory that several
+#: processes can write to. STACKS are stacks of threads. CODE is machine code that was
+#: made in memory. ARENAS are heaps that malloc divides, and BLOCKS are malloc's blocks
+#: with their own mapping. ANONYMOUS is the rest.
 PYPY, LIBRARIES, FILES, SHARED, STACKS, CODE, ARENAS, BLOCKS, ANONYMOUS = KINDS = (
     "pypy", "libraries", "files", "shared", "stacks", "code", "arenas", "blocks",
     "anonymous")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-#: so small that what is read stays in the nursery
+#: bytes of a read, small enough for the nursery
 _PIECE = 2**15
 _WANTED = {b"Rss": "resident", b"Private_Clean": "private", b"Private_Dirty": "private",
            b"Swap": "swapped", b"Private_Hugetlb": "huge", b"Shared_Hugetlb": "huge",
            b"AnonHugePages": "transparent"}
-#: of a mapped file, where several processes share memory by it
+#: beginnings of the names of files that processes map to share memory
 _SHARED = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")
-#: glibc's malloc: a heap of an arena that is not the main one lies at a multiple of
-#: this, and begins with a struct heap_info: the arena's address, which is behind one in
-#: its first heap; the heap before; the bytes in use, and those that may be written to
+#: Alignment of a heap of glibc's malloc, except for the main arena's heap. A heap
+#: begins with a struct heap_info: the address of the arena, the previous heap, the
+#: bytes in use, and the writable bytes. An arena's first heap also contains the arena,
+#: after this struct.
 _HEAP = 2**26
 _BEHIND_HEAP_INFO = (0x20, 0x30)
-#: of a thread's stack, where there is no limit for it (glibc)
+#: size of a thread's stack in glibc if the stack size is not limited
 _STACK = 2**21
-#: pages below a stack that nobody may touch
+#: maximum size in bytes of the inaccessible pages below a stack
 _MOST_GUARD = 2**16
-#: of an ELF file, so many bytes of its segments' descriptions are read
+#: maximum number of bytes to read of an ELF file's program headers
 _SEGMENTS = 56 * 64
-#: of mappings that do not begin with a block, so many pages are looked at for one
+#: maximum number of pages to search for blocks in mappings without a block at the start
 _MOST_PAGES = 2**14
-#: glibc's malloc: what it has in the lowest bits of the size of a block with a mapping
+#: flag of glibc's malloc in the size of a block with its own mapping (IS_MMAPPED)
 _HAS_MAPPING = 2
 #: bytes before the user's memory in such a block
 _BLOCK_HEAD = 16
 
 
 class Mapping:
-    """Numbers are bytes."""
+    """A mapping; its sizes are in bytes."""
 
     __slots__ = ("device", "end", "huge", "inode", "name", "offset", "permissions",
                  "private", "resident", "start", "swapped", "transparent")
 
     def __init__(self, start: int, end: int, permissions: bytes, offset: int,
                  device: str, inode: int, name: str) -> None:
+        """Set the values that /proc/self/maps contains."""
         self.start = start
         self.end = end
         self.permissions = permissions
         self.offset = offset
-        #: as the kernel writes it, 08:01
+        #: device in the kernel's form, such as 08:01
         self.device = device
         self.inode = inode
-        #: of the file, or [stack]; empty: it is anonymous
+        #: name of the file, or a name such as [stack]; empty if anonymous
         self.name = name
         self.resident = 0
-        #: of `resident`, what no other process has
+        #: part of `resident` that no other process has
         self.private = 0
         self.swapped = 0
-        #: of huge pages that are reserved for it (hugetlbfs): not in `resident`
+        #: reserved huge pages (hugetlbfs), which `resident` does not contain
         self.huge = 0
-        #: of `resident`, in pages that the kernel made huge by itself
+        #: part of `resident` in pages that the kernel made huge
         self.transparent = 0
 
 
 class Amount:
-    """Of some mappings, in bytes: as Mapping has them, and all their addresses."""
+    """Sums over mappings, in bytes; `size` is the sum of the address ranges."""
 
     __slots__ = ("private", "resident", "size", "swapped")
 
     def __init__(self) -> None:
+        """Set all sums to 0."""
         self.resident = self.private = self.swapped = self.size = 0
 
     def add(self, mapping: Mapping) -> None:
+        """Add a mapping."""
         self.resident += mapping.resident
         self.private += mapping.private
         self.swapped += mapping.swapped
@@ -90,13 +96,26 @@ class Amount:
 
 
 def places() -> list[Mapping]:
-    """Without what is resident of each.  Raises OSError."""
+    """Return the mappings without their resident bytes.
+
+    Raises:
+        OSError: /proc cannot be read.
+    """
     return read("/proc/self/maps")
 
 
 def read(path: str = "/proc/self/smaps") -> list[Mapping]:
-    """Raises OSError.  The kernel looks at each page that is resident; threads that map
-    memory wait for it meanwhile, for a piece of that time."""
+    """Return the mappings with their resident bytes.
+
+    The kernel examines each resident page. Threads that map memory meanwhile wait for a
+    part of this time.
+
+    Args:
+        path: file of /proc, with or without resident bytes.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     found: list[Mapping] = []
     for line in _lines(path):
         if line[:1].isupper():
@@ -113,7 +132,7 @@ def read(path: str = "/proc/self/smaps") -> list[Mapping]:
             int(start, 16), int(end, 16), words[1], int(words[2], 16),
             words[3].decode("ascii"), int(words[4]),
             os.fsdecode(words[5]).strip() if len(words) > 5 else "")
-        # it is read in pieces: one that has grown meanwhile is told twice
+        # the file is read in pieces: a mapping that grows meanwhile may occur twice
         while found and found[-1].end > mapping.start:
             found.pop()
         found.append(mapping)
@@ -133,7 +152,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def file_at(mappings: list[Mapping], address: int) -> Mapping | None:
-    """The first mapping of the file that has this address; None: no file has it."""
+    """Return the first mapping of the file at an address, or None without a file."""
     for mapping in mappings:
         if mapping.start <= address < mapping.end and mapping.inode:
             return next(m for m in mappings
@@ -142,21 +161,29 @@ def file_at(mappings: list[Mapping], address: int) -> Mapping | None:
 
 
 class Kinds:
-    """What belongs to which kind."""
+    """The amount of memory of each kind."""
 
     def __init__(self, mappings: list[Mapping], pypy: int) -> None:
-        """`pypy`: an address in PyPy's code."""
+        """Find out the kind of each mapping.
+
+        Args:
+            mappings: the mappings, from read().
+            pypy: an address in PyPy's code.
+
+        Raises:
+            OSError: /proc cannot be read.
+        """
         self.amounts = {kind: Amount() for kind in KINDS}
-        #: malloc's, by their addresses; 0: the main one
+        #: addresses of malloc's arenas; 0 for the main arena
         self.arenas: set[int] = set()
         library = file_at(mappings, pypy)
         self._pypy = {os.path.realpath("/proc/self/exe"),
                       library.name if library is not None else ""}
         self._pages_left = _MOST_PAGES
-        #: of the last block; and of the mappings around the present one that may be
-        #: one with it
+        #: end of the last block, and end of the adjacent mappings that one block may
+        #: extend over
         self._block_end = self._run_end = 0
-        #: malloc's blocks that have a mapping each: address and bytes
+        #: address and bytes of malloc's blocks with their own mapping
         self._found: list[tuple[int, int]] = []
         self._stack_pointers = _stack_pointers()
         self._stack_size = _stack_size()
@@ -169,7 +196,7 @@ class Kinds:
     def _sort(self, mappings: list[Mapping]) -> None:
         ends = _ends_of_runs(mappings)
         before: Mapping | None = None
-        #: kind of the last file, and where what was mapped for it ends
+        #: kind of the last file, and end of the addresses that were mapped for it
         of_file, end_of_file = FILES, 0
         for mapping, self._run_end in zip(mappings, ends):
             if mapping.inode:
@@ -181,7 +208,7 @@ class Kinds:
                     end_of_file = self._end_of_library(mapping.start)
                 self.amounts[kind].add(mapping)
             elif mapping.start < end_of_file:
-                # its data that begin as zeros
+                # data of the library that begin as zeros (.bss)
                 self._anonymous(mapping, end_of_file, of_file)
             elif before is not None and self._is_stack(mapping, before):
                 self._anonymous(mapping, mapping.start + self._stack_size, STACKS)
@@ -190,8 +217,16 @@ class Kinds:
             before = mapping
 
     def _anonymous(self, mapping: Mapping, at: int, below: str) -> None:
-        """`below` this address, it is of that kind: what is next to a mapping of the
-        same permissions, the kernel makes one with it."""
+        """Add an anonymous mapping.
+
+        The kernel merges adjacent mappings with the same permissions. So a mapping may
+        contain memory of two kinds.
+
+        Args:
+            mapping: the mapping.
+            at: address up to which the memory is of the kind `below`.
+            below: the kind of the memory below `at`.
+        """
         parts: list[tuple[int, int, str]] = []
         if at > mapping.start:
             parts.append((mapping.start, min(at, mapping.end), below))
@@ -225,7 +260,7 @@ class Kinds:
         if name == "[stack]":
             return STACKS
         if name and not name.startswith("[anon"):
-            return LIBRARIES        # the kernel's, [vdso] and what belongs to it
+            return LIBRARIES        # memory of the kernel, such as [vdso]
         if b"x" in mapping.permissions:
             return CODE
         arena, end = self._heap_around(address)
@@ -242,16 +277,22 @@ class Kinds:
         if any(mapping.start <= pointer < mapping.end
                for pointer in self._stack_pointers):
             return True
-        # glibc keeps those of threads that have ended for the next ones.  What is left
-        # of a heap looks like the pages below a stack
+        # glibc keeps the stacks of threads that have ended for new threads. A heap's
+        # unused rest looks like the inaccessible pages below a stack.
         return (before.end == mapping.start and before.permissions == b"---p"
                 and before.end - before.start <= _MOST_GUARD and not before.inode
                 and self._heap_around(before.start)[1] != before.start
                 and self._heap_around(mapping.start)[1] <= mapping.start)
 
     def _blocks(self, start: int, end: int) -> list[tuple[int, int, str]]:
-        """What of this is blocks of malloc's that have a mapping each, and what is
-        not.  Such a block begins at a page, with a word that is 0 and its size."""
+        """Divide a range of addresses into malloc's blocks and other memory.
+
+        A block with its own mapping begins at a page with a word that is 0. The next
+        word is its size.
+
+        Returns:
+            The start, the end and the kind of each part.
+        """
         parts: list[tuple[int, int, str]] = []
         at = start
         while at < end:
@@ -271,12 +312,12 @@ class Kinds:
         return parts
 
     def _block(self, address: int, end: int) -> int:
-        """Bytes of the one that begins there; 0: none does."""
+        """Return the bytes of the block at an address, up to `end`; 0 for no block."""
         size = self._word(address + 8)
         if size % PAGE == _HAS_MAPPING and self._word(address) == 0:
             size -= _HAS_MAPPING
             if 0 < size <= self._run_end - address:
-                # madvise() divides a mapping
+                # the block may extend over several mappings, as madvise() divides them
                 self._block_end = address + size
                 self._found.append((address, size))
                 return min(size, end - address)
@@ -302,15 +343,17 @@ class Kinds:
         return sum(_pages(found[0], found[0] + size)) * PAGE
 
     def _word(self, address: int) -> int:
-        """0: there is nothing."""
+        """Return the word at an address, or 0 if no memory is there."""
         try:
             return int.from_bytes(os.pread(self._memory, 8, address), "little")
         except (OSError, OverflowError):
             return 0
 
     def _heap_around(self, address: int) -> tuple[int, int]:
-        """The arena of the heap that has this address, and where what may be written to
-        ends in it; zeros: there is none."""
+        """Return the arena of the heap around an address, and the writable end.
+
+        Both are 0 if the address is not in a heap.
+        """
         base = address & ~(_HEAP - 1)
         arena, before, size, writable = (self._word(base + 8 * i) for i in range(4))
         if (0 < size <= writable <= _HEAP and size % PAGE == writable % PAGE == 0
@@ -321,8 +364,10 @@ class Kinds:
         return 0, 0
 
     def _end_of_library(self, start: int) -> int:
-        """The last address that its ELF header asks for, behind which a page begins; 0:
-        it has none."""
+        """Return the end of a library's memory, according to its ELF header.
+
+        The end is rounded up to a page. It is 0 if there is no ELF header.
+        """
         try:
             head = os.pread(self._memory, 64, start)
             if head[:6] != b"\x7fELF\x02\x01":
@@ -347,8 +392,10 @@ class Kinds:
 
 
 def _ends_of_runs(mappings: list[Mapping]) -> list[int]:
-    """Of each mapping, where the last one ends of those behind it, without a gap, that
-    are as anonymous as it is."""
+    """Return the end of the run that each mapping belongs to.
+
+    A run is a sequence of anonymous mappings with equal permissions and without gaps.
+    """
     ends: list[int] = []
     behind: Mapping | None = None
     for mapping in reversed(mappings):
@@ -361,7 +408,7 @@ def _ends_of_runs(mappings: list[Mapping]) -> list[int]:
 
 
 def _stack_pointers() -> list[int]:
-    """Of the threads that wait; of one that runs, nobody knows."""
+    """Return the stack pointers of the threads that wait; others are unknown."""
     found = []
     for thread in os.listdir("/proc/self/task"):
         try:
@@ -370,24 +417,30 @@ def _stack_pointers() -> list[int]:
             if len(words) >= 3:
                 found.append(int(words[-2], 16))
         except (OSError, ValueError):
-            pass            # it has ended; or the kernel doesn't tell
+            pass            # the thread has ended, or the kernel has no such file
     return found
 
 
 def _stack_size() -> int:
-    """Of a thread that nobody said otherwise of."""
+    """Return the default size of a thread's stack in bytes."""
     try:
         with open("/proc/self/limits", "rb") as file:
             for line in file:
                 if line.startswith(b"Max stack size"):
                     return int(line.split()[3])
     except (OSError, ValueError, IndexError):
-        pass                # there is no limit
+        pass                # the size is not limited
     return _STACK
 
 
 def _divided(mapping: Mapping, at: int) -> tuple[Mapping, Mapping]:
-    """Its two parts.  What is not known of each is as in the whole.  Raises OSError."""
+    """Divide a mapping at an address.
+
+    Values that are unknown for the parts are estimated from the whole.
+
+    Raises:
+        OSError: /proc cannot be read.
+    """
     parts = []
     for start, end in ((mapping.start, at), (at, mapping.end)):
         parts.append(Mapping(start, end, mapping.permissions, mapping.offset,
@@ -408,7 +461,11 @@ def _divided(mapping: Mapping, at: int) -> tuple[Mapping, Mapping]:
 
 
 def _pages(start: int, end: int) -> tuple[int, int]:
-    """How many of these are resident, and swapped out.  Raises OSError."""
+    """Return how many pages of a range are resident, and how many are swapped out.
+
+    Raises:
+        OSError: /proc cannot be read.
+    """
     fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     try:
         resident, swapped, at, last = 0, 0, start // PAGE, end // PAGE
@@ -416,7 +473,7 @@ def _pages(start: int, end: int) -> tuple[int, int]:
             told = os.pread(fd, 8 * min(last - at, _PIECE // 8), 8 * at)
             if not told:
                 break
-            # of the highest byte, the two highest bits
+            # the two highest bits are in the highest byte
             for byte in told[7::8]:
                 if byte & 0x80:
                     resident += 1

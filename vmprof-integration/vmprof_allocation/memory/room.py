@@ -1,12 +1,12 @@
-"""The limits of this process: its address space, and the size of its files."""
+"""Check the limits of this process for its address space and the size of its files."""
 from __future__ import annotations
 
 import os
 
 from vmprof_allocation.errors import AllocationSamplingError
 
-#: bytes that a question at the program's end takes at most, with all modules.
-#: PyPy aborts if it gets no more memory.  snapshot_limits.c checks again.
+#: Bytes that the sampler's work at the end of the program takes at most, with all
+#: modules. PyPy aborts if it gets no more memory. snapshot_limits.c checks again.
 _ROOM = 2**25
 
 
@@ -22,7 +22,12 @@ def may_write(size: int) -> bool:
 
 
 def _limit(name: str) -> str:
-    """Return the soft limit of this `name`. Raises OSError or ValueError."""
+    """Return the soft limit of this name.
+
+    Raises:
+        OSError: /proc cannot be read.
+        ValueError: there is no such limit.
+    """
     with open("/proc/self/limits", encoding="ascii") as file:
         (limit,) = [line[len(name):].split()[0] for line in file
                     if line.startswith(name)]
@@ -30,14 +35,20 @@ def _limit(name: str) -> str:
 
 
 def refuse_if_short(what: str) -> None:
-    """Raise AllocationSamplingError if the process may hardly get more memory.  `what`
-    is not done then, for people."""
+    """Check that the address space has room for the sampler's work at the end.
+
+    Args:
+        what: beginning of the message, such as "no heap snapshot is taken".
+
+    Raises:
+        AllocationSamplingError: there is too little room.
+    """
     try:
         limit = _limit("Max address space")
         with open("/proc/self/statm", encoding="ascii") as file:
             taken = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
-        return                  # it is tried
+        return                  # the limit is unknown, so try
     left = max(0, int(limit) - taken) if limit.isdigit() else _ROOM
     if left < _ROOM:
         raise AllocationSamplingError(

@@ -1,5 +1,6 @@
-"""Processes that run already: attach, ctl and top.
+"""The commands for running processes: attach, ctl and top.
 
-A command listens at a socket, and has a thread of the process connect, which answers
-what is asked (``control``): by a signal, if the process is prepared for it, or else as
-a debugger would (``entry``)."""
+A command listens at a socket. A thread of the process connects and answers the requests
+(``control``). If the process is prepared, it starts this thread after a signal.
+Otherwise, the command has the thread made with ptrace, as a debugger would (``entry``).
+"""

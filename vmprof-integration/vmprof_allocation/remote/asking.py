@@ -1,4 +1,4 @@
-"""Whom attach, ctl and top ask, and what they ask to be sampled."""
+"""Parse the target of attach, ctl and top, and build the requests for this process."""
 from __future__ import annotations
 
 import argparse
@@ -22,6 +22,7 @@ def _pid(text: str) -> int:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the process, and the way to reach it."""
     parser.add_argument("pid", type=_pid, metavar="PID")
     parser.add_argument(
         "--timeout", type=seconds, default=30.0, metavar="SECONDS",
@@ -37,7 +38,11 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def check_target(args: argparse.Namespace) -> None:
-    """Raise AllocationSamplingError."""
+    """Check the values of the options of add_target().
+
+    Raises:
+        AllocationSamplingError: a value is out of range.
+    """
     check_seconds("timeout", args.timeout)
     if not 0 < args.pid < 2**31:
         raise AllocationSamplingError(
@@ -45,7 +50,15 @@ def check_target(args: argparse.Namespace) -> None:
 
 
 def target(args: argparse.Namespace, pid: int | None = None) -> Process:
-    """`pid`, or the one that was named.  Raises AllocationSamplingError."""
+    """Return the process that receives the requests of a command.
+
+    Args:
+        args: the options of add_target().
+        pid: the process; None for the process that the options name.
+
+    Raises:
+        AllocationSamplingError: the process does not exist or cannot be reached.
+    """
     check_target(args)
     return Process(args.pid if pid is None else pid, args.timeout, args.signal,
                    despite_seccomp=args.despite_seccomp)
@@ -53,9 +66,16 @@ def target(args: argparse.Namespace, pid: int | None = None) -> Process:
 
 def wanted(process: Process, settings: Settings, output: str, folder: str = "",
            run: str = "", parent: int = 0) -> list[str]:
-    """What follows START, and HOLD.  `folder`, of work_folder.own(), is for what
-    that process has to know.  `run`: there is one already, whose first process writes
-    to `output`; this is a child of process `parent`."""
+    """Return the fields of a START or HOLD request after its name.
+
+    Args:
+        process: the process that is to be sampled.
+        settings: the settings.
+        output: path of the profile, or of the first process's profile.
+        folder: folder from work_folder.own() for data that the process needs.
+        run: ID of an existing run that the process becomes a child of, or "".
+        parent: pid of the process's parent in this run, or 0.
+    """
     knowledge = (searching.knowledge(say, settings, folder)
                  if process.runs_this() else "")
     return [output, knowledge, settings.text(), run, str(parent)]
@@ -66,11 +86,12 @@ def check_started(process: Process, request: list[str], answer: list[str]
     """Return the path and the run of the profile that `process` writes.
 
     Args:
-        request: The request that the process received; see wanted().
-        answer: Its answer to START, or to HOLD.
+        process: the sampled process.
+        request: the request that the process received; see wanted().
+        answer: its answer to START, or to HOLD.
 
     Raises:
-        AllocationSamplingError: The answer names another file than the request, or
+        AllocationSamplingError: the answer names another file than the request, or
             another run.  A command opens only the files that it requested.
     """
     output, _, _, run, parent = request
@@ -87,10 +108,13 @@ def check_started(process: Process, request: list[str], answer: list[str]
 
 
 def gc_state(process: Process) -> str:
-    """What follows MEMORY; empty: it is not known here."""
+    """Return the field of a MEMORY request: the place of the GC's state.
+
+    It is empty if the place is unknown.
+    """
     if not process.runs_this():
         return ""
     try:
         return searching.choose_aloud(say, make_settings(DEFAULT)).gc_state()
     except AllocationSamplingError:
-        return ""           # it can't be sampled; that can be asked nevertheless
+            return ""           # the build cannot be sampled, but has memory counts

@@ -1,4 +1,4 @@
-"""The command line of attach: sample a program for a while, and report."""
+"""The command attach: sample a running program for a while, and report."""
 from __future__ import annotations
 
 import argparse
@@ -38,11 +38,11 @@ from vmprof_allocation.remote.work_folder import Folder
 from vmprof_allocation.settings.parsing import check_output, make_settings, seconds
 from vmprof_allocation.settings.settings import Settings
 
-#: leaks need more samples: a share that a service can do without for a while
+#: default for --leaks, which needs more samples; a service can spare this time briefly
 _FOR_LEAKS = "auto:5%"
-#: seconds, of the program, with a command that stands still
+#: seconds that the program waits for a command that has stopped, after the duration
 _PATIENCE = 30.0
-#: seconds between two looks at whether Ctrl-C came
+#: seconds between two checks for Ctrl-C
 _LOOK = 0.1
 #: The share of the duration before the first heap snapshot, and the least share between
 #: two ones.  The snapshots may take this share of the time.
@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command, and return its exit code."""
     args = _parser().parse_args(arguments)
     try:
         check_seconds("duration", args.duration)
@@ -101,25 +102,28 @@ def main(arguments: list[str]) -> int:
         note(str(e))
         return 2
     except KeyboardInterrupt:
-        # the program goes on, and ends what was begun
+        # the program continues, and ends the sampling as the connection is closed
         return 128 + signal.SIGINT
 
 
 class _Run:
-    """A process that is sampled for as long as this command is connected with it."""
+    """A process that is sampled while the connection to this command exists."""
 
     def __init__(self, process: Process, connection: Connection, duration: float,
                  request: list[str], folder: Folder | None) -> None:
         """Start to sample.
 
         Args:
-            request: The request to the process; see wanted().
-            folder: The folder of the profile; None if -o names a file.
+            process: the process.
+            connection: the connection to the process.
+            duration: seconds to sample.
+            request: the request to the process; see wanted().
+            folder: the folder of the profile; None if -o names a file.
         """
         self.pid = process.pid
-        #: whether the profile contains a heap snapshot
+        #: whether the profile contains a heap snapshot with retainers
         self.is_held_known = False
-        #: the last reason why no snapshot was possible
+        #: the last reason why no snapshot was possible, or ""
         self._refusal = ""
         self._user = process.uid
         self._connection = connection
@@ -129,17 +133,23 @@ class _Run:
         self._begin = time.monotonic()
         self._until = self._begin + duration
         self._has_ended = False
-        #: when the next heap snapshot is due, and the number of those so far
+        #: time of the next heap snapshot, and the number of snapshots so far
         self._due, self._count = self._begin + _WARM_UP * duration, 0
 
     @property
     def name(self) -> str:
-        """The profile's name in messages: a temporary file has none that helps."""
+        """Name of the profile in messages; a temporary file is named by its process."""
         return "process %d" % self.pid if self.folder else self.output
 
     def open_profile(self) -> int | None:
-        """Return a descriptor of the profile; None if the file is missing or empty.
-        Raises AllocationSamplingError."""
+        """Open the profile.
+
+        Returns:
+            A descriptor, or None if the file is missing or empty.
+
+        Raises:
+            AllocationSamplingError: the file cannot be read, or has another owner.
+        """
         if self.folder is None:
             return work_folder.open_profile(self.output, self._user)
         return self.folder.open_profile(os.path.basename(self.output), self._user)
@@ -166,10 +176,13 @@ class _Run:
             self._has_ended = self._connection.is_closed(max(0.0, min(left, most)))
 
     def end(self, is_held_wanted: bool) -> str:
-        """End the profile, after a heap snapshot if it is wanted.
+        """End the profile.
+
+        Args:
+            is_held_wanted: take a heap snapshot first.
 
         Returns:
-            Why the profile may be shorter than the duration, or "".
+            The reason why the profile may be shorter than the duration, or "".
         """
         if self._has_ended:
             return "process %d has ended, and the profile with it" % self.pid
@@ -183,7 +196,11 @@ class _Run:
 
 
     def _take_snapshot(self) -> float:
-        """Return the seconds that it took; infinity if none is possible."""
+        """Take a heap snapshot.
+
+        Returns:
+            The elapsed time in seconds, or infinity if no snapshot was possible.
+        """
         begin = time.monotonic()
         try:
             self._connection.ask(meeting.HELD)
@@ -198,17 +215,19 @@ class _Run:
 
 def next_snapshot(begin: float, until: float, now: float, cost: float, *,
                   is_first: bool) -> float:
-    """Return when `attach --leaks` takes the next heap snapshot.
+    """Return the time when `attach --leaks` takes the next heap snapshot.
 
-    Snapshots take a tenth of the time at most, but the profile has at least three: the
-    first one, the last one, and one in between.
+    Times are in seconds.
+
+    Snapshots take a tenth of the time at most. But the profile has at least a first
+    one, a last one, and one in between.
 
     Args:
-        begin: when the sampling began.
-        until: when it ends.
-        now: when the last snapshot ended.
-        cost: the seconds that it took.
-        is_first: it was the first one.
+        begin: the time when the sampling began.
+        until: the time when it ends.
+        now: the time when the last snapshot ended.
+        cost: the duration of the last snapshot.
+        is_first: whether the last snapshot was the first one.
     """
     due = now + max((until - begin) * _STEP, cost / _SHARE)
     return min(due, (now + until) / 2) if is_first and cost < math.inf else due
@@ -254,7 +273,16 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
 
 def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,
                 settings: Settings, stack: contextlib.ExitStack) -> _Run:
-    """After `runs`, whose first one the others belong to; `stack` ends it."""
+    """Start to sample one more process.
+
+    Args:
+        runs: the processes that are sampled already. The first one is the parent of
+            all others, and determines the run.
+        pid: the process.
+        args: the options.
+        settings: the settings of the sampling.
+        stack: ends the sampling, and removes the folder.
+    """
     process = target(args, pid)
     folder = stack.enter_context(work_folder.own(process.uid, process.gid))
     output = args.output or os.path.join(folder.path, "attached.vmprof")
@@ -283,8 +311,11 @@ def _say_what_is_sampled(runs: list[_Run], args: argparse.Namespace, took: float
 
 @contextlib.contextmanager
 def _ending_early_at_ctrl_c() -> Iterator[list[bool]]:
-    """The first one puts something into the list, wherever it finds us: no report is
-    lost to one that comes before we wait.  A second one ends this command."""
+    """Collect the first Ctrl-C in the list that this context manager returns.
+
+    The report is not lost, even if Ctrl-C comes before the command waits. A second
+    Ctrl-C ends the command.
+    """
     is_early: list[bool] = []
     before = signal.getsignal(signal.SIGINT)
 
@@ -301,8 +332,18 @@ def _ending_early_at_ctrl_c() -> Iterator[list[bool]]:
 
 
 def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
-    """Open the profiles until `stack` ends; return descriptors, and their names in
-    messages.  Raises AllocationSamplingError."""
+    """Open the profiles.
+
+    Args:
+        runs: the processes.
+        stack: closes the profiles.
+
+    Returns:
+        The name of each profile in messages, by descriptor.
+
+    Raises:
+        AllocationSamplingError: there is no profile, or one cannot be read.
+    """
     found = {}
     for run in runs:
         fd = run.open_profile()
@@ -316,8 +357,11 @@ def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
 
 
 def _report(profiles: dict[int, str], options: list[str]) -> int:
-    """Report them in another process.  It gets descriptors, as the sampled program may
-    put another file in place of its profile."""
+    """Report the profiles in another process, and return its exit code.
+
+    The process gets descriptors, because the sampled program may replace its profile by
+    another file.
+    """
     sys.stdout.flush()
     return subprocess.call(
         [sys.executable, "-m", "vmprof_allocation", "report", *options,

@@ -1,4 +1,4 @@
-"""The command line of ctl."""
+"""The command ctl: start, change and end the sampling of running programs."""
 from __future__ import annotations
 
 import argparse
@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command, and return its exit code."""
     args = _parser().parse_args(arguments)
     try:
         if args.children and args.command not in _OF_CHILDREN:
@@ -93,12 +94,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
-    """Run the command for a child process.  Return False after a message on stderr if
-    it refuses."""
+    """Run the command for a child process.
+
+    Returns:
+        False if the child refused, after a message on stderr.
+    """
     try:
         child = target(args, pid)
         status = child.ask(meeting.STATUS)
-        # it may have been made meanwhile, and be followed, or not
+        # the child may be new, and may be sampled already because it is followed
         if args.command == "start" and status:
             print("process %d is sampled already, into %s" % (pid, status[0]))
         elif args.command in ("start", "status", "memory") or status:

@@ -1,20 +1,24 @@
-"""Who is at the other end of a Unix socket, by the kernel's word."""
+"""Find out which process is at the other end of a Unix socket, from the kernel."""
 from __future__ import annotations
 
 import struct
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Linux's; they have no names in PyPy's modules
+#: constants of Linux that PyPy's modules do not have
 _SOL_SOCKET, _SO_PEERCRED = 1, 17
 _CREDENTIALS = struct.Struct("=iII")
 
 
 def pid_and_user(connection: Any) -> tuple[int, int]:
-    """Raises OSError."""
+    """Return the pid and the user ID of the peer.
+
+    Raises:
+        OSError: the kernel does not have them.
+    """
     pid, user, _ = _CREDENTIALS.unpack(connection.getsockopt(
         _SOL_SOCKET, _SO_PEERCRED, _CREDENTIALS.size))
     return pid, user

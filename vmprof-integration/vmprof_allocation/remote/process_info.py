@@ -1,4 +1,4 @@
-"""What the commands about other processes have in common."""
+"""Options, messages and /proc readers that attach, ctl and top share."""
 from __future__ import annotations
 
 import argparse
@@ -11,32 +11,41 @@ from typing import Any, NoReturn
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session.profile_file import check_replaceable
 
-#: of --allocation-sampling
+#: default of --allocation-sampling
 DEFAULT = "auto"
-#: poll() counts milliseconds
+#: maximum number of seconds, because poll() counts milliseconds in an int
 _MAX_SECONDS = 2 * 10**6
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes for the characters that control a terminal: the
-    names of a process's files are chosen by its user."""
+    """Return the text with escapes for characters that control a terminal.
+
+    The user of a process chooses the names of its files.
+    """
     return "".join(c if c.isprintable() or 0xdc80 <= ord(c) <= 0xdcff
                    else ascii(c)[1:-1] for c in text)
 
 
 def note(message: str) -> None:
+    """Print a message to stderr."""
     print("vmprof_allocation: %s" % printable(message), file=sys.stderr, flush=True)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
+    """An argument parser that prints an error in one line."""
 
     def error(self, message: str) -> NoReturn:
+        """Print the error, and exit with code 2."""
         self.exit(2, "vmprof_allocation: %s\n" % message)
 
 
 def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
-    """What is asked for of the sampling; `default`: of the interval."""
+    """Add the options for the sampling.
+
+    Args:
+        parser: the parser.
+        default: default of the interval.
+    """
     parser.add_argument(
         "--allocation-sampling", default=default, metavar="BYTES",
         help="as of python -m vmprof (default: %s)" % DEFAULT)
@@ -50,6 +59,7 @@ def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
 
 
 def add_raw_memory(parser: Any) -> None:
+    """Add the option --raw-memory."""
     parser.add_argument(
         "--raw-memory", metavar="BYTES",
         help="sample what C code has of malloc from now on, too, one sample in so many "
@@ -57,7 +67,11 @@ def add_raw_memory(parser: Any) -> None:
 
 
 def check_seconds(name: str, seconds: float) -> None:
-    """Raise AllocationSamplingError."""
+    """Check a number of seconds.
+
+    Raises:
+        AllocationSamplingError: the number is out of range.
+    """
     if not 0 < seconds <= _MAX_SECONDS:
         raise AllocationSamplingError(
             "the %s %r is no number of seconds; write for example 10"
@@ -65,9 +79,12 @@ def check_seconds(name: str, seconds: float) -> None:
 
 
 def check_file(output: str) -> None:
-    """Raise AllocationSamplingError if `output` exists and is not an earlier profile.
+    """Check that an output file does not exist, or is an earlier profile.
 
-    The program would wait for the reader of a pipe.
+    A pipe is refused, because the program would wait for its reader.
+
+    Raises:
+        AllocationSamplingError: the file contains something else.
     """
     if not os.path.exists(output):
         return
@@ -77,7 +94,7 @@ def check_file(output: str) -> None:
     try:
         fd = os.open(output, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return              # the program may read it, or reports the error
+        return              # the program may have access, or reports the error
     try:
         check_replaceable(fd, output)
     finally:
@@ -85,7 +102,7 @@ def check_file(output: str) -> None:
 
 
 def has_descriptors(pid: int) -> bool:
-    """Whether it can open a file; True if that is not known."""
+    """Return whether the process can open a file; True if that is unknown."""
     try:
         with open("/proc/%d/limits" % pid, encoding="ascii") as file:
             limit = next(line.split()[3] for line in file
@@ -97,14 +114,18 @@ def has_descriptors(pid: int) -> bool:
 
 
 def read_status(pid: int | str) -> dict[str, str]:
-    """/proc/PID/status.  Raises OSError."""
+    """Return the fields of /proc/PID/status.
+
+    Raises:
+        OSError: the process does not exist.
+    """
     with open("/proc/%s/status" % pid, encoding="utf-8", errors="replace") as file:
         return {name: value.strip() for name, _, value in (
             line.partition(":") for line in file)}
 
 
 def executable(pid: int) -> str | None:
-    """The file that it runs; None: it is gone, or not for us to know."""
+    """Return the path of the program that a process runs, or None if it is unknown."""
     try:
         return os.readlink("/proc/%d/exe" % pid)
     except OSError:
@@ -112,10 +133,12 @@ def executable(pid: int) -> str | None:
 
 
 def children(pid: int) -> list[int]:
-    """Those that run the same program, as workers do.  Empty, too, where `pid` is gone,
-    or the kernel doesn't say."""
+    """Return the children of a process that run the same program, as workers do.
+
+    The list is empty if the process has ended, or if the kernel does not list children.
+    """
     pids: list[int] = []
-    # of each thread those that it made
+    # each thread has its own list of children
     for name in glob.glob("/proc/%d/task/*/children" % pid):
         with contextlib.suppress(OSError), open(name, encoding="ascii") as file:
             pids += map(int, file.read().split())
@@ -124,7 +147,7 @@ def children(pid: int) -> list[int]:
 
 
 def family(pid: int) -> list[int]:
-    """It, and what came of it; each before its own children."""
+    """Return a process and its descendants; each one comes before its children."""
     found = [pid]
     for parent in found:
         found += children(parent)

@@ -1,4 +1,4 @@
-"""The command line of top: a report of the last seconds, again and again."""
+"""The command top: show the allocations of the last seconds again and again."""
 from __future__ import annotations
 
 import argparse
@@ -20,9 +20,9 @@ from vmprof_allocation.settings.parsing import make_settings, seconds
 
 _DEFAULT_SECONDS = 2.0
 _MAX_SECONDS = 3600
-#: of the program, with a top that stands still
+#: seconds that the program waits for a top that has stopped, after three delays
 _PATIENCE = 30
-#: of a terminal: another screen, and back; the whole of it, from its upper left corner
+#: codes for a terminal to begin a full screen, to end it, and to clear the screen
 _ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[2J"
 
 
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command, and return its exit code."""
     try:
         import vmprof_convert  # noqa: F401
     except ImportError as e:
@@ -81,7 +82,7 @@ def _show(process: Process, args: argparse.Namespace) -> int:
     with work_folder.own(process.uid, process.gid) as folder:
         is_screen = sys.stdout.isatty()
         request = wanted(process, settings, _window(folder, 1), folder.path)
-        # the sampling ends with the connection, however this process does
+        # the sampling ends with the connection, even if this process is killed
         with process.connected() as connection:
             check_started(process, request, connection.ask(
                 meeting.HOLD, str(3 * args.delay + _PATIENCE), *request))
@@ -93,7 +94,7 @@ def _show(process: Process, args: argparse.Namespace) -> int:
                 if is_screen:
                     print(_LEAVE, end="", flush=True)
                 with contextlib.suppress(AllocationSamplingError):
-                    # so that the folder is nobody's any more
+                    # afterwards, the process does not use the folder any more
                     connection.ask(meeting.STOP)
     return 0
 
@@ -111,8 +112,8 @@ def _pictures(connection: Connection, folder: Folder, args: argparse.Namespace,
     window = shown = 0
     while not args.pictures or shown < args.pictures:
         if shown:
-            # what came while the last picture was made is in none: there may be so much
-            # that the next one would take longer, and so on
+            # Leave out the allocations during the last report. Otherwise, the next
+            # report might have more samples and take longer, and so on.
             window = _end_window(connection, folder, window)
             folder.remove(_name(window))
         time.sleep(args.delay)
@@ -130,9 +131,15 @@ def _pictures(connection: Connection, folder: Folder, args: argparse.Namespace,
 
 
 def _end_window(connection: Connection, folder: Folder, last: int) -> int:
-    """Of the window behind `last`; returns its number."""
+    """End a segment, and return its number.
+
+    Args:
+        connection: the connection to the process.
+        folder: the folder of the segments.
+        last: number of the segment before.
+    """
     connection.ask(meeting.SNAPSHOT, _window(folder, last + 2))
-    # and not what it answers: it may be any program
+    # do not use the path in the answer, because any program may have answered
     return last + 1
 
 

@@ -1,11 +1,12 @@
-"""Folders of attach, ctl and top, which the sampled process writes into.
+"""Create and remove the folders of attach, ctl and top for the sampled process's files.
 
-A command that is killed leaves its folder, and the next command removes it.  Each
-command holds a lock on its folder, which tells a folder in use from a left one.
+A command that is killed leaves its folder, and the next command removes this folder.
+Each command holds a lock on its folder, which shows that the folder is in use.
 
-A folder belongs to the user of the sampled process.  That user can put links and pipes
-into it, and can replace the folder itself.  Root's commands therefore reach the files
-through the folder's descriptor, and follow no links."""
+A folder belongs to the user of the sampled process. This user can put links and pipes
+into the folder, and can replace the folder itself. Therefore, root's commands reach the
+files through the folder's descriptor, and do not follow links.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -19,7 +20,8 @@ from collections.abc import Iterator
 from vmprof_allocation.errors import AllocationSamplingError
 
 _PREFIX = "vmprof-command-"
-#: seconds; a younger folder may not be locked yet
+#: age in seconds from which on a folder without a lock is removed; a new folder is not
+#: locked yet
 _NEW = 60.0
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -28,12 +30,12 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
     """Open a profile that a process of user `owner` wrote, and return its descriptor.
 
     Args:
-        path: The path that the request to the process contained.
-        owner: the only user whose file is accepted, unless it is this command's own.
-        folder: a descriptor that a relative `path` starts at.
+        path: the path that the request to the process contained.
+        owner: the only user whose file is accepted, except for this command's user.
+        folder: descriptor of the folder for a relative path.
 
     Returns:
-        None if there is no such file, or if it is empty.
+        The descriptor, or None if the file does not exist or is empty.
 
     Raises:
         AllocationSamplingError: the file cannot be opened, or is not a regular file of
@@ -63,37 +65,43 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
 
 
 class Folder:
-    """A folder that a command made for one sampled process."""
+    """A folder that a command created for one sampled process."""
 
     def __init__(self, path: str, fd: int, owner: int) -> None:
-        #: where the sampled process finds it
+        """Take the path, the descriptor, and the user of the sampled process."""
+        #: path of the folder for the sampled process
         self.path = path
         self._fd = fd
         self._owner = owner
 
     def open_profile(self, name: str, owner: int | None = None) -> int | None:
-        """Open the profile `name` in this folder; see open_profile() above.
+        """Open a profile in this folder, as the function of this name does.
 
         Args:
             name: the file's name.
-            owner: the user who wrote it, if not the owner of the folder.
+            owner: the user who wrote it; None for the owner of the folder.
         """
         return open_profile(name, self._owner if owner is None else owner, self._fd)
 
     def remove(self, name: str) -> None:
-        """Remove a file of this folder, if it is there."""
+        """Remove a file of this folder, if it exists."""
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=self._fd)
 
 
 @contextlib.contextmanager
 def own(uid: int, gid: int) -> Iterator[Folder]:
-    """Make a folder that only this user can look into, and remove it at the end."""
+    """Make a folder that only this user can access, and remove it at the end.
+
+    Args:
+        uid: the user of the sampled process.
+        gid: the group of the sampled process.
+    """
     _clear()
     path = tempfile.mkdtemp(prefix=_PREFIX)
     fd = os.open(path, _FLAGS)
     try:
-        # without locks (some file systems), left folders stay
+        # on file systems without locks, folders of killed commands remain
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if uid != os.geteuid():
@@ -116,7 +124,11 @@ def _clear() -> None:
 
 
 def _remove_if_left(path: str) -> None:
-    """Remove a folder that no command holds.  Raises OSError if one does."""
+    """Remove a folder if no command holds it.
+
+    Raises:
+        OSError: a command holds it.
+    """
     fd = os.open(path, _FLAGS)
     try:
         status = os.fstat(fd)
@@ -131,8 +143,15 @@ def _remove_if_left(path: str) -> None:
 
 
 def _remove(path: str, fd: int) -> None:
-    """Remove the folder `path`, whose descriptor is `fd`, and its files.
-    Raises OSError if its user has put folders into the folder: they stay."""
+    """Remove a folder and its files.
+
+    Args:
+        path: path of the folder.
+        fd: descriptor of the folder.
+
+    Raises:
+        OSError: the folder contains other folders, which its user made.
+    """
     for name in os.listdir(fd):
         os.unlink(name, dir_fd=fd)
     os.rmdir(path)

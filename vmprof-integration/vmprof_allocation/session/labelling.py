@@ -1,10 +1,12 @@
-"""What the program says of its work, such as which route of a server it answers: labels
-of what is allocated meanwhile.
+"""Label the allocations of a thread or task with the program's current work.
 
-They are kept in a context variable, so that they are those of a task of asyncio as
-well as of a thread; the engine gets the number of a set when it changes.  PyPy's
-contexts are Python code: while a labelled program is sampled, the function that enters
-one tells the engine, too.
+A label is, for example, the route that a server answers. Programs use the context
+manager `labels`. The labels are in a context variable, so that each thread and each
+asyncio task has its own. The engine knows each set of labels by a number, and gets the
+number when the set changes.
+
+PyPy implements contexts in Python. While a labelled program is sampled, this module
+replaces the function that enters a context, to inform the engine.
 """
 from __future__ import annotations
 
@@ -19,56 +21,61 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.engines.base import Engine
 
-#: characters of a value
+#: maximum length of a value in characters
 MAX_VALUE = 200
-#: so many sets have a number, the empty one included: native/shared/recorder.h
+#: maximum number of sets, including the empty set; PROFILE_LOG_LABELS in profile_log.h
 MAX_SETS = 10000
-#: of these, twice so many are for what there are too many of
+#: number of sets that are reserved for replaced values, in each of two steps
 RESERVED = 500
-#: the values of a set more
+#: value that replaces other values when there are too many sets
 TOO_MANY = "[too many]"
-#: bytes of a set in UTF-8 (native/shared/profile_log.h); and what ends a cut value
+#: maximum size of a set in bytes of UTF-8, below RECORD_MOST_TEXT in records.h
 MAX_BYTES = 1000
+#: end of a shortened value
 CUT = "\u2026"
-#: between the pairs of a set, for the engine
+#: separator of the pairs of a set, for the engine
 BETWEEN = "\x1f"
 
-#: the set that is in force: an index of _sets
+#: the current set of the thread or task, an index of _sets
 _present: ContextVar[int] = ContextVar("vmprof_allocation.labels", default=0)
 _sets: list[dict[str, str]] = [{}]
 _numbers: dict[tuple[tuple[str, str], ...], int] = {(): 0}
-#: number in the engine of each set
+#: the engine's number of each set; 0 if the engine has none
 _natives = [0]
 _engine: Engine | None = None
-#: how a context is entered, while the engine is told
+#: PyPy's function that enters a context, while this module replaces it
 _enter_context: Any = None
 
 
 class labels:
-    """A context manager: what is allocated inside, by this thread or task, has these
-    labels beside those that it has already::
+    """A context manager that labels the allocations of the current thread or task.
+
+    The labels are added to the labels of enclosing blocks::
 
         with vmprof_allocation.labels(endpoint="/users", tenant=tenant):
             answer()
 
-    Values become text, of 200 characters at most, and of a kilobyte all together: what
-    is longer ends with an ellipsis.  Nine thousand different sets are told apart; of
-    more, the values given here are ``[too many]``.  Harmless where nothing is sampled.
+    Values become text of at most 200 characters, and of at most a kilobyte together. A
+    longer text is shortened and ends with an ellipsis. After nine thousand different
+    sets, the values of new sets are ``[too many]``. If nothing is sampled, the labels
+    have no effect.
     """
 
     __slots__ = ("_before", "_pairs")
 
     def __init__(self, **pairs: object) -> None:
+        """Take the labels and their values."""
         self._pairs = pairs
         self._before = 0
 
     def __enter__(self) -> labels:
+        """Set the labels."""
         self._before = _present.get()
         self._set()
         return self
 
     def update(self, **pairs: object) -> None:
-        """From here on to the end, these too, or other values of the same."""
+        """Add labels, or change their values, until the block ends."""
         self._pairs = {**self._pairs, **pairs}
         self._set()
 
@@ -79,6 +86,7 @@ class labels:
         _tell(number)
 
     def __exit__(self, *exception: object) -> None:
+        """Restore the labels of the enclosing block."""
         _present.set(self._before)
         _tell(self._before)
 
@@ -88,10 +96,18 @@ def _clean(text: str) -> str:
 
 
 def _number(outer: dict[str, str], inner: dict[str, str]) -> int:
-    """Of a set; 0: there is no room for anything of it."""
+    """Return the number of a set of labels, and add the set if it is new.
+
+    If there are too many sets, the values of the inner labels are replaced, and later
+    also the values of the outer labels. Returns 0 if even this set has no room.
+
+    Args:
+        outer: the labels of the enclosing block.
+        inner: the labels of this block.
+    """
     for pairs, most in (
             ({**outer, **inner}, MAX_SETS - 2 * RESERVED),
-            # the others may have few values, and go on telling something
+            # labels with few values remain useful if only the inner values are replaced
             ({**outer, **dict.fromkeys(inner, TOO_MANY)}, MAX_SETS - RESERVED),
             (dict.fromkeys({**outer, **inner}, TOO_MANY), MAX_SETS)):
         key = tuple(sorted(pairs.items()))
@@ -123,14 +139,14 @@ def _define(number: int) -> None:
 
 
 def _text(pairs: dict[str, str]) -> str:
-    """As PROFILE.rst has it."""
+    """Return the set in the form that PROFILE.rst defines."""
     pairs = {key.replace("=", "?"): value for key, value in pairs.items()}
     while True:
         text = BETWEEN.join(map("=".join, pairs.items()))
         if len(text.encode("utf-8", "replace")) <= MAX_BYTES:
             return text
         longest = max(pairs, key=lambda key: len(pairs[key]))
-        if len(pairs[longest]) <= 2:        # half of it would be as long
+        if len(pairs[longest]) <= 2:        # half of it and CUT would be as long
             pairs = dict(list(pairs.items())[:-1])
         else:
             pairs[longest] = pairs[longest][:len(pairs[longest]) // 2] + CUT
@@ -143,7 +159,10 @@ def _tell(number: int) -> None:
 
 
 def use(engine: Engine) -> None:
-    """It samples now."""
+    """Define all sets in the engine, and inform it about changes from now on.
+
+    Session calls this when an engine starts.
+    """
     global _engine
     with Undivided():
         _engine = engine
@@ -156,7 +175,7 @@ def use(engine: Engine) -> None:
 
 
 def leave() -> None:
-    """Nothing is sampled any more."""
+    """Stop informing the engine.  Session calls this when the last session ends."""
     global _engine, _enter_context
     with Undivided():
         _engine = None
@@ -166,7 +185,7 @@ def leave() -> None:
 
 
 def _contexts() -> Any:
-    """PyPy's module; None: it is another one."""
+    """Return PyPy's module `_contextvars`, or None if it is not the known one."""
     try:
         import _contextvars
     except ImportError:
@@ -176,7 +195,7 @@ def _contexts() -> Any:
 
 
 def _watch() -> None:
-    """Who enters a context, has its labels."""
+    """Inform the engine of the labels whenever a context is entered."""
     global _enter_context
     contexts = _contexts()
     if contexts is None or _enter_context is not None:
@@ -191,7 +210,7 @@ def _watch() -> None:
 
 
 def _find_engine() -> None:
-    """Sampling began before this was imported."""
+    """Use the engine of a session that began before this module was imported."""
     if "vmprof_allocation.session.resident" in sys.modules:
         from vmprof_allocation.session.session import current
         running = current()

@@ -1,4 +1,4 @@
-"""--memory: where the memory of the process is at the end of the program."""
+"""Record the memory counts at the end of the program, for the option --memory."""
 from __future__ import annotations
 
 import os
@@ -6,13 +6,18 @@ import os
 from vmprof_allocation.engines.memory_note import refusing
 from vmprof_allocation.errors import AllocationSamplingError
 
-#: of the process that began; nobody hears of problems of those that it forks
+#: The process that started the session. Errors in its forked children are not reported.
 _pid = os.getpid()
 
 
 def look() -> None:
-    """Before anything else of ours takes memory at the end.  Raises
-    AllocationSamplingError."""
+    """Write the memory counts into the profile.
+
+    This runs before the sampler's own work at the end takes memory.
+
+    Raises:
+        AllocationSamplingError: the counts cannot be read or written.
+    """
     try:
         refusing(_look)
     except AllocationSamplingError:
@@ -21,7 +26,7 @@ def look() -> None:
 
 
 def _look() -> None:
-    # the session that was suspended goes on there (resident.py)
+    # importing session continues a suspended session (resident.py)
     from vmprof_allocation.session.session import current
     session = current()
     if session is not None:

@@ -1,4 +1,4 @@
-"""One profile ends, and the next one of the run begins: Session.rotate()."""
+"""End a profile and begin the next one of the run.  Session.rotate() calls this."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session.profile_file import ProfileFile, file_id
 from vmprof_allocation.settings.parsing import check_output
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.settings import Settings
 
 
-#: of the run that rotated last: where its parts are, as far as they are there
+#: run ID of the session that rotated last, and the absolute paths of its segments
 _run = ""
 _parts: set[str] = set()
-#: so many paths are kept before it is looked which of them are there
+#: number of paths from which on paths of removed files are dropped
 _MANY = 64
 
 
@@ -38,9 +38,23 @@ def _remember(run: Processes, path: str) -> None:
 def rotate(engine: Engine, settings: Settings, run: Processes | None,
            file: ProfileFile | None, present: str, part: int, output: object,
            go_on_in: Callable[[ProfileFile], None]) -> None:
-    """From `present`, a profile of the session's, to `output`, which becomes number
-    `part` of the `run`; `go_on_in` is told of it at once.  `file` is the present one;
-    None: in a forked child it is the engine's, and so is what follows."""
+    """End a profile, and begin the next one at the same moment.
+
+    Args:
+        engine: the engine, which samples.
+        settings: the settings for the next profile.
+        run: the run; None if the profile is a pipe.
+        file: the profile that ends. None in a forked child, where the engine opens and
+            closes the files.
+        present: path of the profile that ends.
+        part: number of the next segment.
+        output: path of the next profile.
+        go_on_in: is called with the next profile as soon as the engine writes there.
+
+    Raises:
+        AllocationSamplingError: the next profile cannot be written, or the profile that
+            ended is incomplete.
+    """
     path = check_output(output)
     if run is None:
         raise AllocationSamplingError(

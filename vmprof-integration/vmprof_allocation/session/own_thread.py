@@ -1,4 +1,4 @@
-"""Threads of the sampler in the process of the program."""
+"""Name the threads that the sampler starts in the program's process."""
 from __future__ import annotations
 
 import os

@@ -1,7 +1,9 @@
-"""--rotate and --push: one profile after the other, each of so many seconds:
-app.vmprof, app.w2.vmprof and so on, and of a child app.123.vmprof, app.123.w2.vmprof.
-A thread ends one and begins the next one, in the process that began to sample, and in
-its forked children."""
+"""Rotate the profile at a fixed period, for --rotate and --push.
+
+The segments of the first process are app.vmprof, app.w2.vmprof and so on. A child
+writes app.123.vmprof, app.123.w2.vmprof and so on. In the first process and in each
+forked child, a thread of the sampler ends a segment and begins the next one.
+"""
 from __future__ import annotations
 
 import os
@@ -13,14 +15,14 @@ from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
 from vmprof_allocation.session import own_thread, resident, snapshots
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
 
     from vmprof_allocation.session.session import Session
 
-#: process 1 of a container takes the pusher with it, and waits so many seconds
+#: seconds to wait for the pusher, which ends with process 1 of a container
 _LAST = 5.0
 
 
@@ -28,9 +30,13 @@ class PeriodicRotation:
     """A context manager that ends the sampling, and with it the rotation."""
 
     def __init__(self, session: Session) -> None:
-        """`session` is on; its settings say how often, and what may be there at most.
-        If there is a bound, somebody takes the profiles away, and removes their folder
-        when nobody does any more."""
+        """Prepare the rotation.
+
+        Args:
+            session: a session that has started. Its settings contain the period and the
+                limits for the number and bytes of the segments. With limits, a pusher
+                takes the segments, and removes their folder when it ends.
+        """
         self.session = session
         self._every = session.settings.rotate
         self._is_on = True
@@ -38,23 +44,24 @@ class PeriodicRotation:
         self._reset()
 
     def _reset(self) -> None:
-        """For this process."""
+        """Set the state for this process, which may be a forked child."""
         self._pid = os.getpid()
-        #: it is released when this is to end
+        #: locked until the thread is to end
         self._end = allocate_lock()
         self._end.acquire()
         path = self.session.path
-        #: the first profile of this process, as soon as there is one
+        #: path of this process's first segment; empty before the first sample
         self._first = os.path.abspath(path) if path else ""
-        #: why the last one could not be begun, or is not whole
+        #: error of the last rotation, or "", so that it is reported only once
         self._problem = ""
-        #: why it was not known who held what in it
+        #: error of the last heap snapshot, or "", so that it is reported only once
         self._not_held = ""
-        #: of later ones that have ended, the oldest first: path and bytes
+        #: path and bytes of the later segments that have ended, the oldest first
         self._ended: list[tuple[str, int]] = []
         self._bytes = 0
 
     def begin(self) -> None:
+        """Start the thread, here and in forked children."""
         os.register_at_fork(before=self._look_who_forks, after_in_child=self._go_on)
         if self._is_bounded and self._pid == 1:
             resident.at_end(self.stop)
@@ -67,14 +74,19 @@ class PeriodicRotation:
         return self.session.settings.max_files > 0
 
     def __enter__(self) -> PeriodicRotation:
+        """Return this object."""
         return self
 
     def __exit__(self, *exception: object) -> None:
+        """End the sampling."""
         self.stop()
 
     def stop(self) -> None:
-        """End the sampling.  Profiles that somebody takes away are waited for as
-        process 1, for some seconds at most."""
+        """End the sampling.
+
+        Process 1 of a container also waits up to _LAST seconds for the pusher to take
+        the segments.
+        """
         if self._pid != os.getpid() or not self._is_on:
             return
         self._is_on = False
@@ -84,7 +96,7 @@ class PeriodicRotation:
             self._wait()
 
     def _stay(self) -> None:
-        """In the present profile: who holds what at the end is asked for it."""
+        """End the rotation: the present segment gets the last heap snapshot."""
         with Undivided():
             self._is_on = False
 
@@ -94,14 +106,14 @@ class PeriodicRotation:
             sleep(0.1)
 
     def _waits(self) -> bool:
-        """There is a profile that nobody has taken as yet."""
+        """Return whether the pusher has not taken all segments."""
         stem, suffix = os.path.splitext(self._first)
         folder = os.path.dirname(stem)
         try:
             return any(os.stat(os.path.join(folder, name)).st_size > 0
                        for name in os.listdir(folder) if name.endswith(suffix))
         except OSError:
-            return True             # it has just been taken
+            return True             # the pusher has just taken the file
 
     # ____________________________________________________________
     # the thread
@@ -110,7 +122,7 @@ class PeriodicRotation:
         try:
             start_new_thread(self._run, (self._end,))
         except Exception:
-            pass            # there are too many; it has one profile
+            pass            # no more threads are possible: there is only one segment
 
     def _run(self, end: LockType) -> None:
         own_thread.declare()
@@ -128,12 +140,15 @@ class PeriodicRotation:
                     return
 
     def _look_who_forks(self) -> None:
-        """A child ends with the thread that forked, but for a main one, if there is
-        no other: one of ours would keep it.  Such a child has one profile."""
+        """Note whether a thread other than the main thread forks.
+
+        The child of such a fork ends when its only thread ends. A thread of the
+        sampler would keep the child alive, so the child does not rotate its profile.
+        """
         self._will_be_of_thread = self._is_of_thread or get_native_id() != os.getpid()
 
     def _go_on(self) -> None:
-        """In a forked child: a thread of its own, if it is sampled."""
+        """Start the thread in a forked child that is sampled."""
         self._is_on = self._is_on and self.session.is_inherited
         if self._is_on:
             self._reset()
@@ -153,7 +168,7 @@ class PeriodicRotation:
         except Exception as error:
             if self._is_on and session.is_on and session.part == part:
                 problem = str(error)
-            # else it was ended, or rotated, by others
+            # otherwise, another thread has ended or rotated the session
         if problem and not self._not_held:
             say(problem)
         self._not_held = problem
@@ -161,11 +176,11 @@ class PeriodicRotation:
     def _next(self) -> None:
         session = self.session
         if not session.is_on:
-            self._is_on = False         # the program, or who controls it, ended it
+            self._is_on = False         # the program, or ctl, has ended the session
             return
         self._first = self._first or session.path
         if not self._first:
-            return                      # there is no sample as yet
+            return                      # no sample yet, so no profile
         stem, suffix = os.path.splitext(self._first)
         part, ended, problem = session.part, session.path, ""
         following = "%s.w%d%s" % (stem, part + 1, suffix)
@@ -175,20 +190,20 @@ class PeriodicRotation:
             try:
                 session.stop()
             except AllocationSamplingError:
-                pass            # the present one is gone, too
+                pass            # the present profile is gone, too
             return
         try:
             session.rotate(following)
         except SamplingBusy:
-            pass                        # the process ends
+                pass                        # the process ends
         except AllocationSamplingError as error:
             if session.path == following:
                 problem = str(error)
             elif session.is_on and session.part == part:
                 problem = "no new profile is begun: %s" % error
-            # else it was ended, or rotated, by others
-        # the next one may do better: a disk that is full is not so for ever
-        # a folder that vanished meanwhile is a matter of the next call
+            # otherwise, another thread has ended or rotated the session
+        # The next rotation may succeed, for example when the disk is no longer full. If
+        # the folder has vanished meanwhile, the next call ends the sampling.
         if problem and not self._problem and not self._is_abandoned():
             say(problem)
         self._problem = problem
@@ -200,12 +215,17 @@ class PeriodicRotation:
         return self._is_bounded and not os.path.isdir(os.path.dirname(self._first))
 
     def _bound(self, ended: str) -> None:
-        """What is there is bounded, whoever takes it away, or not: but for the first
-        one, which children look for."""
+        """Remove old segments beyond the limits, whether or not the pusher works.
+
+        The first segment remains, because children check that it exists.
+
+        Args:
+            ended: path of the segment that has just ended.
+        """
         try:
             size = os.stat(ended).st_size
         except OSError:
-            return              # somebody did
+            return              # the pusher has taken it
         self._ended.append((ended, size))
         self._bytes += size
         settings = self.session.settings
@@ -216,4 +236,4 @@ class PeriodicRotation:
             try:
                 os.unlink(oldest)
             except OSError:
-                pass            # it was taken
+                pass            # the pusher has taken it

@@ -1,4 +1,4 @@
-"""The file that a profile goes to."""
+"""Open, lock, check and close the file of a profile in the program's process."""
 from __future__ import annotations
 
 import fcntl
@@ -8,13 +8,16 @@ import stat
 from vmprof_allocation.critical.descriptors import move_up
 from vmprof_allocation.errors import AllocationSamplingError
 
-#: how a profile begins
+#: the first bytes of a profile
 HEAD = bytes(8) + b"\3" + bytes(7)
 
 
 def file_id(fd: int) -> tuple[int, int] | None:
-    """Device and inode of an open file; None if `fd` is closed.  The program may
-    have closed ours, and have opened one of its own under the same number."""
+    """Return device and inode of an open file, or None if `fd` is closed.
+
+    The caller compares them, because the program may have closed the sampler's
+    descriptor and opened another file under the same number.
+    """
     try:
         status = os.fstat(fd)
     except OSError:
@@ -37,57 +40,73 @@ def check_replaceable(fd: int, path: str) -> None:
 
 
 def lost(path: str | None) -> AllocationSamplingError:
+    """Return the error that the profile's file was removed."""
     return AllocationSamplingError(
         "the profile is lost: the program, or another, removed %r" % path)
 
 
 class ProfileFile:
-    """One that this process writes."""
+    """A profile that this process writes."""
 
     __slots__ = ("_file", "_is_new", "fd", "path")
 
     def __init__(self, path: str | None) -> None:
-        """None: a temporary file, which belongs to the caller."""
+        """Set the path, without opening the file.
+
+        Args:
+            path: the path. None for a temporary file, which belongs to the caller.
+        """
         self.path = path
         self.fd = -1
         self._file: tuple[int, int] | None = None
         self._is_new = False
 
     def state(self) -> tuple[object, ...]:
-        """For restore()."""
+        """Return the state as arguments for restore()."""
         return self.path, self.fd, self._file, self._is_new
 
     @classmethod
     def restore(cls, path: str | None, fd: int, file: tuple[int, int] | None,
                 is_new: bool) -> ProfileFile:
-        """Another one, of the same open file."""
+        """Return an object for a file that is already open, from state()."""
         restored = cls(path)
         restored.fd, restored._file, restored._is_new = fd, file, is_new
         return restored
 
     def where(self) -> str:
-        """Its path for other processes, wherever the program has gone meanwhile."""
+        """Return the path for other processes.
+
+        The path is absolute, and correct even if the program has changed its folder.
+        """
         path = self.path or ""
         try:
             if self.is_ours() and self.is_regular() and os.fstat(self.fd).st_nlink:
                 return os.readlink("/proc/self/fd/%d" % self.fd)
             return os.path.abspath(path)
         except OSError:
-            return path         # the program is in a folder that is no more
+            return path         # the program's current folder does not exist any more
 
     def wait_for_reader(self) -> None:
-        """If it is a pipe that has a name: open it.  This waits, and can be
-        interrupted.  It is for writing only: with an end of it to read, we would
-        wait for ourselves when the reader has left."""
+        """If the path is a named pipe, open the pipe, which waits for a reader.
+
+        Signals can interrupt this wait, unlike open(). The pipe is opened for writing
+        only. If the sampler itself could read the pipe, it would not notice that the
+        reader has left, and would wait forever.
+        """
         try:
             if self.path is not None and stat.S_ISFIFO(
                     os.stat(self.path).st_mode):
                 self.fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
-            pass            # open() tells
+            pass            # open() will raise the error
 
     def open(self) -> None:
-        """Make sure of it.  Raises AllocationSamplingError; then it is closed."""
+        """Open the file, or prepare a pipe that wait_for_reader() has opened.
+
+        Raises:
+            AllocationSamplingError: the file cannot be opened, is locked, or contains
+                something other than a profile.  It is closed then.
+        """
         self._is_new = False
         if self.fd < 0:
             self._open()
@@ -97,7 +116,7 @@ class ProfileFile:
             if self.is_regular():
                 self._lock()
             else:
-                # a reader that stalls must not stall the program for ever
+                # a reader that stalls must not stop the program
                 os.set_blocking(self.fd, False)
         except BaseException:
             os.close(self.fd)
@@ -128,6 +147,7 @@ class ProfileFile:
                 % (self.path, e.strerror)) from None
 
     def is_regular(self) -> bool:
+        """Return whether the file is a regular file, and not a pipe or device."""
         return stat.S_ISREG(os.fstat(self.fd).st_mode)
 
     def _lock(self) -> None:
@@ -138,15 +158,23 @@ class ProfileFile:
                 "another process writes its profile to %r; choose another "
                 "file" % self.path) from None
         except OSError:
-            pass                # not all file systems can
+                pass                # not all file systems support locks
 
     def is_ours(self) -> bool:
-        """The program did not close it."""
+        """Return whether the descriptor is still the sampler's.
+
+        The program may have closed it.
+        """
         return file_id(self.fd) == self._file
 
     def check(self) -> None:
-        """Raise AllocationSamplingError if somebody did something to the profile, of
-        which more may just be written."""
+        """Check that the profile was not removed or changed by another writer.
+
+        The sampler may write to the file meanwhile.
+
+        Raises:
+            AllocationSamplingError: the profile was removed or changed.
+        """
         if not self.is_regular():
             return
         written = os.lseek(self.fd, 0, os.SEEK_CUR)
@@ -160,17 +188,23 @@ class ProfileFile:
                 % self.path)
 
     def close(self) -> None:
+        """Close the file, unless the program has closed it."""
         if not self.is_ours():
             return
         try:
-            # a child that was forked meanwhile has it open, and would hold the lock
+            # a child that was forked meanwhile has the file open, and would keep the
+            # lock
             fcntl.flock(self.fd, fcntl.LOCK_UN)
         except OSError:
-            pass            # not all file systems can, nor what is no file
+            pass            # pipes and some file systems do not support locks
         os.close(self.fd)
 
     def discard(self, *, always: bool = False) -> None:
-        """Remove the file of a run that did not begin, if it is new."""
+        """Remove the file of a run that failed to start.
+
+        Args:
+            always: remove the file even if it existed before the run.
+        """
         if self.path is not None and (self._is_new or always):
             self._is_new = False
             try:

@@ -1,12 +1,14 @@
-"""What stays of this package in the process of a program that the command line runs.
+"""The part of this package that stays in the process of a program, and ends sampling.
 
-Each major collection visits all objects on the heap, and ours would make it longer.
-The native half needs none of them.  So when sampling has begun, begin.py leaves the
-state of the session here, a few values, and takes our other modules out of
-sys.modules.  Who imports `session` later gets a Session with that state.
+A major collection visits all objects on the heap, and the sampler's objects would make
+it longer. The native code does not need these objects. When sampling has begun,
+begin.py leaves the state of the session here, which is a few values. It removes the
+other modules from sys.modules. If `session` is imported later, it gets a Session with
+this state.
 
-The interpreter tells this module of a fork, of the end, and of a KeyboardInterrupt
-that nobody catches.  It imports nothing then: the program may be anywhere.
+The interpreter calls this module after a fork, at the end, and for an uncaught
+KeyboardInterrupt. The module does not import anything then, because the program may be
+at any point of its code.
 """
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from _thread import get_ident
 from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.errors import AllocationSamplingError, say
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,43 +30,43 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.ending import Ending
     from vmprof_allocation.session.profile_file import ProfileFile
 
-#: the part of PyPy that runs a program
+#: file name of the part of PyPy that runs a program
 _PYPY = "<builtin>/app_main.py"
 
-#: the module `session`, if it was imported
+#: the module `session`; None until it is imported
 _session: Any = None
-#: of the session that was suspended; None: none was
+#: the suspended session; None if no session was suspended
 _suspended: Suspended | None = None
-#: what else the command line's run has to end, the last one first
+#: functions to call before sampling ends, the last one first
 _at_end: list[Callable[[], object]] = []
-#: the command line began to sample this process, or one that it is a child of
+#: whether the command line has started to sample this process or a parent of it
 is_of_command_line = False
 
 
 class Suspended:
-    """A session without its modules."""
+    """The state of a session whose modules were removed."""
 
     __slots__ = ("ending", "file", "pids", "state")
 
     def __init__(self, state: tuple[object, ...], ending: Ending,
                  file: ProfileFile) -> None:
-        #: Session.suspend()
+        """Take the state, the object that ends the run, and the profile."""
+        #: arguments for Session.restore()
         self.state = state
         self.ending = ending
         self.file = file
-        #: of the process that was suspended, and of those that were forked from it,
-        #: one from the other, down to this one
+        #: the suspended process, and each forked descendant down to this process
         self.pids = [os.getpid()]
 
 
 def suspended(session: Suspended) -> None:
-    """The modules are about to go; `session` is all that stays."""
+    """Keep the state of a session whose modules are about to be removed."""
     global _suspended, _session
     _suspended, _session = session, None
 
 
 def imported(session: ModuleType) -> None:
-    """The module `session` was: what is suspended goes on there."""
+    """Continue a suspended session in the module `session`, which has been imported."""
     global _session
     if _suspended is not None and _session is None:
         session.restore(_suspended.state, _suspended.pids)
@@ -72,17 +74,17 @@ def imported(session: ModuleType) -> None:
 
 
 def at_end(function: Callable[[], object]) -> None:
-    """Call it at the end of the process, before sampling ends."""
+    """Call a function at the end of the process, before sampling ends."""
     _at_end.append(function)
 
 
 # ____________________________________________________________
-# what the interpreter tells
+# calls from the interpreter
 
 @atexit.register
 def _end() -> None:
     try:
-        # a signal's handler is the program's, which has ended
+        # the program has ended, so its signal handlers must not run meanwhile
         with Uninterrupted():
             for end in (*reversed(_at_end), _end_sampling):
                 try:
@@ -93,7 +95,7 @@ def _end() -> None:
                     say("the profile is whole, but for names of threads, which could "
                         "not be written at the program's end (%r)" % (e,))
     except BaseException:
-        pass                # raised by such a handler, which had to wait
+        pass                # raised by a signal handler that ran late
 
 
 def _end_sampling() -> None:
@@ -124,9 +126,12 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def end_at_interrupt() -> None:
-    """KeyboardInterrupt ends PyPy without exit handlers: it is shown, and
-    then the process kills itself.  Between the two there is nothing but
-    the function that shows it, unless the program has one of its own."""
+    """End sampling if the program ends by a KeyboardInterrupt.
+
+    PyPy then runs no exit handlers. It calls the function that shows the exception, and
+    kills the process. So this function replaces sys.excepthook, unless the program has
+    its own.
+    """
     shown = sys.__excepthook__
 
     def excepthook(kind: Any, value: Any, traceback: Any) -> None:
@@ -139,5 +144,5 @@ def end_at_interrupt() -> None:
     main_thread = get_ident()
     if sys.excepthook is shown:
         sys.excepthook = excepthook
-        # they are the same, as programs may ask
+        # keep the two equal, because programs compare them
         sys.__excepthook__ = excepthook

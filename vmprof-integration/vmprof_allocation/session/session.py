@@ -1,4 +1,8 @@
-"""One run of the sampler: an engine, its settings, and the file it fills."""
+"""Run the sampler in a process: an engine, its settings, and the profile that it fills.
+
+The command line, the API, the pytest plugin, and attach, ctl and top start a Session. A
+lock ensures that only one thread at a time starts, stops or changes one.
+"""
 from __future__ import annotations
 
 import os
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from vmprof_allocation.engines.base import Engine, Statistics
     Path = Union[str, os.PathLike[str]]
 
-#: of an engine without the capability
+#: errors of engines without a capability
 _NO_LINES = ("lines can't be known with this interpreter, nor with any engine but the "
              "hook engine: leave --lines, or lines=True, out")
 _NO_RAW_MEMORY = ("cannot sample native memory (malloc) with this interpreter: only "
@@ -31,15 +35,15 @@ _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
 _NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
                 "start with --held, and the hook engine samples, which does")
-#: the profiles are bounded (Settings.max_files)
+#: error for a session that pushes its profiles (Settings.max_files)
 _PUSHED = ("no heap snapshot is taken: this process pushes its profiles, and the "
            "protocols have no field for retainers; sample into a file instead")
 _running: list[Session] = []
-#: one thread at a time starts or stops
+#: lets one thread at a time start or stop a session
 _lock = Lock()
 
 
-#: stop_all() was called
+#: whether stop_all() was called
 is_ending = False
 
 
@@ -53,19 +57,22 @@ def stop_all() -> None:
             session.stop()
         except AllocationSamplingError:
             if not session.is_child:
-                raise           # it was asked for, and somebody waits for it
+                raise           # the user started this session, and needs the error
 
 
 def go_on() -> None:
-    """In a forked child."""
+    """Continue or leave all sessions in a forked child."""
     for session in _running:
         session.go_on()
 
 
 def restore(state: tuple[Any, ...], pids: list[int]) -> None:
-    """The session that was suspended with this `state` is on, as it was.  `pids`: of
-    the process then, and of those that were forked from it, one from the other, down
-    to this one."""
+    """Continue a session that was suspended.
+
+    Args:
+        state: arguments for Session.restore().
+        pids: the suspended process, and each forked descendant down to this process.
+    """
     session = Session.restore(*state)
     _running.append(session)
     for parent in pids[:-1]:
@@ -75,7 +82,7 @@ def restore(state: tuple[Any, ...], pids: list[int]) -> None:
 def make_room() -> None:
     """End the sessions that a new session, or tracemalloc, replaces.
 
-    These are the session that a forked child inherited, and those that give way.
+    These are a session that a forked child inherited, and sessions with `gives_way`.
     """
     for session in _running[:]:
         if session.is_inherited:
@@ -88,14 +95,13 @@ def make_room() -> None:
 
 
 def current() -> Session | None:
-    """The one that is on, whoever began it."""
+    """Return the session that started last and has not ended, or None."""
     return _running[-1] if _running else None
 
 
 def mark_all(name: str) -> None:
-    """In every session of this process, whoever started it."""
-    _check_mark(name)       # also if there is none: a program is not to fail
-                            # only because it is sampled
+    """Set a mark in every session of this process."""
+    _check_mark(name)       # even without a session, so that a wrong mark always fails
     for session in _running[:]:
         session.mark(name)
 
@@ -107,50 +113,62 @@ def _check_mark(name: object) -> None:
 
 
 def _labelling() -> Any:
-    """What sets labels, if the program uses it."""
+    """Return the module `labelling`, or None if the program does not use it."""
     return sys.modules.get("vmprof_allocation.session.labelling")
 
 
 class Session:
-    """Samples from start() to stop(), in the process that called start().
-    A context manager that does both."""
+    """Samples the process from start() to stop().
+
+    As a context manager, it starts and stops with the block.
+    """
 
     def __init__(self, settings: Settings, output: Path | None = None,
                  processes: Processes | None = None):
-        """`output` is where the profile goes; None: a temporary file, which
-        belongs to the caller.  `processes`: a run that there is already; this is
-        a child of its."""
+        """Create a session.
+
+        Args:
+            settings: the settings.
+            output: path of the profile. None for a temporary file, which belongs to the
+                caller.
+            processes: the run that this process belongs to as a child. None for the
+                first process of a run.
+        """
         self.settings = settings
-        #: the profile's path; after start() never None
+        #: path of the profile; not None after start()
         self.output = None if output is None else os.fspath(output)
         self._engine: Engine | None = None
-        #: waits for the last heap snapshot, from stop() to its end
+        #: a function that waits for the last heap snapshot; None unless stop() requested
+        #: one
         self._wait: Callable[[], None] | None = None
-        #: None: the engine has opened it, in a forked child
+        #: None before start(), and in a forked child, where the engine opens the file
         self._file: ProfileFile | None = None
         self._pid = 0
         self._processes = processes
-        #: what the profile belongs to; None: it is a pipe
+        #: the run; None if the profile is a pipe
         self._run: Processes | None = None
         self._part = 1
-        #: set_interval()'s, since start()
+        #: interval of the last set_interval() since start(), in bytes
         self._interval: int | None = None
-        #: of the last part that says where the memory is; 0: none does
+        #: number of the last segment with memory counts; 0 if no segment has them
         self._memory_part = 0
-        #: this is a forked child, and goes on as its parent
+        #: whether this is a forked child that continues the session of its parent
         self.is_inherited = False
-        #: seconds that the last heap snapshot cost: see Engine.take_held()
+        #: seconds that the last heap snapshot took: see Engine.take_held()
         self.snapshot_cost = 0.0
-        #: Whether a session that the program starts meanwhile replaces this one.
+        #: whether a session that the program starts replaces this one
         self.gives_way = False
 
     def start(self, engine: Engine | None = None) -> None:
-        """Begin to sample, with choose()'s engine, which may be given; a
-        profile that was there before is replaced.
+        """Begin to sample, and replace an existing profile.
 
-        Raises AllocationSamplingError, and puts everything back.  What
-        `output` held is still there if the request, the interpreter or the
-        file were refused, that is before any hook is set.
+        Args:
+            engine: the engine; None for the engine that choose() finds.
+
+        Raises:
+            AllocationSamplingError: sampling is not possible, and the process is as it
+                was before.  The content of `output` is unchanged if the settings, the
+                interpreter or the file were the reason.
         """
         with Undivided():
             make_room()
@@ -168,12 +186,12 @@ class Session:
                 raise
             except BaseException:
                 if has_begun:
-                    self.stop()     # it is that of a handler that had to wait
+                    self.stop()     # a delayed signal handler raised the exception
                 file.discard()
                 raise
 
     def _start(self, engine: Engine, file: ProfileFile) -> None:
-        engine.prepare()        # a handler may have started another meanwhile
+        engine.prepare()        # a signal handler may have started another engine
         if self._processes is None:
             for wanted, name, why in (
                     (self.settings.held, "held", _NOT_KNOWN),
@@ -201,24 +219,24 @@ class Session:
 
     @property
     def engine(self) -> Engine | None:
-        """From start() to stop()."""
+        """The engine from start() to stop(), otherwise None."""
         return self._engine
 
     @property
     def is_on(self) -> bool:
-        """True from start() to stop()."""
+        """Whether the session is between start() and stop()."""
         return self._engine is not None
 
     @property
     def path(self) -> str:
-        """The profile that this process writes; empty: there is none as yet."""
+        """Path of the profile that this process writes, or "" before it exists."""
         if self.is_inherited and self._part == 1:
             return "" if self._engine is None else self._engine.child_path()
         return self.output or ""
 
     @property
     def where(self) -> str:
-        """`path`, absolute."""
+        """Absolute path of the profile, or "" before it exists."""
         return self.path if self._file is None else self._file.where()
 
     def check(self) -> None:
@@ -243,28 +261,29 @@ class Session:
 
     @property
     def part(self) -> int:
-        """Of the profiles that rotate() makes, the number of the present one."""
+        """Number of the present segment; rotate() adds 1."""
         return self._part
 
     @property
     def run(self) -> str:
-        """The same in all profiles of a run; empty: this one goes to a pipe."""
+        """Run ID, the same in all profiles of a run; empty if the profile is a pipe."""
         return "" if self._run is None else self._run.run
 
     @property
     def is_parent(self) -> bool:
-        """False in a forked child of the process that called start(), sampled
-        or not."""
+        """Whether this process called start(), and is not a forked child."""
         return self._pid == os.getpid() and not self.is_inherited
 
     @property
     def is_child(self) -> bool:
-        """Nobody asked for it in this process: it is a sampled child."""
+        """Whether this process is sampled only because its parent is."""
         return self.is_inherited or self._processes is not None
 
     def suspend(self) -> Suspended | None:
-        """What resident.py needs while it samples without our modules; None: its
-        engine can't do that."""
+        """Return the state for resident.py, to sample without the other modules.
+
+        Returns None if the engine does not support this.
+        """
         engine, file, run = self._engine, self._file, self._run
         state = None if engine is None else engine.state()
         if engine is None or file is None or state is None:
@@ -279,8 +298,10 @@ class Session:
     def restore(cls, engine_state: tuple[Any, ...], settings: str,
                 output: str | None, file: tuple[Any, ...],
                 run: tuple[Any, ...] | None, is_child: bool, pid: int) -> Session:
-        """Another one that goes on where suspend() left it, or in a forked child of
-        that process, where go_on() is then to be called."""
+        """Return a session that continues where suspend() ended.
+
+        In a forked child of the suspended process, call go_on() next.
+        """
         session = cls(Settings.parse(settings), output)
         engine = find(hook=session.settings.needs_hook)
         engine.restore(engine_state)
@@ -292,30 +313,38 @@ class Session:
         return session
 
     def go_on(self, parent: int | None = None) -> None:
-        """In a forked child: if its engine goes on, so does this.  `parent`: a pid;
-        None: of the one in which this was last called, or began."""
+        """Continue the session in a forked child if its engine does.
+
+        Args:
+            parent: pid of the parent. None for the process that called this function
+                last, or that started the session.
+        """
         if self._engine is None:
             return
         if not self._engine.is_sampled_child():
             self._engine.leave_child()
         else:
             parent, self._pid = parent or self._pid, os.getpid()
-            self._file = None       # the engine has one of its own
+            self._file = None       # the engine opens the file of the child
             self._part, self._memory_part = 1, 0
             if self._run is not None:
                 self._run = self._run.of_child(parent)
             self.is_inherited = True
 
     def __enter__(self) -> Session:
+        """Start the session."""
         self.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        """Stop the session."""
         self.stop()
 
     def set_interval(self, interval: int | str) -> None:
-        """Another mean interval, in bytes, from the next allocation on; a
-        limit ends."""
+        """Set the mean interval in bytes, from the next allocation on.
+
+        If the interval followed a limit, it does not do so any more.
+        """
         with Section(_lock):
             from vmprof_allocation.settings.parsing import make_interval
             interval = make_interval(interval)
@@ -326,20 +355,25 @@ class Session:
 
     @property
     def pace(self) -> tuple[int, Limit | None]:
-        """The mean interval, in bytes; or, with a limit, the first one."""
+        """Mean interval in bytes, and the limit; with a limit, the first interval."""
         if self._interval is not None:
             return self._interval, None
         return self.settings.interval, self.settings.limit
 
     def rotate(self, output: Path) -> None:
-        """The profile ends, whole, and the next one of this run begins, in the file
-        `output`, at the same moment: sampling goes on, no sample gets lost, and none
-        is in both.  `vmprof-convert` takes them one by one, or together.  What was at
-        `output` is replaced, but for an earlier part of the run: that is refused.
+        """End the profile, and begin the next one of this run at the same moment.
 
-        Raises AllocationSamplingError: if the next one can't be written, then the
-        present one goes on, and is still `self.output`; or if the one that ended is
-        not complete, then the next one has begun.
+        Sampling continues, and each sample is in one of the two profiles.
+        `vmprof-convert` reads the profiles separately or together.
+
+        Args:
+            output: path of the next profile.  An existing file is replaced, unless it
+                is an earlier profile of this run.
+
+        Raises:
+            AllocationSamplingError: there are two cases.  If the next profile cannot be
+                written, the present one continues and is still `self.output`.  If the
+                profile that ended is incomplete, the next one has begun.
         """
         with Section(_lock):
             from vmprof_allocation.session import next_profile
@@ -353,7 +387,7 @@ class Session:
                     self._file, self.path,
                     self._part + 1, output, self._go_on_in)
             finally:
-                self._memory_part = 0   # the present one may go on, too
+                self._memory_part = 0   # after an error, the present segment continues
 
     def _go_on_in(self, file: ProfileFile) -> None:
         self.output = file.path
@@ -362,28 +396,32 @@ class Session:
         self._part += 1
 
     def mark(self, name: str) -> None:
-        """Name this moment: `report --leaks` tells what was allocated between
-        two of these.  Harmless while this session is not on."""
+        """Give the present moment a name in the profile.
+
+        `report --leaks` and `diff --between` can compare two marks. If the session is
+        not on, this has no effect.
+        """
         _check_mark(name)
         with Section(_lock):
             if self._engine is not None and self.is_on:
                 self._engine.mark(name)
 
     def held(self) -> str:
-        """Take a heap snapshot that also tells what holds each object.
+        """Take a heap snapshot that also finds the retainers of each object.
 
         `report --held` shows it.  See snapshot().
         """
         return self._take_snapshot(True, False)
 
     def snapshot(self, *, holders: bool = False) -> str:
-        """Take a heap snapshot: which sampled objects the program can still reach.
+        """Take a heap snapshot, which finds the sampled objects that are reachable.
 
-        The others end at this moment, as if a major collection had found them dead.
-        The program stops while a process is forked; then only the caller waits.
+        Other sampled objects end at this moment, as if a major collection had freed
+        them. The program is paused while a process is forked. Afterwards, only the
+        calling thread waits.
 
         Args:
-            holders: find out what holds the objects, too, as held() does.
+            holders: also find the retainers of the objects, as held() does.
 
         Returns:
             The path of the profile.
@@ -411,7 +449,7 @@ class Session:
                 where = self.where
                 wait = engine.ask_held(holders, ends_garbage)
                 asked = engine
-            # others may fork meanwhile, stop this, or rotate
+            # without the lock: other threads may fork, stop this session, or rotate
             wait()
             with Section(_lock):
                 asked = None
@@ -423,7 +461,7 @@ class Session:
 
     @staticmethod
     def _forget_held(engine: Engine) -> None:
-        """Of a caller who was interrupted."""
+        """Discard the snapshot of a caller that was interrupted."""
         with Section(_lock):
             try:
                 engine.take_held()
@@ -431,8 +469,10 @@ class Session:
                 pass
 
     def note_memory(self) -> None:
-        """The profile is about to end: write into it where the memory is, if
-        Settings.memory_at_end asks for it, and unless it says so already."""
+        """Write the memory counts into the profile, which is about to end.
+
+        This has an effect only with Settings.memory_at_end, and once per segment.
+        """
         with Section(_lock):
             if self._engine is not None and self._pid == os.getpid():
                 self._note_memory(self._engine)
@@ -447,9 +487,10 @@ class Session:
             memory_note.note(engine)
         except AllocationSamplingError as e:
             if not self.is_child:
-                say(str(e))     # the profile is whole without
+                say(str(e))     # the profile is complete without the counts
 
     def statistics(self) -> Statistics:
+        """Return the engine's counters since start()."""
         if self._engine is None:
             raise AllocationSamplingError("allocation sampling is not on")
         return self._engine.statistics()
@@ -457,21 +498,22 @@ class Session:
     def stop(self) -> None:
         """End the sampling and finish the profile.
 
-        Once is enough.  In a forked child, which is not sampled, it does nothing.
+        Further calls have no effect. In a forked child that is not sampled, stop() has
+        no effect either.
 
         Raises:
-            AllocationSamplingError: the profile could not be written to the end, after
-                everything else was put back.
+            AllocationSamplingError: the end of the profile could not be written.
+                Everything else was restored.
         """
         wait: Callable[[], None] | None = None
         try:
             with Section(_lock):
                 if self._engine is not None and self._pid == os.getpid():
-                    # another thread, or what a handler interrupts, may have asked
+                    # another call of stop() may have requested the snapshot
                     self._wait = self._wait or self._ask_last_snapshot(self._engine)
                     wait = self._wait
             if wait is not None:
-                # others may fork meanwhile, and handlers of signals run
+                # without the lock: other threads may fork, and signal handlers may run
                 wait()
         finally:
             self._stop()
@@ -490,11 +532,11 @@ class Session:
             except AllocationSamplingError:
                 self._close()
                 raise
-            # after any other exception it can be tried again
+            # after any other exception, the caller can try again
             self._close()
 
     def _ask_last_snapshot(self, engine: Engine) -> Callable[[], None] | None:
-        # this note allocates, and so comes before the snapshot
+        # the counts allocate objects, so they come before the snapshot
         self._note_memory(engine)
         if self.settings.has_last_snapshot and (
                 self.is_child or not self.settings.ends_with_snapshot):
@@ -513,11 +555,11 @@ class Session:
             self._file.check()
             if (self._processes is not None and self._part == 1
                     and engine.statistics().samples == 0):
-                self._file.discard(always=True)     # a child has nothing to tell
+                self._file.discard(always=True)     # the profile of this child is empty
 
     def _close(self) -> None:
         if self._engine is None:
-            return              # another thread has done it
+            return              # another thread has closed the session
         self._engine = self._wait = None
         _running.remove(self)
         if not _running and (labelling := _labelling()) is not None:

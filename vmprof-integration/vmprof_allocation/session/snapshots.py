@@ -1,8 +1,9 @@
-"""Heap snapshots that the sampler takes by itself.
+"""Take heap snapshots at the end of the program, and periodically while it runs.
 
-A snapshot tells which sampled objects the program can still reach (Session.snapshot()).
-The last one, at the end of a profile, decides what counts as alive there.  With
---leaks more are taken while the program runs: `report --leaks` compares them.
+A snapshot finds the sampled objects that the program can still reach
+(Session.snapshot()). The last one, at the end of a profile, decides which objects count
+as alive. With --leaks, more snapshots are taken while the program runs, and
+`report --leaks` compares them.
 """
 from __future__ import annotations
 
@@ -14,35 +15,35 @@ from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy, say
 from vmprof_allocation.memory.room import refuse_if_short
 from vmprof_allocation.session import own_thread, resident
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vmprof_allocation.session.session import Session
 
-#: The process that the command line samples.  Its children end in other ways.
+#: pid of the process that the command line samples; children end in other ways
 _pid = os.getpid()
 #: seconds to wait for another thread that takes a snapshot
 _PATIENCE = 30.0
-#: seconds to the first snapshot, and how much longer each other one waits: so a run of
-#: a week has 50
+#: The first snapshot is due after _FIRST seconds, and each later one at _GROWTH times
+#: the time of the previous one. A run of a week has 50 snapshots.
 _FIRST, _GROWTH = 1.0, 1.3
-#: The share of the time that snapshots may take.  A comparison needs three after the
-#: first quarter of the run; the larger share applies until it has them.  The plan is
-#: for more than a quarter, because snapshots may be late.
+#: Shares of the time that snapshots may take. A comparison needs _NEEDED snapshots
+#: after the first quarter of the run. The larger share applies until it has them. The
+#: plan assumes a longer warm-up than a quarter, because snapshots may be late.
 _SHARE, _NEEDED_SHARE, _NEEDED, _WARM_UP = 0.01, 0.1, 3, 0.3
 
 
 def plan(session: Session) -> None:
-    """Arrange the snapshot at the end, and earlier ones if the settings have them."""
+    """Plan the snapshot at the end, and earlier snapshots if the settings have them."""
     resident.at_end(take_last)
     if session.settings.snapshots:
         PeriodicSnapshots(session).begin()
 
 
 def take_last() -> None:
-    """Take the snapshot at the end of the program, with what holds each object.
+    """Take the snapshot at the end of the program, and record the retainers.
 
     Raises:
         AllocationSamplingError: no snapshot is possible.
@@ -51,7 +52,7 @@ def take_last() -> None:
         return
     try:
         refuse_if_short("no heap snapshot is taken")
-        # the session that was suspended continues there (resident.py)
+        # importing session continues a suspended session (resident.py)
         from vmprof_allocation.session.session import current
         session = current()
         if session is None:
@@ -69,7 +70,7 @@ def in_turn(take: Callable[[], object]) -> None:
     """Take a snapshot as soon as no other thread takes one.
 
     Args:
-        take: raises SamplingBusy if another thread takes one.
+        take: takes the snapshot, and raises SamplingBusy if another thread takes one.
 
     Raises:
         AllocationSamplingError: no snapshot is possible.
@@ -86,12 +87,14 @@ def in_turn(take: Callable[[], object]) -> None:
 
 
 def next_time(taken: Sequence[float], cost: float, now: float) -> float:
-    """Return when the next snapshot is due.
+    """Return the time when the next snapshot is due.
+
+    All times are in seconds since the thread began.
 
     Args:
         taken: times of the snapshots so far.
-        cost: what all of them cost together.
-        now: the present time.  Times are in seconds since the thread began.
+        cost: the total time that they took.
+        now: the present time.
     """
     needed = cost / _NEEDED_SHARE
     if len(taken) >= _NEEDED:
@@ -103,13 +106,15 @@ class PeriodicSnapshots:
     """A thread that takes snapshots while the program runs, in this process only."""
 
     def __init__(self, session: Session) -> None:
+        """Prepare the thread, without starting it."""
         self._session = session
         self._pid = os.getpid()
-        #: released when the thread is to end
+        #: locked until the thread is to end
         self._end = allocate_lock()
         self._end.acquire()
 
     def begin(self) -> None:
+        """Start the thread."""
         resident.at_end(self._stop)
         try:
             start_new_thread(self._run, ())

@@ -1,1 +1,1 @@
-"""What a run is asked for, and which processes it has."""
+"""The settings of a run, and the names of its processes and profiles."""

@@ -1,4 +1,8 @@
-"""Settings from what the user writes: intervals, limits and the rest, checked."""
+"""Parse and check the settings that users write, such as intervals and limits.
+
+The commands, the API, the pytest plugin, tracemalloc and vmprof_push use this module.
+Each error is a WrongType or a WrongValue, which are AllocationSamplingErrors.
+"""
 from __future__ import annotations
 
 import os
@@ -11,40 +15,48 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.settings.settings import Gaps
 
-#: as everybody writes them: k, kB and KiB are the same
+#: factors of the units, by name in lower case: k, kB and KiB are the same
 _UNITS = {"": 1, "b": 1, **{
     letter + rest: 2**(10 * power) for power, letter in enumerate("kmgt", 1)
     for rest in ("", "b", "ib")}}
-#: of a number that makes sense
+#: maximum number of digits of a number
 _MAX_DIGITS = 40
-#: native/hook/sampler.h: SAMPLER_MAX_INTERVAL
+#: native/sampler/sampler.h: SAMPLER_MAX_INTERVAL
 MAX_INTERVAL = 2**62
 #: native/shared/pace.h: PACE_FIRST_INTERVAL
 FIRST_INTERVAL = 65536
 MAX_PER_SECOND = 10**6
 MAX_SEED = 2**64 - 1
-#: seconds between two profiles
+#: limits for the time between two profiles in seconds
 MIN_ROTATE, MAX_ROTATE = 0.1, 10**7
-#: by unit
+#: seconds of a unit of time
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-#: what a limit looks like
+#: advice in errors about limits
 LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
                "auto:0.5% (of the time)")
-#: of the time, in millionths: what auto alone stands for
+#: share of the time, in millionths, that `auto` without a value means
 DEFAULT_SHARE = 5000
 
 
 def _are_digits(text: str) -> bool:
-    # isdigit() alone would take other scripts' digits, and int() underscores
+    # isdigit() alone accepts digits of other scripts, and int() accepts underscores
     return text.isascii() and text.isdigit()
 
 
 def parse_limit(text: str) -> Limit | None:
-    """What ``auto``, ``auto:1000/s`` or ``auto:0.5%`` asks for; None if
-    `text` is nothing of the kind.  Raises AllocationSamplingError for a limit
-    that makes no sense: a second has 1 to 1000000 samples, and the share is
-    0.001% to 50%."""
+    """Parse a limit: ``auto``, ``auto:1000/s`` or ``auto:0.5%``.
+
+    Args:
+        text: the text.
+
+    Returns:
+        The limit, or None if the text does not begin like a limit.
+
+    Raises:
+        WrongValue: the limit is not 1 to 1000000 samples per second, or 0.001 % to 50 %
+            of the time.
+    """
     name, colon, value = text.strip().lower().partition(":")
     if name != "auto":
         return None
@@ -62,7 +74,7 @@ def parse_limit(text: str) -> Limit | None:
         limit = Limit(per_second=int(number))
         good = 1 <= limit.per_second <= MAX_PER_SECOND
     else:
-        # in a float it would not be what the user wrote
+        # convert the digits, because a float would not be exact
         limit = Limit(share=int(whole + (fraction + "0000")[:4]))
         good = 10 <= limit.share <= 500000 and not fraction[4:].strip("0")
     if not good:
@@ -78,11 +90,18 @@ def _limit_out_of_range(text: str) -> WrongValue:
 
 
 def parse_interval(text: str) -> int:
-    """The sample interval in bytes.  `text` is a number of bytes, or one with
-    a unit: k, K, kB and KiB are the same, likewise M, G and T, all of them
-    powers of 1024.  With a unit, 1.5 is a number, too.
+    """Parse a sample interval.
 
-    Raises AllocationSamplingError unless it is in 1 to 2**62.
+    Args:
+        text: a number of bytes, or a number with a unit. The units k, K, kB and KiB are
+            the same, and so on for M, G and T. They are powers of 1024. With a unit,
+            the number may have a fraction, such as 1.5.
+
+    Returns:
+        The interval in bytes.
+
+    Raises:
+        WrongValue: the text is invalid, or the interval is not in 1 to 2**62.
     """
     stripped = text.strip().lower()
     number = stripped.rstrip("kmgtib ")
@@ -95,7 +114,7 @@ def parse_interval(text: str) -> int:
             "the sample interval %r is not a number of bytes; write for "
             "example 131072, 128k, 128KiB or 1.5M (all powers of 1024), or "
             "auto" % text)
-    # int() refuses thousands of digits
+    # limit the digits, because int() refuses thousands of them
     whole, fraction = whole.lstrip("0"), fraction[:_MAX_DIGITS]
     if len(whole) > _MAX_DIGITS:
         return check_interval(MAX_INTERVAL + 1, text)
@@ -106,8 +125,18 @@ def parse_interval(text: str) -> int:
 
 
 def make_interval(interval: int | str) -> int:
-    """The sample interval in bytes, given as such or as text; raises
-    AllocationSamplingError."""
+    """Check a sample interval.
+
+    Args:
+        interval: a number of bytes, or text for parse_interval().
+
+    Returns:
+        The interval in bytes.
+
+    Raises:
+        WrongType: the interval is neither an integer nor text.
+        WrongValue: the text is invalid, or the interval is not in 1 to 2**62.
+    """
     if type(interval) not in (int, str):
         raise WrongType(
             "the sample interval %r is neither an integer nor text; write for "
@@ -117,7 +146,15 @@ def make_interval(interval: int | str) -> int:
 
 
 def check_interval(interval: int, text: str | None = None) -> int:
-    """`interval` if it is one, else AllocationSamplingError."""
+    """Return the interval in bytes if it is in range.
+
+    Args:
+        interval: the interval in bytes.
+        text: the text of the user, for the message.
+
+    Raises:
+        WrongValue: the interval is not in 1 to 2**62.
+    """
     if not 1 <= interval <= MAX_INTERVAL:
         raise WrongValue(
             "the sample interval %s is too %s; it must be between 1 byte and "
@@ -134,19 +171,39 @@ def make_settings(interval: int | str, seed: int | None = None,
                   lines: bool = False, raw_memory: int | str | None = None,
                   memory_at_end: bool = False,
                   snapshots: bool = False) -> Settings:
-    """Check what the user asks for; see :class:`settings.Settings`.
+    """Check the settings that the user requests.
 
-    `interval` may be text such as ``128k``, or a limit such as ``auto``, which
-    it then follows.  `raw_memory`: likewise, but no limit; None: no samples of it.
-    Without `seed` each run gets a new one; the profile tells which.
-    Raises AllocationSamplingError.
+    See :class:`settings.Settings` for the other arguments.
+
+    Args:
+        interval: a number of bytes, text such as ``128k``, or a limit such as ``auto``,
+            which the interval then follows.
+        seed: seed of the generator of gaps. None for a random seed, which the profile
+            records.
+        gaps: ``exponential`` or ``fixed``.
+        period: seconds between two CPU samples; None for no CPU samples.
+        memory: see Settings.
+        lifetimes: see Settings.
+        follow: see Settings.
+        rotate: see Settings.
+        native: see Settings.
+        held: see Settings.
+        lines: see Settings.
+        raw_memory: interval for native memory, like `interval` but without a limit.
+            None for no samples of native memory.
+        memory_at_end: see Settings.
+        snapshots: see Settings.
+
+    Raises:
+        WrongType: a setting has an invalid type.
+        WrongValue: a setting has an invalid value, or two settings exclude each other.
     """
     limit = parse_limit(interval) if isinstance(interval, str) else None
     interval = FIRST_INTERVAL if limit else make_interval(interval)
     if seed is None:
         try:
             seed = int.from_bytes(os.urandom(8), "little")
-        except NotImplementedError:     # there is no /dev: any other will do
+        except NotImplementedError:     # without /dev, any other number is good enough
             seed = (os.getpid() << 40 ^ time.time_ns()) & MAX_SEED
     elif not isinstance(seed, int):
         raise WrongType(
@@ -163,7 +220,7 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise WrongType(
             "the period %r is no number; write the seconds between two time "
             "samples, for example 0.001, or leave it out" % (period,))
-    # vmprof's own limits
+    # the limits of vmprof
     if period is not None and not 1e-6 <= period < 1.0:
         raise WrongValue(
             "the period %r is out of range; it must be at least 0.000001 and "
@@ -188,7 +245,7 @@ def make_settings(interval: int | str, seed: int | None = None,
 
 
 def _make_raw_interval(interval: int | str | None) -> int:
-    """0: there are no such samples."""
+    """Return the interval for native memory in bytes, or 0 for no samples."""
     if interval is None:
         return 0
     if isinstance(interval, str) and parse_limit(interval):
@@ -199,14 +256,25 @@ def _make_raw_interval(interval: int | str | None) -> int:
 
 
 def parse_rotate(text: str) -> float:
-    """Seconds between two profiles; raises AllocationSamplingError."""
+    """Parse the time between two profiles, in seconds.
+
+    Raises:
+        WrongValue: the time is invalid or out of range.
+    """
     return parse_seconds(text, "the time between two profiles", MIN_ROTATE, MAX_ROTATE,
                          "write for example --rotate 3600")
 
 
 def seconds(value: object) -> float:
-    """Of a number, or of text such as 90, 90s, 15m, 1h or 1d.  Raises ValueError,
-    TypeError."""
+    """Convert a time to seconds.
+
+    Args:
+        value: a number, or text such as 90, 90s, 15m, 1h or 1d.
+
+    Raises:
+        ValueError: the text is invalid.
+        TypeError: the value is neither a number nor text.
+    """
     if isinstance(value, str) and value[-1:] in SECONDS:
         return float(value[:-1]) * SECONDS[value[-1]]
     return float(value)     # type: ignore[arg-type]
@@ -214,7 +282,18 @@ def seconds(value: object) -> float:
 
 def parse_seconds(value: object, what: str, least: float, most: float,
                   advice: str) -> float:
-    """Raises AllocationSamplingError, which says `what` it is, and the `advice`."""
+    """Convert a time to seconds, and check its range.
+
+    Args:
+        value: a number, or text for seconds().
+        what: description of the time for the message.
+        least: minimum in seconds.
+        most: maximum in seconds.
+        advice: advice for the message.
+
+    Raises:
+        WrongValue: the time is invalid or out of range.
+    """
     try:
         found = seconds(value)
     except (TypeError, ValueError):
@@ -226,7 +305,12 @@ def parse_seconds(value: object, what: str, least: float, most: float,
 
 
 def check_output(output: object) -> str:
-    """The profile's path if it is one; raises AllocationSamplingError."""
+    """Check the output, and return it as the path of a profile.
+
+    Raises:
+        WrongType: the output is not a path.
+        WrongValue: the path is empty, contains a zero byte, or is ``-``.
+    """
     try:
         path = os.fspath(output)  # type: ignore[call-overload]
     except TypeError:

@@ -1,9 +1,9 @@
-"""The processes of a run: the first process and its children.
+"""Name the profiles of a run's processes: of the first process and its children.
 
-Each has a profile: ``app.vmprof`` for the first, ``app.123.vmprof`` for process 123.
-In forked children, the sampling continues in C (hook/process/sampled_child.h), which
-notifies session.py.  A child that becomes this interpreter by exec finds VARIABLE
-(begin.py).
+The first process writes ``app.vmprof``, and process 123 writes ``app.123.vmprof``. In
+forked children, the sampling continues in C (hook/process/sampled_child.h), which
+notifies session.py. A child that becomes this interpreter by exec finds the settings in
+the environment variable VARIABLE (begin.py).
 """
 from __future__ import annotations
 
@@ -11,33 +11,38 @@ import os
 
 from vmprof_allocation.settings.settings import Settings
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 
-#: of the environment of a program that runs in this same interpreter
+#: environment variable for child processes that run the same interpreter
 VARIABLE = "VMPROF_ALLOCATION_RUN"
 MAX_SEED = 2**64 - 1
-#: of another process there may be a file, if the system has begun to count anew
+#: number of file names per pid, because the system may use a pid again
 _TRIES = 100
 
 
 class Processes:
-    """What is common to all profiles of a run."""
+    """The properties that all profiles of a run share."""
 
     __slots__ = ("parent", "path", "run", "suffix")
 
     def __init__(self, output: str, run: str = "", parent: int = 0):
-        """`output` is the first process's profile; `parent` a pid, or 0: this is
-        the first."""
+        """Describe a run.
+
+        Args:
+            output: the profile of the first process.
+            run: run ID; empty for a new run.
+            parent: pid of the parent; 0 for the first process.
+        """
         path, self.suffix = os.path.splitext(os.path.abspath(output))
-        #: without what comes behind the pid
+        #: path of the profiles up to the pid and the suffix
         self.path = path
-        #: the same in all of its profiles, and in no others
+        #: run ID: the same in all profiles of the run, and in no other profile
         self.run = run or "%016x" % _random()
         self.parent = parent
 
     @property
     def first(self) -> str:
-        """The first process's profile."""
+        """The path of the first process's profile."""
         return self.path + self.suffix
 
     def paths_of_child(self, pid: int) -> list[str]:
@@ -49,18 +54,26 @@ class Processes:
                 for i in range(1, _TRIES + 1)]
 
     def of_child(self, parent: int) -> Processes:
-        """The same, in a forked child of process `parent`."""
+        """Return the same run for a forked child of process `parent`."""
         return Processes(self.first, self.run, parent)
 
     def pack(self, settings: Settings, knowledge: str) -> str:
-        """VARIABLE's value for the children."""
+        """Return the value of VARIABLE for the children."""
         return "\t".join((self.run, settings.text(), knowledge, self.first))
 
 
 def unpack(value: str) -> tuple[Processes, Settings, str]:
-    """The opposite of pack(), in a child, behind its parent's pid; 0: it is the
-    first process, once more.  Its seed is another one, and it takes no time samples,
-    as a forked child does."""
+    """Parse the value of VARIABLE in a child.
+
+    The child gets another seed, and takes no CPU samples, like a forked child.
+
+    Args:
+        value: the parent's pid, a tab, and the result of pack(). The pid is 0 if this
+            is the first process, which runs another program now.
+
+    Returns:
+        The run, the settings, and the build profile of the interpreter.
+    """
     parent, run, text, knowledge, first = value.split("\t", 4)
     settings = Settings.parse(text)
     settings.seed = (settings.seed + (os.getpid() << 32)) & MAX_SEED
@@ -71,8 +84,9 @@ def unpack(value: str) -> tuple[Processes, Settings, str]:
 def make_own(processes: Processes) -> str | None:
     """Create a new file for this child, as hook/process/sampled_child.c does.
 
-    Return its path.  Return None if the first process's profile is gone, or if too many
-    files exist.
+    Returns:
+        The path. None if the first process's profile is gone, or if too many files
+        exist.
     """
     if not os.path.exists(processes.first):
         return None

@@ -1,7 +1,7 @@
-"""What a run is asked for."""
+"""The settings of a run, which the engine, the session and the children read."""
 from __future__ import annotations
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -10,31 +10,35 @@ if TYPE_CHECKING:
 
 
 class Limit:
-    """What sampling may take at most: `per_second` samples, or, where that is
-    0, a `share` of the time in millionths."""
+    """A limit for the sampling, which the interval follows.
+
+    The limit is `per_second` samples, or if that is 0, a `share` of the time in
+    millionths.
+    """
 
     __slots__ = ("per_second", "share")
 
     def __init__(self, per_second: int = 0, share: int = 0):
+        """Set one of the two limits."""
         self.per_second = per_second
         self.share = share
 
     def __str__(self) -> str:
-        """As in the profile: PROFILE.rst."""
+        """Return the limit in the form that PROFILE.rst defines."""
         if self.per_second:
             return "%d/s" % self.per_second
         return "%dppm" % self.share
 
     @classmethod
     def parse(cls, text: str) -> Limit | None:
-        """The opposite of str(); empty text: None."""
+        """Parse the result of str(); return None for an empty text."""
         if text.endswith("/s"):
             return cls(per_second=int(text[:-2]))
         return cls(share=int(text[:-3])) if text else None
 
 
 class Settings:
-    """What the user asks for."""
+    """The settings of a run."""
 
     __slots__ = ("follow", "gaps", "held", "in_memory", "interval",
                  "last_snapshot", "lifetimes", "limit", "lines", "max_bytes",
@@ -48,56 +52,65 @@ class Settings:
                  native: bool = False, held: bool = False, lines: bool = False,
                  raw_memory: int = 0, memory_at_end: bool = False,
                  snapshots: bool = False, last_snapshot: bool = False):
+        """Set the attributes, which are described below, without checks."""
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
-        #: if not None, the interval is only the first one, and follows this
+        #: limit that the interval follows, beginning with `interval`; None for none
         self.limit = limit
         #: seed of the generator of gaps, 0 to 2**64 - 1
         self.seed = seed
         self.gaps: Gaps = gaps
-        #: seconds between two time samples; None: no time samples
+        #: seconds between two CPU samples; None for no CPU samples
         self.period = period
-        #: vmprof's own switch for its resident memory column
+        #: whether vmprof records resident memory with its samples
         self.memory = memory
-        #: what becomes of sampled objects, where the engine can find out
+        #: whether the outcomes of sampled objects are recorded, if the engine can do it
         self.lifetimes = lifetimes
-        #: the profile holds no samples, only what their stacks and types are:
-        #: Engine.alive() says which objects there are
+        #: whether the samples stay in memory, where Engine.alive() finds them; the
+        #: profile then contains only their stacks and types
         self.in_memory = in_memory
-        #: children, where the engine can: see processes.py
+        #: whether children are sampled, if the engine can do it: see processes.py
         self.follow = follow
-        #: seconds between two profiles; 0.0: there is one
+        #: seconds between two profiles; 0.0 for a single profile
         self.rotate = rotate
-        #: at the end of the program, it is looked at who holds what
+        #: whether retainers are recorded at the end of the program
         self.held = held
-        #: heap snapshots are taken while the program runs
+        #: whether heap snapshots are taken while the program runs
         self.snapshots = snapshots
-        #: A heap snapshot finds the live objects at the end of the profile.  Programs
-        #: that call stop() often do not have it, because it takes 0.1 s.
+        #: Whether a heap snapshot finds the live objects at the end of the profile. It
+        #: is off for programs that call stop() often, because it takes 0.1 s.
         self.last_snapshot = last_snapshot
-        #: when the profile ends, it is read where the memory is
+        #: whether the memory counts are recorded when the profile ends
         self.memory_at_end = memory_at_end
-        #: of those that have ended, so many stay of each process beside its first one,
-        #: the newest ones, with so many bytes; 0: all
+        #: Limits for the number and bytes of each process's segments that have ended,
+        #: except for its first one. The newest segments are kept. 0 for no limit.
         self.max_files = self.max_bytes = 0
-        #: native frames, inside of the innermost Python frame
+        #: whether samples have native frames inside of the innermost Python frame
         self.native = native
-        #: the line at which each function is, where it is known
+        #: whether the executed lines of functions are recorded, if they are known
         self.lines = lines
-        #: mean number of bytes between two samples of what C code has of malloc; 0:
-        #: none are taken
+        #: mean number of bytes between two samples of native memory; 0 for no samples
         self.raw_memory = raw_memory
 
     def text(self, *names: str) -> str:
-        """``interval=131072;limit=;seed=...``: these, or all of them, in the words of
-        PROFILE.rst where the profile has them, too.  For parse(), in whatever
-        process."""
+        """Return settings as text: ``interval=131072;limit=;seed=...``.
+
+        Settings that the profile contains have the same form as in PROFILE.rst.
+        Another process can parse() the text of all settings.
+
+        Args:
+            names: names of the attributes; all attributes if empty.
+        """
         return ";".join("%s=%s" % (name, _text(getattr(self, name)))
                         for name in names or self.__slots__)
 
     @classmethod
     def parse(cls, text: str) -> Settings:
-        """The opposite of text().  Raises ValueError."""
+        """Parse the result of text().
+
+        Raises:
+            ValueError: a value is invalid.
+        """
         settings = cls(0, 0)
         for pair in text.split(";"):
             name, _, value = pair.partition("=")
@@ -113,23 +126,26 @@ class Settings:
     def has_last_snapshot(self) -> bool:
         """Whether the engine takes a snapshot when the profile ends.
 
-        With ends_with_snapshot, this is true of children alone.
+        If ends_with_snapshot is true, this applies to children only.
         """
         return (self.last_snapshot and self.lifetimes
                 and not (self.in_memory or self.max_files))
 
     @property
     def needs_hook(self) -> bool:
-        """Only the hook engine can do this."""
+        """Whether only the hook engine supports these settings."""
         return (self.ends_with_snapshot or self.lines or self.memory_at_end
                 or bool(self.raw_memory))
 
     def with_seed(self, seed: int) -> Settings:
-        """The same, for another run."""
+        """Return a copy with another seed, for another run."""
         return self._with(seed=seed)
 
     def with_pace(self, interval: int, limit: Limit | None) -> Settings:
-        """The same, as they came to be: Session.set_interval()."""
+        """Return a copy with the present interval and limit.
+
+        See Session.set_interval().
+        """
         return self._with(interval=interval, limit=limit)
 
     def _with(self, **changed: object) -> Settings:
@@ -149,7 +165,7 @@ def _flag(text: str) -> bool:
     return text == "1"
 
 
-#: by Settings.__slots__
+#: functions that parse the attributes of Settings, by name
 _PARSERS: dict[str, Callable[[str], object]] = {
     "follow": _flag, "gaps": str, "held": _flag, "in_memory": _flag, "interval": int,
     "last_snapshot": _flag, "lifetimes": _flag, "limit": Limit.parse, "lines": _flag,

@@ -50,12 +50,13 @@ __all__ = [
     "stop", "take_snapshot",
 ]
 
+#: variable that requests tracing; its value is "FRAMES" or "FRAMES,INTERVAL"
 VARIABLE = "VMPROF_TRACEMALLOC"
 PYTHON_VARIABLE = "PYTHONTRACEMALLOC"
 EXIT_BAD_INPUT = 2
-#: mean bytes between two samples, where start() is not told
+#: mean bytes between two samples if start() gets no `sample_interval`
 default_interval: int | str = "16k"
-#: as CPython's
+#: largest number of frames, as in CPython
 MAX_NFRAME = 65535
 
 _tracer: Tracer | None = None
@@ -64,14 +65,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _alone(function: _Function) -> _Function:
-    """One thread at a time does it."""
+    """Make the function exclude other threads and the sampling of its allocations."""
     @functools.wraps(function)
     def wrapper(*arguments: Any, **named: Any) -> Any:
         with Undivided():
             tracer = _on()
             if tracer is None:
                 return function(*arguments, **named)
-            with tracer.ignored():      # what asking takes is not the program's
+            with tracer.ignored():      # the program does not allocate these objects
                 return function(*arguments, **named)
     return wrapper  # type: ignore[return-value]
 
@@ -79,15 +80,19 @@ def _alone(function: _Function) -> _Function:
 @_alone
 def start(nframe: int = 1, *,
           sample_interval: int | str | None = None) -> None:
-    """Begin to trace; if that was begun before, only `nframe` changes.
+    """Start to trace.  If tracing is already on, change only the number of frames.
 
-    `nframe`: how many of the innermost frames a traceback keeps.
-    `sample_interval`: mean bytes between two samples, a number or text such as
-    ``16k``; with 1, all objects are traced, and all sizes are exact.  None:
-    16k, or what install() was told.
+    Args:
+        nframe: The number of innermost frames that a traceback keeps.
+        sample_interval: Mean bytes between two samples, as a number or a text such as
+            ``16k``.  With 1, all objects are traced, and all sizes are exact.  The
+            default is the interval of install(), or 16k.
 
-    Raises AllocationSamplingError if this interpreter can't be sampled, or is
-    sampled already; ValueError.
+    Raises:
+        AllocationSamplingError: This interpreter cannot be sampled, or is sampled
+            already.
+        TypeError: `nframe` is not an integer.
+        ValueError: `nframe` is outside 1..65535.
     """
     global _tracer, _limit
     if not isinstance(nframe, int):
@@ -105,7 +110,7 @@ def start(nframe: int = 1, *,
 
 @_alone
 def stop() -> None:
-    """End it; all traces are forgotten."""
+    """Stop tracing and discard all traces."""
     global _tracer
     tracer, _tracer = _tracer, None
     if tracer is not None:
@@ -113,22 +118,23 @@ def stop() -> None:
 
 
 def _on() -> Tracer | None:
-    """In a forked child, it is off."""
+    """Return the active tracer, or None.  A forked child has no active tracer."""
     return _tracer if _tracer is not None and _tracer.is_on else None
 
 
 def is_tracing() -> bool:
+    """Return whether this process traces its allocations."""
     return _on() is not None
 
 
 def get_traceback_limit() -> int:
-    """The number of frames that start() was told, the last time."""
+    """Return the number of frames of the last call of start()."""
     return _limit
 
 
 @_alone
 def clear_traces() -> None:
-    """Only what is allocated from now on counts."""
+    """Discard the traces of all objects that were allocated before this call."""
     tracer = _on()
     if tracer is not None:
         tracer.clear()
@@ -136,15 +142,18 @@ def clear_traces() -> None:
 
 @_alone
 def get_traced_memory() -> tuple[int, int]:
-    """Bytes that are alive, and the most that were after a minor collection;
-    (0, 0) if nothing is traced.  Costs a minor collection."""
+    """Return the estimated live bytes and their peak; (0, 0) without tracing.
+
+    The peak is the largest value after any minor collection.  The call runs a minor
+    collection.
+    """
     tracer = _on()
     return (0, 0) if tracer is None else tracer.bytes()
 
 
 @_alone
 def reset_peak() -> None:
-    """The most that were alive is what is alive now."""
+    """Set the peak of the live bytes to their current value."""
     tracer = _on()
     if tracer is not None:
         tracer.reset_peak()
@@ -152,7 +161,7 @@ def reset_peak() -> None:
 
 @_alone
 def get_tracemalloc_memory() -> int:
-    """Bytes that tracing takes."""
+    """Return the bytes of memory that tracing uses."""
     tracer = _on()
     return 0 if tracer is None else tracer.memory()
 
@@ -192,16 +201,22 @@ def _take_snapshot() -> Snapshot:
 
 @_alone
 def get_object_traceback(obj: object) -> Traceback | None:
-    """Return where `obj` was allocated; None if `obj` was not sampled, or is a value,
-    such as a number, for which PyPy keeps no memory."""
+    """Return the traceback of the allocation of `obj`, or None.
+
+    The result is None if `obj` was not sampled.  It is also None for a value, such as a
+    number, for which PyPy keeps no memory.
+    """
     tracer = _on()
     found = None if tracer is None else tracer.traceback_of(obj)
     return None if found is None else Traceback(*found)
 
 
 def install(sample_interval: int | str | None = None) -> None:
-    """From now on, ``import tracemalloc`` means this module, and its start() takes
-    this `sample_interval` if it is not told another one."""
+    """Make ``import tracemalloc`` import this module from now on.
+
+    Args:
+        sample_interval: The default interval of start(), in the same form.
+    """
     global default_interval
     if sample_interval is not None:
         default_interval = sample_interval
@@ -209,9 +224,9 @@ def install(sample_interval: int | str | None = None) -> None:
 
 
 def _requested() -> tuple[str, str]:
-    """Return what asks for tracing, for an error message, and its value.
+    """Return the name and value of the option or variable that requests tracing.
 
-    VARIABLE comes first, and then the names that CPython has, in CPython's order.
+    `VARIABLE` comes first.  CPython's option and variable follow in CPython's order.
     """
     if VARIABLE in os.environ:
         return VARIABLE, os.environ[VARIABLE]

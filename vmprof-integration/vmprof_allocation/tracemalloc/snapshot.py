@@ -1,10 +1,10 @@
-"""What was alive at one moment, grouped, filtered, compared and kept.
+"""Snapshots of the live objects, with their statistics, filters and comparisons.
 
-The meaning of every name is that of CPython's module.  Sizes and counts are
-estimates: each sampled object stands for 1/p objects, where p is the
-probability with which one of its size is sampled (vmprof_convert.meaning.estimator).
-Where that matters there is an error beside them, half the width of the 95 %
-interval; it is 0 for traces that somebody else has made.
+The names have the same meanings as in CPython's module.  Sizes and counts are
+estimates.  Each sampled object represents 1/p objects, where p is the probability of
+sampling an object of this size (vmprof_convert.meaning.estimator).  Statistics also
+have errors, half the width of the 95 % interval.  The errors are 0 for traces without
+variances, which other code may have made.
 """
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any, Union, overload
 
 from vmprof_allocation.tracemalloc.frames import RawFrame, RawTraceback, Traceback
 
-#: standard deviations to each side that make 95 %
+#: half the width of a 95 % interval, in standard deviations
 Z = 1.959964
 
-#: (domain, bytes, traceback) and, if they are known: how many frames there were
-#: in all, how many objects these are, the variances of bytes and objects, and
-#: the number of the sample
+#: (domain, bytes, traceback).  Known traces continue with the number of frames of the
+#: whole stack, the estimated number of objects, the variances of bytes and objects, and
+#: a key that identifies the sample.
 RawTrace = tuple[Any, ...]
 _BYTES, _TRACEBACK, _FRAMES, _OBJECTS, _VARIANCE, _OBJECTS_VARIANCE, _KEY = (
     range(1, 8))
@@ -33,8 +33,11 @@ def _at(trace: RawTrace, i: int, default: Any) -> Any:
 
 
 def format_size(size: float, signed: bool = False) -> str:
-    """In the largest unit that leaves at least ten of them, or a hundred with a
-    digit less."""
+    """Return a size in bytes as text with a binary unit, as CPython does.
+
+    Numbers below 100 have one digit after the point, except for bytes.  Numbers below
+    10240 have none.
+    """
     sign = "+" if signed else ""
     units = "B", "KiB", "MiB", "GiB", "TiB"
     for unit in units:
@@ -47,7 +50,7 @@ def format_size(size: float, signed: bool = False) -> str:
 
 
 class _Record:
-    """What is equal if all that it shows is."""
+    """The base of classes that compare and hash by their public values."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -55,20 +58,23 @@ class _Record:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
+        """Compare the contents."""
         if type(other) is not type(self):
             return NotImplemented
         return self._shown() == other._shown()
 
     def __hash__(self) -> int:
+        """Hash the contents."""
         return hash(self._shown())
 
 
 class Trace(_Record):
-    """One sampled object, and what it stands for."""
+    """A sampled object, with the bytes and objects that it represents."""
 
     __slots__ = ("_trace",)
 
     def __init__(self, trace: RawTrace) -> None:
+        """Wrap a raw trace."""
         self._trace = trace
 
     def _shown(self) -> tuple[Any, ...]:
@@ -76,47 +82,51 @@ class Trace(_Record):
 
     @property
     def domain(self) -> int:
-        """Always 0, as all memory is the garbage collector's."""
+        """Return 0, the domain of the garbage collector's memory."""
         domain: int = self._trace[0]
         return domain
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the estimated bytes."""
         size: int = self._trace[_BYTES]
         return size
 
     @property
     def count(self) -> float:
-        """Objects."""
+        """Return the estimated number of objects."""
         return float(_at(self._trace, _OBJECTS, 1))
 
     @property
     def traceback(self) -> Traceback:
+        """Return the traceback of the allocation."""
         return Traceback(self._trace[_TRACEBACK],
                          _at(self._trace, _FRAMES, None))
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         return "%s: %s" % (self.traceback, format_size(self.size))
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return "<Trace domain=%s size=%s, traceback=%r>" % (
             self.domain, format_size(self.size), self.traceback)
 
 
 class Statistic(_Record):
-    """All traces of one place."""
+    """The sums over all traces of one file, line or traceback."""
 
     __slots__ = ("count", "count_error", "size", "size_error", "traceback")
 
     def __init__(self, traceback: Traceback, size: int, count: int,
                  size_error: float = 0.0, count_error: float = 0.0) -> None:
+        """Store the sums and their errors."""
         self.traceback = traceback
-        #: bytes
+        #: estimated bytes
         self.size = size
-        #: objects
+        #: estimated number of objects
         self.count = count
-        #: half the width of their 95 % intervals
+        #: half the widths of the 95 % intervals of `size` and `count`
         self.size_error = size_error
         self.count_error = count_error
 
@@ -124,6 +134,7 @@ class Statistic(_Record):
         return self.traceback, self.size, self.count
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         text = "%s: size=%s, count=%i" % (
             self.traceback, format_size(self.size), self.count)
         if self.count:
@@ -131,6 +142,7 @@ class Statistic(_Record):
         return text
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return "<Statistic traceback=%r size=%i count=%i>" % self._shown()
 
     def _sort_key(self) -> tuple[Any, ...]:
@@ -138,7 +150,7 @@ class Statistic(_Record):
 
 
 class StatisticDiff(_Record):
-    """All traces of one place, now and before."""
+    """The sums of one file, line or traceback, and their changes since a snapshot."""
 
     __slots__ = ("count", "count_diff", "count_diff_error", "size", "size_diff",
                  "size_diff_error", "traceback")
@@ -146,13 +158,14 @@ class StatisticDiff(_Record):
     def __init__(self, traceback: Traceback, size: int, size_diff: int,
                  count: int, count_diff: int, size_diff_error: float = 0.0,
                  count_diff_error: float = 0.0) -> None:
+        """Store the sums, their changes, and the errors of the changes."""
         self.traceback = traceback
         self.size = size
         self.size_diff = size_diff
         self.count = count
         self.count_diff = count_diff
-        #: half the width of the 95 % intervals: what is alive in both snapshots
-        #: adds nothing to it
+        #: half the widths of the 95 % intervals of the changes; objects that are alive
+        #: in both snapshots do not contribute
         self.size_diff_error = size_diff_error
         self.count_diff_error = count_diff_error
 
@@ -161,6 +174,7 @@ class StatisticDiff(_Record):
                 self.count_diff)
 
     def __str__(self) -> str:
+        """Return the short text that CPython prints."""
         text = "%s: size=%s (%s), count=%i (%+i)" % (
             self.traceback, format_size(self.size),
             format_size(self.size_diff, True), self.count, self.count_diff)
@@ -169,6 +183,7 @@ class StatisticDiff(_Record):
         return text
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return ("<StatisticDiff traceback=%r size=%i (%+i) count=%i (%+i)>"
                 % self._shown())
 
@@ -178,11 +193,14 @@ class StatisticDiff(_Record):
 
 
 class BaseFilter:
+    """The interface of the filters."""
+
     def __init__(self, inclusive: bool) -> None:
+        """Make a filter that keeps matching traces, or that removes them."""
         self.inclusive = inclusive
 
     def matches(self, trace: RawTrace) -> bool:
-        """Is it one of those that this is about?"""
+        """Return whether the filter's condition is true for the trace."""
         raise NotImplementedError
 
 
@@ -193,11 +211,12 @@ def _normalized(filename: str) -> str:
 
 
 class Filter(BaseFilter):
-    """By the file, or the file and line, of the innermost frame or of any."""
+    """A filter by file and line of the innermost frame, or of any frame."""
 
     def __init__(self, inclusive: bool, filename_pattern: str,
                  lineno: int | None = None, all_frames: bool = False,
                  domain: int | None = None) -> None:
+        """Make a filter from a shell pattern for file names and optional conditions."""
         super().__init__(inclusive)
         self._pattern = _normalized(filename_pattern)
         self.lineno = lineno
@@ -206,6 +225,7 @@ class Filter(BaseFilter):
 
     @property
     def filename_pattern(self) -> str:
+        """Return the normalized pattern."""
         return self._pattern
 
     def _matches_frame(self, frame: RawFrame) -> bool:
@@ -214,6 +234,7 @@ class Filter(BaseFilter):
                 and fnmatch.fnmatch(_normalized(filename), self._pattern))
 
     def matches(self, trace: RawTrace) -> bool:
+        """Return whether domain, file and line match."""
         if self.domain is not None and trace[0] != self.domain:
             return False
         frames = trace[_TRACEBACK]
@@ -222,25 +243,32 @@ class Filter(BaseFilter):
 
 
 class DomainFilter(BaseFilter):
+    """A filter by the domain."""
+
     def __init__(self, inclusive: bool, domain: int) -> None:
+        """Make a filter for one domain."""
         super().__init__(inclusive)
         self._domain = domain
 
     @property
     def domain(self) -> int:
+        """Return the domain."""
         return self._domain
 
     def matches(self, trace: RawTrace) -> bool:
+        """Return whether the trace has this domain."""
         return bool(trace[0] == self._domain)
 
 
 class Traces(Sequence[Trace]):
-    """Of a snapshot, made when they are asked for."""
+    """The sequence of a snapshot's traces, which makes a `Trace` on each access."""
 
     def __init__(self, traces: Sequence[RawTrace]) -> None:
+        """Wrap raw traces."""
         self._traces = traces
 
     def __len__(self) -> int:
+        """Return the number of elements."""
         return len(self._traces)
 
     @overload
@@ -250,17 +278,21 @@ class Traces(Sequence[Trace]):
     def __getitem__(self, index: slice) -> tuple[Trace, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Trace | tuple[Trace, ...]:
+        """Return an element, or a tuple of elements for a slice."""
         if isinstance(index, slice):
             return tuple(map(Trace, self._traces[index]))
         return Trace(self._traces[index])
 
     def __iter__(self) -> Iterator[Trace]:
+        """Iterate over the elements."""
         return map(Trace, self._traces)
 
     def __contains__(self, trace: object) -> bool:
+        """Return whether an equal element exists."""
         return isinstance(trace, Trace) and trace._trace in self._traces
 
     def __eq__(self, other: object) -> bool:
+        """Compare the contents."""
         if not isinstance(other, Traces):
             return NotImplemented
         return self._traces == other._traces
@@ -268,6 +300,7 @@ class Traces(Sequence[Trace]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        """Return the text for debugging."""
         return "<Traces len=%d>" % len(self)
 
 
@@ -279,23 +312,32 @@ _KEYS: dict[str, Callable[[RawFrame], RawFrame]] = {
 
 
 class Snapshot:
-    """What was alive."""
+    """The sampled objects that were alive at one moment."""
 
     def __init__(self, traces: Iterable[RawTrace], traceback_limit: int) -> None:
+        """Store the traces, and the number of frames that each may have."""
         self._raw = list(traces)
-        #: one for each sampled object that was alive
+        #: one trace for each sampled live object
         self.traces = Traces(self._raw)
         self.traceback_limit = traceback_limit
 
     def dump(self, filename: Union[str, os.PathLike[str]]) -> None:
+        """Write the snapshot to a file by pickle."""
         import pickle
         with open(filename, "wb") as file:
             pickle.dump(self, file, pickle.HIGHEST_PROTOCOL)
 
     @staticmethod
     def load(filename: Union[str, os.PathLike[str]]) -> Snapshot:
-        """Read what dump() wrote.  As with every pickle: only of somebody who is
-        trusted."""
+        """Read a snapshot from a file of dump().
+
+        Unpickling can execute arbitrary code, so the file's author must be trusted.
+
+        Raises:
+            OSError: The file is not readable.
+            pickle.UnpicklingError: The file contains no valid pickle.
+            ValueError: The pickle is not a snapshot.
+        """
         import pickle
         with open(filename, "rb") as file:
             try:
@@ -303,7 +345,7 @@ class Snapshot:
             except OSError:
                 raise
             except Exception as e:
-                # PyPy's pickle raises whatever comes
+                # PyPy's pickle raises exceptions of many classes for invalid data
                 raise pickle.UnpicklingError(
                     "%r holds no snapshot: %s; give load() what dump() wrote"
                     % (os.fspath(filename), e if isinstance(e, pickle.UnpicklingError)
@@ -314,8 +356,11 @@ class Snapshot:
         return snapshot
 
     def filter_traces(self, filters: Iterable[BaseFilter]) -> Snapshot:
-        """Those that one of the inclusive filters matches, if there are any, and
-        none of the others."""
+        """Return a snapshot with the traces that pass the filters.
+
+        A trace passes if no exclusive filter matches, and if an inclusive filter
+        matches or there are no inclusive filters.
+        """
         if not isinstance(filters, Iterable):
             raise TypeError("filters must be a list of filters, not %s"
                             % type(filters).__name__)
@@ -336,7 +381,7 @@ class Snapshot:
             raise ValueError("whole tracebacks can't be cumulative; the key type "
                              "has to be 'filename' or 'lineno'")
         groups: _Groups = {}
-        # most have the traceback of another one
+        # Most traces share their traceback with another trace.
         known: dict[RawTraceback, list[list[RawTrace]]] = {}
         for trace in self._raw:
             frames = trace[_TRACEBACK]
@@ -357,9 +402,14 @@ class Snapshot:
 
     def statistics(self, key_type: str,
                    cumulative: bool = False) -> list[Statistic]:
-        """The largest first.  `key_type`: what makes a group: "filename",
-        "lineno" or "traceback"; `cumulative`: of all frames, not only the
-        innermost ones."""
+        """Return the statistics of groups of traces, the largest first.
+
+        Args:
+            key_type: The property that defines the groups, one of "filename", "lineno"
+                and "traceback".
+            cumulative: Whether a trace belongs to the groups of all its frames instead
+                of the innermost frame only.
+        """
         result = [
             Statistic(traceback, _bytes(traces), _objects(traces),
                       _error(traces, _VARIANCE), _error(traces,
@@ -370,8 +420,11 @@ class Snapshot:
 
     def compare_to(self, old_snapshot: Snapshot, key_type: str,
                    cumulative: bool = False) -> list[StatisticDiff]:
-        """Statistics of each group, and their differences to `old_snapshot`, the
-        largest difference first.  `key_type` and `cumulative`: as for statistics()."""
+        """Return each group's statistics and their changes since `old_snapshot`.
+
+        The largest change comes first.  See statistics() for `key_type` and
+        `cumulative`.
+        """
         new = self._groups(key_type, cumulative)
         old = old_snapshot._groups(key_type, cumulative)
         result = []
@@ -400,7 +453,7 @@ def _error(traces: list[RawTrace], variance: int) -> float:
 
 
 def _changed(now: list[RawTrace], before: list[RawTrace]) -> list[RawTrace]:
-    """The traces of samples that are in one of the two only."""
+    """Return the traces of the samples that only one of the two lists contains."""
     keys = {_at(t, _KEY, None) for t in now} & {_at(t, _KEY, None)
                                                 for t in before}
     return [t for t in (*now, *before) if _at(t, _KEY, None) not in keys]

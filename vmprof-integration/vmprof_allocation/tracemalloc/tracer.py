@@ -1,4 +1,7 @@
-"""What is alive in this process, and where it was allocated."""
+"""The live sampled objects of this process, and the stacks that allocated them.
+
+The functions of the package use `Tracer`, which controls an engine (engines/base.py).
+"""
 from __future__ import annotations
 
 import atexit
@@ -20,16 +23,16 @@ from vmprof_allocation.settings.parsing import make_settings
 from vmprof_allocation.tracemalloc.frames import RawTraceback
 from vmprof_allocation.tracemalloc.snapshot import RawTrace
 
-#: what has one of these frames is ours, and not the program's
+#: folders of this package; a stack with a frame from them is not the program's
 _OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep,)
-#: what CPython's module says of a place that is not known
+#: CPython's traceback for an unknown stack
 UNKNOWN: RawTraceback = (("<unknown>", 0),)
 
 _starts = itertools.count()
 
 
 def _address(object_: object) -> int:
-    """Return the address of the memory of `object_`; 0 if it is only a value.
+    """Return the address of the memory of `object_`, or 0 if it is only a value.
 
     PyPy's id() of a number, a character and an empty tuple is computed from the value;
     its lowest bit is set.  A text's id() is the address of its characters plus 2.
@@ -39,14 +42,23 @@ def _address(object_: object) -> int:
 
 
 class Tracer:
-    """One time of tracing, from its creation to stop().
+    """A period of tracing, from its creation to stop().
 
-    The engine keeps the sampled objects, and writes into a file in memory what
-    their stacks are: that is read when somebody asks.
+    The engine keeps the sampled objects, and writes their stacks into a file in memory.
+    `Tracer` reads the file only when a snapshot or a traceback is requested.
     """
 
     def __init__(self, nframe: int, interval: int | str) -> None:
-        """Raises AllocationSamplingError, ValueError."""
+        """Start the engine.
+
+        Args:
+            nframe: The number of innermost frames that a traceback keeps.
+            interval: Mean bytes between two samples, as a number or a text.
+
+        Raises:
+            AllocationSamplingError: The interval is invalid or ``auto``, or this
+                process cannot be sampled.
+        """
         self.nframe = nframe
         settings = make_settings(interval)
         if settings.limit is not None:
@@ -55,9 +67,9 @@ class Tracer:
                 "need one interval; write for example 16k" % (interval,))
         settings.in_memory = True
         if settings.interval == 1:
-            settings.gaps = "fixed"         # each byte
+            settings.gaps = "fixed"         # sample each byte
         self._gaps = settings.gaps
-        # now, and not in the middle of what a signal interrupts
+        # A later import could run within a signal handler, in the middle of other code.
         import vmprof_convert.meaning.estimator
         import vmprof_convert.meaning.visible_stacks
         import vmprof_convert.readers  # noqa: F401
@@ -72,7 +84,8 @@ class Tracer:
         self._file = file_id(self._fd)
         self._id = time.time_ns(), next(_starts)
         self._lost = 0
-        #: by the node that a stack ends with; None: it is of our own code
+        #: frames and their total number by the stack's number; None for a stack with
+        #: frames of this package
         self._tracebacks: dict[int, tuple[RawTraceback, int] | None] = {}
         try:
             self._engine.start(self._fd, settings)
@@ -83,19 +96,23 @@ class Tracer:
 
     @property
     def is_on(self) -> bool:
+        """Return whether tracing is active in this process, and not in its parent."""
         return self._fd >= 0 and self._pid == os.getpid()
 
     def _is_ours(self) -> bool:
-        """The program may have closed it, and opened a file of its own."""
+        """Return whether the descriptor still refers to this tracer's file.
+
+        The program may have closed the descriptor, and opened another file.
+        """
         return file_id(self._fd) == self._file
 
     def _end(self) -> None:
-        """When the program ends, which is not to hear of it."""
+        """Stop at the program's end without reporting a problem."""
         with contextlib.suppress(AllocationSamplingError):
             self.stop()
 
     def stop(self) -> None:
-        """Harmless if it was done before."""
+        """Stop the engine and close the file.  A second call has no effect."""
         if not self.is_on:
             return
         atexit.unregister(self._end)
@@ -109,7 +126,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """What this thread allocates meanwhile does not count."""
+        """Exclude this thread's allocations from the traces within the context."""
         engine = self._engine
         before = engine.ignore(True)
         try:
@@ -118,6 +135,7 @@ class Tracer:
             engine.ignore(before)
 
     def clear(self) -> None:
+        """Discard the traces of all earlier allocations."""
         self._engine.forget_alive()
 
     def _warn(self) -> None:
@@ -131,15 +149,17 @@ class Tracer:
                 RuntimeWarning, stacklevel=4)
 
     def bytes(self) -> tuple[int, int]:
+        """Return the estimated live bytes and their peak since reset_peak()."""
         self._warn()
         now, peak = self._engine.alive_bytes()
         return round(now), round(peak)
 
     def reset_peak(self) -> None:
+        """Set the peak of the live bytes to their current value."""
         self._engine.reset_peak()
 
     def memory(self) -> int:
-        """Bytes that all this takes."""
+        """Return the bytes that the engine's tables and the file use."""
         written = os.fstat(self._fd).st_size if self._is_ours() else 0
         return self._engine.statistics().memory + written
 
@@ -149,7 +169,8 @@ class Tracer:
         A heap snapshot finds them.
 
         Returns:
-            Why none is possible, and garbage is still traced; or "".
+            The reason why no heap snapshot is possible, and garbage is still traced.
+            The text is empty after success, and for an engine without heap snapshots.
         """
         if "held" not in self._engine.capabilities():
             return ""
@@ -188,7 +209,10 @@ class Tracer:
         return traces
 
     def traceback_of(self, object_: object) -> tuple[RawTraceback, int] | None:
-        """Return the stack that allocated `object_`; None if it was not sampled."""
+        """Return the frames of the stack that allocated `object_`, and their number.
+
+        The result is None if `object_` was not sampled.
+        """
         address = _address(object_)
         found = self._engine.find_alive(address) if address else None
         if found is None:
@@ -200,7 +224,7 @@ class Tracer:
         return self._tracebacks.get(stack, (UNKNOWN, 1))
 
     def _learn(self, stacks: set[int]) -> None:
-        """Read what these are, if there are new ones."""
+        """Read the frames of those stacks whose frames are still unknown."""
         new = stacks - self._tracebacks.keys()
         if not new:
             return

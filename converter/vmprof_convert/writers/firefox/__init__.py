@@ -1,14 +1,14 @@
-"""A file for the Firefox Profiler.
+"""The writer of files for the Firefox Profiler.
 
-``convert`` and what it is made of walk a profile; ``format`` knows what the
-Profiler reads, and no profile.
+convert.py and the modules that it uses read a profile. The package format/ knows the
+Profiler's format and no profile.
 
-It is written in version 64 of the processed format, the first that can hold all that
-is shown.  A Profiler reads every older version and no newer one, and those that are
-packaged or served by somebody are often months old.  What came up to version 75 is no
-use here: 65, 67 and 68 changed nothing in a profile; 66 has a stack's distance to its
-caller instead of the caller; 69, 72 and 73 are about Firefox's own markers; 70, 71, 74
-and 75 lay tables of frames and functions out anew.
+The files have version 64 of the processed format, the first version that can contain
+all that is shown. A Profiler reads every older version and no newer one. Packaged or
+self-hosted Profilers are often months old. The versions up to 75 have no features that
+are useful here. 65, 67 and 68 changed nothing in a profile. 66 stores a stack's
+distance to its caller instead of the caller. 69, 72 and 73 are about Firefox's own
+markers. 70, 71, 74 and 75 have a new layout of the tables of frames and functions.
 """
 from __future__ import annotations
 

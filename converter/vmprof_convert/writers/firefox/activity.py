@@ -1,8 +1,9 @@
-"""What a track shows where no time was sampled: who allocated how much, when.
+"""The activity graphs of the tracks: allocations over time, and pauses.
 
-The front end draws a thread's track from its samples alone, each as wide as the
-time to its neighbours, in the colour of its innermost frame.  So these samples
-share their bin's width as their stacks share what was allocated in it.
+The front end draws a thread's track from its samples alone. A sample is as wide as the
+time to its neighbours and has the colour of its innermost frame. So a track without CPU
+samples gets artificial samples. Within a bin of time, the width of a stack is
+proportional to its share of the allocations. convert.py calls this module.
 """
 from __future__ import annotations
 
@@ -15,22 +16,22 @@ from typing import NamedTuple
 from vmprof_convert.analysis.by_stack import whole
 from vmprof_convert.writers.firefox.format.bins import bins_of
 
-#: how many bins there are: a screen shows little more
+#: number of bins in a track; a screen does not show many more
 BINS = 500
-#: rows of a track; where there would be more, the bins are wider, but no fewer than
-#: so many
+#: Largest number of rows of a track, and smallest number of bins. A track with more
+#: rows gets fewer and wider bins.
 MOST, FEWEST = 100_000, 60
-#: one part of them in so many that is empty is seen as a gap
+#: inverse of the smallest share of the run that is visible as a gap
 _GAP = 100
-#: so many intervals may be between time samples while the program runs: the kernel
-#: looks at its clock less often than that
+#: Largest number of intervals between two CPU samples of a running program. The kernel
+#: checks its clock less often than once per interval.
 _APART = 20
-#: digits of a time in milliseconds: more make the file larger, and nobody sees them
+#: digits of a time in milliseconds; more digits are not visible and enlarge the file
 _DIGITS = 4
 
 
 class Activity(NamedTuple):
-    """Columns of a table of samples."""
+    """The columns of a table of samples."""
 
     times: list[float]
     stacks: list[int]
@@ -40,9 +41,18 @@ class Activity(NamedTuple):
 def summarize(times: Sequence[float], stacks: Sequence[int], weights: Iterable[float],
               end: float, idle: int, bins_: int = BINS,
               shown: Mapping[int, int] | None = None) -> Activity:
-    """`times` ascend; `end` is that of the profile, and `idle` the stack where nothing
-    happened; `shown`: instead of each of `stacks` another one."""
-    # in which bins, and how wide: counting rows is quick
+    """Return artificial samples that show the allocations of a track.
+
+    Args:
+        times: The time of each allocation, ascending.
+        stacks: The stack of each allocation.
+        weights: The weight of each allocation.
+        end: The end of the profile.
+        idle: The stack for the time without allocations.
+        bins_: The number of bins.
+        shown: The stack to show in place of each of `stacks`, None to show these.
+    """
+    # Choose the width of the bins. Counting the rows takes little time.
     while True:
         width = end / bins_ or 1.0
         parts = list(bins_of(times, width))
@@ -69,9 +79,19 @@ def _as_shown(sums: Mapping[int, float], shown: Mapping[int, int]) -> dict[int, 
 
 
 def pauses(times: Sequence[float], interval: float, end: float) -> list[int]:
-    """Rows of time samples, taken each `interval` while the program runs: those before
-    which there was none for so long that it is seen.  The front end would draw each
-    until the next one.  `interval` 0.0: the axis is none of time."""
+    """Return the CPU samples that follow a visible pause.
+
+    The front end draws each sample up to the next one, so a pause needs samples, too.
+
+    Args:
+        times: The time of each CPU sample, ascending.
+        interval: The time between two samples of a running program; 0.0 if the axis is
+            not one of time.
+        end: The end of the profile.
+
+    Returns:
+        Numbers of rows.
+    """
     if not interval:
         return []
     least = max(end / _GAP, interval * _APART)
@@ -81,7 +101,15 @@ def pauses(times: Sequence[float], interval: float, end: float) -> list[int]:
 
 def with_pauses(times: Sequence[float], stacks: Sequence[int], before: Sequence[int],
                 interval: float, idle: int) -> Activity:
-    """`before`: the rows of pauses()."""
+    """Return CPU samples with additional samples in each pause.
+
+    Args:
+        times: The time of each CPU sample, ascending.
+        stacks: The stack of each CPU sample.
+        before: The result of pauses().
+        interval: The time between two samples of a running program.
+        idle: The stack for pauses.
+    """
     drawn = Activity([], [], [])
     at = 0
     for row in (*before, len(times)):
@@ -89,8 +117,8 @@ def with_pauses(times: Sequence[float], stacks: Sequence[int], before: Sequence[
         drawn.stacks.extend(stacks[at:row])
         drawn.weights.extend([1] * (row - at))
         if row < len(times):
-            # where it begins and where it ends, as a track is drawn halfway to what is
-            # before and behind
+            # One sample for the begin and one for the end of the pause: the front end
+            # draws a sample halfway to its neighbours.
             drawn.times.extend((times[row - 1] + interval if row else 0.0,
                                 times[row] - interval))
             drawn.stacks.extend((idle, idle))
@@ -101,7 +129,7 @@ def with_pauses(times: Sequence[float], stacks: Sequence[int], before: Sequence[
 
 def _drawn(bins: dict[int, dict[int, float]], width: float, end: float, idle: int,
            bins_: int) -> Activity:
-    # or the front end says that its buffer was empty before the first sample
+    # without a sample at 0, the front end claims that its buffer was empty before
     times, stacks, weights = [0.0], [idle], [0]
 
     def pause(number: int, next_: int) -> None:
@@ -115,7 +143,7 @@ def _drawn(bins: dict[int, dict[int, float]], width: float, end: float, idle: in
     for number, sums in bins.items():
         pause(before, number)
         shown = {stack: weight for stack, weight in zip(sums, rounded) if weight}
-        # (beside what a damaged profile has, the rest may be nothing)
+        # next to the huge numbers of a damaged profile, other weights may round to 0
         total = sum(shown.values()) or 1
         times += [(number + begun / total) * width
                   for begun in accumulate(shown.values(), initial=0)][:-1]
@@ -123,6 +151,6 @@ def _drawn(bins: dict[int, dict[int, float]], width: float, end: float, idle: in
         weights += shown.values()
         before = number + 1
     pause(before, bins_)
-    # what is rounded must not go back
+    # rounded times must not descend
     return Activity(list(accumulate((
         min(round(time, _DIGITS), end) for time in times), max)), stacks, weights)

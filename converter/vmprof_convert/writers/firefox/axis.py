@@ -1,4 +1,4 @@
-"""Where things are on the x axis: in time, or in bytes allocated."""
+"""The x axis of the Profiler: time, or allocated bytes."""
 from __future__ import annotations
 
 import array
@@ -14,26 +14,38 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers.firefox.format.columns import Milliseconds
 
 TIME, BYTES = "time", "bytes"
-#: there are fewer bytes
+#: upper bound of the allocated bytes
 MOST = 2.0**62
 
-#: milliseconds between two time samples, for want of something better
+#: milliseconds between two CPU samples if the interval is unknown
 DEFAULT_INTERVAL = 1.0
-#: how long a run may be, in seconds: longer than anybody waits
+#: longest plausible run in seconds
 _MAX_RUN = 1e8
 
 
 class Axis:
-    """Milliseconds since the start, or bytes allocated since then.  A place on it is a
-    number of microseconds, or of bytes."""
+    """The places of samples on the x axis.
+
+    A place is a number of microseconds since the start, or of bytes that were allocated
+    since the start.
+    """
 
     def __init__(self, profile: Profile, weights: Sequence[int], unit: str):
-        """`weights`: bytes that each sample stands for.  Raises ProfileError if
-        there are none."""
+        """Compute the places of all samples.
+
+        Args:
+            profile: The profile.
+            weights: The bytes that each sample represents.
+            unit: TIME or BYTES.
+
+        Raises:
+            ProfileError: The unit is BYTES, and the profile has no allocation samples,
+                or their sum is too large.
+        """
         self.unit = unit
-        #: milliseconds between two time samples; 0.0: there are none
+        #: milliseconds between two CPU samples, 0.0 without CPU samples
         self.interval = _interval(profile)
-        #: the place of each sample
+        #: place of each sample
         self.samples = _times(profile, self.interval or DEFAULT_INTERVAL)
         self._times: Sequence[int] = ()
         self._bytes: list[int] = []
@@ -54,16 +66,16 @@ class Axis:
             self.samples = places
 
     def shown(self, places: Sequence[int]) -> Sequence[float]:
-        """As the file has them."""
+        """Return places in the unit of the file: milliseconds or bytes."""
         return Milliseconds(places) if self.unit == TIME else places
 
     def at(self, nanoseconds: int) -> float:
-        """A moment since the start, as the file has it."""
-        # more digits make the file larger, and nobody sees them
+        """Return a time since the start in the unit of the file."""
+        # microseconds suffice: more digits are not visible and enlarge the file
         return self.shown([self.place(nanoseconds)])[0]
 
     def place(self, nanoseconds: int) -> int:
-        """Of a moment since the start."""
+        """Return the place of a time since the start."""
         return self._place(nanoseconds // 1000)
 
     def _place(self, microseconds: int) -> int:
@@ -74,13 +86,13 @@ class Axis:
 
 
 def _interval(profile: Profile) -> float:
-    """Milliseconds between two time samples."""
+    """Return the milliseconds between two CPU samples, 0.0 without CPU samples."""
     ticks = profile.samples.ticks
     if not ticks:
         return 0.0
     if not profile.settings and profile.end_time and min(profile.samples.time) < 0:
-        # Of the processor's time: while the program waits, there are no samples,
-        # and nobody knows when that was.
+        # The clock counted processor time. While the program waited, there were no
+        # samples, and the times of these pauses are unknown.
         run = profile.end_time - profile.start_time
         if profile.start_time and 0 < run < _MAX_RUN:
             return run / ticks * 1e3
@@ -88,13 +100,13 @@ def _interval(profile: Profile) -> float:
 
 
 def _times(profile: Profile, interval: float) -> array.array[int]:
-    """The samples' times in microseconds since the start."""
-    # Samples without times are spread evenly over the run, in the order of the
-    # file: that is all that is known of them.
+    """Return the times of all samples in microseconds since the start."""
+    # Only the order of samples without times is known. They are spread evenly over the
+    # run.
     stamps = profile.samples.time
     if min(stamps) >= 0:
         return array.array("q", map(operator.floordiv, stamps, repeat(1000)))
-    # in picoseconds, lest what is left out of one is left out of each
+    # counted in picoseconds, so that rounding errors do not add up
     step = max(round(interval * 1e9), 1)
     untimed = map(operator.floordiv, count(0, step), repeat(10**6))
     return array.array("q", [

@@ -1,4 +1,9 @@
-"""From a profile to the Firefox Profiler's format."""
+"""Conversion of a profile into the Firefox Profiler's format.
+
+cli/formats.py calls write(). The x axis is time or allocated bytes. Each process and
+each thread has a track with its CPU samples, allocations and markers. Counters show the
+memory of each process.
+"""
 from __future__ import annotations
 
 import array
@@ -35,15 +40,15 @@ from vmprof_convert.writers.firefox.tracks import MAX_NAME, Process, Track, Trac
 
 __all__ = ["BYTES", "TIME", "convert", "encode", "query", "write"]
 
-#: the first moment behind the dates that the front end can show, in seconds
+#: end of the dates that the front end can show, in seconds since 1970
 END_OF_TIME = 253402300800.0
-#: When is not what a track of objects is for, or of holders: it has fewer rows.
+#: number of bins in tracks of objects and of retainers, whose times matter little
 _BROAD_BINS = 50
-#: the thread of holders
+#: name of the thread of retainers
 HELD_BY = "Held by"
-#: the thread of raw memory, beside those of the GC's heap
+#: name of the thread of native memory, next to the threads of the GC's heap
 RAW_MEMORY = "Raw memory (malloc)"
-#: texts that are written at once: some are long, and many are short
+#: number of texts that are written at once; some are long, and many are short
 _TOGETHER = 2**5
 
 _PRODUCTS = {"pypy": "PyPy", "cpython": "CPython"}
@@ -55,10 +60,10 @@ def write(profile: Profile, out: BinaryIO,
           progress: Callable[[int, int], None] | None = None, *,
           unit: str = TIME, texts: Mapping[str, str] | None = None,
           missing_texts: int = 0) -> None:
-    """Write `profile` to `out`, as JSON; see convert()."""
-    # there are millions of tuples, and no cycles: looking for some takes as long
-    # as all the rest
-    # (in PyPy, it is what frees the pieces that were written)
+    """Write `profile` to `out` as JSON; see convert() for the arguments."""
+    # The conversion creates millions of tuples and no cycles. On CPython, the search
+    # for cycles would take as long as all other work. PyPy's collector must stay on,
+    # because it frees the pieces that were written.
     was_on = gc.isenabled() and sys.implementation.name == "cpython"
     if was_on:
         gc.disable()
@@ -74,7 +79,11 @@ def write(profile: Profile, out: BinaryIO,
 
 
 def encode(profile: Json) -> bytes:
-    """JSON.  Raises ValueError for NaN and infinities, which JSON has not."""
+    """Return the JSON text of a converted profile.
+
+    Raises:
+        ValueError: The profile contains NaN or infinity, which JSON does not have.
+    """
     return "".join(encoded(profile)).encode("ascii")
 
 
@@ -82,13 +91,22 @@ def convert(profile: Profile,
             progress: Callable[[int, int], None] | None = None, *,
             unit: str = TIME, texts: Mapping[str, str] | None = None,
             missing_texts: int = 0) -> Json:
-    """The profile in the processed format, ready for json.dump.
+    """Return the profile in the processed format as a dict for encoding.encoded().
 
-    Raw memory that is with it (Profile.raw) has a thread and a counter of each process,
-    on an axis of time.  `progress(done, total)` is called now and then, with numbers of
-    stacks.  `unit` is what the x axis is in, TIME or BYTES.  `texts` are those of the
-    program's files, if they are to go with it, and `missing_texts` how many of
-    them nobody has.  Raises ProfileError if there are no samples.
+    The rows of the profile are sorted by time. If the profile includes native memory
+    (Profile.raw) and the axis is time, each process has an additional thread and a
+    counter.
+
+    Args:
+        profile: The profile.
+        progress: A function that is called now and then with the number of converted
+            stacks and the number of all stacks.
+        unit: The unit of the x axis, TIME or BYTES.
+        texts: The texts of the program's files by path, to include them in the file.
+        missing_texts: The number of files whose text was requested and is missing.
+
+    Raises:
+        ProfileError: The profile has no samples.
     """
     if not len(profile.samples):
         raise ProfileError(
@@ -108,14 +126,27 @@ def convert(profile: Profile,
 
 
 def query(profile: Profile) -> str:
-    """What the page is to be asked for: it opens on time, if it can."""
+    """Return a query for the Profiler's URL that makes the page open with allocations.
+
+    The query is empty for a profile without allocation samples. Without the query, the
+    page opens with CPU samples if there are any.
+    """
     return "ctSummary=native-allocations" if any(profile.samples.size) else ""
 
 
 class _Conversion:
+    """The conversion of one profile."""
+
     def __init__(self, profile: Profile, unit: str,
                  builder: ProfileBuilder | None = None):
-        """`builder`: of a file in which this is beside another one."""
+        """Prepare the conversion.
+
+        Args:
+            profile: The profile, sorted by time.
+            unit: The unit of the x axis.
+            builder: The builder of another profile's file to which this profile is
+                added.
+        """
         self._profile = profile
         self._weights = _Weights(profile.samples, profile.gaps, _bytes).rounded()
         self._axis = Axis(profile, self._weights, unit)
@@ -148,7 +179,7 @@ class _Conversion:
         profile, builder, times = self._profile, self._builder, self._axis.samples
         if texts:
             builder.set_sources(texts)
-        # (times that nobody recorded may be among others)
+        # samples without times, which Axis places, may lie between other samples
         everything = by_key(times)
         tracks = self._tracks.all(everything)
         processes = list({track.process.pid: track.process
@@ -218,13 +249,13 @@ class _Conversion:
               weights: Iterable[float], unit: str, end: float, idle: int,
               bins: int = activity.BINS, shown: Mapping[int, int] | None = None
               ) -> None:
-        """`weights`: of these rows."""
+        """Draw the track from allocations; `weights` has the weight of each row."""
         thread.set_samples(*activity.summarize(
             self._axis.shown(gathered(self._axis.samples, rows)),
             gathered(stacks_, rows), weights, end, idle, bins, shown), unit)
 
     def _add_held(self, process: Process, end: float, idle: int) -> None:
-        """Who held what, at the moment of the last answer."""
+        """Add a thread that shows the retainers of the last heap snapshot."""
         held = _held(process)
         if held is None or process.profile is None:
             return
@@ -238,7 +269,7 @@ class _Conversion:
         self._builder.add_thread(thread)
 
     def _ends_of(self, numbers: Set[int]) -> Ends:
-        """Of these threads."""
+        """Return the ends of the objects that these threads allocated."""
         if numbers >= self._tracks.threads:
             return self._ends
         return self._ends.chosen(self._tracks.are_of(numbers, self._ends.rows))
@@ -257,11 +288,11 @@ class _Conversion:
                 gathered(self._weights, rows))
 
     def _add_counters(self, process: Process, rows: Sequence[int]) -> None:
-        """`rows`: of its samples, by time."""
+        """Add the counters of a process; `rows` are its samples by time."""
         allocations = self._tracks.allocations(rows)
         births = (self._axis.shown(gathered(self._axis.samples, allocations)),
                   gathered(self._weights, allocations))
-        # over bytes, the rate of bytes is 1
+        # on an axis of bytes, the allocation rate is always 1
         if allocations and self._axis.unit == TIME:
             self._builder.add_counter(Counter.rate(*births), process.pid)
         if allocations and self._profile.has_lifetimes:
@@ -289,20 +320,20 @@ class _Conversion:
             is_alive_exact(process.profile or self._profile))
 
     def _read(self, process: Process, kind: str) -> list[tuple[float, int]]:
-        """Times and bytes."""
+        """Return the times and the bytes of a metric."""
         profile = process.profile
         if profile is None:
-            return []       # what processes share would count for each
+            return []       # shared memory would count for each process
         read = [(figure.time, figure.value) for figure in readings(profile, kind)]
         if read and read[-1][0] < profile.end and kind != HEAP:
-            # What hardly changes is not told again.  But a heap that is swept is not
-            # read, and changes.
+            # Readings are omitted while a metric hardly changes. But the heap is not
+            # read during sweeping, and changes then.
             read.append((profile.end, read[-1][1]))
         return [(self._axis.at(time + process.begin), value) for time, value in read]
 
     def _resident(self, process: Process,
                   rows: Sequence[int]) -> list[tuple[float, int]]:
-        """Times and bytes: as they were read now and then, or else with samples."""
+        """Return times and bytes: the readings, or else the values of the samples."""
         read = self._read(process, RESIDENT)
         if read or process.profile is None:
             return read
@@ -314,19 +345,21 @@ class _Conversion:
 
 
 class _RawMemory(_Conversion):
-    """Of raw memory, in the file of what the same processes have in the GC's heap: a
-    thread of each, with all that its threads asked for, and a counter."""
+    """The conversion of native memory, added to a file of the GC's heap.
+
+    Each process has one thread, with the allocations of all its threads, and a counter.
+    """
 
     def __init__(self, profile: Profile, unit: str, builder: ProfileBuilder) -> None:
         super().__init__(profile, unit, builder)
-        #: of each process, by its number: what is not in the file as yet
+        #: track of each process that is not in the file yet, by its number
         self._left: dict[str, Track] = {}
         for track in self._tracks.all(by_key(self._axis.samples)):
             self._left.setdefault(track.process.pid, track)
         self._found = stacks.add(profile, builder, self._origins, None, has_idle=True)
 
     def add(self, pid: str, end: float) -> None:
-        """What is left of this process."""
+        """Add the thread and the counter of a process, unless they are in the file."""
         track = self._left.pop(pid, None)
         if track is None:
             return
@@ -343,35 +376,39 @@ class _RawMemory(_Conversion):
             ends.sums(self._weights), is_raw=True), pid)
 
     def add_others(self, end: float) -> None:
-        """Of processes that have nothing else."""
+        """Add the processes that have no other threads."""
         for pid in list(self._left):
             self.add(pid, end)
 
 
 def _held(process: Process) -> Held | None:
-    """The last answer to who holds what; None: there is none."""
+    """Return the retainers from the last heap snapshot, None without a valid answer."""
     last = process.profile.last_held if process.profile else None
     return last if last and not last.problem else None
 
 
 def _bytes(size: int, live_size: int, interval: int, gaps: str) -> float:
-    """Of a row of lives.split_shrunk()."""
+    """Return the bytes that a row represents, after lives.split_shrunk()."""
     return weight_live_bytes(size, abs(live_size), interval, gaps)
 
 
 def _objects(size: int, live_size: int, interval: int, gaps: str) -> float:
+    """Return the number of objects that a row represents, after split_shrunk()."""
     return weight_objects(size, interval, gaps) if live_size >= 0 else 0.0
 
 
 class _Weights(dict[tuple[int, int, int], float]):
-    """What samples stand for, bytes or objects, by size, live size and interval; 0.0: a
-    time sample."""
+    """A cache of the bytes or objects that samples represent.
+
+    The keys are size, live size and interval. The value of a CPU sample is 0.0.
+    """
 
     def __init__(self, samples: Samples, gaps: str,
                  weight_of: Callable[[int, int, int, str], float]) -> None:
         super().__init__()
         self._columns = samples.size, samples.live_size, samples.interval
-        #: what it is of most profiles: of a fixed interval, and of no shrunk object
+        #: whether the weight depends only on the size, as in most profiles: the
+        #: interval is constant, and no object was shrunk
         self._is_by_size = is_one(samples.live_size) and is_one(samples.interval)
         self._gaps = gaps
         self._weight_of = weight_of
@@ -381,6 +418,7 @@ class _Weights(dict[tuple[int, int, int], float]):
         return weight
 
     def of(self, rows: Sequence[int]) -> Iterator[float]:
+        """Return the weight of each row."""
         size, live_size, interval = self._columns
         if self._is_by_size:
             sizes = gathered(size, rows)
@@ -390,14 +428,17 @@ class _Weights(dict[tuple[int, int, int], float]):
             gathered(column, rows) for column in self._columns)))
 
     def rounded(self) -> array.array[int]:
-        """Of all rows, so that the sum of the first n, for every n, is off by at most
-        one half: the total is right to the byte."""
+        """Return the weights of all rows as integers.
+
+        The sum of the first n weights has an error of at most one half, for every n. So
+        the total is exact to the byte.
+        """
         everything = range(len(self._columns[0]))
         try:
             sums = array.array("q", map(
                 float.__round__, accumulate(self.of(everything))))
         except OverflowError:
-            # a damaged profile's: no machine has so many bytes
+            # the profile is damaged, because no machine has that much memory
             sums = array.array("q", (
                 round(min(total, MOST)) for total in accumulate(self.of(everything))))
         return array.array("q", map(operator.sub, sums, chain((0,), sums)))

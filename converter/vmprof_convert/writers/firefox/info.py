@@ -1,4 +1,4 @@
-"""The panel "Profile info": how much it is all in all, and what is missing."""
+"""The panel "Profile info": totals, settings, and notes about missing data."""
 from __future__ import annotations
 
 from vmprof_convert.analysis.summary import TYPE, Choice, Summary, summarize
@@ -10,13 +10,13 @@ from vmprof_convert.writers.firefox import label_markers
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.extra import Entry
 
-#: of the settings, those that tell something to people
+#: settings that are displayed with another label
 _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
              "limit": "Limit that the interval follows",
              "gaps": "Gaps between samples", "seed": "Seed of the gaps",
              "engine": "Engine", "carrier": "Engine",
              "native": "Library of the interpreter, as native functions were asked for"}
-#: those that don't, or stand elsewhere
+#: settings that are not displayed, or displayed elsewhere
 _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
            "bookkeeping", "run", "part", "parent", "clock", "programs",
            "memory")
@@ -24,9 +24,16 @@ _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
 
 def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
              not_embedded: int, unlabelled: int, raw: Profile | None) -> None:
-    """`summary`: that of sum_up(); `not_embedded`: files whose text was wanted, and is
-    not there; `unlabelled`: threads whose labels changed too often; `raw`: raw memory
-    that is beside it."""
+    """Add the sections of the panel to the builder.
+
+    Args:
+        profile: The profile.
+        summary: The result of sum_up().
+        builder: The builder of the file.
+        not_embedded: The number of files whose text was requested and is missing.
+        unlabelled: The number of threads whose labels changed too often for markers.
+        raw: The profile of native memory that the file includes.
+    """
     ticks = summary.time_samples
     last = profile.moments[-1] if profile.moments else None
     entries = []
@@ -45,7 +52,7 @@ def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
     missing = caveats.of_run(profile) + caveats.missed(profile, summary.figures) + [
         text for text in caveats.of_figures(
             profile, summary, Choice(by=(TYPE,) if profile.has_types else ()))
-        # it says that they are here
+        # the note that the report omits CPU samples is wrong here
         if not text.startswith("time samples: ")]
     if raw is not None:
         figures = summarize(raw).figures
@@ -80,5 +87,5 @@ def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
         builder.add_extra("Sampling", [
             Entry(_SETTINGS.get(key, key), "string", value)
             for key, value in profile.settings.items()
-            # what nobody here knows is shown as it is
+            # unknown settings are shown with their key
             if value and key not in _UNSAID])

@@ -1,5 +1,8 @@
-"""What the program said it was doing, as markers: from the first to the last of the
-samples, one behind the other in a thread, that have the same labels."""
+"""Markers for the labels that the program gave to its work.
+
+A marker lasts from the first to the last of successive samples of a thread that have
+the same labels.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,13 +12,24 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.text.escape import shortened
 from vmprof_convert.writers.firefox.format.markers import Marker
 
-#: of a thread; with more, nobody sees anything
+#: largest number of markers in a thread; more would be unreadable
 MOST = 20_000
 
 
 def find(profile: Profile, ticks: Sequence[int], allocations: Sequence[int],
          times: Sequence[float]) -> tuple[list[Marker], bool]:
-    """Of these samples; and whether there are too many, which is none then."""
+    """Return the markers of a thread.
+
+    Args:
+        profile: The profile.
+        ticks: The rows of the thread's CPU samples, by time.
+        allocations: The rows of the thread's allocations, by time.
+        times: The time of each row of the profile in milliseconds.
+
+    Returns:
+        The markers, and whether there would be more than MOST, so that none is
+        returned.
+    """
     if len(profile.labels) < 2:
         return [], False
     stacks, of_stack = profile.samples.stack, profile.stack_labels

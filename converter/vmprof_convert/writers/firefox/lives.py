@@ -1,4 +1,8 @@
-"""What became of the objects, and what the collector did."""
+"""The outcomes of objects in the Profiler's file, and markers of collections.
+
+The table of allocations has two rows for each object: its allocation and its end. So
+the front end can show the live memory at any time.
+"""
 from __future__ import annotations
 
 import array
@@ -31,37 +35,39 @@ from vmprof_convert.writers.firefox.format.threads import Thread
 from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
 
 _SITE_OF = {lifetimes.DIED_YOUNG: MINOR, lifetimes.FREED_LATER: MAJOR}
-#: what is alive, or of what nothing was recorded
+#: states of objects that have no end
 _STAYS = (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
-#: of each fate that is an end, where that is
+#: place where objects with this outcome end, for each outcome with an end
 _SITES = {fate: _SITE_OF.get(lifetimes.state(fate, -1, -1), OUT_OF_SIGHT)
           for fate in range(UNTOLD, UNKNOWN + 1)
           if lifetimes.state(fate, -1, -1) not in _STAYS}
-#: for translate(): of each fate, whether it became old
+#: table for translate(): whether an object with this outcome became old
 _IS_OLD = bytes(fate in (ALIVE, FREED, LOST) for fate in range(256))
 
 
 class Ends(NamedTuple):
-    """What ended, by time: most objects end with many others, at a collection."""
+    """The ends of objects by time, in groups: many objects end at a collection."""
 
+    #: rows of the samples, group by group
     rows: array.array[int]
-    #: of such groups: place on the axis, fate, and how many rows are in it or before
+    #: Place on the axis, outcome, and end of the rows of each group. The rows of a
+    #: group begin where the rows of the preceding group end.
     moments: array.array[int]
     fates: array.array[int]
     until: array.array[int]
 
     def chosen(self, which: Sequence[int]) -> Ends:
-        """Without the rows of which it is not true."""
+        """Return the ends without the rows whose flag in `which` is false."""
         counts = array.array("i", accumulate(which, initial=0))
         return self._replace(
             rows=chosen(self.rows, which), until=gathered(counts, self.until))
 
     def counts(self) -> Iterator[int]:
-        """Of each group."""
+        """Return the number of rows in each group."""
         return map(operator.sub, self.until, (0, *self.until))
 
     def sums(self, weights: array.array[int]) -> list[int]:
-        """Of each group."""
+        """Return the sum of the weights of each group."""
         numbers = iter(gathered(weights, self.rows))
         return [sum(islice(numbers, count)) for count in self.counts()]
 
@@ -71,10 +77,13 @@ NO_ENDS = Ends(array.array("i"), array.array("q"), array.array("b"), array.array
 
 @contextlib.contextmanager
 def split_shrunk(samples: Samples) -> Iterator[None]:
-    """Inside, there is a row more for each object that was shrunk since it was
-    allocated: what was taken off, which ends at the object's first minor collection.
-    It is behind the object's own row, and its `live_size` is the number of these bytes,
-    negative, as it is no object.  (Another table would take as much memory again.)"""
+    """Give each shrunk object a second row within the context, for the lost bytes.
+
+    The program has shrunk these objects since their allocation. The second row follows
+    the object's row and ends at the object's first minor collection. Its `live_size` is
+    the negative number of lost bytes, because the row is not an object. The rows are
+    added to the same table, because another table would double the memory.
+    """
     shrunk = [row for row, live_size in enumerate(samples.live_size) if live_size] if (
         any(samples.live_size)) else []
     if shrunk:
@@ -92,7 +101,7 @@ def split_shrunk(samples: Samples) -> Iterator[None]:
 
 
 def _repeated(column: array.array[int], rows: Iterable[int]) -> array.array[int]:
-    """Each of these rows stands there twice, one behind the other."""
+    """Return a copy of a column in which each of the given rows occurs twice."""
     result, at = array.array(column.typecode), 0
     for row in rows:
         result.extend(column[at:row + 1])
@@ -102,6 +111,7 @@ def _repeated(column: array.array[int], rows: Iterable[int]) -> array.array[int]
 
 
 def _without(column: array.array[int], rows: Iterable[int]) -> array.array[int]:
+    """Return a copy of a column without the given rows."""
     result, at = array.array(column.typecode), 0
     for row in rows:
         result.extend(column[at:row])
@@ -111,12 +121,15 @@ def _without(column: array.array[int], rows: Iterable[int]) -> array.array[int]:
 
 
 def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
-    """What nobody followed ends where it got out of sight: so what does not end is
-    what the table shows as alive."""
-    # the front end takes a weight of 0 for a birth
+    """Return the ends of all objects, by time.
+
+    Objects that the sampler stopped following end at the last time when they were
+    known. So all objects without an end are alive, as in the reports.
+    """
+    # the front end interprets a weight of 0 as an allocation
     has_weight = None if all(weights) else bytes(map(bool, weights))
     rows = array.array("i")
-    #: moment, fate, and where its rows are
+    #: place of the end, outcome, and begin and end of the rows
     groups: list[tuple[int, int, int, int]] = []
     for fate in _SITES:
         goes: Sequence[int] = bytes(samples.fate).translate(
@@ -136,7 +149,7 @@ def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
         rows.extend(gathered(array.array("i", compress(range(len(goes)), goes)), order))
         while at < len(times):
             after = bisect.bisect_right(times, times[at], at)
-            # (in a damaged profile, some are born later)
+            # in a damaged profile, objects may be allocated after their end
             place = max(axis.place(times[at]), axis.samples[rows[before + after - 1]])
             groups.append((place, fate, before + at, before + after))
             at = after
@@ -153,11 +166,23 @@ def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
 def set_lives(thread: Thread, rows: Sequence[int], ends: Ends, axis: Axis,
               stacks: array.array[int], weights: array.array[int],
               sites: Mapping[str, int]) -> None:
-    """Births and deaths: `rows`, by time, of which these are the `ends`.  An end has
-    the weight of its birth, negative, and the same address."""
+    """Set the table of allocations with the begin and the end of each object.
+
+    The row of an end has the negative weight and the address of the object's
+    allocation.
+
+    Args:
+        thread: The thread.
+        rows: The allocations of the thread by time.
+        ends: The ends of these allocations.
+        axis: The x axis.
+        stacks: The stack of each sample.
+        weights: The bytes that each sample represents.
+        sites: The stack of each place where objects end.
+    """
     born, typed, allocated = (
         gathered(column, rows) for column in (axis.samples, stacks, weights))
-    # what of both is before the next moment at which some end
+    # the rows of both kinds up to each time at which objects end
     births: list[slice] = []
     deaths: list[slice] = []
     at = death = 0
@@ -172,7 +197,7 @@ def set_lives(thread: Thread, rows: Sequence[int], ends: Ends, axis: Axis,
 
     def column(of_births: Callable[[slice], str],
                of_deaths: Callable[[slice, int], str]) -> Texts:
-        """`of_deaths`: some at one moment, which has this number."""
+        """Return a column; `of_deaths` gets some rows and the number of their group."""
         def make() -> Iterator[str]:
             for number, (some, others) in enumerate(zip(births, deaths)):
                 yield from map(of_births, _parts(some))
@@ -198,15 +223,23 @@ def set_lives(thread: Thread, rows: Sequence[int], ends: Ends, axis: Axis,
 
 
 def _parts(some: slice) -> Iterator[slice]:
-    """Of so many rows that they are written at once."""
+    """Split some rows into parts that are written at once."""
     for start in range(some.start, some.stop, PIECE):
         yield slice(start, min(start + PIECE, some.stop))
 
 
 def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[int],
                  axis: Axis, weights: Sequence[int]) -> list[Marker]:
-    """Collections of the process of `profile`, which began at `begin`, and what it
-    marked, by time; its samples are the `rows` of `samples`."""
+    """Return the markers of collections, and of the program's marks, by time.
+
+    Args:
+        profile: The profile of one process.
+        begin: The start of the process in nanoseconds.
+        samples: The samples of all processes.
+        rows: The rows of the samples of this process.
+        axis: The x axis.
+        weights: The bytes that each sample represents.
+    """
     events = [c._replace(time=c.time + begin) for c in profile.collections]
     minors = [c for c in events if not c.is_major]
     majors = [c for c in events if c.is_major]
@@ -214,7 +247,7 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[
     promoted: dict[int, int] = collections.defaultdict(int)
     freed: dict[int, int] = collections.defaultdict(int)
     for row in rows if events else ():
-        # (most died young)
+        # most objects are short-lived, so this test comes first
         if is_old[row]:
             promoted[samples.collected[row]] += weights[row]
             if samples.fate[row] == FREED:
@@ -237,8 +270,12 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[
 
 
 def _by_event(times: list[int], sums: Mapping[int, int]) -> list[int]:
-    """For each of the events at these times, the sum of the numbers of those moments
-    that it is nearest to."""
+    """Return for each event the sum of the numbers whose nearest event it is.
+
+    Args:
+        times: The times of the events, ascending.
+        sums: Numbers by their times.
+    """
     result = [0] * len(times)
     for time, number in sums.items() if times else ():
         at = bisect.bisect_left(times, time)

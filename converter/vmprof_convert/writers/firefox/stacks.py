@@ -1,4 +1,4 @@
-"""The stacks of a profile, as the builder has them."""
+"""Conversion of the stacks of a profile into the builder's stacks."""
 from __future__ import annotations
 
 import array
@@ -22,16 +22,16 @@ from vmprof_convert.writers.firefox.format import categories
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.categories import Category
 
-#: where a track shows that nothing was sampled
+#: function in a track where nothing was sampled
 IDLE = "[nothing sampled]"
-#: instead of a type
+#: type of a CPU sample, which has none
 _NO_TYPE = -2
 
-#: Where objects end, as far as that is known: deallocations have no stack.
+#: Functions where objects end, as far as known. Deallocations have no stacks.
 MINOR, MAJOR, OUT_OF_SIGHT = SITES = (
     "[minor collection]", "[major collection]", "[not followed any further]")
 
-#: and of raw memory, in place of MAJOR
+#: the same as MAJOR for native memory
 GIVEN_BACK = "[free()]"
 
 _ORIGINS = {origins.PROGRAM: categories.PROGRAM,
@@ -48,22 +48,32 @@ _TYPES = {type_names.CLASS: categories.CLASS,
 
 
 class Stacks(NamedTuple):
-    """Rows of the builder's table of stacks."""
+    """Indices in the builder's table of stacks."""
 
-    #: of each of the profile's stacks: the function that ran
+    #: stack for each stack of the profile, ending with the function that was running
     code: dict[int, int]
-    #: of each sample: below it the type of the object, where types are recorded
+    #: stack for each sample, which ends with the type of the object if types are
+    #: recorded
     typed: array.array[int]
-    #: of each of SITES, if ends are recorded
+    #: stack for each of SITES, empty if the profile has no outcomes
     sites: dict[str, int]
-    #: of IDLE
+    #: stack of IDLE, -1 if it was not requested
     idle: int
 
 
 def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         progress: Callable[[int, int], None] | None, *,
         has_idle: bool) -> Stacks:
-    """Give all stacks of `profile` to `builder`, with IDLE's if it `has_idle`."""
+    """Add all stacks of a profile to a builder.
+
+    Args:
+        profile: The profile.
+        builder: The builder.
+        origins_: The origins of the profile's functions, which determine categories.
+        progress: A function that is called with the number of converted stacks and the
+            number of all stacks.
+        has_idle: Whether to add the stack of IDLE.
+    """
     program = Program(profile)
     samples = profile.samples
     rows = _Rows(program, builder, _FrameIndex(program, builder, origins_),
@@ -73,7 +83,7 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
         return builder.stack(-1, builder.frame(
             builder.function(name, python=False), category))
 
-    # the profile may have stacks of which no sample was chosen; the lost one last
+    # Only the stacks of samples are needed. The lost stack, -1, comes last.
     sampled = sorted(set(samples.stack), key=lambda number: (number < 0, number))
     of_code: dict[int, int] = {}
     step = len(sampled) // 100 + 1
@@ -86,7 +96,7 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
     if profile.has_types:
         types: Sequence[int] = samples.type
         if samples.ticks:
-            # time samples are of nothing
+            # CPU samples have no type
             types = [type_ if size else _NO_TYPE
                      for type_, size in zip(types, samples.size)]
         typed = map(_Typed(profile, builder, of_code).__getitem__,
@@ -103,7 +113,7 @@ def add(profile: Profile, builder: ProfileBuilder, origins_: Origins,
 
 
 def add_held(held: Iterable[HeldStack], builder: ProfileBuilder) -> list[int]:
-    """The rows of these, in their order."""
+    """Add the stacks of retainers; return their indices in the same order."""
     rows = []
     for stack in held:
         type_, place = stack.type, stack.place
@@ -126,7 +136,7 @@ def add_held(held: Iterable[HeldStack], builder: ProfileBuilder) -> list[int]:
 
 
 class _FrameIndex(dict[Frame, int]):
-    """The builder's index of each of the program's frames."""
+    """A cache of the builder's index of each frame."""
 
     def __init__(self, program: Program, builder: ProfileBuilder,
                  origins_: Origins):
@@ -147,7 +157,7 @@ class _FrameIndex(dict[Frame, int]):
         return index
 
     def _category(self, function: Function, frame: Frame) -> Category:
-        """All frames of a function agree, but for the subcategory."""
+        """Return the category; all frames of a function have the same main category."""
         if function.kind == LABEL:
             return categories.OTHER
         way = (categories.NATIVE if function.kind == NATIVE
@@ -156,28 +166,29 @@ class _FrameIndex(dict[Frame, int]):
 
 
 class _Rows:
-    """The builder's stacks."""
+    """The conversion of the profile's stacks, with a cache of the nodes."""
 
     def __init__(self, program: Program, builder: ProfileBuilder, frames: _FrameIndex,
                  cut: Container[int]) -> None:
-        """`cut`: numbers of the stacks whose outermost frames are missing."""
+        """Prepare the conversion; `cut` contains stacks without outermost frames."""
         self._program = program
         self._builder = builder
         self._frames = frames
         self._cut = cut
         self._tree = program.tree()
-        #: of each node, as far as it was asked for; and below the root of those
-        #: that are cut
+        #: builder's stack of each converted node, and of nodes below the frame CUT
         self._rows: dict[int, int] = {0: -1}
         self._cut_rows: dict[int, int] = {}
 
     def lost(self) -> int:
+        """Return the builder's stack for samples whose stack got lost."""
         frame, = self._program.stack(-1)
         return self._builder.stack(-1, self._frames[frame])
 
     def of(self, stack: int) -> int:
+        """Return the builder's stack for a stack of the profile."""
         node = self._tree.nodes[stack]
-        # what stands for something is no part of a stack that was cut
+        # the outermost frame is a label, and not a function whose callers are missing
         if stack not in self._cut or self._tree.path(node)[0].kind == LABEL:
             return self._find(self._rows, node)
         if not self._cut_rows:
@@ -198,8 +209,11 @@ class _Rows:
 
 
 class _Typed(dict[tuple[int, int], int]):
-    """For each stack and each type of objects that it allocated: the builder's stack
-    that ends with the type."""
+    """A cache of the builder's stacks that end with a type.
+
+    The keys are pairs of a stack of the profile and the type of an object that it
+    allocated.
+    """
 
     def __init__(self, profile: Profile, builder: ProfileBuilder,
                  code: dict[int, int]):
@@ -220,7 +234,7 @@ def _type(kind: str) -> Category:
 
 
 class _TypeFrames(dict[int, int]):
-    """The builder's index of a frame for each type of objects."""
+    """A cache of the builder's index of a frame for each type of objects."""
 
     def __init__(self, profile: Profile, builder: ProfileBuilder):
         super().__init__()

@@ -1,7 +1,8 @@
-"""The tracks that the Firefox Profiler shows, and which samples are in them: of each
-process all threads and then each, and of several processes all together first.
+"""The tracks that the Firefox Profiler shows, and their samples.
 
-A child is told from its parent here, by its name: process_name(), and `_CHILD`.
+If there are several processes, the first track shows all of them together. Each process
+has a track of all its threads, if there are several, and a track of each thread. Here,
+names distinguish a child from its parent: process_name() and `_CHILD`.
 """
 from __future__ import annotations
 
@@ -15,43 +16,49 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.profile.names import names, process_name
 from vmprof_convert.text.escape import printable
 
-#: characters of a name that are shown
+#: largest number of displayed characters of a name
 MAX_NAME = 100
 _CHILD = " (child)"
 
 
 class Process(NamedTuple):
-    """One, or all of them."""
+    """A process of the Profiler: one process, or all of them together."""
 
-    #: as the Profiler has it, and its name there
+    #: number and name of the process in the Profiler
     pid: str
     name: str
-    #: its own profile, and when that began; None: those of all
+    #: profile of the process, None for all processes; and its start in nanoseconds
     profile: Profile | None
     begin: int
-    #: numbers of its threads, and the kernel's
+    #: kernel's number of each thread, by the number in the merged profile
     threads: Mapping[int, int]
 
 
 class Track(NamedTuple):
-    """A thread, or all of them."""
+    """A track: a thread, or all threads of a process."""
 
     process: Process
     name: str
     tid: Union[int, str]
-    #: numbers of its threads
+    #: numbers of the threads
     numbers: Set[int]
-    #: rows of the samples, by time
+    #: rows of the CPU samples and of the allocations, by time
     ticks: Sequence[int]
     allocations: Sequence[int]
 
 
 class Tracks:
-    """Of a profile whose samples stand for so many bytes each: `weights`."""
+    """The tracks of a profile."""
 
     def __init__(self, profile: Profile, weights: array.array[int],
                  product: str) -> None:
-        """`product`: the name of a single process."""
+        """Prepare the tracks.
+
+        Args:
+            profile: The profile.
+            weights: The bytes that each sample represents.
+            product: The name of the process, if the profile has only one.
+        """
         self._profile = profile
         self._weights = weights
         self._product = product
@@ -61,7 +68,7 @@ class Tracks:
         self._ticks = profile.samples.ticks
 
     def _processes(self) -> list[Process]:
-        """All of them, if there are several; then each."""
+        """Return all processes together, if there are several; then each process."""
         profile = self._profile
         if not profile.processes:
             return [Process(str(profile.pid), self._product, profile, 0,
@@ -73,7 +80,7 @@ class Tracks:
         for process in profile.processes:
             pid = str(process.profile.pid)
             if pid in pids:
-                # the kernel gave its number again
+                # the kernel has reused the number
                 pid += "-%d" % len(pids)
             pids.add(pid)
             result.append(Process(pid, printable(process_name(
@@ -82,8 +89,14 @@ class Tracks:
         return result
 
     def all(self, everything: Sequence[int]) -> list[Track]:
-        """All threads of each process, if there are several; then each, what
-        allocated most first."""
+        """Return all tracks.
+
+        The track of all threads of a process comes first, if there are several. The
+        other tracks follow, sorted by their allocated bytes.
+
+        Args:
+            everything: The rows of all samples by time.
+        """
         profile = self._profile
         sizes = profile.samples.size
         rows: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
@@ -104,7 +117,8 @@ class Tracks:
             key=lambda process: tuple(map(sum, zip(*(
                 rank(number) for number in process.threads if number in rows)))))
         tracks: list[Track] = []
-        # children take no time samples: all together are drawn by what all of them have
+        # Children have no CPU samples. Draw the track of all processes from CPU samples
+        # only if all processes have some.
         is_timed = all(any(rows[number][0] for number in process.threads
                            if number in rows) for process in each)
         for process in first, *each:
@@ -125,8 +139,8 @@ class Tracks:
                     number, process.threads[number]), process.threads[number],
                     {number}, *rows[number]) for number in numbers]
             if each and process.profile and process.profile.parent:
-                # the Profiler calls a process as its first track: workers, and who made
-                # them, would look alike
+                # The Profiler names a process after its first track. The names would
+                # not distinguish workers from their parent.
                 tracks[before] = tracks[before]._replace(
                     name=tracks[before].name[:MAX_NAME - len(_CHILD)] + _CHILD)
         return tracks
@@ -135,18 +149,18 @@ class Tracks:
         name = printable(self._names.get(number, ""))
         if name:
             return name[:MAX_NAME]
-        # PyPy's own time samples don't tell which thread they met
+        # vmprof's own CPU samples do not record the thread
         return "Thread %d" % tid if tid else "All threads"
 
     def rows(self, processes: list[Process],
               everything: Sequence[int]) -> dict[str, Sequence[int]]:
-        """Of each process, by its number."""
+        """Return the rows of each process, by its number in the Profiler."""
         return {process.pid: self._of_threads(process.threads.keys(), everything)
                 for process in processes}
 
     def _split(self, everything: Sequence[int]) -> (
             dict[int, tuple[Sequence[int], Sequence[int]]]):
-        """Rows of each thread: time samples, and others."""
+        """Return the rows of CPU samples and of allocations for each thread."""
         samples = self._profile.samples
         split = {number: (array.array("i"), array.array("i"))
                  for number in self.threads}
@@ -155,7 +169,7 @@ class Tracks:
         return dict(split)
 
     def are_of(self, numbers: Set[int], rows: Sequence[int]) -> list[bool]:
-        """Whether they are of these threads."""
+        """Return for each row whether it belongs to one of these threads."""
         threads_ = self._profile.samples.thread
         return [threads_[row] in numbers for row in rows]
 
@@ -165,6 +179,7 @@ class Tracks:
         return array.array("i", compress(rows, self.are_of(numbers, rows)))
 
     def allocations(self, rows: Sequence[int]) -> Sequence[int]:
+        """Return the rows that are allocation samples."""
         return rows if not self._ticks else array.array("i", compress(
             rows, map(self._profile.samples.size.__getitem__, rows)))
 

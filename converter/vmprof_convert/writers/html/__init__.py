@@ -1,7 +1,7 @@
-"""One page that needs nothing else: the profile, and what draws it.
+"""The writer of an HTML page that shows a profile, or the difference of two.
 
-``table`` is what the page's script reads; ``page/`` has the script and its looks, which
-stand in each page: a page that loads nothing can be mailed, and opened in ten years.
+The page contains the data (table.py), the script and the styles of this folder, and
+loads nothing else. So users can mail the page, and open it in ten years.
 """
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.report.diff_tables import Names
 from vmprof_convert.writers.html import table
 
-#: in ``page/``: one script, in this order, as each needs those before it
+#: parts of the page's script, each after the parts that it needs
 SCRIPTS = ("sums.js", "looks.js", "tip.js", "chart.js", "timeline.js", "page.js")
 STYLE = "page.css"
 
-# Nothing is loaded from anywhere, and no other script runs, whatever names say.
+# The policy forbids to load anything and to run other scripts, even if a name in the
+# profile contains HTML.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -44,7 +45,20 @@ style-src 'unsafe-inline'; script-src 'sha256-%s'">
 
 def write(profile: Profile, out: BinaryIO,
           progress: Callable[[int, int], None] | None = None) -> list[str]:
-    """Returns what is left out.  Raises ProfileError."""
+    """Write a page that shows a profile.
+
+    Args:
+        profile: The profile.
+        out: The file.
+        progress: A function that is called now and then with the number of converted
+            groups of samples and the number of all groups.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+
+    Raises:
+        ProfileError: The profile has no allocation samples.
+    """
     by_stack.check_samples(profile)
     if not (any(profile.samples.size) or profile.samples.carried):
         raise ProfileError("has no allocation samples, and the page shows nothing else")
@@ -56,8 +70,16 @@ def write(profile: Profile, out: BinaryIO,
 
 def write_diff(difference: Difference, names: Names,
                out: BinaryIO) -> list[str]:
-    """In colours: what grew, what shrank, and what may be chance; `names`: of what is
-    compared.  Returns what is left out."""
+    """Write a page that shows increases, decreases, and changes that may be random.
+
+    Args:
+        difference: The difference.
+        names: The names of the compared profiles.
+        out: The file.
+
+    Returns:
+        A line that lists the omitted data, if there are any.
+    """
     _write(table.make_diff(difference, names), out)
     return by_stack.left_out(
         difference.sides.after[-1], by_stack.THREADS, by_stack.PROCESSES,
@@ -82,7 +104,7 @@ def _part(name: str) -> str:
 
 
 def _data(data: object) -> str:
-    """JSON in which nothing is HTML."""
+    """Return JSON text without characters that have a meaning in HTML."""
     return json.dumps(data, separators=(",", ":")).replace("&", "\\u0026").replace(
         "<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,5 +1,8 @@
-"""What the page's script gets: a tree of functions, and for its nodes what was
-allocated there, of which type, and when."""
+"""The data of the HTML page: a tree of functions, and a table of allocations.
+
+The table contains the allocated bytes and objects for each node of the tree, type and
+step in time. sums.js reads the data.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -35,38 +38,39 @@ from vmprof_convert.report.diff_tables import (
 )
 from vmprof_convert.text.escape import printable, shortened
 
-#: what is a smaller share of bytes, of objects and of what is alive, counts for who
-#: calls it: nobody would see it
+#: Smallest share of the bytes, of the objects or of the live bytes that is visible. A
+#: smaller function is added to its caller.
 SMALLEST = 0.0002
-#: steps of time; fewer if these would be more rows than that
+#: Possible numbers of steps in time, and largest number of rows. The page has the
+#: largest number of steps that does not exceed MAX_ROWS.
 STEPS, MAX_ROWS = (120, 60, 30, 12, 1), 150_000
 
-#: holders in a table of them, at most
+#: largest number of rows in a table of retainers
 HELD_ROWS = 25
 
-#: what is counted, and what of it stands in a Value
+#: names of the columns in the page, and of the attributes of a Value
 MEASURES = ("bytes", "objects", "alive")
 _NAMES = ("bytes", "objects", "alive_bytes")
 
-#: node, type, step: a number for each column
+#: a number for each column, by node, type and step
 _Rows = dict[tuple[int, int, int], list[float]]
 
 
 class _Group(NamedTuple):
-    """Samples that are counted together."""
+    """Samples that are counted together, and their numbers."""
 
     places: Places
     stack: int
-    #: as it is shown
+    #: displayed name and kind of the type
     type: Shown
-    #: the finest
+    #: step in time, from 0 to STEPS[0] - 1
     step: int
     values: list[float]
 
 
 def make(profile: Profile, progress: Callable[[int, int], None] | None = None
          ) -> dict[str, Any]:
-    """Of one profile."""
+    """Return the data of the page for one profile."""
     end = max(profile.end, max(profile.samples.time, default=0)) + 1
     steps = [max(time, 0) * STEPS[0] // end for time in profile.samples.time]
     summary = summarize(profile, tally_of(profile, None))
@@ -87,7 +91,7 @@ def make(profile: Profile, progress: Callable[[int, int], None] | None = None
 
 
 def _held(profile: Profile) -> list[dict[str, Any]]:
-    """Who holds what, as the report has it: of each process that was asked."""
+    """Return the report on retainers for each process with a heap snapshot."""
     each = [process.profile for process in profile.processes] or [profile]
     asked = [(process, process.last_held) for process in each]
     sheets = [held.of(process, find(process, last), HELD_ROWS,
@@ -102,16 +106,23 @@ def _held(profile: Profile) -> list[dict[str, Any]]:
 def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
     """Return the data of the page.
 
-    The columns of the table are the second side, on average over its runs.  "diff" has
-    the first side ("before"), the variance of the change by sampling, the number of
-    standard errors of a change ("z"), for each side whether its live objects contain no
-    garbage ("exact"), and with several runs per side the figures of each run.
+    The columns of the table are the second side, on average over its runs. "diff" has
+    these items:
+
+    - "before": the columns of the first side
+    - "variance": the variance of the change by sampling
+    - "z": the number of standard errors of a significant change
+    - "exact": for each side, whether its live objects contain no garbage
+    - "unknown": whether the spread between runs is unknown
+    - "runs": the columns of each run, if a side has several runs
+    - "counts": in this case, the number of runs of each side
+    - "prior": in this case, the degrees of freedom of the variance by sampling
     """
     sides, choice = aligned(difference.sides), difference.choice
     is_several = len(sides.runs) > 2
     table = _table(_compared(sides, choice.group_storage), None)
     columns = table.pop("more")
-    # Bonferroni's correction, for all that can be drawn
+    # Bonferroni's correction for all changes that the page can show
     shown = len(MEASURES) * (
         len(table["parent"]) + len(table["frames"]) + len(table["types"])
         + len(set(zip(table["node"], table["type"]))))
@@ -152,8 +163,8 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
     }
 
 
-#: columns of a difference: three for the measures after, before, and their variances;
-#: and three more for each run
+#: Columns of a difference: three measures after, before, and their variances. Then
+#: follow three measures for each run.
 _AFTER, _BEFORE, _VARIANCE, _RUNS = 0, 3, 6, 9
 
 
@@ -164,7 +175,7 @@ def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
 
     def add(profile: Profile, numbers: Callable[[Value], dict[int, Sequence[float]]]
             ) -> None:
-        """`numbers`: from which column on."""
+        """Add the groups of a profile; `numbers` returns values by first column."""
         def columns(value: Value) -> list[float]:
             row = [0.0] * width
             for first, part in numbers(value).items():
@@ -177,12 +188,12 @@ def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
         add(after, lambda value: {_AFTER: _estimates(value)})
         add(before, lambda value: {_BEFORE: _estimates(value)})
         add(gained, lambda value: {_VARIANCE: _variances(value)})
-        # inside one run, nothing is allocated less often than before
+        # within a run, only live bytes can decrease
         add(lost, lambda value: {
             _VARIANCE + 2: [value.alive_bytes_variance]})
         return groups
     number = 0
-    # what is after comes first: what is new in it has its place there
+    # The runs after come first, because they determine the order of new functions.
     for first, runs in ((_AFTER, sides.after), (_BEFORE, sides.before)):
         for profile in runs:
             def numbers(value: Value, count: int = len(runs), first: int = first,
@@ -256,22 +267,22 @@ def _table(groups: Sequence[_Group],
 
 
 class _Tree:
-    """Functions below their callers; node 0 is above all."""
+    """A tree of functions with their callers as parents; node 0 is the root."""
 
     def __init__(self) -> None:
         self._number: dict[Place, int] = {}
-        #: name, path, line of the definition, and whose code it is
+        #: name, path, line of the definition, and origin of each function
         self.frames: list[list[Any]] = [["all", "", 0, "nowhere"]]
-        #: of each node, callers first
+        #: parent and function of each node, callers first
         self.parent, self.frame = [-1], [0]
         self._children: dict[tuple[int, int], int] = {}
-        #: of stacks, of each profile
+        #: node of each stack of each profile
         self._nodes: dict[tuple[Places, int], int] = {}
-        #: of what is looked at to see whether it is seen
+        #: sums of each node, by which cut() decides whether the node is visible
         self._sums: list[list[float]] = [[0.0] * 6]
 
     def add(self, group: _Group) -> int:
-        """Returns its node."""
+        """Add a group of samples to the tree; return its node."""
         node = self._nodes.get((group.places, group.stack))
         if node is None:
             node = 0
@@ -294,8 +305,11 @@ class _Tree:
         return node
 
     def cut(self) -> list[int]:
-        """Leave out what is too small to be seen: it counts for who calls it.  Returns
-        the new number of each node."""
+        """Remove nodes that are too small to be visible; their parents replace them.
+
+        Returns:
+            The new number of each node.
+        """
         for node in range(len(self.parent) - 1, 0, -1):
             for number, part in enumerate(self._sums[node]):
                 self._sums[self.parent[node]][number] += part

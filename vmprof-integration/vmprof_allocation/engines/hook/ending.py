@@ -1,7 +1,7 @@
-"""The end of a run, when the engine's modules are gone: resident.py.
+"""The end of a run, when the engine's modules have been removed (session/resident.py).
 
-It imports nothing and opens no files from Python: threads of the program that compute
-would take the GIL at each of hundreds of system calls.
+This module imports nothing and opens no files in Python: threads of the program that
+compute would take the GIL at each of hundreds of system calls.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vmprof_allocation.engines.hook.heap_snapshot import NOT_ASKED, may_hide_ref
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint
 from vmprof_allocation.errors import AllocationSamplingError
 
-# nothing that is not needed: see engines/base.py
+# no import of typing at run time: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
 
-#: hook_is_sampled_child()
+#: Results of hook_is_sampled_child().
 NO_CHILD, WITH_PROFILE = 0, 2
-#: The largest heap of which the last snapshot is taken, in bytes.  Many children of a
+#: The maximum size in bytes of a heap for the last snapshot.  Many children of a
 #: process may end at the same time, each with the heap that it inherited.
 _MOST_HEAP, _MOST_HEAP_OF_CHILD = 2**29, 2**26
-#: seconds that the program waits for the last snapshot at most
+#: The time in seconds for which the program waits for the last snapshot.
 _PATIENCE = 5.0
-#: what of native/hook/hook.h is called here
+#: The functions of native/hook/hook.h that are called here.
 _FUNCTIONS = {"hook_finish": "void (*)(void)", "hook_end": "void (*)(int)",
               "hook_end_error": "int (*)(void)", "hook_ignore": "int (*)(int)",
               "hook_ended": "const char *(*)(void)",
@@ -44,37 +44,50 @@ class HookEnding(Ending):
                  "_inherited", "_is_sampled", "_named", "_snapshot", "_string")
 
     def __init__(self, ffi: Any, lib: Any, snapshot: HeapSnapshot | None) -> None:
+        """Store the functions of the native half.
+
+        Args:
+            ffi: cffi's FFI.
+            lib: the native half.
+            snapshot: for the last heap snapshot, or None.
+        """
         self._snapshot = snapshot
-        # the library's own functions would keep all of cffi's description of it
+        # the library's own functions would keep all of cffi's description of the
+        # library
         (self._finish, self._end, self._error, self._ignore, self._ended,
          self._is_sampled, self._named) = (
             ffi.cast(kind, ffi.addressof(lib, name))
             for name, kind in _FUNCTIONS.items())
         self._string = ffi.string
-        #: with lines: ends PyPy's log of what it compiles
+        #: Ends PyPy's log of compiled code; None if lines are not recorded.
         self._end_log = None
         if lib.hook_has_lines():
             import _jitlog
             self._end_log = _jitlog.disable
-        #: the kernel's numbers of threads that are those of a parent
+        #: The kernel's numbers of the parent's threads.
         self._inherited: set[int] = set()
 
     def ignore(self, ignored: bool) -> bool:
+        """Ignore the allocations of this thread: see Engine.ignore()."""
         return bool(self._ignore(ignored))
 
     def end(self) -> bool:
+        """End the profile: see Ending.end()."""
         if self._error() < 0:
             self._end_profile()
-        error = self._error()       # still negative: the program has ended it
+        # still negative if the program has ended the profile
+        error = self._error()
         check_complete(max(error, 0), self._string(self._ended()))
         return bool(error >= 0)
 
     def forked(self) -> None:
+        """Prepare a forked child: see Ending.forked()."""
         if self._end_log is not None and not self._is_sampled():
-            self._end_log()     # it would take time, for nothing
+            self._end_log()     # the log is not needed, and takes time
         self._inherited = {thread for thread, _ in thread_names.of_threads()}
 
     def end_child(self) -> None:
+        """End the profile of a sampled child: see Ending.end_child()."""
         self._end_profile()
         self._finish()
 
@@ -86,9 +99,10 @@ class HookEnding(Ending):
                 finish_last(self._snapshot)
         self._end(0)
         reach_safepoint()
-        self._name_threads()    # not sampled, and the profile still takes names
+        # allocations are not sampled any more, but the profile still takes names
+        self._name_threads()
         self._end(1)
-        reach_safepoint()       # in a safepoint the types of young objects are found
+        reach_safepoint()       # a safepoint finds the types of young objects
 
     def _name_threads(self) -> None:
         for thread, name in thread_names.of_threads():
@@ -100,12 +114,12 @@ def begin_last(snapshot: HeapSnapshot, child: int) -> Callable[[], None] | None:
     """Begin the heap snapshot that finds the live objects at the end of a profile.
 
     Args:
-        snapshot: the requests.
-        child: what hook_is_sampled_child() returns.
+        snapshot: the snapshot of this process.
+        child: the result of hook_is_sampled_child().
 
     Returns:
-        A function that waits for the snapshot, before finish_last().  None if it is
-        impossible or the heap is too large.
+        A function that waits for the snapshot, to be called before finish_last().  None
+        if a snapshot is impossible or the heap is too large.
     """
     try:
         most = _MOST_HEAP if child == NO_CHILD else _MOST_HEAP_OF_CHILD
@@ -115,7 +129,7 @@ def begin_last(snapshot: HeapSnapshot, child: int) -> Callable[[], None] | None:
                 and snapshot.begin(False)):
             return lambda: snapshot.wait(_PATIENCE)
     except Exception:
-        pass            # the profile is to end in any case
+        pass            # the profile must end after any error
     return None
 
 
@@ -125,12 +139,20 @@ def finish_last(snapshot: HeapSnapshot) -> None:
         if snapshot.finish() == 0:
             snapshot.end_garbage()
     except Exception:
-        pass            # likewise
+        pass            # the profile must end after any error
 
 
 def check_complete(error: int, ended: bytes) -> None:
-    """Raise AllocationSamplingError if a profile ended with this errno, or, as
-    hook_ended() has it, before the program."""
+    """Check that a profile is complete.
+
+    Args:
+        error: the errno of the profile, or 0.
+        ended: the result of hook_ended(): why the profile ended before the program, or
+            b"".
+
+    Raises:
+        AllocationSamplingError: the profile is incomplete.
+    """
     if error:
         raise AllocationSamplingError("the profile is not complete: " + (
             "a thread is in vmprof and does not come back, so that vmprof stays enabled"

@@ -1,9 +1,9 @@
 """The hook engine: sampling in a stock PyPy.
 
-native/hook does the work.  This side looks at the process (:mod:`.process`),
-and stores the entry patch (native/hook/hook.h): that is one store through a
-cffi pointer, one machine instruction, made by the interpreter while it holds
-the GIL.  Code that holds no GIL can't be inside the GC.
+native/hook does the work.  The Python side examines the process
+(:mod:`.discovery.process`), and stores the entry patch (native/hook/hook.h).  This is
+one store through a cffi pointer, by one machine instruction, while the interpreter
+holds the GIL.  Code that does not hold the GIL cannot be inside the GC.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from vmprof_allocation.engines.hook.safepoint import reach_safepoint
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.settings.processes import VARIABLE
 
-# nothing that is not needed: see engines/base.py
+# no import of typing at run time: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.processes import Processes
     from vmprof_allocation.settings.settings import Settings
 
-#: native/hook/hook.h: what is recorded of objects, and what is asked for
+#: Constants of native/hook/hook.h: the facts that are recorded of objects, and the
+#: requests.
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
 SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
 
@@ -58,11 +59,13 @@ _FOR_THE_START = ("discovery.process", "discovery.lookup", "discovery.cache", "l
 
 
 def _look(knowledge: str) -> tuple[ProcessLayout, list[Finding], Callable[[], None]]:
-    """process.look().  What only the start needs does not stay on the program's
-    heap; that is why no method of it is called from here: PyPy would remember
-    it with the call."""
+    """Run process.look(), and remove its modules from the heap.
+
+    Only the start needs them.  No method of their objects is called here, because PyPy
+    would keep the method with the call.
+    """
     names = ["%s.%s" % (__package__, name) for name in _FOR_THE_START]
-    # a handler that starts, too, would find half a module
+    # a signal handler that also starts sampling would find a half-imported module
     with Uninterrupted():
         from vmprof_allocation.engines.hook.discovery import process
         for name in names:
@@ -81,26 +84,29 @@ def _has_jitlog() -> bool:
 
 
 class HookEngine(Engine):
-    """See :class:`vmprof_allocation.engines.base.Engine`."""
+    """The hook engine: see :class:`vmprof_allocation.engines.base.Engine`."""
 
     name = "hook"
 
     def __init__(self) -> None:
-        #: None before prepare()
+        """Start unprepared."""
+        #: The layout of this process; None before prepare().
         self._place: ProcessLayout | None = None
         self._lib: Any = None
         self.findings: list[Finding] = []
         self._pid = 0
         self._lock = Lock()
         self._was_forked = False
-        #: why the last run's children were counted only; 0: they were followed
+        #: The errno of the failure to follow children in the last run; 0 if they were
+        #: followed.
         self.follow_errno = 0
-        #: False while what start() did has to be taken back
+        #: False while the effects of start() have to be undone.
         self._is_on = False
-        #: with lines: ends PyPy's log of what it compiles
+        #: Ends PyPy's log of compiled code; None if lines are not recorded.
         self._end_log: Callable[[], None] | None = None
 
     def capabilities(self) -> tuple[str, ...]:
+        """Return the capabilities of this engine in this process."""
         known: tuple[str, ...] = ("labels", "limits", "marks", "names",
                                   "resident-memory", "rotation", "time-samples")
         if self._lib is not None and self._lib.hook_native_is_possible():
@@ -119,7 +125,7 @@ class HookEngine(Engine):
         return tuple(sorted(known))
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:
-        """Of these, what is recorded of all sampled objects."""
+        """Return the facts that the profile has of all sampled objects."""
         wanted = ("types", "lifetimes") if settings.lifetimes else ("types",)
         if settings.in_memory:
             return ()           # they are not in the profile
@@ -130,6 +136,7 @@ class HookEngine(Engine):
                 + (IN_MEMORY if settings.in_memory else 0))
 
     def knowledge(self, folder: str = "") -> str:
+        """Return the build profile: see Engine.knowledge()."""
         if self._place is None:
             return ""
         if folder:
@@ -138,6 +145,7 @@ class HookEngine(Engine):
         return self._place.layout.text()
 
     def gc_state(self) -> str:
+        """Return the place of the GC's state: see Engine.gc_state()."""
         from vmprof_allocation.memory import facts
         assert self._place is not None
         layout = self._place.layout
@@ -148,14 +156,15 @@ class HookEngine(Engine):
         return facts.gc_state(self._place.path, layout.gc + layout.gc_state)
 
     def prepare(self, knowledge: str = "") -> None:
+        """Find the build profile, and prepare the hooks: see Engine.prepare()."""
         found = None
         if self._place is None:
             try:
-                # takes its time, and can be interrupted
+                # takes seconds, and can be interrupted
                 found = _look(knowledge)
             except AllocationSamplingError:
-                # what interrupted it may have found all, and have set hooks:
-                # the code then looks unknown
+                # A signal handler may have prepared the engine and set hooks meanwhile;
+                # PyPy's code then looks unknown.
                 if self._place is None:
                     raise
         with self._section():
@@ -173,10 +182,10 @@ class HookEngine(Engine):
 
     def _prepare(self) -> None:
         if self._was_forked:
-            self._undo(True)            # the parent's sampling
+            self._undo(True)            # ends the parent's sampling
             self._was_forked = False
         if self._pid and not self._is_on:
-            self._undo()                # of a start that could not even do that
+            self._undo()                # of a start that could not be undone before
         refuse_second(self._pid)
 
     @staticmethod
@@ -188,22 +197,24 @@ class HookEngine(Engine):
 
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
+        """Begin to sample: see Engine.start()."""
         import _vmprof
         with self._section():
             self._prepare()
             empty(fd)
             try:
                 self._pid = os.getpid()
-                # with memory, vmprof would read this process's, in each child
+                # with settings.memory, vmprof would read the resident memory of this
+                # process in each child
                 is_to_follow = (processes is not None and settings.follow
                                 and not settings.memory)
                 decoy = int(self._lib.hook_open(fd))
                 self._check(-min(decoy, 0), "taking vmprof's output over")
-                # Not vmprof.enable(), which prints to stdout.  It has no "no
-                # time samples": the longest period it takes, and
-                # hook_enabled() stops the timer.  The rest: no lines, no
-                # native frames of time samples (ours of allocations are
-                # hook_native()'s), CPU time.
+                # Not vmprof.enable(), which prints to stdout.  vmprof cannot be enabled
+                # without CPU samples, so the period is the longest that it accepts, and
+                # hook_enabled() stops the timer.  The other arguments mean: no lines,
+                # no native frames of CPU samples (hook_native() finds native frames of
+                # allocations), processor time.
                 _vmprof.enable(decoy, settings.period or 0.99,
                                int(settings.memory), 0, 0, 0)
                 self._check(self._lib.hook_watch_forks(), "watching for forks")
@@ -237,14 +248,17 @@ class HookEngine(Engine):
                 try:
                     self._undo()
                 finally:
-                    empty(fd)       # what was written is no profile
+                    empty(fd)       # an incomplete profile is useless
                 if isinstance(e, _vmprof.VMProfError):
                     raise AllocationSamplingError("vmprof refuses: %s" % e) from e
                 raise
 
     def _logs(self, settings: Settings) -> bool:
-        """Whether PyPy is to log what it compiles.  Not for lines alone: on AArch64 the
-        log has the functions that were compiled together, and PyPy's table has not."""
+        """Return whether PyPy has to log compiled code.
+
+        Not only for lines: on AArch64, the log shows the inlined functions, which
+        PyPy's table lacks.
+        """
         return settings.lines or (not self._lib.hook_knows_callers()
                                   and "lines" in self.capabilities())
 
@@ -268,7 +282,7 @@ class HookEngine(Engine):
             end()
 
     def _follow(self, settings: Settings, processes: Processes) -> None:
-        """Where that can't be, children are counted, as without."""
+        """Follow children if possible; otherwise they are only counted."""
         self.follow_errno = self._lib.hook_sample_children(*map(os.fsencode, (
             processes.path, processes.suffix,
             ";".join("%s=%s" % pair for pair in
@@ -277,6 +291,7 @@ class HookEngine(Engine):
             sys.executable)), processes.parent, settings.seed)
 
     def state(self) -> tuple[object, ...] | None:
+        """Return the state for restore(): see Engine.state()."""
         place = self._place
         if place is None or not self._is_on:
             return None
@@ -289,6 +304,7 @@ class HookEngine(Engine):
                 self.follow_errno)
 
     def ending(self, has_snapshot: bool) -> Ending:
+        """Return the end of this run: see Engine.ending()."""
         assert self._place is not None
         return HookEnding(
             self._place.ffi, self._lib,
@@ -296,6 +312,7 @@ class HookEngine(Engine):
             else None)
 
     def restore(self, state: tuple[Any, ...]) -> None:
+        """Continue with a state: see Engine.restore()."""
         from vmprof_allocation.engines.hook import library
         from vmprof_allocation.engines.hook.discovery.layout import Layout
         from vmprof_allocation.engines.hook.discovery.process_layout import (
@@ -307,7 +324,7 @@ class HookEngine(Engine):
         place.layout = Layout.parse(layout)
         place.types = ffi.cast("char *", types)
         self._place = place
-        # in a forked child, it was its parent's
+        # in a forked child, the lock belongs to its parent
         self._lock.pid = self._pid
         self._is_on = True
         if self._lib.hook_has_lines():
@@ -315,6 +332,7 @@ class HookEngine(Engine):
             self._end_log = _jitlog.disable
 
     def is_sampled_child(self) -> bool:
+        """Return whether this is a sampled child: see Engine.is_sampled_child()."""
         if not self._pid or not self._lib.hook_is_sampled_child():
             return False
         self._pid = os.getpid()
@@ -322,9 +340,11 @@ class HookEngine(Engine):
         return True
 
     def leave_child(self) -> None:
+        """End the log of compiled code: see Engine.leave_child()."""
         self._log_no_lines()
 
     def child_path(self) -> str:
+        """Return the profile of a sampled child: see Engine.child_path()."""
         if self._lib.hook_is_sampled_child() != WITH_PROFILE:
             return ""
         assert self._place is not None
@@ -346,7 +366,7 @@ class HookEngine(Engine):
             if self._lib.hook_is_sampling():
                 self._is_on = True
                 return
-            # it did not come by; or another thread has just disabled vmprof
+            # the GC's slow path did not run, or another thread has just disabled vmprof
             self._check(self._unhook(), "unhooking the garbage collector")
         raise AllocationSamplingError(
             "hooking the garbage collector failed: it does not come by; "
@@ -356,7 +376,11 @@ class HookEngine(Engine):
         self._lib.hook_named(thread, thread_names.for_native(name))
 
     def _unhook(self) -> int:
-        """Returns 0 or an errno."""
+        """Remove the hooks.
+
+        Returns:
+            0 or an errno.
+        """
         for _ in range(100):
             self._lib.hook_unhook()
             if not self._lib.hook_is_hooked():
@@ -364,42 +388,48 @@ class HookEngine(Engine):
             try:
                 reach_safepoint()
             except MemoryError:
-                pass        # the GC was entered nevertheless
+                pass        # the GC ran nevertheless
         return errno.EPERM
 
     def _undo(self, was_forked: bool = False) -> int:
-        """Put everything back, however far start() came.  Returns 0 or the
-        errno of what went wrong."""
+        """Undo start(), even if it was interrupted.
+
+        Returns:
+            0 or an errno.
+        """
         import _vmprof
         self._is_on = False
         error = self._unhook()
         self._log_no_lines()
-        # now what this allocates is nobody's
+        # from here on, allocations are not sampled
         if not was_forked:
             for thread, name in thread_names.of_threads():
                 self._name(thread, name)
         is_disabled = False
         if self._lib.hook_disabling() or was_forked:
             try:
-                # vmprof.disable() would read the whole profile again, to look
-                # up the names of native frames, of which it has none
+                # vmprof.disable() would read the whole profile again, to find the names
+                # of native frames, which the profile does not have
                 _vmprof.disable()
                 is_disabled = True
             except _vmprof.VMProfError:
-                pass            # it has no file: after a fork, or already
+                # vmprof has no file, after a fork or after it was disabled
+                pass
         if not is_disabled:
             self._lib.hook_await_end()
         error = int(self._lib.hook_close()) or error
-        self._pid = 0       # at last: what was interrupted can be done again
+        self._pid = 0       # last, so that this can be repeated after an interruption
         return error
 
     def _describe(self, settings: Settings, processes: Processes | None,
                   part: int = 1) -> str:
-        """The settings as the profile holds them: PROFILE.rst.  The clock of a
-        later part is added when it begins."""
+        """Return the settings in a profile (PROFILE.rst).
+
+        The clock of a later segment is added at its beginning.
+        """
         run = "" if processes is None else processes.run
         own: list[tuple[str, object]] = [("pid", os.getpid())]
-        # a forked child's seed is its own, and it takes no time samples
+        # a forked child has its own seed, and takes no CPU samples
         is_child = bool(self._lib.hook_is_sampled_child())
         if not is_child:
             own.append(("seed", settings.seed))
@@ -414,7 +444,7 @@ class HookEngine(Engine):
 
     def _common(self, settings: Settings, period: float | None,
                 run: str) -> list[tuple[str, object]]:
-        """Of these, what all processes of a run have in common."""
+        """Return the settings in a profile that all processes of a run share."""
         common: list[tuple[str, object]] = [
             ("engine", self.name),
             ("interval", settings.interval),
@@ -436,6 +466,7 @@ class HookEngine(Engine):
         return common
 
     def set_interval(self, interval: int) -> None:
+        """Change the mean interval: see Engine.set_interval()."""
         with self._section():
             if self._pid == os.getpid() and self._lib.hook_is_sampling():
                 self._lib.hook_set_interval(interval)
@@ -443,6 +474,7 @@ class HookEngine(Engine):
 
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
+        """Rotate the profile: see Engine.rotate()."""
         with self._section():
             if not self._is_sampling():
                 raise AllocationSamplingError("allocation sampling is not on")
@@ -456,15 +488,19 @@ class HookEngine(Engine):
                 self._describe(settings, processes, part))
 
     def writes_to(self, fd: int) -> bool:
+        """Return whether the present profile is written to `fd`."""
         return self._pid == os.getpid() and bool(self._lib.hook_writes_to(fd))
 
     def define_label(self, text: str) -> int:
+        """Define a set of labels: see Engine.define_label()."""
         return int(self._lib.hook_define_label(text.encode("utf-8", "replace")))
 
     def label(self, number: int) -> None:
+        """Set the labels of the calling thread: see Engine.label()."""
         self._lib.hook_label(number)
 
     def stop(self) -> None:
+        """End the sampling: see Engine.stop()."""
         with self._section():
             if self._pid == 0:
                 return
@@ -478,16 +514,19 @@ class HookEngine(Engine):
             check_complete(error, self._place.ffi.string(self._lib.hook_ended()))
 
     def mark(self, name: str) -> None:
+        """Write a mark: see Engine.mark()."""
         with self._section():
             if self._pid == os.getpid():
                 self._lib.hook_mark(name.encode("utf-8", "replace"))
 
     def note(self, text: str) -> None:
+        """Add a setting to the profile: see Engine.note()."""
         with self._section():
             if self._pid == os.getpid():
                 self._lib.hook_note(text.encode("ascii"))
 
     def alive(self) -> list[Alive]:
+        """Return the tracked objects: see Engine.alive()."""
         with self._section():
             if not self._is_sampling():
                 return []
@@ -495,12 +534,13 @@ class HookEngine(Engine):
             return self._snapshot(0)
 
     def find_alive(self, address: int) -> Alive | None:
+        """Return the tracked object with this id(): see Engine.find_alive()."""
         with self._section():
             if not self._is_sampling():
                 return None
             found = self._snapshot(address)
             if not found:
-                self._heap_snapshot().collect_nursery()     # it may be young
+                self._heap_snapshot().collect_nursery()     # the object may be young
                 found = self._snapshot(address)
             return found[0] if found else None
 
@@ -519,17 +559,20 @@ class HookEngine(Engine):
             self._lib.hook_free(copy)
 
     def forget_alive(self) -> None:
+        """Forget all tracked objects: see Engine.forget_alive()."""
         with self._section():
             if self._is_sampling():
                 self._heap_snapshot().collect_nursery()
                 self._ask(CLEAR)
 
     def reset_peak(self) -> None:
+        """Forget the maximum of alive_bytes(): see Engine.reset_peak()."""
         with self._section():
             if self._is_sampling():
                 self._ask(RESET_PEAK)
 
     def alive_bytes(self) -> tuple[float, float]:
+        """Return the live bytes and their maximum: see Engine.alive_bytes()."""
         with self._section():
             if not self._is_sampling():
                 return 0.0, 0.0
@@ -543,15 +586,18 @@ class HookEngine(Engine):
         return float(pair[0]), float(pair[1])
 
     def collect_every(self, bytes_: int) -> None:
+        """Cause regular minor collections: see Engine.collect_every()."""
         with self._section():
             if self._is_sampling():
                 self._lib.hook_collect_every(bytes_)
 
     def survived_bytes(self) -> float:
+        """Return the surviving bytes: see Engine.survived_bytes()."""
         with self._section():
             return self._traced()[0] if self._is_sampling() else 0.0
 
     def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
+        """Begin a heap snapshot: see Engine.ask_held()."""
         with self._section():
             if not self._is_sampling():
                 raise AllocationSamplingError("allocation sampling is not on")
@@ -569,6 +615,7 @@ class HookEngine(Engine):
             return lambda: snapshot.wait(held.SECONDS)
 
     def take_held(self) -> float:
+        """Write a heap snapshot: see Engine.take_held()."""
         with self._section():
             from vmprof_allocation.engines.hook import held
             snapshot = self._heap_snapshot()
@@ -577,12 +624,14 @@ class HookEngine(Engine):
             return float(self._lib.hook_held_cost() / 1e9)
 
     def ask_last_snapshot(self) -> Callable[[], None] | None:
+        """Begin the last snapshot: see Engine.ask_last_snapshot()."""
         with self._section():
             if self._pid != os.getpid() or "held" not in self.capabilities():
                 return None
             return begin_last(self._heap_snapshot(), self._lib.hook_is_sampled_child())
 
     def take_last_snapshot(self) -> None:
+        """Write the last snapshot: see Engine.take_last_snapshot()."""
         with self._section():
             finish_last(self._heap_snapshot())
 
@@ -591,9 +640,11 @@ class HookEngine(Engine):
         return HeapSnapshot(self._place.ffi, self._lib, self._place.layout.references)
 
     def ignore(self, ignored: bool) -> bool:
+        """Ignore the allocations of this thread: see Engine.ignore()."""
         return bool(self._lib.hook_ignore(ignored))
 
     def flush(self) -> str:
+        """Write the waiting records: see Engine.flush()."""
         error = int(self._lib.hook_flush()) if self._is_sampling() else 0
         return INCOMPLETE.get(error) or os.strerror(error) if error > 0 else ""
 
@@ -605,6 +656,7 @@ class HookEngine(Engine):
         reach_safepoint()
 
     def statistics(self) -> Statistics:
+        """Return the statistics: see Engine.statistics()."""
         result = Statistics()
         counted: Any = None
         if self._place is not None:
@@ -619,5 +671,5 @@ _engine = HookEngine()
 
 
 def engine() -> HookEngine:
-    """The one engine of this process."""
+    """Return the engine of this process."""
     return _engine

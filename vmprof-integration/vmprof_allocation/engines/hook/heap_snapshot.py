@@ -1,7 +1,8 @@
 """Requests for a heap snapshot, which hook/snapshots/held_by.c takes.
 
 This module stays in the sampled process (session/resident.py), because the last
-snapshot is taken when the engine's other modules are gone.  It imports nothing then.
+snapshot is taken when the engine's other modules have been removed.  It imports nothing
+then.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from time import monotonic
 
 from vmprof_allocation.engines.hook.safepoint import reach_safepoint, sink
 
-# nothing that is not needed: see engines/base.py
+# no import of typing at run time: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -19,24 +20,25 @@ if TYPE_CHECKING:
 #: PyPy's module, which has more functions than CPython's
 gc: Any = _gc
 
-#: native/hook/hook.h: what to ask for
+#: The requests of native/hook/hook.h.
 HELD, COLLECT, REACHED, EXAMINED = 4, 5, 6, 7
-#: the result of hook_held_looks() and hook_held() if there is no question
+#: The result of hook_held_looks() and hook_held() without a request.
 NOT_ASKED = -1
-#: HeapSnapshot.begin() tries this often: another thread's safepoint may come first
+#: The number of attempts of HeapSnapshot.begin(): another thread's safepoint may come
+#: first.
 _TIMES = 5
-#: seconds between two looks at whether the process has ended
+#: The time in seconds between two checks whether the process has ended.
 _LOOK = 0.25
-#: size of the heap, in bytes, for a snapshot of any heap
+#: The maximum size of a heap in bytes, for a snapshot of any heap.
 ANY_HEAP = 2**63 - 1
-#: niceness of the process that walks the heap while the program runs
+#: The niceness of the process that walks the heap while the program runs.
 _NICE = 10
 
-#: the type of modules, and the descriptor of the names in a module
+#: The type of modules, and the descriptor of a module's names.
 _MODULE = type(sys)
 _DICT: Any = vars(_MODULE)["__dict__"]
 
-#: the native functions that a snapshot needs
+#: The native functions for a snapshot.
 _FUNCTIONS = {
     "hook_ask": "void (*)(int, uint64_t)",
     "hook_collections": "int64_t (*)(void)",
@@ -49,13 +51,13 @@ _FUNCTIONS = {
 
 
 def question(row: int) -> list[Any]:
-    """Return the list that the native half gets: the GC's roots, and sys.modules.
+    """Return the list for the native half: the GC's roots, and sys.modules.
 
     Args:
-        row: type of the objects through which the GC reaches what belongs to one thread
+        row: the type through which the GC reaches the references of each thread
             (Layout.references).
     """
-    # the frames of this thread become objects that are roots
+    # makes the frames of this thread objects that are roots
     frame = sys._getframe()
     while frame is not None:
         frame = frame.f_back  # type: ignore[assignment]
@@ -70,7 +72,7 @@ def may_hide_references() -> bool:
     """Return whether C extension modules may hold objects that the walk does not see.
 
     Objects that only C code holds (by cpyext's rawrefcount, or in fields of HPy's
-    objects) look like garbage.  PyPy loads cpyext for cffi's modules, too, which hold
+    objects) look like garbage.  PyPy also loads cpyext for cffi's modules, which hold
     no objects.
     """
     if "_hpy_universal" in sys.modules:
@@ -81,7 +83,7 @@ def may_hide_references() -> bool:
 
 
 def _is_c_extension(module: object) -> bool:
-    # cffi's libraries are in sys.modules, too, and isinstance() takes them for modules
+    # cffi's libraries are also in sys.modules, and isinstance() accepts them as modules
     if not issubclass(type(module), _MODULE):
         return False
     # a property of a subclass would run code of the program
@@ -92,13 +94,21 @@ def _is_c_extension(module: object) -> bool:
 
 
 class HeapSnapshot:
-    """A snapshot that the native half takes, step by step."""
+    """A heap snapshot by the native half, step by step."""
 
     __slots__ = ("_ask", "_collections", "_forget", "_ignore", "_memory",
                  "_refused", "_row", "finish", "is_sampling", "looks")
 
     def __init__(self, ffi: Any, lib: Any, row: int) -> None:
-        # the library's own functions would keep all of cffi's description of it
+        """Store the functions of the native half.
+
+        Args:
+            ffi: cffi's FFI.
+            lib: the native half.
+            row: see question().
+        """
+        # the library's own functions would keep all of cffi's description of the
+        # library
         (self._ask, self._collections, self._forget, self.finish, self.looks,
          self._ignore, self.is_sampling, self._refused) = (
             ffi.cast(kind, ffi.addressof(lib, name))
@@ -107,39 +117,41 @@ class HeapSnapshot:
         self._memory = ffi.new("int64_t[2]")
 
     def refusal(self, most_heap: int = ANY_HEAP, is_urgent: bool = False) -> int:
-        """Return 0 if a snapshot may be taken, or one of enum hook_refusal (hook.h).
+        """Return 0 if a snapshot is possible, or a value of enum hook_refusal (hook.h).
 
         Args:
-            most_heap: largest size of the heap, in bytes.
-            is_urgent: the program waits for the snapshot.
+            most_heap: the maximum size of the heap in bytes.
+            is_urgent: whether the program waits for the snapshot.
         """
         return int(self._refused(most_heap, 0 if is_urgent else _NICE, self._memory))
 
     @property
     def memory(self) -> tuple[int, int]:
-        """The bytes that refusal() found to be needed and to be left."""
+        """The sizes in bytes that refusal() found: needed and available."""
         return int(self._memory[0]), int(self._memory[1])
 
     def begin(self, holders: bool) -> bool:
         """Fork the process that walks the heap.
 
+        Args:
+            holders: whether to find retainers in addition to the reachable objects.
+
         Returns:
-            False if another thread prevented it.  Otherwise wait() and finish() are to
-            follow.
+            False if another thread prevented it.  Otherwise, call wait() and finish().
         """
         was_ignored = self._ignore(1)
         try:
             for _ in range(_TIMES):
                 asked = question(self._row)
                 try:
-                    # young objects are not followed yet, and still move
+                    # young objects still move, and their outcome is unknown
                     self.collect_nursery()
                     self._reach(HELD if holders else REACHED, id(asked))
                 except BaseException:
                     self.finish()       # the process may exist already
                     raise
                 finally:
-                    self._forget()      # the list is empty from now on
+                    self._forget()      # the native half must not use the list any more
                     asked.clear()
                     sink[0] = None
                 if self.looks(0.0) != NOT_ASKED:
@@ -149,10 +161,10 @@ class HeapSnapshot:
             self._ignore(was_ignored)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the process to end, at most for `seconds`.
+        """Wait until the process has ended, for at most `seconds`.
 
-        Meanwhile the program's threads may fork and end the sampling, and handlers of
-        signals run.
+        Meanwhile, the program's threads may fork and end the sampling, and signal
+        handlers run.
         """
         until = monotonic() + seconds
         while self.looks(_LOOK) > 0 and monotonic() < until:
@@ -161,7 +173,7 @@ class HeapSnapshot:
     def end_garbage(self) -> None:
         """End the unreachable objects in the profile, after finish() returned 0.
 
-        They stay if it is not certain that they are garbage.
+        They remain if it is not certain that they are garbage.
         """
         was_ignored = self._ignore(1)
         try:
@@ -170,9 +182,9 @@ class HeapSnapshot:
             self._ignore(was_ignored)
 
     def collect_nursery(self) -> None:
-        """Have a minor collection run, although the nursery may not be full."""
+        """Cause a minor collection, even if the nursery is not full."""
         before = self._collections()
-        # A pinned object at the nursery's end delays it.
+        # A pinned object at the nursery's end delays the collection.
         while self._collections() == before and self.is_sampling():
             self._reach(COLLECT, 0)
             sink[0] = bytearray(64)

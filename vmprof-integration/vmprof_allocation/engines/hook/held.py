@@ -1,4 +1,4 @@
-"""Heap snapshots at the request of the program or the user, and reasons of failures."""
+"""Heap snapshots on request, and the reasons why a snapshot fails."""
 from __future__ import annotations
 
 import os
@@ -7,14 +7,14 @@ import signal
 from vmprof_allocation.engines.hook.heap_snapshot import NOT_ASKED
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 
-# nothing that is not needed: see engines/base.py
+# no import of typing at run time: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
 
-#: seconds for the process that walks the heap
+#: The time limit in seconds for the process that walks the heap.
 SECONDS = 25.0
-#: native/held/question.h
+#: The reasons for enum held_problem of native/held/question.h.
 _PROBLEMS = {
     1: "there is not enough memory for the process that walks the heap",
     2: "the heap has an object of an unknown type",
@@ -23,7 +23,7 @@ _PROBLEMS = {
     5: "the process that walks the heap did not end within %d seconds" % SECONDS}
 _OF_PROBLEM, _OF_SIGNAL, _OF_FILE, _ENDED = 1000, 2000, 3000, -2
 _SIGNALS = {int(number): number.name for number in signal.Signals}
-#: enum hook_refusal of native/hook/hook.h
+#: The reasons for enum hook_refusal of native/hook/hook.h.
 _REFUSALS = {
     1: "the program filters its system calls (seccomp), and the filter may end it at "
        "a fork",
@@ -34,11 +34,15 @@ _REFUSALS = {
 
 
 def ask(snapshot: HeapSnapshot, holders: bool) -> None:
-    """Fork the process that walks the heap; take() is to follow.
+    """Fork the process that walks the heap; call take() afterwards.
+
+    Args:
+        snapshot: the snapshot of this process.
+        holders: whether to find retainers in addition to the reachable objects.
 
     Raises:
         AllocationSamplingError: no snapshot is possible.
-        SamplingBusy: another thread takes one.
+        SamplingBusy: another thread takes a snapshot.
     """
     if snapshot.looks(0.0) != NOT_ASKED:
         raise SamplingBusy(
@@ -54,7 +58,7 @@ def ask(snapshot: HeapSnapshot, holders: bool) -> None:
 
 
 def take(snapshot: HeapSnapshot) -> None:
-    """Write the answer into the profile.
+    """Write the snapshot into the profile.
 
     Raises:
         AllocationSamplingError: the snapshot failed, or cannot be written.

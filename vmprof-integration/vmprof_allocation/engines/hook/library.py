@@ -1,4 +1,4 @@
-"""The native half of the engine."""
+"""The native half of the hook engine."""
 from __future__ import annotations
 
 import os
@@ -6,7 +6,7 @@ import os
 from vmprof_allocation.critical.interrupts import Uninterrupted
 from vmprof_allocation.errors import AllocationSamplingError
 
-# nothing that is not needed: see engines/base.py
+# no import of typing at run time: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -15,12 +15,21 @@ LIBRARY = os.path.join(os.path.dirname(__file__), "_hook.so")
 
 
 def load(handle: int = 0) -> tuple[Any, Any]:
-    """Returns cffi's FFI, and the library, which is there already if it has this
-    `handle`: see hook_handle().  Raises AllocationSamplingError."""
+    """Load the native half of the engine.
+
+    Args:
+        handle: the result of hook_handle() if the library is already loaded, or 0.
+
+    Returns:
+        cffi's FFI, and the library.
+
+    Raises:
+        AllocationSamplingError: the library is missing or cannot be loaded.
+    """
     try:
-        # a handler that starts, too, would find half a module
+        # a signal handler that also starts sampling would find a half-imported module
         with Uninterrupted():
-            # made by setup.py
+            # setup.py makes this module
             from ._hook_abi import (  # type: ignore[import-not-found,unused-ignore]
                 ffi,
             )
@@ -30,21 +39,25 @@ def load(handle: int = 0) -> tuple[Any, Any]:
             "the native part of vmprof-allocation is missing in %s: "
             "install the package with pip where there is a C compiler"
             % os.path.dirname(__file__)) from None
-    except Exception as e:      # also cffi's own error
+    except Exception as e:      # includes cffi's own error
         raise AllocationSamplingError(
             "the native part of vmprof-allocation can't be loaded: %s; "
             "install the package with pip where there is a C compiler"
             % e) from None
     for name in dir(library):
         if name.startswith("hook_"):
-            getattr(library, name)      # made on first use: not later
+            # make the functions now, and not at their first use
+            getattr(library, name)
     return ffi, library
 
 
 def is_there(ffi: Any, handle: int) -> bool:
-    """load() can be given this: old versions of cffi want a file's name."""
+    """Return whether load() accepts this handle.
+
+    Old versions of cffi accept only file names.
+    """
     try:
         ffi.dlopen(ffi.cast("void *", handle))
-    except Exception:           # also cffi's own error
+    except Exception:           # includes cffi's own error
         return False
     return bool(handle)

@@ -1,6 +1,6 @@
-"""Native frames begin: see native/hook/stacks/native_stack.h.
+"""The beginning of native frames in stacks: see native/hook/stacks/native_stack.h.
 
-Only the start with --native needs it.
+Only a start with --native needs this module.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 
 from vmprof_allocation.errors import AllocationSamplingError
 
-# nothing that is not needed: see engines/base.py
+# no import of typing at run time: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,20 @@ _PROBLEMS = {
 
 
 def library_of(path: str) -> str:
-    """Whose functions without names are the interpreter's: PROFILE.rst."""
+    """Return the name of the interpreter's library as the profile has it (PROFILE.rst).
+
+    Functions without names in this library belong to the interpreter.
+    """
     library = os.path.basename(path)
     return library if library.isascii() and not set(library) & set(":;=,") else "1"
 
 
 class _Nest:
-    """Each of these calls the one above, in a way of its own; no two of PyPy's
-    functions but those that run Python functions have a part in all."""
+    """Methods that call each other in different ways.
+
+    The only functions of PyPy that take part in all of these calls are the functions
+    that run Python functions.  So the native half finds them on the stack.
+    """
 
     def __init__(self, lib: Any):
         self._lib = lib
@@ -78,8 +84,11 @@ class _Nest:
 
 
 def start(lib: Any) -> None:
-    """From now on, this run's stacks have native frames.  Raises
-    AllocationSamplingError."""
+    """Begin to record native frames in the stacks of this run.
+
+    Raises:
+        AllocationSamplingError: native frames are not possible.
+    """
     error = _Nest(lib).enter()
     if error:
         raise AllocationSamplingError("native frames can't be had: %s; %s" % (

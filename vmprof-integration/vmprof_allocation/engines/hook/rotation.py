@@ -1,4 +1,4 @@
-"""The hook engine's profile ends, and the next one begins: native/hook/hook.h."""
+"""The rotation of the hook engine's profile, by native/hook/hook.h."""
 from __future__ import annotations
 
 import errno
@@ -7,7 +7,7 @@ import os
 from vmprof_allocation.engines.ending import INCOMPLETE
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 
-# nothing that is not needed: see engines/base.py
+# no import of typing at run time: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,14 +15,30 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.settings.settings import Settings
 
-#: Attempts to rotate.  One fails if another thread is inside the GC.
+#: The number of attempts.  An attempt fails if another thread is inside the GC.
 MOST_SAFEPOINTS = 100
 
 
 def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
            settings: Settings, description: str) -> str:
-    """Engine.rotate(); `ended` is room for an int of C's, `description` the next
-    profile's settings."""
+    """End the profile, and begin the next one: see Engine.rotate().
+
+    Args:
+        lib: the native half.
+        ended: a cffi array for an int.
+        reach_safepoint: enters the GC.
+        fd: the file of the next profile.
+        settings: the settings of the run.
+        description: the settings in the next profile.
+
+    Returns:
+        The reason why the profile that ended is incomplete, or "".
+
+    Raises:
+        AllocationSamplingError: the next profile cannot be written; the present one
+            continues.
+        SamplingBusy: the sampling is being ended.
+    """
     if settings.in_memory:
         raise AllocationSamplingError(
             "what tracemalloc keeps is in memory, and has one part")
@@ -33,7 +49,7 @@ def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
                 break
             reach_safepoint()
     finally:
-        # or else a later safepoint allocation of this thread would do it
+        # otherwise, a later safepoint allocation of this thread would rotate
         is_forgotten = lib.hook_forget_rotation()
     if not error:
         error = errno.EBUSY if is_forgotten else lib.hook_rotated(ended)

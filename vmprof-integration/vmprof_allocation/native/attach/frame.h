@@ -1,43 +1,51 @@
 #pragma once
-/* What the entering process writes into memory of its own in the other process, behind
-   the code of MACHINE/stub.c: what that reads. */
+/* The frame of an injection: the data for the code in MACHINE/stub.c.  The attaching
+   process (tracer.c) maps memory in the other process, and writes the frame there, after
+   the code. */
 #include <stddef.h>
 #include <stdint.h>
 
+/* Maximum size of the Python program in bytes, with its zero byte */
 #define FRAME_MAX_PROGRAM 8192
-/* AMX alone takes 8 KiB */
+/* Size of the memory for vector registers in bytes; AMX alone takes 8 KiB */
 #define FRAME_MAX_VECTORS 16384
+/* Maximum number of general registers */
 #define FRAME_MAX_REGISTERS 34
 
 struct frame {
-    /* functions of libc, there */
+    /* addresses of libc's functions in the other process */
     uint64_t create, self, detach, sleep, unmap, errno_location;
-    /* and of libpypy: RPyGilAllocate() where there is no GIL yet, or 0; those that
-       take the GIL and give it back, and one that runs a program */
+    /* and of libpypy's: RPyGilAllocate() if the GIL does not exist yet, or 0; the
+       functions that take and release the GIL; the function that runs a program */
     uint64_t allocate, ensure, release, run;
+    /* the pthread_t of the new thread */
     uint64_t thread;
-    /* the signal mask that the thread had, as the kernel has it */
+    /* signal mask of the stopped thread, as the kernel stores it */
     uint64_t mask;
+    /* errno of the stopped thread */
     int32_t old_errno;
-    /* of pthread_create() */
+    /* result of pthread_create() */
     int32_t result;
-    /* the new thread has the GIL, and what ensure() returned */
+    /* whether the new thread has got the GIL, and the result of ensure() */
     int32_t has_gil, state;
-    /* Who watches says that the stopped thread has left this memory.  So often the new
-       thread looks for that; if it is not so then, the memory stays. */
+    /* whether the stopped thread has left this memory, which the attaching process sets;
+       and how often the new thread checks it before it returns without unmapping the
+       memory */
     int32_t is_left, looks;
-    /* what the thread goes on with if nobody watches it any more, in the order of
-       MACHINE/registers.c */
+    /* registers with which the stopped thread continues if the attaching process is
+       killed, in the order of MACHINE/registers.c */
     uint64_t registers[FRAME_MAX_REGISTERS];
-    /* all that was mapped: the code, this, and the stopped thread's stack */
+    /* address and size of the mapped memory: the code, the frame, and the stopped
+       thread's stack */
     uint64_t memory, memory_size;
-    /* in Python */
+    /* the Python program that the new thread runs */
+
     char program[FRAME_MAX_PROGRAM];
-    /* as that machine's stub.c saves them */
+    /* vector registers, in the layout of MACHINE/stub.c */
     char vectors[FRAME_MAX_VECTORS] __attribute__((aligned(64)));
 };
 
-/* The assembler can't ask the compiler. */
+/* Offsets of the fields, for the assembler */
 #define FRAME_CREATE 0
 #define FRAME_SELF 8
 #define FRAME_DETACH 16

@@ -1,6 +1,6 @@
 #pragma once
-/* A stopped thread, as far as it is another one on each processor: its registers, and
-   the system call that it was in.  Each MACHINE/registers.c answers the same. */
+/* The registers and the present system call of a stopped thread.  Each
+   MACHINE/registers.c implements these functions for a processor. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -8,40 +8,46 @@
 
 #include "frame.h"
 
+/* The registers of a stopped thread */
 struct registers {
     struct user_regs_struct user;
-    /* the call, and its first arguments; negative: none, or that is not known */
+    /* number of the system call that the thread is in, and its first two arguments; the
+       number is negative if the thread is in no system call, or if that is unknown */
     int64_t number;
     uint64_t first, second;
 };
 
-/* of the kernel, for a system call that is to be made again; user space sees none */
+/* results within the kernel of a system call that it will make again; user space never
+   gets them */
 #define ERESTARTSYS 512
 #define ERESTARTNOINTR 513
 #define ERESTARTNOHAND 514
 #define ERESTART_RESTARTBLOCK 516
 
-/* False: such a call is seen as it ends; true: by the stop that comes next. */
+/* Whether a system call that the kernel will make again is recognized at the stop after
+   its end (true), or at its end (false) */
 extern const bool registers_tell_later;
-/* The kernel has the first argument of a call that is made again from the last call
-   that was made, and not from a register. */
+/* Whether the kernel takes the first argument of a call that it makes again from the
+   thread's last call, and not from a register */
 extern const bool registers_lack_first;
 
-/* 0, or an errno: threads of this process, or of that machine, can't be made to run
-   stub.c. */
+/* Return 0, or an errno if stub.c cannot run in this thread or on this machine. */
 int registers_check(pid_t tid);
 
-/* False: errno says why.  To be called at each stop: a system call's end does not tell
-   all of how it began. */
+/* Read the registers of a stopped thread, or write them.  Return false, and set errno,
+   if that fails.  registers_read() must be called at each stop, because the end of a
+   system call does not show everything about its beginning. */
 bool registers_read(pid_t tid, struct registers *registers);
 bool registers_write(pid_t tid, const struct registers *registers);
 
+/* Return the program counter. */
 uint64_t registers_pc(const struct registers *registers);
-/* Of the system call that ended. */
+/* Return the result of the system call that has ended. */
 int64_t registers_result(const struct registers *registers);
-/* Its instruction is the one before the program counter. */
+/* Return whether the instruction before the program counter is a system call. */
 bool registers_are_behind_call(pid_t tid, const struct registers *registers);
-/* The kernel is not to see the end of a call in these. */
+/* Change the registers so that the kernel does not take them for the end of a system
+   call. */
 void registers_forget(struct registers *registers);
 /* If the thread was interrupted outside of system calls, change `registers` so that
    registers_call() makes a system call by the instruction in libc's syscall(), which is
@@ -49,15 +55,16 @@ void registers_forget(struct registers *registers);
    on this machine. */
 bool registers_borrow_call(pid_t tid, struct registers *registers, uint64_t function);
 
-/* What follows changes registers that are behind a call. */
+/* The following functions change the registers of a thread whose program counter is
+   after a system call's instruction. */
 
-/* What the kernel does when no handler comes between. */
+/* Make the system call again, as the kernel does if no signal handler runs before. */
 void registers_make_again(struct registers *registers);
-/* Another call, by the same instruction. */
+/* Make another system call by the same instruction. */
 void registers_call(struct registers *registers, long number,
                     const uint64_t arguments[6]);
-/* To be at `code`, with what stub.c wants. */
+/* Continue at `code`, with the registers that stub.c needs. */
 void registers_enter(struct registers *registers, uint64_t code, uint64_t frame,
                      uint64_t stack);
-/* Those that stub.c puts back, as it has them. */
+/* Store the registers that stub.c restores, in its order. */
 void registers_save(const struct registers *registers, uint64_t *saved);

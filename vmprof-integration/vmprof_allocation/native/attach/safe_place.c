@@ -1,7 +1,7 @@
 /* glibc's malloc makes brk, mmap, munmap, mremap, mprotect, madvise, getrandom, futex
-   (FUTEX_WAIT), and, when it counts processors, open, read, close and
-   sched_getaffinity; the loader makes open, read, pread64, fstat, mmap, mprotect,
-   close, readlink, getcwd, and futex as well.  What is listed here is none of these. */
+   (FUTEX_WAIT), and, when it counts processors, open, read, close and sched_getaffinity.
+   The dynamic linker makes open, read, pread64, fstat, mmap, mprotect, close, readlink,
+   getcwd, and also futex.  None of these is listed here. */
 #define _GNU_SOURCE
 #include "safe_place.h"
 
@@ -15,11 +15,12 @@
 
 #define LENGTH_OF_PATH 64
 
-/* These wait for something, which no handler of PyPy's or vmprof's does. */
+/* Return whether the system call waits for something, which no signal handler of PyPy or
+   vmprof does. */
 static bool waits(long number)
 {
     switch (number) {
-#ifdef SYS_select               /* a machine that is older than what replaced these */
+#ifdef SYS_select               /* older machines have these calls in addition */
     case SYS_select: case SYS_poll: case SYS_epoll_wait: case SYS_pause:
 #endif
     case SYS_pselect6: case SYS_ppoll: case SYS_epoll_pwait:
@@ -28,15 +29,16 @@ static bool waits(long number)
     case SYS_accept: case SYS_accept4: case SYS_connect:
     case SYS_rt_sigtimedwait: case SYS_rt_sigsuspend: case SYS_flock:
     case SYS_recvfrom: case SYS_recvmsg:
-    /* one of these with a time limit, or a futex with one, that was stopped before */
+    /* one of these calls, or a futex, with a time limit, which was stopped before */
     case SYS_restart_syscall:
         return true;
     }
     return false;
 }
 
-/* These are made by a handler, too: write() tells of a signal, in PyPy's, and takes a
-   sample, in vmprof's. */
+/* Return whether the system call is safe outside of a signal handler.  Handlers make
+   such calls, too: PyPy's handler reports a signal by write(), and vmprof's handler
+   takes a sample. */
 static bool is_quick(long number)
 {
     switch (number) {
@@ -58,14 +60,16 @@ static bool is_quick(long number)
     return false;
 }
 
-/* glibc's locks make FUTEX_WAIT; semaphores and condition variables, which PyPy's
-   locks and its GIL are made of, FUTEX_WAIT_BITSET. */
+/* Return whether a futex call does not wait for a lock of glibc.  These locks use
+   FUTEX_WAIT.  Semaphores and condition variables use FUTEX_WAIT_BITSET; PyPy's locks and
+   the GIL are made from these two. */
 static bool is_no_lock(const struct registers *registers)
 {
     return (registers->second & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
 }
 
-/* Files are what the loader reads. */
+/* Return whether a descriptor is a pipe, socket or character device: the dynamic linker
+   reads only files. */
 static bool reads_no_file(pid_t pid, unsigned long long fd)
 {
     char path[LENGTH_OF_PATH];
@@ -76,7 +80,8 @@ static bool reads_no_file(pid_t pid, unsigned long long fd)
                || S_ISCHR(status.st_mode));
 }
 
-/* While a handler runs, its signal is blocked. */
+/* Return whether the thread may be in a signal handler: then the handler's signal is
+   blocked. */
 static bool may_be_in_handler(pid_t pid, pid_t tid)
 {
     char path[LENGTH_OF_PATH], line[256];
@@ -93,6 +98,7 @@ static bool may_be_in_handler(pid_t pid, pid_t tid)
     return found != 2 || (blocked & caught) != 0;
 }
 
+/* The mapping that contains an address */
 struct mapping {
     bool is_found, is_code, has_name;
     /* 0 if the memory belongs to no file */
@@ -147,7 +153,7 @@ bool is_safe_place(pid_t pid, pid_t tid, const struct registers *registers)
         return is_no_lock(registers);
     if (number == SYS_read)
         return reads_no_file(pid, registers->first) && !may_be_in_handler(pid, tid);
-    /* malloc_stats() writes there, and holds its lock */
+    /* malloc_stats() writes there while it holds malloc's lock */
     if (number == SYS_write && registers->first == STDERR_FILENO)
         return false;
     return is_quick(number) && !may_be_in_handler(pid, tid);

@@ -23,39 +23,41 @@
 #include "stub.h"
 
 #define PAGE 4096
-/* for the stopped thread: nothing it calls takes a tenth of it */
+/* stack for the stopped thread; the functions that it calls need less than a tenth */
 #define STACK_SIZE 65536
 #define FRAME_SIZE ((sizeof(struct frame) + PAGE - 1) / PAGE * PAGE)
 #define MEMORY_SIZE (PAGE + FRAME_SIZE + STACK_SIZE)
-/* until a thread stops, or has made what it was made to run */
+/* time limit until a thread stops, or has created the new thread */
 #define STEP_MILLISECONDS 5000
 #define NO_DEADLINE INT64_MAX
-/* a thread that waits in a system call is looked at this often */
+/* interval at which a thread that waits in a system call is examined */
 #define LOOK_MILLISECONDS 20
 #define SPINS 1000
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 #define ALL_SIGNALS (~(uint64_t)0)
-/* bytes of a function that are compared */
+/* number of bytes of a function that are compared */
 #define SAME 16
-/* of the new thread, a hundredth of a second each, at the end of what it does */
+/* how often the new thread checks `is_left`, every 10 ms, before it returns */
 #define LOOKS 1000
-/* bytes of RPyGilAllocate(), and more */
+/* upper limit for the size of RPyGilAllocate() in bytes */
 #define ALLOCATE_SIZE 512
 
-/* One at a time. */
+/* The present injection */
 static struct {
     pid_t pid, tid;
-    /* as it was stopped; and as it goes on if this process is killed meanwhile */
+    /* registers when the thread was stopped, and the registers with which it continues
+       if this process is killed */
     struct registers registers, resumed;
-    /* with these it makes system calls (registers_call()) */
+    /* registers for system calls (registers_call()) */
     struct registers caller;
+    /* signal mask of the thread */
     uint64_t mask;
-    /* what was mapped there: the code, the frame and its stack; or 0 */
+    /* address of the mapped memory with the code, the frame and the stack; or 0 */
     uint64_t memory;
-    /* /proc/PID/mem, which stays that of the same program; or 0 */
+    /* descriptor of /proc/PID/mem, which keeps its meaning if the process ends; or 0 */
     int file;
     sigset_t our_mask;
-    /* somebody wants the process to stop, while it must not */
+    /* whether the process got SIGSTOP at a moment at which it must not stop */
     bool is_to_stop;
 } traced;
 
@@ -71,10 +73,11 @@ static long request(int what, uintptr_t address, uintptr_t data)
     return ptrace(what, traced.tid, address, data);
 }
 
-/* Returns 0, ETIMEDOUT, or ESRCH: the thread is gone. */
+/* Wait until the thread stops.  Returns 0, ETIMEDOUT, or ESRCH if the thread has ended. */
 static int wait_for_stop(int *status, int64_t deadline)
 {
-    /* who is woken runs at once, also where others have the processor */
+    /* without a deadline, block in waitpid(): a thread that is woken runs at once, even
+       if other processes use the processors */
     int how = deadline == NO_DEADLINE ? __WALL : __WALL | WNOHANG;
     for (int i = 0;; i++) {
         pid_t found = waitpid(traced.tid, status, how);
@@ -84,7 +87,7 @@ static int wait_for_stop(int *status, int64_t deadline)
             return WIFSTOPPED(*status) ? 0 : ESRCH;
         if (now() >= deadline)
             return ETIMEDOUT;
-        /* most stops come at once, and the sooner it goes on the better */
+        /* most stops come at once, and the thread should continue soon */
         if (i < SPINS)
             sched_yield();
         else
@@ -92,19 +95,22 @@ static int wait_for_stop(int *status, int64_t deadline)
     }
 }
 
-/* The signal that a stop is about to deliver; 0: it is another stop. */
+/* Return the signal that a stop is about to deliver, or 0 if the stop has another
+   reason. */
 static int signal_of(int status)
 {
     int number = WSTOPSIG(status);
     return status >> 16 || number == SYSCALL_STOP ? 0 : number;
 }
 
-/* Of a stopped thread: kernels before 5.3 don't tell, nor do some sandboxes. */
+/* Get the kernel's description of the stop.  Kernels before 5.3 and some sandboxes do
+   not have it. */
 static bool get_info(struct __ptrace_syscall_info *info)
 {
     return request(PTRACE_GET_SYSCALL_INFO, sizeof *info, (uintptr_t)info) > 0;
 }
 
+/* Return whether a stop is at the beginning of a system call. */
 static bool is_entry(int status)
 {
     struct __ptrace_syscall_info info;
@@ -112,6 +118,7 @@ static bool is_entry(int status)
            && (!get_info(&info) || info.op != PTRACE_SYSCALL_INFO_EXIT);
 }
 
+/* Return whether the kernel is about to make the system call again. */
 static bool will_be_made_again(const struct registers *registers)
 {
     if (registers->number < 0)
@@ -124,7 +131,8 @@ static bool will_be_made_again(const struct registers *registers)
     return false;
 }
 
-/* A signal is about to be handled: what it interrupts is not to be made again. */
+/* Return whether a signal is about to be handled.  Then the interrupted system call is
+   not made again. */
 static bool has_signal(void)
 {
     char path[64], line[256];
@@ -144,13 +152,14 @@ static bool has_signal(void)
     return (pending & ~blocked) != 0;
 }
 
+/* Return whether the thread executes RPyGilAllocate(). */
 static bool is_in_lock_maker(const struct tracer_request *wanted)
 {
     return registers_pc(&traced.registers) - wanted->allocate < ALLOCATE_SIZE;
 }
 
-/* The thread was interrupted in user code.  The function that makes the lock must not
-   run twice at once. */
+/* Return whether the thread is at a safe place in PyPy's code, after it was interrupted
+   in user code.  RPyGilAllocate() must not run twice at once. */
 static bool is_in_safe_code(const struct tracer_request *wanted)
 {
     return wanted->is_code_allowed
@@ -160,6 +169,7 @@ static bool is_in_safe_code(const struct tracer_request *wanted)
                            wanted->ensure);
 }
 
+/* Return whether the thread is at a safe place. */
 static bool is_safe(struct tracer_request *wanted, int status)
 {
     struct registers *registers = &traced.registers;
@@ -181,8 +191,8 @@ static bool is_safe(struct tracer_request *wanted, int status)
     return is_safe_place(traced.pid, traced.tid, registers);
 }
 
-/* The thread goes on, with the signal that it was about to get; SIGSTOP comes later,
-   if it would stop the thread where it can't stay. */
+/* Let the thread continue, with the signal that it was about to get.  If `is_ours`, the
+   thread runs the injection, and must not stop for SIGSTOP; this signal is sent later. */
 static void go_on(int how, int status, bool is_ours)
 {
     int number = signal_of(status);
@@ -193,14 +203,14 @@ static void go_on(int how, int status, bool is_ours)
     request(how, 0, number);
 }
 
-/* Let go of a thread that may be running. */
+/* Detach from the thread, after stopping it if it is running. */
 static void let_go(int status, bool is_stopped)
 {
     int64_t deadline = now() + STEP_MILLISECONDS;
     if (!is_stopped) {
         request(PTRACE_INTERRUPT, 0, 0);
         if (wait_for_stop(&status, deadline) != 0)
-            return;             /* this process's end will do it */
+            return;             /* the kernel detaches when this process ends */
     }
     request(PTRACE_DETACH, 0, signal_of(status));
     if (traced.is_to_stop)
@@ -215,7 +225,7 @@ static int find_safe_place(struct tracer_request *wanted)
     request(PTRACE_INTERRUPT, 0, 0);
     error = wait_for_stop(&status, now() + STEP_MILLISECONDS);
     if (error == 0) {
-        /* ENOSYS: where a system call that it is made to make ends could not be seen */
+        /* ENOSYS, because the end of an injected system call could not be recognized */
         int refused = get_info(&info) ? registers_check(traced.tid) : ENOSYS;
         if (refused) {
             let_go(status, true);
@@ -243,7 +253,7 @@ static int find_safe_place(struct tracer_request *wanted)
     return error;
 }
 
-/* Until the exit of a system call whose next instruction is `behind`. */
+/* Let the thread run until the end of a system call whose next instruction is `behind`. */
 static int run_until(uint64_t behind, struct registers *registers, int64_t deadline)
 {
     int status = 0;
@@ -262,6 +272,7 @@ static int run_until(uint64_t behind, struct registers *registers, int64_t deadl
     }
 }
 
+/* Set the registers and the signal mask of the thread. */
 static int set(const struct registers *registers, uint64_t mask)
 {
     if (!registers_write(traced.tid, registers)
@@ -270,10 +281,10 @@ static int set(const struct registers *registers, uint64_t mask)
     return 0;
 }
 
-/* Have the stopped thread make a system call, with the instruction that made its own
-   call, or with one of libc's.  Return the call's result, or -errno.  If this process is
-   killed between the begin and the end of the call, the thread is lost: only then.  So
-   this waits without a limit. */
+/* Let the stopped thread make a system call, with the instruction at which it is or with
+   an instruction in libc.  Returns the call's result, or -errno.  If this process is
+   killed between the beginning and the end of the call, the thread is lost; this is the
+   only such moment.  So the call has no time limit. */
 static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
     struct registers registers = traced.caller;
@@ -306,6 +317,7 @@ static int open_memory(void)
     return 0;
 }
 
+/* Return whether a function in the other process begins with the same bytes as here. */
 static bool is_same(uint64_t there, uint64_t here)
 {
     for (uint64_t i = 0; i < SAME; i += sizeof(long)) {
@@ -317,7 +329,7 @@ static bool is_same(uint64_t there, uint64_t here)
     return true;
 }
 
-/* What the kernel does when no handler comes between. */
+/* Compute the registers with which the thread continues if this process is killed. */
 static void resolve(void)
 {
     traced.resumed = traced.registers;
@@ -346,7 +358,7 @@ static void fill(struct frame *frame, const struct tracer_request *request)
     registers_save(&traced.resumed, frame->registers);
 }
 
-/* Everything that the new thread needs is there then. */
+/* Write the code and the frame, after which the new thread has everything it needs. */
 static int write_all(const struct tracer_request *request)
 {
     static struct frame frame;
@@ -361,7 +373,8 @@ static int write_all(const struct tracer_request *request)
     return error ? error : write_memory(traced.memory + PAGE, &frame, sizeof frame);
 }
 
-/* One piece, as that is one call: PyPy's JIT asks for such memory, too. */
+/* Map the memory for code, frame and stack by one call.  PyPy's JIT also maps memory
+   that is writable and executable. */
 static int map(void)
 {
     int64_t at = call(SYS_mmap, 0, MEMORY_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -372,6 +385,7 @@ static int map(void)
     return 0;
 }
 
+/* Let the thread run the stub until it has created the new thread. */
 static int run_stub(void)
 {
     struct registers registers = traced.registers;
@@ -385,7 +399,8 @@ static int run_stub(void)
                      now() + STEP_MILLISECONDS);
 }
 
-/* Returns false if it can't be read: it is gone, or the process is. */
+/* Read a word of the frame.  Returns false if the memory or the process does not exist
+   any more. */
 static bool read_frame(size_t at, int32_t *value)
 {
     return pread(traced.file, value, sizeof *value,
@@ -424,11 +439,11 @@ static int make_thread(const struct tracer_request *wanted)
         call(SYS_munmap, traced.memory, MEMORY_SIZE, 0, 0);
         traced.memory = 0;
     }
-    /* there is no room for a thread: trying again does not help */
+    /* the process cannot have another thread, and trying again does not help */
     return error == EAGAIN ? ENOMEM : error;
 }
 
-/* Nothing is to come between that can be kept away. */
+/* Block all signals of this process, so that nothing interrupts the injection. */
 static void hold_signals(void)
 {
     sigset_t all;
@@ -446,7 +461,7 @@ int tracer_enter(struct tracer_request *wanted)
     memset(&traced, 0, sizeof traced);
     traced.pid = wanted->pid;
     traced.tid = wanted->tid;
-    /* without PTRACE_O_EXITKILL: it is to outlive this process */
+    /* without PTRACE_O_EXITKILL, because the thread must survive the end of this process */
     if (request(PTRACE_SEIZE, 0, PTRACE_O_TRACESYSGOOD) < 0)
         return errno;
     hold_signals();
@@ -460,7 +475,7 @@ int tracer_enter(struct tracer_request *wanted)
         } else {
             error = make_thread(wanted);
             if (error == ETIMEDOUT)
-                /* it goes on by itself, with what it was made to run */
+                /* the thread continues with the stub by itself */
                 let_go(0, false);
             else if (error)
                 tracer_leave();
@@ -471,16 +486,17 @@ int tracer_enter(struct tracer_request *wanted)
     return error;
 }
 
-/* To the kernel, which makes the thread's own call again: by another one, from where it
-   stands, behind a call of ours or its own. */
+/* Let the kernel know the first argument of the thread's own system call, which it makes
+   again.  For this, the thread makes another call with the same first argument, from its
+   present place, which is after a system call's instruction. */
 static int tell_first_argument(void)
 {
     struct registers registers;
     if (!registers_read(traced.tid, &registers))
         return errno;
     uint64_t behind = registers_pc(&registers);
-    /* without masks it does nothing; and the thread has made it before (stub.c), where
-       only some calls are allowed */
+    /* rt_sigprocmask() without masks does nothing, and the thread has made this call
+       before (stub.c), in case a filter allows only some calls */
     registers_call(&registers, SYS_rt_sigprocmask,
                    (uint64_t[6]){traced.registers.first, 0, 0, sizeof traced.mask});
     registers_forget(&registers);
@@ -494,8 +510,8 @@ int tracer_leave(void)
     int status = 0, error = 0;
     if (registers_lack_first && will_be_made_again(&traced.registers))
         error = tell_first_argument();
-    /* it stops once more, where the kernel looks whether a system call is to be made
-       again: with its own registers, and the signals that have come */
+    /* the thread stops once more with its own registers and the signals that have
+       arrived, where the kernel decides whether to make a system call again */
     if (error == 0 && request(PTRACE_INTERRUPT, 0, 0) < 0)
         error = errno;
     if (error == 0)

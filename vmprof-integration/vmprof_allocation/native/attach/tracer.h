@@ -1,40 +1,48 @@
 #pragma once
-/* The attaching process's side: stop one thread of another process where that is
-   safe, and have it make a thread there. */
+/* Injection into another process: the attaching process stops one of its threads at a
+   safe place by ptrace, and makes it create a thread.  remote/entry/tracer.py calls
+   these functions.  One process at a time. */
 #include <stdint.h>
 
+/* The parameters and results of tracer_enter() */
 struct tracer_request {
     int32_t pid, tid;
-    /* how long to wait for a safe place */
+    /* time to wait for a safe place */
     int32_t milliseconds;
     /* whether the thread may be stopped in PyPy's code, and not only at a system call */
     int32_t is_code_allowed;
-    /* addresses in the other process, whose libc and libpypy are the same files as
-       ours (see frame.h); and in ours */
+    /* addresses of functions in the other process, whose libc and libpypy must be the
+       same files as here (see frame.h); and of two of them in this process */
     uint64_t create, self, detach, sleep, unmap, errno_location;
     uint64_t allocate, ensure, release, run;
     uint64_t our_create, our_allocate;
     /* libc's syscall() in the other process */
     uint64_t syscall;
-    /* what the new thread has Python run */
+    /* Python program that the new thread runs */
     const char *program;
-    /* Results: the address of the instruction at which the last unsafe stop was, or 0;
-       and whether the thread was stopped in PyPy's code.  There, the thread most likely
-       has the GIL. */
+    /* Results: the address of the instruction of the last unsafe stop, or 0; and whether
+       the thread was stopped in PyPy's code.  There, the thread most likely has the GIL. */
     uint64_t pc;
     int32_t is_in_code;
     int32_t unused;
 };
 
-/* Returns 0: the thread has made the other one, and stands still until
-   tracer_leave().  EAGAIN: it was at no safe place in that time.  ESRCH: it is gone.
-   ENOEXEC: it runs something else.  ENOSYS: there is no PTRACE_GET_SYSCALL_INFO.
-   ENOTSUP: a thread has more than what is kept here.
-   E2BIG: the program is too long.  Or another errno.  Unless 0, the thread was let go
-   as it was. */
+/* Stop a thread at a safe place, and make it create another thread.  Returns 0 if the new
+ * thread exists; the stopped thread then stays stopped until tracer_leave().  Otherwise
+ * returns an errno, and the thread continues as before:
+ *
+ *    EAGAIN     the thread was at no safe place within the time
+ *    ESRCH      the thread has ended
+ *    ENOEXEC    the process runs another version of libc or libpypy
+ *    ENOSYS     the kernel does not have PTRACE_GET_SYSCALL_INFO
+ *    ENOTSUP    the thread has more registers than a frame can store
+ *    E2BIG      the program is too long
+ *    ETIMEDOUT  the thread did not stop in time, and may be traced until this process ends
+ */
 int tracer_enter(struct tracer_request *request);
 
-/* The new thread has the GIL, or had it, as far as the process is still there. */
+/* Return whether the new thread has or had the GIL.  Also returns 1 if this is unknown,
+   because the process has ended. */
 int tracer_has_gil(void);
 
 /* Make the holder of the GIL give it to the new thread at the next bytecode: store -1 in
@@ -43,5 +51,5 @@ int tracer_has_gil(void);
    errno. */
 int tracer_ask_for_gil(uint64_t ticker);
 
-/* Let the stopped thread go on as if nothing had been.  Returns 0 or an errno. */
+/* Let the stopped thread continue as before.  Returns 0 or an errno. */
 int tracer_leave(void);

@@ -4,7 +4,7 @@
 
 #include "heap_walk.h"
 
-#define MOST_MAPS       100     /* attributes of what is asked for one */
+#define MOST_MAPS       100     /* maximum number of attributes that are searched */
 #define NAME_AND_SIZE(name)     name, sizeof(name) - 1
 
 uint64_t class_of(uint64_t instance, const struct gc_type *type)
@@ -80,7 +80,7 @@ uint64_t class_attribute(uint64_t instance, const char *name, size_t size)
     }
     for (i = 1; maps < MOST_MAPS && i <= type->info->pointers[0]; i++) {
         const char *edge = gc_edge(type, type->info->pointers[i]);
-        /* the last one may be an array of more */
+        /* "=4" may be an array of more attributes */
         if (edge != NULL && edge[0] == '=' && edge[1] < '4' &&
             (uint64_t)(edge[1] - '0') == gc_field(map, gc_fields.plain_index))
             return gc_field(instance, type->info->pointers[i]);
@@ -92,7 +92,7 @@ int class_expression(struct text *t, uint64_t its_class)
 {
     uint64_t module = text_string(class_look_up(its_class, NAME_AND_SIZE("__module__")));
     uint64_t qualname = text_string(gc_field(its_class, gc_fields.to_qualname)), table;
-    const char *s, *in = "builtins";        /* whose classes need not say so */
+    const char *s, *in = "builtins";        /* module whose name is omitted */
     size_t module_size = 8, size, part;
 
     if (qualname == 0)

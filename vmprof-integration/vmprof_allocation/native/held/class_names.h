@@ -1,5 +1,5 @@
 #pragma once
-/* What Python's classes say of themselves. */
+/* Classes of Python: the class of an instance, its bases, its attributes and its name. */
 
 #include <stdint.h>
 
@@ -8,27 +8,29 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Of an object whose type has a map: its class, or 0 */
+/* Return the class of an object whose type has a map, or 0 if the map is not known yet. */
 uint64_t class_of(uint64_t instance, const struct gc_type *type);
 
-/* A class, and its bases, in the order in which they are asked for a name; 0: there are no
-   more, or they are not known. */
+/* Return an item of the method resolution order by its number; number 0 is the class
+   itself.  Returns 0 after the last item, or if the order is unknown. */
 uint64_t class_in_mro(uint64_t its_class, uint64_t number);
 
-/* Whether "module.Outer.Name" is this */
+/* Return whether the full name of a class is 'name', such as "module.Outer.Name". */
 int class_is(uint64_t its_class, const char *name);
 
-/* What an instance has by this name, if that is one of the first attributes that it got; or
-   0 */
+/* Return the value of an attribute of an instance, or 0.  Finds only attributes that are
+   stored in the object itself: the first four that the instance got. */
 uint64_t class_attribute(uint64_t instance, const char *name, size_t size);
 
-/* What is in its dict by this name, or 0 */
+/* Return the value of a name in the dict of the class itself, or 0. */
 uint64_t class_look_up(uint64_t its_class, const char *name, size_t size);
 
-/* "module.Outer.Name", whatever that leads to */
+/* Append "module.Outer.Name" as the class records it, even if the name leads to another
+   object.  Classes of builtins have no module. */
 void class_name(struct text *, uint64_t its_class);
 
-/* The same, if it leads to this class; returns 0 if not. */
+/* Append the same name if it leads to this class.  Returns 0 if it does not; the text
+   may then have the name nevertheless. */
 int class_expression(struct text *, uint64_t its_class);
 
 #pragma GCC visibility pop

@@ -7,23 +7,28 @@
 #include "heap_walk.h"
 #include "step_names.h"
 
-/* Fewer instances than these may all be holders, or have paths that tell of them. */
+/* Minimum number of instances.  Fewer instances can all be single retainers. */
 #define LEAST_INSTANCES 64
-/* A class is looked at if so much of all was reached through its instances. */
+/* A class is chosen only if at least 1/64 of the heap was reached through its instances. */
 #define LEAST_SHARE     64
-/* Where classes refer to each other at random, the walk that weighs them takes thrice as long
-   as all before, and there are but some seconds. */
+/* Maximum number of objects on the heap.  If classes refer to each other at random, the
+   third walk takes three times as long as everything before, and the process has 25
+   seconds. */
 #define MOST_OBJECTS    20000000
+/* Number of objects whose headers are prefetched */
 #define AHEAD           16
-#define MOST_CLASSES    8192    /* that have instances; a power of two, ... */
-#define IS_INSTANCE     0x8000  /* ... and less than this bit */
+#define MOST_CLASSES    8192    /* places of the hash table of classes, of which at most
+                                   half are used; a power of two, ... */
+#define IS_INSTANCE     0x8000  /* ... less than this flag of 'nearest' */
 
 struct classes classes;
-static struct instances *every;         /* by class: so many places */
+static struct instances *every;         /* hash table by class, of MOST_CLASSES places */
 static uint32_t class_count;
 
-/* The place of its class, from 1 on; 0: it is no instance of a class that counts.  Modules
-   are instances, too, and so are classes, of metaclasses: all code is within these. */
+/* Return the place of an object's class in 'every', from 1, and add the class if it is
+   new.  Returns 0 if the object is no instance of a class, or if the table is full.
+   Modules and classes are instances, too, but do not count: all code is reachable
+   through them. */
 static uint32_t place_of(uint64_t object)
 {
     const struct gc_type *type = gc_type_of(object);
@@ -49,9 +54,11 @@ static uint32_t place_of(uint64_t object)
     }
 }
 
-/* Of what was met: the place of the nearest instance on the way to it, itself included, or
-   0.  What is within an instance of the same class counts once, as far as none of another
-   class is between the two. */
+/* Count the instances of all classes.  For each index in walk.met, 'nearest' gets the
+   place of the class of the nearest instance on the way from the root to the object,
+   including the object, or 0 if no instance is on the way.  IS_INSTANCE is set if the
+   object is this instance.  Objects within nested instances of the same class count
+   once, unless an instance of another class is between the two. */
 static void count_instances(uint16_t *nearest)
 {
     uint32_t at, place, above;
@@ -70,7 +77,7 @@ static void count_instances(uint16_t *nearest)
     }
 }
 
-/* Fills in their places. */
+/* Choose the classes through which most words were reached, and store their places. */
 static void choose(uint32_t places[HELD_CLASSES])
 {
     uint64_t most = (uint64_t)walk.bytes / 8;
@@ -80,7 +87,7 @@ static void choose(uint32_t places[HELD_CLASSES])
     for (i = 0; i < MOST_CLASSES; i++) {
         if (every[i].count < LEAST_INSTANCES)
             every[i].through = 0;
-        if (every[i].through > most)        /* counted more than once */
+        if (every[i].through > most)        /* nested instances were counted twice */
             every[i].through = most;
     }
     for (count = 0; count < HELD_CLASSES; count++) {

@@ -17,7 +17,8 @@ static struct edge {
 } *edges;
 static uint32_t type_count, edge_count;
 
-/* The beginnings of the GC's names.  What is in none of these is OTHER. */
+/* The roles of types, by the beginning of their RPython names.  A type that matches no
+   row is OTHER. */
 static const struct {
     const char *begin;
     enum role role;
@@ -69,8 +70,8 @@ static const struct {
     { "GcStruct pypy.module._collections.interp_deque.Block {", DEQUE_BLOCK },
     { STD "mapdict.Object {", ATTRIBUTES },
 };
-/* A later one counts.  Of tables that refer to their values weakly, it is sys.intern()'s that
-   has texts as keys. */
+/* The purposes of types; the last row that matches is used.  A table with weak values
+   and strings as keys is always the table of sys.intern(). */
 static const struct {
     const char *begin;
     enum own own;
@@ -108,7 +109,7 @@ static int begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* What stands there, which is behind '*p' then */
+/* Read a decimal number, after spaces, and advance *p past it. */
 static int64_t number(const char **p)
 {
     int64_t value = 0;
@@ -123,7 +124,8 @@ static int64_t number(const char **p)
     return is_negative ? -value : value;
 }
 
-/* A module that is part of PyPy: pypy.module.sys.moduledef.Module */
+/* Return whether the name is a class of modules within PyPy, such as
+   pypy.module.sys.moduledef.Module. */
 static int is_builtin_module(const char *gcs)
 {
     const char *of = begins(gcs, "GcStruct pypy.module.") ?
@@ -132,6 +134,8 @@ static int is_builtin_module(const char *gcs)
     return of != NULL && of < strchr(gcs, '\n');
 }
 
+/* Set role, purpose, custom trace function and visibility of a type from its RPython
+   name.  'kind' is the kind of its Python name in PROFILE.rst. */
 static void classify(struct gc_type *type, int kind)
 {
     size_t i;
@@ -152,12 +156,14 @@ static void classify(struct gc_type *type, int kind)
             if (begins(type->gcs, customs[i].begin))
                 type->custom = (uint8_t)customs[i].custom;
     }
-    /* a name of kind 2 is that of one of Python's types; an instance has its class's */
+    /* kind 2 is the name of a type of Python; kind 0 has no name, but an instance has
+       the name of its class */
     type->is_visible = (kind == 2 || (kind == 0 && type->map >= 0) ||
                         type->role == FRAME) &&
                        type->role != CELL && type->role != DICT_CELL;
 }
 
+/* Read the line "type ID ROW KIND MAP NAME<tab>RPYTHON-NAME". */
 static void read_type(const struct held_question *question, const char *p)
 {
     struct gc_type *type = &gc_type_table[type_count];
@@ -178,7 +184,8 @@ static void read_type(const struct held_question *question, const char *p)
     gc_type_by_id[type->id / 8] = (uint16_t)++type_count;
 }
 
-/* "edge ID OFFSET NAME", those of a type one after the other, behind all types */
+/* Read the line "edge ID OFFSET NAME".  These lines follow all types, and the lines of
+   one type follow each other. */
 static void read_edge(const char *p)
 {
     uint32_t id = (uint32_t)number(&p);
@@ -193,6 +200,7 @@ static void read_edge(const char *p)
     edges[edge_count++].name = p + 1;
 }
 
+/* Read the line "field NAME OFFSET". */
 static void read_field(const char *p)
 {
     size_t i;

@@ -1,9 +1,11 @@
 #pragma once
-/* What the GC knows of its types, and what we know beside: names, fields, roles.
+/* The types of the objects on the heap: the GC's type table, and the names, fields and
+ * roles that the probe process found in addition.
  *
- * The table is the GC's own (rpython/memory/gctypelayout.py, TYPE_INFO); names and the
- * offsets of fields come from the text that probe/ has written.  probe/ has also compared
- * gc_trace() with gc.dump_rpy_heap(), object by object.
+ * The GC's table is TYPE_INFO of rpython/memory/gctypelayout.py.  probe/names.py wrote the
+ * names and the offsets of fields, and gc_types_read() reads them.  With these, gc_trace()
+ * visits the references of any object.  probe/references.py has compared its results with
+ * gc.dump_rpy_heap(), object by object.
  */
 
 #include <stddef.h>
@@ -13,15 +15,18 @@
 
 #pragma GCC visibility push(hidden)
 
+/* An entry of the GC's type table */
 struct type_info {
     int64_t bits;
     const void *custom;
     int64_t size;
-    const int64_t *pointers;            /* how many, and their offsets */
-    /* of types with items: */
+    const int64_t *pointers;            /* their number, then their offsets in bytes */
+    /* for types with items only: bytes of an item, offsets of the items and the length,
+       and the references in an item (their number, then their offsets) */
     int64_t item_size, items_at, length_at;
     const int64_t *item_pointers;
 };
+/* Bits of 'bits' in gctypelayout.py; the lowest 16 bits are the row of the type */
 #define INFO_HAS_LENGTH         0x010000
 #define INFO_ITEMS_HAVE_POINTERS 0x020000
 #define INFO_ITEMS_ARE_POINTERS 0x040000
@@ -30,35 +35,42 @@ struct type_info {
 #define INFO_KEY_MASK         0xfc000000
 #define INFO_KEY              0x58000000
 
-/* What matters of an object to who names it */
+/* The role of an object in the names of paths; OTHER if it has none */
 enum role {
     OTHER, MODULE_DICT, DICT, TABLE, ENTRIES, ARRAY, LIST_ITEMS, DICT_CELL, CLASS, FRAME,
     CODE, FUNCTION, CELL, CELL_FAMILY, ATTRIBUTE, UNBOXED_ATTRIBUTE, MODULE, FRAME_REF,
     CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BOOL, BYTES, THREAD_LOCAL, NONE,
     DEQUE, DEQUE_BLOCK, ATTRIBUTES, PAIR, NUMBERS
 };
-/* What refers to more than the table says */
+/* The kind of a custom trace function: the type has more references than the table
+   lists.  NOT_WALKED if gc_trace_custom() does not visit them. */
 enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED,
               UNKNOWN_CUSTOM };
 
-/* For what the interpreter has an object, and all that it reaches through that alone */
+/* The purpose of an object that only the interpreter reaches, and of all that is reached
+   through it */
 enum own {
     OWN, OWN_JIT, OWN_COMPILED_CODE, OWN_INTERNED_NAMES, OWN_FINALIZERS, OWN_KINDS
 };
 
+/* A type, with the facts from both sources */
 struct gc_type {
     const struct type_info *info;
-    uint32_t id, row;
-    int32_t map;                /* of instances of classes: offset of the map; or -1 */
-    uint32_t edges;             /* of what it refers to: number of the first name, */
-    uint16_t edge_count;        /*   and how many there are */
+    uint32_t id, row;           /* offset in the GC's type table in bytes, and index in
+                                   gc.get_typeids_z() */
+    int32_t map;                /* offset of the map if it is the type of instances of
+                                   classes; -1 otherwise */
+    uint32_t edges;             /* number of its first named reference, ... */
+    uint16_t edge_count;        /* and number of these references */
     uint8_t role, custom, own;
-    uint8_t is_visible;         /* it is one of Python's, as its programmers know them */
-    const char *name;           /* Python's, up to a tab */
-    const char *gcs;            /* the GC's, up to the end of the line */
+    uint8_t is_visible;         /* whether it is a type of Python and not of the
+                                   interpreter, so that paths name its objects */
+    const char *name;           /* Python's name, ends at a tab */
+    const char *gcs;            /* RPython's name, ends at the end of the line */
 };
 
-/* Offsets; -1: not known.  The names are those of probe/fields.py. */
+/* Offsets of fields in bytes, or -1 if an offset is unknown.  probe/fields.py has the
+   same names.  gc_types_read() fails if one of these fields is unknown. */
 #define FIELDS(X) \
     X(module_dict) X(dict_storage) X(code_name) X(code_varnames) X(code_firstlineno) \
     X(code_filename) X(cell_family) X(cell_value) X(family_name) X(frame_code) \
@@ -67,10 +79,12 @@ struct gc_type {
     X(int_value) X(bytes_value) X(jit_gcmap) X(shadow_base) X(shadow_top) X(stacklet_copy) \
     X(tracer_base) X(tracer_length) X(to_end) X(to_class) X(to_qualname) X(to_table) \
     X(to_entries) X(to_string) X(to_value)
-/* These only name things; where they are not known, there are names that say less. */
+/* These fields only improve names: if an offset is unknown, paths have less specific
+   names. */
 #define WISHED_FIELDS(X) \
     X(deque_first) X(deque_first_index) X(block_next) X(attributes_map) X(class_mro) \
     X(frame_token) X(jit_forward) X(tuple_items) X(pair_first) X(pair_second) X(numbers_first) X(numbers_second)
+/* The offsets of all fields */
 struct fields {
 #define FIELD(name) int64_t name;
     FIELDS(FIELD)
@@ -79,22 +93,29 @@ struct fields {
 };
 extern struct fields gc_fields;
 
+/* Read the types that 'types' and 'type_info' of the question describe.  Fails if a type
+   does not match its entry in the GC's table, or if a needed field is unknown. */
 void gc_types_read(const struct held_question *);
+/* Unmap what gc_types_read() mapped. */
 void gc_types_forget(void);
 
-/* The name of the reference at this offset, up to the end of the line; NULL: it has none */
+/* Return the name of the reference at this offset in objects of the type, which ends at
+   the end of the line, or NULL if it has no name.  "=N" is the name of an attribute with
+   storage index N, or of an array of the attributes from N on. */
 const char *gc_edge(const struct gc_type *, int64_t offset);
 
-extern uint16_t *gc_type_by_id;         /* plus 1, by id / 8 */
+extern uint16_t *gc_type_by_id;         /* index in gc_type_table plus 1, by id / 8; 0 if
+                                           there is no such type */
 extern struct gc_type *gc_type_table;
 #define GC_TYPE_IDS     (1u << 19)
 
+/* Return the 8-byte word at an address. */
 static inline uint64_t word_at(uint64_t address)
 {
     return *(const uint64_t *)address;
 }
 
-/* Of an object */
+/* Return the type of an object.  Fails if its header has no known type. */
 static inline const struct gc_type *gc_type_of(uint64_t object)
 {
     uint32_t id = (uint32_t)word_at(object);
@@ -105,13 +126,14 @@ static inline const struct gc_type *gc_type_of(uint64_t object)
     return &gc_type_table[number - 1];
 }
 
-/* Of an object, or 0 */
+/* Return the role of an object; OTHER if 'object' is 0. */
 static inline enum role gc_role(uint64_t object)
 {
     return object == 0 ? OTHER : (enum role)gc_type_of(object)->role;
 }
 
-/* A dict of Python's, as that of a module */
+/* Return whether an object, which may be 0, is a dict object of Python or a module's
+   dict. */
 static inline int gc_is_dict(uint64_t object)
 {
     enum role role = gc_role(object);
@@ -119,17 +141,19 @@ static inline int gc_is_dict(uint64_t object)
     return role == DICT || role == MODULE_DICT;
 }
 
+/* Return the word at an offset in an object. */
 static inline uint64_t gc_field(uint64_t object, int64_t offset)
 {
     return word_at(object + (uint64_t)offset);
 }
 
+/* Return the number of items of an object whose type has INFO_HAS_LENGTH. */
 static inline uint64_t gc_length(uint64_t object, const struct gc_type *type)
 {
     return gc_field(object, type->info->length_at);
 }
 
-/* In bytes, as it is aligned */
+/* Return the size of an object in bytes, rounded up to a multiple of 8. */
 static inline uint64_t gc_size(uint64_t object, const struct gc_type *type)
 {
     uint64_t size = (uint64_t)type->info->size;
@@ -139,16 +163,19 @@ static inline uint64_t gc_size(uint64_t object, const struct gc_type *type)
     return (size + 7) & ~(uint64_t)7;
 }
 
+/* Return whether objects of the type may have references. */
 static inline int gc_may_refer(const struct gc_type *type)
 {
     return (type->info->bits & (INFO_HAS_POINTERS | INFO_CUSTOM_TRACE)) != 0;
 }
 
+/* The type of a function that gc_trace() calls for each reference */
 typedef void gc_visit(uint64_t child, void *context);
 #define ALWAYS_INLINE   static inline __attribute__((always_inline))
 
-/* rpython/memory/gctransform/shadowstack.py: an odd word says which of the next ones are
-   no references */
+/* Visit the references on a shadow stack, from 'top' down to 'base'.  An odd word is a
+   mask whose bits tell which of the next words are no references (see
+   rpython/memory/gctransform/shadowstack.py). */
 ALWAYS_INLINE void gc_trace_stack(uint64_t base, uint64_t top, gc_visit *visit,
                                   void *context)
 {
@@ -165,6 +192,7 @@ ALWAYS_INLINE void gc_trace_stack(uint64_t base, uint64_t top, gc_visit *visit,
     }
 }
 
+/* Visit the references that only a custom trace function knows. */
 ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
                                    gc_visit *visit, void *context)
 {
@@ -172,7 +200,7 @@ ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
 
     switch (type->custom) {
     case JIT_FRAME:
-        /* bit by bit, which of its items are references */
+        /* a bitmap of the items that are references */
         at = gc_field(object, gc_fields.jit_gcmap);
         for (i = 0; at != 0 && i < word_at(at); i++)
             for (bits = word_at(at + 8 + 8 * i); bits != 0; bits &= bits - 1) {
@@ -187,7 +215,7 @@ ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
                        gc_field(object, gc_fields.shadow_top), visit, context);
         break;
     case STACKLET:
-        /* a copy of a stack, behind its size in bytes */
+        /* the size of the copied stack in bytes, then the copied stack */
         at = gc_field(object, gc_fields.stacklet_copy);
         if (at != 0)
             gc_trace_stack(at + 8, at + 8 + word_at(at), visit, context);
@@ -203,7 +231,8 @@ ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
     }
 }
 
-/* Call visit() for each reference that is not NULL, as GCBase.trace() does. */
+/* Call visit() for each reference of an object that is not NULL, as GCBase.trace() does.
+   Inlined, because a call per reference would slow down the walks. */
 ALWAYS_INLINE void gc_trace(uint64_t object, const struct gc_type *type, gc_visit *visit,
                             void *context)
 {

@@ -6,17 +6,21 @@
 #include "marks.h"
 #include "text.h"
 
-/* Objects that were found, and whose headers are not in the cache yet */
+/* Number of objects that wait while their headers are prefetched into the cache */
 #define RING    32
+/* Limit for a list of frames, in case it is a cycle */
 #define MOST_FRAMES     1000000
 
 struct walk walk;
-static struct room claimed;     /* roots for their turn */
-static uint32_t done;           /* of what was met */
+static struct room claimed;     /* frames and contexts that become roots of their kind
+                                   later */
+static uint32_t done;           /* index in walk.met of the object whose references are
+                                   visited next */
 static struct {
     uint64_t object;
     uint32_t from;
 } ring[RING];
+/* number of additions to the ring, modulo 2**32 */
 static uint32_t ring_at;
 
 /* ____________________________________________________________ */
@@ -83,7 +87,7 @@ uint64_t walk_module_table(const char *name, size_t size)
     const struct root *roots = (const struct root *)walk.roots.at;
     size_t i;
 
-    /* they come first */
+    /* modules are the first roots */
     for (i = 0; i < walk.roots.count && roots[i].kind == ROOT_MODULE; i++)
         if (gc_is_dict(roots[i].object) && text_equals(roots[i].name, name, size))
             return gc_field(roots[i].object, gc_fields.dict_storage);
@@ -91,8 +95,9 @@ uint64_t walk_module_table(const char *name, size_t size)
 }
 
 /* ____________________________________________________________ */
-/* the walk */
+/* the visits */
 
+/* Store the index 'at' if the object is one of the queried objects. */
 static void note_if_asked(uint64_t object, uint32_t at)
 {
     struct asked *asked = walk_asked(object);
@@ -101,6 +106,8 @@ static void note_if_asked(uint64_t object, uint32_t at)
         asked->at = at;
 }
 
+/* Count an object that the walk has reached for the first time.  Objects without
+   references are only added to their referrer, and not stored in walk.met. */
 static void settle(uint64_t object, uint32_t from)
 {
     const struct gc_type *type = gc_type_of(object);
@@ -123,6 +130,7 @@ static void settle(uint64_t object, uint32_t from)
     met->through = (uint32_t)(size / 8);
 }
 
+/* Mark an object as visited, and put it into the ring; called for each reference. */
 static void found(uint64_t object, void *context)
 {
     uint32_t at;
@@ -149,6 +157,7 @@ static void empty_ring(void)
     }
 }
 
+/* Visit all objects that are reachable from the objects in walk.met. */
 static void walk_on(void)
 {
     for (;; done++) {
@@ -163,6 +172,7 @@ static void walk_on(void)
     }
 }
 
+/* Append a root, which must be marked as visited already. */
 static void add_root(uint64_t object, enum root_kind kind, uint64_t name)
 {
     struct root *root = room_add(&walk.roots);
@@ -175,8 +185,9 @@ static void add_root(uint64_t object, enum root_kind kind, uint64_t name)
 }
 
 /* ____________________________________________________________ */
-/* frames, and what else is a thread's */
+/* frames and contexts of threads */
 
+/* Mark an object as visited, so that it becomes a root later. */
 static void claim(uint64_t object)
 {
     if (marks_meet(object))
@@ -185,7 +196,7 @@ static void claim(uint64_t object)
 
 static void claim_frame(uint64_t frame)
 {
-    /* one that has returned may still be on a stack */
+    /* the stack may still refer to a frame that has returned */
     if (gc_role(frame) == FRAME &&
         *(const char *)(frame + (uint64_t)gc_fields.frame_finished) == 0)
         claim(frame);
@@ -199,19 +210,20 @@ static void claim_if_frame(uint64_t object, void *context)
     claim_frame(object);
 }
 
-/* The frame behind a reference that the JIT may have */
+/* Return the frame to which a JitVirtualRef leads, or the reference itself. */
 static uint64_t frame_of(uint64_t reference)
 {
     return gc_role(reference) == FRAME_REF ? gc_field(reference, gc_fields.ref_forced)
                                            : reference;
 }
 
+/* Claim the frames of a thread, from its execution context, and then the context. */
 static void claim_stack_of(uint64_t context)
 {
     uint64_t frame = frame_of(gc_field(context, gc_fields.context_top));
     int i;
 
-    if (!marks_meet(context))   /* each of its frames may refer to it from the stack */
+    if (!marks_meet(context))   /* its frames may refer to the context from the stack */
         return;
     for (i = 0; gc_role(frame) == FRAME && i < MOST_FRAMES; i++) {
         claim_frame(frame);
@@ -220,6 +232,7 @@ static void claim_stack_of(uint64_t context)
     room_add_word(&claimed, context);
 }
 
+/* Claim the frames of all threads, which are roots or on the stacks of waiting threads. */
 static void claim_threads(const struct room *roots)
 {
     size_t i;
@@ -239,14 +252,16 @@ static void claim_threads(const struct room *roots)
 /* ____________________________________________________________ */
 /* the roots */
 
-/* What was made to ask: it refers to all roots, and counts for nothing. */
+/* Exclude an object that exists only for the question.  It refers to all roots, and
+   would otherwise retain them all. */
 static void ignore(uint64_t object)
 {
     if (marks_meet(object))
         room_add_word(&walk.ignored, object);
 }
 
-/* The items of a list of objects, which is ignored; returns where they are. */
+/* Return the address of the first item of a Python list, and store the number of items.
+   Excludes the list itself.  Fails if the object is no list of objects. */
 static uint64_t ignored_items(uint64_t list, uint64_t *count)
 {
     uint64_t storage, array = 0;
@@ -266,7 +281,8 @@ static uint64_t ignored_items(uint64_t list, uint64_t *count)
     return array + (uint64_t)gc_type_of(array)->info->items_at;
 }
 
-/* The list that gc.get_rpy_roots() made is one of the roots: it refers to all */
+/* Return whether a root is the array that gc.get_rpy_roots() made, which refers to all
+   roots.  It begins with the same two roots. */
 static int is_list_of_roots(uint64_t object, const struct room *roots)
 {
     const struct gc_type *type = gc_type_of(object);
@@ -277,8 +293,8 @@ static int is_list_of_roots(uint64_t object, const struct room *roots)
            gc_field(object, type->info->items_at + 8) == room_word(roots, 1);
 }
 
-/* Returns how many there are up to the last frame: behind it, the GC lists what has a
-   finalizer. */
+/* Read the list of roots into 'roots'.  Returns the number of roots up to the last
+   frame: the GC lists objects with finalizers after it. */
 static size_t read_roots(const struct held_question *question, struct room *roots)
 {
     uint64_t count, items, i, root;
@@ -308,6 +324,7 @@ static size_t read_roots(const struct held_question *question, struct room *root
     return last_frame;
 }
 
+/* Append the dict of each module in sys.modules, and the module itself, as roots. */
 static void module_roots(void)
 {
     struct entries entries;
@@ -340,7 +357,7 @@ static void read_asked(const struct held_question *question)
     struct asked *asked;
     size_t i;
 
-    /* half of the places are empty, at least */
+    /* keep at least half of the places empty */
     for (walk.asked_places = 16; walk.asked_places < 2 * question->count; )
         walk.asked_places *= 2;
     walk.asked = room_map(walk.asked_places * sizeof *walk.asked);
@@ -379,7 +396,7 @@ void walk_heap(const struct held_question *question)
     walk.finalizers_begin = (uint32_t)walk.met.count;
     other_roots(&roots, finalizers, roots.count, ROOT_FINALIZER);
     walk_on();
-    /* 'through' is of so many words */
+    /* 'through' has 32 bits */
     if (walk.bytes / 8 > UINT32_MAX)
         held_fail(HELD_TOO_LARGE);
     for (i = (uint32_t)walk.met.count; i-- > 0; )

@@ -1,9 +1,14 @@
 #pragma once
-/* The first walk: all that can be reached, breadth first, from one kind of roots after
- * the other, so that what the program itself refers to is found there.
+/* The first walk: visit all reachable objects, breadth first.
  *
- * Modules come first, and frames next.  Frames, and what threads have of their own, are
- * kept for their turn: something of the interpreter's may refer to them.
+ * The roots are visited kind by kind, in the order of enum root_kind.  All objects that are
+ * reachable from one kind are visited before the roots of the next kind.  So an object to
+ * which the program refers is attributed to the program, even if the interpreter also
+ * refers to the object.
+ *
+ * Frames and contexts of threads are *claimed* before the walk: they are marked as visited,
+ * so that the walk passes over them until it is their turn.  Otherwise, an object of a
+ * module or of the interpreter could lead to them, and from there to all local variables.
  */
 
 #include <stddef.h>
@@ -15,55 +20,69 @@
 
 #pragma GCC visibility push(hidden)
 
+/* Kinds of roots, in the order in which they are visited */
 enum root_kind {
-    ROOT_MODULE,                /* and its dict */
-    ROOT_FRAME,                 /* of a thread; or compiled code, or a context */
+    ROOT_MODULE,                /* a module of sys.modules, and its dict */
+    ROOT_FRAME,                 /* frame of a thread, frame of compiled code, or a
+                                   thread's execution context */
     ROOT_INTERPRETER,
-    ROOT_FINALIZER,             /* it has one, and nothing else may refer to it */
+    ROOT_FINALIZER,             /* object with a finalizer, to which nothing else may
+                                   refer */
     ROOT_KINDS
 };
 
+/* A root of the walk */
 struct root {
     uint64_t object;
-    uint64_t name;              /* of a module: its key in sys.modules; 0 */
+    uint64_t name;              /* key of a module in sys.modules; 0 for other kinds */
     uint32_t kind;
-    uint32_t at;                /* its number among what was met */
+    uint32_t at;                /* index in walk.met */
 };
 
-/* What was met, and refers to something */
+/* A visited object that may have references, or that is a root */
 struct met {
     uint64_t object;
-    uint32_t from;              /* the number of what it was reached from; its own: it is
-                                   a root */
-    uint32_t through;           /* words that were reached through it, with its own */
+    uint32_t from;              /* index in walk.met of the object that the walk came
+                                   from; its own index if it is a root */
+    uint32_t through;           /* 8-byte words that the walk reached through it,
+                                   including its own */
 };
 
-/* What is asked about */
+/* A queried object, in a hash table by address */
 struct asked {
-    uint64_t object;            /* or 0 */
-    uint32_t at;                /* its number among what was met, or that of what it was
-                                   reached from */
+    uint64_t object;            /* address; 0 if the place is empty */
+    uint32_t at;                /* its index in walk.met, or the index of its referrer if
+                                   it has no references; NOT_MET if it was not visited */
 };
 #define NOT_MET         UINT32_MAX
 
+/* The results of the walk */
 extern struct walk {
-    struct room met, roots;
-    struct room ignored;        /* objects that are none of the program's */
-    struct asked *asked;        /* by address: so many places */
-    size_t asked_places;        /* a power of two */
+    struct room met, roots;     /* of struct met and of struct root, in the order of the
+                                   visits */
+    struct room ignored;        /* addresses of the objects that exist only for the
+                                   question */
+    struct asked *asked;        /* hash table of queried objects, by address */
+    size_t asked_places;        /* number of its places, a power of two */
     uint64_t modules;           /* sys.modules */
-    uint32_t frames_end;        /* numbers of what programs refer to are below this */
-    uint32_t finalizers_begin;  /* what only a finalizer refers to has this number, or a
-                                   larger one */
-    int64_t objects, bytes;     /* all that was met */
+    uint32_t frames_end;        /* objects that the program reaches have smaller indexes
+                                   in 'met' */
+    uint32_t finalizers_begin;  /* objects that only a finalizer reaches have this index
+                                   or a larger one */
+    int64_t objects, bytes;     /* number and size of all visited objects */
 } walk;
 
+/* Walk the whole heap and fill in 'walk'.  Needs gc_types_read() and marks_begin()
+   before. */
 void walk_heap(const struct held_question *question);
+/* Unmap the memory of 'walk'. */
 void walk_forget(void);
-/* What only paths.h needs: the roots stay. */
+/* Unmap only walk.met, which paths.c and classes_find() need, but the second walk does
+   not. */
 void walk_forget_met(void);
 
-/* Where an object is, or would be, among what is asked about */
+/* Return the place of an object among the queried objects, or the empty place where it
+   would be. */
 static inline struct asked *walk_asked(uint64_t object)
 {
     size_t at = (size_t)(object * 0x9e3779b97f4a7c15u >> 32);
@@ -75,25 +94,29 @@ static inline struct asked *walk_asked(uint64_t object)
     }
 }
 
+/* Return the visited object with this index. */
 static inline struct met *walk_met(uint32_t number)
 {
     return &((struct met *)walk.met.at)[number];
 }
 
-/* The entries of a dict, of a class or of one of Python's */
+/* An iterator over the entries of a dict: a hash table of the interpreter or the program */
 struct entries {
     uint64_t next, end;
     uint64_t item_size;
-    int has_keys, has_values;   /* both are references */
-    uint64_t key, value;        /* of the one that was asked for last */
+    int has_keys, has_values;   /* whether keys and values are references */
+    uint64_t key, value;        /* of the entry that walk_next() reached last */
 };
-/* Returns 0 if there are none. */
+/* Start at the first entry of a hash table.  Returns 0 if 'table' is no hash table, or
+   if its keys or values are no references; 'table' may be 0. */
 int walk_entries(uint64_t table, struct entries *entries);
-/* Of a dict of Python's; returns 0 if the object is none. */
+/* The same for a dict object of Python.  Returns 0 if the object is no such dict. */
 int walk_dict(uint64_t object, struct entries *entries);
+/* Start at the first entry of the array that stores a hash table's entries.  The keys
+   and values need not be references. */
 void walk_entries_of(uint64_t array, struct entries *entries);
 
-/* Returns 0 if there is no more. */
+/* Go to the next entry.  Returns 0 at the end. */
 static inline int walk_next(struct entries *entries)
 {
     if (entries->next == entries->end)
@@ -103,13 +126,15 @@ static inline int walk_next(struct entries *entries)
     entries->next += entries->item_size;
     return 1;
 }
-/* A value that may be in a cell */
+/* Return the value of a dict's cell, or 'value' itself if it is no cell. */
 uint64_t walk_unwrapped(uint64_t value);
-/* What is in such a table by this name, or 0 */
+/* Return the value of the key 'name' in a hash table, or 0 if the table does not have
+   it. */
 uint64_t walk_look_up(uint64_t table, const char *name, size_t size);
-/* The dict of a module, or 0 */
+/* Return the dict of a module, or 0 if the object is no module or has no dict. */
 uint64_t walk_module_dict(uint64_t module);
-/* The table of the module of this name, or 0: among the roots */
+/* Return the hash table of a module's dict by the module's name in sys.modules, or 0 if
+   no such module is loaded. */
 uint64_t walk_module_table(const char *name, size_t size);
 
 #pragma GCC visibility pop

@@ -45,7 +45,7 @@ static void find_holders(const struct held_question *question, struct held_resul
 
     paths_tell(question, result);
     classes_find();
-    walk_forget_met();          /* there is room for the words then */
+    walk_forget_met();          /* the second walk needs the memory for its words */
     holders_weigh(question, result, chosen, count);
     classes_forget();
 }
@@ -76,11 +76,12 @@ void held_answer(const struct held_question *question, struct held_result *resul
 }
 
 /* ____________________________________________________________ */
-/* gc.dump_rpy_heap(): of each object its address, the number of its type, its size, its
-   references, and -1; of the marker between roots and the rest, 0 and 0 and 0 */
+/* Comparison with gc.dump_rpy_heap().  A record of the dump has the address of an
+   object, the row of its type, its size in bytes, its references, and -1.  The roots are
+   separated from the other objects by the record 0, 0, 0, -1. */
 
 struct record {
-    const int64_t *next, *end;  /* references that are to come */
+    const int64_t *next, *end;  /* the references that were not compared yet */
     int is_same;
 };
 
@@ -116,7 +117,8 @@ static void look_in_record(uint64_t child, void *context)
     record->is_same = 0;
 }
 
-/* Its own trace function may tell of some references twice, and in another order. */
+/* Compare the references of a type that has a custom trace function.  The function may
+   report a reference twice, and in another order than the dump. */
 static int has_same_references(uint64_t object, const struct gc_type *type,
                                struct record record)
 {
@@ -129,6 +131,7 @@ static int has_same_references(uint64_t object, const struct gc_type *type,
     return record.is_same;
 }
 
+/* Compare a record of the dump, the words up to 'end', with the object at its address. */
 static int is_same(const int64_t *words, const int64_t *end)
 {
     uint64_t object = (uint64_t)words[0];
@@ -139,7 +142,7 @@ static int is_same(const int64_t *words, const int64_t *end)
         return 0;
     type = gc_type_of(object);
     if (type->custom == NOT_WALKED)
-        return 1;               /* what it refers to, C code knows */
+        return 1;               /* gc_trace() does not visit its references */
     if (words[1] != type->row || words[2] != (int64_t)gc_size(object, type))
         return 0;
     if (type->custom != NO_CUSTOM)

@@ -1,17 +1,26 @@
 #pragma once
-/* Who holds what is alive: what each of the largest holders alone keeps, exactly, and the
- * path to it in Python's names.
+/* The analysis of the heap for a snapshot: which objects the program can reach, which
+ * objects (*retainers*) keep many others alive, and which reference path leads to each
+ * retainer.
  *
- * A *holder* is an object that has a name, such as the dict shop._seen: what can't be
- * reached but through it goes with it.  The heap is walked from all roots, to find the
- * largest holders and their paths (heap_walk.h, paths.h); then to learn what can be
- * reached without each of them (holders.h); and again, where classes have many instances,
- * to learn what can be without these (classes.h).
+ * An object A is retained by B if the program cannot reach A without passing through B.  A
+ * retainer has a name in Python, such as the dict shop._seen; identifiers call it a
+ * *holder*.  The retained sizes are exact: they count all objects, not only sampled
+ * objects.
  *
- * This runs in a forked child (hook/snapshots/held_by.h), where another thread of the
- * program may have been anywhere: so no function here calls malloc() or stdio, or takes a
- * lock.  It reads the GC's memory, and writes nothing but what it maps itself, so that the pages
- * stay the parent's.  What can't be goes to held_fail(), which ends the process.
+ * The analysis has up to three walks.  The first walk starts at all roots, and finds the
+ * largest named objects and their paths (heap_walk.h, paths.h).  The second walk finds the
+ * objects that are reachable without each retainer (holders.h).  If some classes have many
+ * instances, a third walk does the same for all instances of each class (classes.h).
+ *
+ * hook/snapshots/held_by.c forks a process by the bare system call, and calls held_answer()
+ * in the child.  probe/references.py calls held_compare() in the same way.  At the fork,
+ * another thread of the program may have been in malloc() or stdio.  So no function in this
+ * folder calls malloc() or stdio, or takes a lock.
+ *
+ * The functions only read the GC's memory, and write only to pages that they map, so that
+ * the child copies no page of the parent's heap.  If the analysis is not possible,
+ * held_fail() stores the reason in the result and ends the process.
  */
 
 #include <stddef.h>
@@ -21,11 +30,14 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Answer, into 'result', all of which is 0. */
+/* Analyse the heap and fill in 'result', which must be zeroed.  Runs in a forked child,
+   and returns only if the analysis succeeded: otherwise held_fail() ends the process. */
 void held_answer(const struct held_question *, struct held_result *result);
 
-/* Compare the walk with what gc.dump_rpy_heap() wrote: 'dump', so many words.  Fills in
-   the addresses of at most 'most' objects that differ, and returns how many there are. */
+/* Compare this walk of the heap with the output of gc.dump_rpy_heap(): 'dump', an array
+   of 'words' words.  Stores the addresses of at most 'most' objects that differ in type,
+   size or references into 'differ'.  Returns the number of all objects that differ.
+   Runs in a forked child, like held_answer(). */
 int64_t held_compare(const struct held_question *, struct held_result *result,
                      const int64_t *dump, size_t words, uint64_t *differ, size_t most);
 

@@ -8,33 +8,45 @@
 #include "mapped_memory.h"
 #include "marks.h"
 
-/* A word: from bit 0 on, it can be reached without this holder; from bit 32 on, through
-   it, and no other one behind that; and */
+/* Parts of an object's word:
+      ALL             bit i: some path avoids retainer i
+      FREE            some path avoids all retainers
+      INTERPRETERS    only the interpreter reaches the object
+      ALL << THROUGH  bit i: retainer i is the last retainer on some path
+      IS_HOLDER       the object is a retainer, or an instance of a chosen class
+      FINALIZERS      only an object that waits for its finalizer reaches the object */
 #define ALL             (((uint64_t)1 << HELD_HOLDERS) - 1)
 #define THROUGH         32
-#define FREE            ((uint64_t)1 << 30)     /* without any */
-#define INTERPRETERS    ((uint64_t)1 << 31)     /* not by the program */
+#define FREE            ((uint64_t)1 << 30)
+#define INTERPRETERS    ((uint64_t)1 << 31)
 #define IS_HOLDER       ((uint64_t)1 << 62)
 #define FINALIZERS      ((uint64_t)1 << 63)
 
-/* What was reached through a holder is looked into if it is such a part of the heap. */
+/* A retainer may be replaced by its owner if at least 1/16 of the heap was reached
+   through it. */
 #define LARGE_SHARE     16
 
+/* Number of objects that wait while their words are prefetched into the cache */
 #define RING            16
-#define GROUPS          1024    /* sets of holders that hold something together: 10 bits */
+#define GROUPS          1024    /* places in the hash table of sets of retainers; the
+                                   hash has 10 bits */
 
-static uint64_t *words;         /* of what was met, by its number */
-static const uint64_t *singles; /* the holders; NULL: they are instances of classes */
-/* what is to be looked at: holders when nothing else is, as their words grow longest */
+static uint64_t *words;         /* word of each visited object, by its number in marks.h */
+static const uint64_t *singles; /* the single retainers; NULL in the walk for classes */
+/* Objects whose words must be passed on.  Retainers are in 'later', and come when 'now'
+   is empty, because their words change most often. */
 static struct room now, later;
 
-/* What was found, and whose words and headers are not in the cache yet */
+/* Referenced objects that wait for the prefetch, and the bits that reach them */
 static struct {
     uint64_t object, new;
-    uint64_t *word;             /* NULL: nothing is there */
+    uint64_t *word;             /* NULL if the place is empty */
 } ring[RING];
 static uint32_t ring_at;
 
+/* Add the bits to the object's word, and visit the object again if the word changed.
+   The bits of the interpreter's roots do not change the word of an object that the
+   program reaches. */
 static void settle(uint64_t object, uint64_t new, uint64_t *word)
 {
     uint64_t was = *word & ~IS_HOLDER;
@@ -46,6 +58,7 @@ static void settle(uint64_t object, uint64_t new, uint64_t *word)
         room_add_word(*word & IS_HOLDER ? &later : &now, object);
 }
 
+/* Take a waiting object out of the ring. */
 static void settle_at(uint32_t at)
 {
     if (ring[at].word != NULL)
@@ -53,6 +66,7 @@ static void settle_at(uint32_t at)
     ring[at].word = NULL;
 }
 
+/* Put an object into the ring; called for each reference. */
 static void reach(uint64_t object, void *context)
 {
     int64_t number = marks_rank(object);
@@ -76,6 +90,7 @@ static void empty_ring(void)
         settle_at(ring_at++ % RING);
 }
 
+/* Return the next object whose word must be passed on, or 0 at the end of the walk. */
 static uint64_t next(void)
 {
     struct room *from;
@@ -86,15 +101,16 @@ static uint64_t next(void)
     return from->count > 0 ? room_word(from, --from->count) : 0;
 }
 
-/* Without holder number i, itself is not there, nor a way through it.  (What several
-   classes hold together is not told.) */
+/* Return the bits that pass on to the objects after retainer i: no path avoids it any
+   more, and it is the last retainer on the path.  The walk for classes has no THROUGH
+   bits, because groups of classes are not reported. */
 static uint64_t behind(uint64_t word, int i)
 {
     return (word & ~(ALL << THROUGH | (uint64_t)1 << i | FREE)) |
            (singles == NULL ? 0 : (uint64_t)1 << (THROUGH + i));
 }
 
-/* The number of the holder that this is, or is of */
+/* Return the number of a retainer, or of the class of an instance. */
 static int which(uint64_t holder)
 {
     int i = 0;
@@ -106,6 +122,7 @@ static int which(uint64_t holder)
     return i;
 }
 
+/* Pass words along references until no word changes. */
 static void spread(void)
 {
     uint64_t object;
@@ -118,6 +135,7 @@ static void spread(void)
     }
 }
 
+/* Visit the heap from all roots. */
 static void walk_again(void)
 {
     static const uint64_t begin[ROOT_KINDS] = {
@@ -130,7 +148,7 @@ static void walk_again(void)
     uint32_t kind;
     size_t i;
 
-    /* what the program refers to comes before what the interpreter does */
+    /* the program's roots come before the interpreter's roots */
     for (kind = 0; kind < ROOT_KINDS; kind++) {
         word = begin[kind];
         for (i = 0; i < walk.roots.count; i++)
@@ -141,10 +159,12 @@ static void walk_again(void)
 }
 
 /* ____________________________________________________________ */
-/* sums */
+/* sums of the retained objects */
 
+/* hash table of groups, by set */
 static struct held_holder *groups;
 
+/* Return the set of retainers that retain an object with this word, and store how. */
 static uint32_t set_of(uint64_t word, enum held_how *how)
 {
     uint32_t lost = (uint32_t)(~word & ALL);
@@ -163,6 +183,7 @@ static void add(struct held_holder *to, int64_t size)
     to->objects++;
 }
 
+/* Add an object to the group of a set.  Does nothing if the table is full. */
 static void add_together(uint32_t set, int64_t size)
 {
     size_t at = set * 2654435761u >> 22, tries;
@@ -175,6 +196,7 @@ static void add_together(uint32_t set, int64_t size)
         }
 }
 
+/* Add all objects to the retainers or groups that retain them. */
 static void add_up(struct held_holder *holders)
 {
     uint64_t number = 0, bits;
@@ -200,7 +222,7 @@ static void add_up(struct held_holder *holders)
     }
 }
 
-/* The largest of them stand behind the holders. */
+/* Append the largest groups to the result, after the single retainers. */
 static void tell_groups(struct held_result *result)
 {
     size_t i, best;
@@ -219,6 +241,7 @@ static void tell_groups(struct held_result *result)
     }
 }
 
+/* Store what retains each queried object. */
 static void tell_objects(const struct held_question *question, struct held_result *result)
 {
     size_t i;
@@ -233,7 +256,8 @@ static void tell_objects(const struct held_question *question, struct held_resul
     }
 }
 
-/* Fill in what is held by each holder: 'objects' are all that are one, or of one. */
+/* Walk the heap and sum the retained objects.  'objects' are all single retainers, or
+   all instances of the chosen classes; 'to' gets the sums. */
 static void weigh(const uint64_t *objects, size_t count, struct held_holder *to)
 {
     size_t i;
@@ -251,9 +275,11 @@ static void weigh(const uint64_t *objects, size_t count, struct held_holder *to)
 }
 
 /* ____________________________________________________________ */
-/* classes */
+/* instances of classes */
 
-/* A holder that has most of the instances, and little else, tells of them by its path. */
+/* Remove a class if a single retainer retains more than half of its instances, and more
+   than half of the retained bytes were reached through the instances.  The path of the
+   retainer is more specific. */
 static void leave_out_told(const struct held_result *result)
 {
     uint64_t having[HELD_CLASSES][HELD_HOLDERS] = { { 0 } };
@@ -274,7 +300,7 @@ static void leave_out_told(const struct held_result *result)
                 classes.of[i].its_class = 0;
 }
 
-/* They stand behind the groups. */
+/* Weigh the classes, and append them to the result, after the groups. */
 static void weigh_classes(const struct held_question *question,
                           struct held_result *result, size_t words_size)
 {
@@ -323,7 +349,7 @@ static void put_holder(struct held_holder *to, const struct called *one, int i)
     memcpy(to->text, one->text.at, one->text.size);
 }
 
-/* Each object is there once. */
+/* Return whether an object is one of the retainers. */
 static int is_there(const uint64_t *holders, int count, uint64_t object)
 {
     int i;
@@ -334,7 +360,8 @@ static int is_there(const uint64_t *holders, int count, uint64_t object)
     return 0;
 }
 
-/* Returns 0 if none of them shares much with what is not a part of it. */
+/* Replace each retainer by its owner if the retainer retains less than half of the bytes
+   that were reached through it.  Returns whether a retainer was replaced. */
 static int take_owners(const struct chosen *chosen, int count, uint64_t *holders,
                        struct held_result *result)
 {

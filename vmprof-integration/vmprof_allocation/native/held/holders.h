@@ -1,19 +1,24 @@
 #pragma once
-/* The second walk: what can't be reached without each of the holders.
+/* The second walk: find the objects that are reachable without each of the retainers, and
+ * so the retained sizes.
  *
- * Of each object a word says, bit by bit, whether some path from what the program refers
- * to avoids this holder; if one avoids all, the object is *free*, and looked at once.  The
- * words grow along references until nothing changes: so what a single holder keeps is
- * exact, whatever shares what.  Holders keep something *together* if each path has one of
- * them, and none of them is on all: the set is of those that are last on some path.
- * Another set may do the same, so that the sum of a set is the least that it keeps.
+ * Each object has a word of bits.  Bit i is set if some path from the program's roots to
+ * the object avoids retainer i.  If a path avoids all retainers, the object is *free*, and
+ * is visited only once.  The walk passes the words along references until no word changes.
+ * So the retained size of a single retainer is exact, whatever the retainers share.
  *
- * What holds far less than was reached through it shares that with something else: often
- * with another part of the same object, as the dict and the linked list of a cache do.  So
- * the object before it on its path is weighed in its place.
+ * Several retainers keep an object *together* if each path passes through one of them, but
+ * no single retainer is on all paths.  The set then has the retainers that are the last one
+ * on some path.  Another set may retain the same object, so the sum of a set is a lower
+ * bound.
  *
- * All instances of a class are weighed likewise, as if they were one holder: in a walk of
- * their own, as what other holders keep is not to depend on them.
+ * A retainer may retain far less than was reached through it.  Then it shares the rest with
+ * another object, often with another part of the same object, as the dict and the linked
+ * list of a cache do.  So the walk is repeated with its owner in its place: the previous
+ * object with a name on the reference path.
+ *
+ * A further walk weighs the instances of each class as if they were one retainer.  It is
+ * separate, so that the sizes of the single retainers do not depend on the classes.
  */
 
 #include <stddef.h>
@@ -24,8 +29,9 @@
 
 #pragma GCC visibility push(hidden)
 
-/* After walk_heap() and classes_find(): fills in what each of the 'count' holders keeps,
-   and groups of them, and classes; and how the objects in question are held. */
+/* Find the retained sizes of the 'count' retainers, of their groups and of the classes,
+   and the retainers of each queried object.  Fills in 'holders' and 'found' of the
+   result.  Needs walk_heap() and classes_find() before, but no longer walk.met. */
 void holders_weigh(const struct held_question *question, struct held_result *result,
                    const struct chosen *chosen, int count);
 

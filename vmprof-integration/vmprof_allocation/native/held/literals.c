@@ -4,12 +4,13 @@
 #include "gc_types.h"
 #include "heap_walk.h"
 
-#define MOST_ITEMS      8       /* of a tuple */
-#define MOST_DEPTH      2       /* of tuples within each other */
+#define MOST_ITEMS      8       /* maximum number of items of a tuple */
+#define MOST_DEPTH      2       /* maximum number of tuples within each other */
 
 static int add(struct text *t, uint64_t object, int depth);
 
-/* Of an enum: its member.  Its class has it by a name. */
+/* Append "Class.NAME" for an object that its class has as an attribute, such as a member
+   of an enum.  Returns 0 if the class does not have it. */
 static int add_member(struct text *t, uint64_t object)
 {
     const struct gc_type *type = gc_type_of(object);
@@ -27,7 +28,7 @@ static int add_member(struct text *t, uint64_t object)
     return 0;
 }
 
-/* The array of its items, or 0 */
+/* Return the array of a tuple's items, or 0 if the tuple does not have one. */
 static uint64_t items_of(uint64_t tuple)
 {
     uint64_t items = gc_role(tuple) == TUPLE && gc_fields.tuple_items >= 0 ?
@@ -41,7 +42,8 @@ uint64_t tuple_item(uint64_t tuple, uint64_t number)
     uint64_t items = items_of(tuple);
     const struct gc_type *type;
 
-    if (gc_role(tuple) == PAIR) {       /* those of two items may have them in fields */
+    if (gc_role(tuple) == PAIR) {       /* PyPy has a special class for tuples of two
+                                           objects */
         int64_t at = number == 0 ? gc_fields.pair_first :
                      number == 1 ? gc_fields.pair_second : -1;
         return at >= 0 ? gc_field(tuple, at) : 0;
@@ -72,7 +74,7 @@ static int add_tuple(struct text *t, uint64_t tuple, int depth)
     return 1;
 }
 
-/* A tuple of two numbers, which are no objects there */
+/* Append a tuple of two ints, which PyPy stores as plain numbers. */
 static int add_numbers(struct text *t, uint64_t tuple)
 {
     int i;
@@ -106,7 +108,7 @@ static int add(struct text *t, uint64_t object, int depth)
         return depth < MOST_DEPTH && add_numbers(t, object);
     case TUPLE:
     case PAIR:
-        /* an instance of a class that is derived from tuple is no tuple */
+        /* an instance of a subclass of tuple differs from an equal tuple */
         if (gc_type_of(object)->map < 0)
             return depth < MOST_DEPTH && add_tuple(t, object, depth);
         return add_member(t, object);

@@ -1,5 +1,6 @@
 #pragma once
-/* An object that an expression gives, wherever it is evaluated. */
+/* Keys and items in paths, as Python expressions that evaluate to the object wherever
+   they are used. */
 
 #include <stdint.h>
 
@@ -7,11 +8,14 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Text, bytes, a whole number, True, False or None; a class; what a class has by a name,
-   as an enum its members; a tuple of these.  Returns 0 if it is something else. */
+/* Append an expression for a str, bytes, int, True, False, None, a class, or an
+   attribute of the object's own class (such as a member of an enum), or for a tuple of
+   such objects.  Returns 0 for any other object; the text may then have an incomplete
+   expression. */
 int literal_add(struct text *, uint64_t object);
 
-/* The item of a tuple with this number; 0: there is none, or it is no object */
+/* Return the item of a tuple by its number from 0.  Returns 0 if 'tuple' is no tuple,
+   has no such item, or stores the item as a plain number. */
 uint64_t tuple_item(uint64_t tuple, uint64_t number);
 
 #pragma GCC visibility pop

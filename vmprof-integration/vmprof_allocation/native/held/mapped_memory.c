@@ -5,6 +5,7 @@
 
 #include "question.h"
 
+/* Bytes that are mapped now, and their maximum */
 static int64_t present, peak;
 
 static void count(int64_t size)

@@ -4,7 +4,7 @@
 #include "question.h"
 
 struct marks_chunk ***marks_upper;
-static struct room chunks;      /* where they are */
+static struct room chunks;      /* addresses of the chunks */
 
 void marks_begin(void)
 {

@@ -1,34 +1,39 @@
 #pragma once
-/* A bit for each word of the heap: what begins there was met.  And the number of each
- * object that was, in the order of addresses. */
+/* The set of all visited objects: a bit for each 8-byte word of the heap, which is set
+   if a visited object begins there.  After marks_count(), the objects are also numbered
+   in the order of their addresses.  The bits are in chunks of 1 MiB of the address
+   space, which exist only where objects were visited. */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC visibility push(hidden)
 
-#define MARKS_CHUNK     20      /* bits of an address within a chunk, of 1 MiB */
+#define MARKS_CHUNK     20      /* number of address bits within a chunk (1 MiB) */
 #define MARKS_WORDS     ((1u << MARKS_CHUNK) / 8 / 64)
 #define MARKS_LOW(address)      ((uint32_t)((address) & ((1u << MARKS_CHUNK) - 1)) / 8)
 
+/* The bits of 1 MiB of the address space */
 struct marks_chunk {
-    uint64_t met[MARKS_WORDS];
-    uint64_t start;             /* address */
-    uint64_t before;            /* objects in other chunks, ... */
-    uint32_t rank[MARKS_WORDS]; /* and in this one, in front of each word */
+    uint64_t met[MARKS_WORDS];  /* a bit for each word: a visited object begins there */
+    uint64_t start;             /* address of its first byte */
+    uint64_t before;            /* number of the first object in this chunk */
+    uint32_t rank[MARKS_WORDS]; /* objects in this chunk before each word of 'met' */
 };
 
+/* Start with an empty set. */
 void marks_begin(void);
+/* Unmap the set. */
 void marks_end(void);
 
-/* Chunks by address: two tables, one below the other, of as many bits of an address as
-   processes have */
-#define MARKS_ADDRESS   48      /* AArch64: 48; x86-64: 47 */
+/* The chunks by address: a table of MARKS_UPPER bits, which refers to tables of
+   MARKS_LOWER bits.  Together with MARKS_CHUNK, they cover the addresses of user space. */
+#define MARKS_ADDRESS   48      /* user space has 48 bits on AArch64, and 47 on x86-64 */
 #define MARKS_LOWER     13
 #define MARKS_UPPER     (MARKS_ADDRESS - MARKS_CHUNK - MARKS_LOWER)
 extern struct marks_chunk ***marks_upper;
 
-/* The chunk of an address; or NULL */
+/* Return the chunk of an address, or NULL if it does not exist. */
 static inline struct marks_chunk *marks_find(uint64_t address)
 {
     struct marks_chunk **lower = address >> MARKS_ADDRESS
@@ -38,14 +43,16 @@ static inline struct marks_chunk *marks_find(uint64_t address)
                          : lower[address >> MARKS_CHUNK & ((1u << MARKS_LOWER) - 1)];
 }
 
-/* It is made if there is none. */
+/* Return the chunk of an address, and create it if it does not exist.  Fails if the
+   address is outside of user space. */
 struct marks_chunk *marks_chunk(uint64_t address);
 
-/* All of them */
+/* Return the number of chunks. */
 uint32_t marks_chunks(void);
+/* Return a chunk by its number from 0, in the order in which the chunks were created. */
 struct marks_chunk *marks_chunk_number(uint32_t number);
 
-/* Returns 1 the first time. */
+/* Add an object to the set.  Returns 1 if it was not in the set. */
 static inline int marks_meet(uint64_t address)
 {
     uint64_t *word = &marks_chunk(address)->met[MARKS_LOW(address) / 64];
@@ -55,10 +62,11 @@ static inline int marks_meet(uint64_t address)
     return was == 0;
 }
 
-/* Count, when all are met: returns how many. */
+/* Number the objects, after all were added.  Returns their number. */
 uint64_t marks_count(void);
 
-/* Not the compiler's, which is a call where processors may lack the instruction */
+/* Return the number of bits that are set.  Not __builtin_popcountll(), which is a
+   function call if the processor may lack the instruction. */
 static inline uint32_t marks_ones(uint64_t word)
 {
     word -= word >> 1 & 0x5555555555555555;
@@ -67,7 +75,8 @@ static inline uint32_t marks_ones(uint64_t word)
     return (uint32_t)(word * 0x0101010101010101 >> 56);
 }
 
-/* Then: its number, from 0 on; -1: what is there was not met. */
+/* Return the number of an object, from 0, or -1 if it is not in the set.  Valid after
+   marks_count(). */
 static inline int64_t marks_rank(uint64_t address)
 {
     const struct marks_chunk *chunk = marks_find(address);

@@ -6,27 +6,32 @@
 #include "heap_walk.h"
 #include "step_names.h"
 
-/* An object is looked at if so much of all was reached through it, ... */
+/* An object gets a name if at least 1/4096 of the heap and 128 words were reached
+   through it, ... */
 #define LEAST_SHARE     4096
 #define LEAST_WORDS     128
-/* ... its path has so many steps, ... */
+/* ... its path has at most 16 steps, ... */
 #define MOST_STEPS      16
-/* ... and there are so many like it. */
+/* ... and at most this number of objects have a name. */
 #define MOST_NAMED      65536
-/* Of what is within what, the innermost counts that has so much of it, in tenths. */
+/* An object is not chosen if an object after it on the path has at least 9/10 of its
+   bytes. */
 #define NEARLY_ALL      9
 #define MOST_ALIASES    3
 #define NOBODY          UINT32_MAX
 
-/* An object that has a name: its own part of the path, and whose part comes before */
+/* An object with a name, and its part of the path */
 struct named {
-    uint32_t at;                /* among what was met */
-    uint32_t owner;             /* among the named; or NOBODY */
-    uint32_t steps;
-    uint32_t label, type;       /* texts */
-    uint32_t told;              /* its number in the result; 0: it is not there */
-    uint8_t is_place;           /* a module, or a thread: no holder */
-    uint8_t is_within;          /* something in it has nearly all */
+    uint32_t at;                /* index in walk.met */
+    uint32_t owner;             /* index in 'named' of the previous object on the path;
+                                   NOBODY if it is the first */
+    uint32_t steps;             /* number of steps before it on the path */
+    uint32_t label, type;       /* offsets in 'texts' */
+    uint32_t told;              /* number of its step in the result; 0 if it is not there */
+    uint8_t is_place;           /* whether it must not be chosen: a module, a thread, or
+                                   already chosen */
+    uint8_t is_within;          /* whether an object after it on the path has nearly all
+                                   of its bytes */
 };
 static struct room named, texts;
 
@@ -35,6 +40,7 @@ static struct named *named_number(uint32_t number)
     return &((struct named *)named.at)[number];
 }
 
+/* Append a text to 'texts' with a zero byte, and return its offset. */
 static uint32_t keep(const struct text *t)
 {
     uint32_t at = (uint32_t)texts.count;
@@ -47,9 +53,10 @@ static uint32_t keep(const struct text *t)
 }
 
 /* ____________________________________________________________ */
-/* what has a name */
+/* objects with a name */
 
-/* They are in the order in which they were met. */
+/* Return the root with this index in walk.met, or NULL if it is no root.  A binary
+   search: walk.roots is in the order of these indexes. */
 static const struct root *root_of(uint32_t at)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
@@ -65,16 +72,19 @@ static const struct root *root_of(uint32_t at)
     return low < walk.roots.count && roots[low].at == at ? &roots[low] : NULL;
 }
 
-/* Of compiled code: the frame that it runs, and not one of those that it called */
+/* The search for the frame that compiled code runs, among the frames to which its JIT
+   frame refers; the others are frames of functions that it called */
 struct own_frame {
-    uint64_t code, found;       /* a JIT frame; the frame, or 0 */
+    uint64_t code, found;       /* address of the JIT frame, and of the frame that was
+                                   found, or 0 */
     enum { OF_OTHERS, OF_NONE, OF_THIS } token;
     int are_several;
 };
 
-/* While compiled code has what belongs into a frame, the frame has a token, which leads to
-   the JIT frame; or to one before it, if that was too small.  Its own frame is among what
-   it refers to whenever it calls something that may ask for frames. */
+/* Compare a frame with the best frame until now; called for each reference of a JIT
+   frame.  While compiled code has the values of a frame in the JIT frame, the frame's
+   token leads to the JIT frame, or to a predecessor that was too small.  A JIT frame
+   refers to its own frame whenever it calls a function that may need frames. */
 static void look_for_own_frame(uint64_t child, void *context)
 {
     struct own_frame *own = context;
@@ -97,7 +107,8 @@ static void look_for_own_frame(uint64_t child, void *context)
         own->are_several = 1;
 }
 
-/* Returns 0 if there is no name for it. */
+/* Append the name of a root, and store whether it must not be chosen.  Returns 0 if it
+   has no name. */
 static int put_root(struct text *t, const struct root *root, int *is_place)
 {
     const struct gc_type *type = gc_type_of(root->object);
@@ -120,7 +131,8 @@ static int put_root(struct text *t, const struct root *root, int *is_place)
     return 1;
 }
 
-/* The one with this number among what was met, or NOBODY: they are in that order. */
+/* Return the index in 'named' of the object with this index in walk.met, or NOBODY.  A
+   binary search: 'named' is in the order of these indexes. */
 static uint32_t find_named(uint32_t at)
 {
     uint32_t low = 0, high = (uint32_t)named.count, middle;
@@ -135,7 +147,8 @@ static uint32_t find_named(uint32_t at)
     return low < named.count && named_number(low)->at == at ? low : NOBODY;
 }
 
-/* A list of lists of lists has the same steps again: one is enough. */
+/* Return whether a step with this label and type is already on the path.  In a recursive
+   structure, such as a list of lists of lists, one step is enough. */
 static int is_repeated(uint32_t owner, const char *label, const char *type)
 {
     for (; owner != NOBODY; owner = named_number(owner)->owner)
@@ -145,6 +158,7 @@ static int is_repeated(uint32_t owner, const char *label, const char *type)
     return 0;
 }
 
+/* Give an object a name, unless its step is already on the path. */
 static void add_named(uint32_t at, uint32_t owner, const struct text *label, int is_place)
 {
     struct named *new;
@@ -167,12 +181,14 @@ static void add_named(uint32_t at, uint32_t owner, const struct text *label, int
     new->is_place = (uint8_t)is_place;
     new->is_within = 0;
     new->told = 0;
-    /* what the path leads to next may be all of it */
+    /* the object may have nearly all bytes of its owner */
     if (owner != NOBODY && (uint64_t)walk_met(at)->through * 10 >=
             (uint64_t)walk_met(named_number(owner)->at)->through * NEARLY_ALL)
         named_number(owner)->is_within = 1;
 }
 
+/* Give the object with this index in walk.met a name: the name of a root, or of the step
+   from the previous object with a name. */
 static void name_it(uint32_t at)
 {
     struct way way;
@@ -212,10 +228,10 @@ static void name_it(uint32_t at)
         label.is_cut = 0;
         text_add_c(&label, " -> ");
         if (gc_role(way.object) == FRAME)
-            name_frame(&label, way.object);      /* of a greenlet, ... */
+            name_frame(&label, way.object);      /* for example the frame of a greenlet */
         else if (way.type->custom == JIT_FRAME)
             text_add_c(&label, "a value of compiled code");
-        else                                    /* what it leads to may have names */
+        else                                    /* objects after it may have names */
             text_add_c(&label, "a part");
     }
     if (!label.is_cut)
@@ -223,8 +239,9 @@ static void name_it(uint32_t at)
 }
 
 /* ____________________________________________________________ */
-/* the largest */
+/* the largest objects */
 
+/* Append the path to an object in 'named'. */
 static void put_path(struct text *t, uint32_t number)
 {
     uint32_t steps[MOST_STEPS + 1];
@@ -236,7 +253,7 @@ static void put_path(struct text *t, uint32_t number)
         text_add_c(t, texts.at + steps[--count]);
 }
 
-/* A module has it by this name: also, if it is another one. */
+/* Append the path MODULE.NAME to an object, if it differs from the first path and fits. */
 static void put_alias(struct called *one, uint64_t module, uint64_t name)
 {
     struct text alias = { { 0 }, 0, 0 }, *t = &one->text;
@@ -253,6 +270,7 @@ static void put_alias(struct called *one, uint64_t module, uint64_t name)
     text_add(t, alias.at, alias.size);
 }
 
+/* Append the other names that modules have for the chosen objects and their owners. */
 static void put_aliases(struct chosen *all, int count)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
@@ -261,7 +279,7 @@ static void put_aliases(struct chosen *all, int count)
     size_t i;
     int one;
 
-    /* they come first */
+    /* modules are the first roots */
     for (i = 0; i < walk.roots.count && roots[i].kind == ROOT_MODULE; i++) {
         if (!walk_dict(roots[i].object, &entries))
             continue;
@@ -277,6 +295,7 @@ static void put_aliases(struct chosen *all, int count)
     }
 }
 
+/* Return the index in 'named' of the largest object that may be chosen, or NOBODY. */
 static uint32_t largest(void)
 {
     uint32_t best = NOBODY, i, most = 0;
@@ -291,13 +310,14 @@ static uint32_t largest(void)
     return best;
 }
 
-/* A module has a name whatever it holds: together, they hold a lot. */
+/* Return whether an object is the dict of a module.  These get a name of any size,
+   because all modules together may retain much. */
 static int is_module_table(uint32_t at)
 {
     return walk_met(at)->from == at && gc_is_dict(walk_met(at)->object);
 }
 
-/* Returns 0 if its path is too long. */
+/* Fill in an object's text.  Returns 0 if its path is too long. */
 static int call(struct called *one, uint32_t number)
 {
     memset(one, 0, sizeof *one);
@@ -331,16 +351,16 @@ int paths_choose(struct chosen chosen[HELD_HOLDERS])
                 call(&chosen[count].owner, owner);
             chosen[count++].bytes = 8 * (int64_t)walk_met(named_number(best)->at)->through;
         }
-        named_number(best)->is_place = 1;       /* it is taken */
+        named_number(best)->is_place = 1;       /* chosen already */
     }
     put_aliases(chosen, count);
     return count;
 }
 
 /* ____________________________________________________________ */
-/* of what is asked about */
+/* paths in the result */
 
-/* Returns the number in the result, or 0, if there is no room. */
+/* Append a step to the result.  Returns its number, or 0 if there is no room. */
 static uint32_t tell_step(struct held_result *result, uint32_t owner, const char *label,
                           const char *type, uint64_t words)
 {
@@ -360,7 +380,9 @@ static uint32_t tell_step(struct held_result *result, uint32_t owner, const char
     return ++result->path_count;
 }
 
-/* Returns the number in the result; that of its owner, or 0, if there is no room. */
+/* Append the steps of an object with a name, as far as they are not there.  Returns the
+   number of the last step.  If there is no room, returns the number of its owner's step,
+   or 0. */
 static uint32_t tell(struct held_result *result, uint32_t number)
 {
     struct named *one = named_number(number);
@@ -374,8 +396,9 @@ static uint32_t tell(struct held_result *result, uint32_t number)
     return one->told != 0 ? one->told : owner;
 }
 
-/* What the interpreter alone refers to: fills in what it has that for, by the first on the
-   way that says so. */
+/* Append a step for each purpose of the objects that only the interpreter reaches.  The
+   first object on the way that has a purpose decides.  'nearest' gets the number of the
+   step for each of these objects. */
 static void tell_own(struct held_result *result, uint32_t *nearest)
 {
     static const char *const names[OWN_KINDS] = {
@@ -409,8 +432,9 @@ static void tell_own(struct held_result *result, uint32_t *nearest)
 void paths_tell(const struct held_question *question, struct held_result *result)
 {
     size_t size = (walk.met.count + 1) * sizeof(uint32_t);
-    /* of what was met: the nearest on the way to it that has a name, or NOBODY; of what is
-       the interpreter's, its number in the result */
+    /* by index in walk.met: index in 'named' of the nearest object with a name on the
+       way to the object, or NOBODY; for objects that only the interpreter reaches,
+       number of the step in the result */
     uint32_t *nearest = room_map(size), at, next = 0;
     size_t i;
 
@@ -429,7 +453,8 @@ void paths_tell(const struct held_question *question, struct held_result *result
         else if (nearest[at] != NOBODY)
             result->found[i].path = tell(result, nearest[at]);
     }
-    /* and what else has a name, as all of it may be older than the samples */
+    /* append the other names, too: no sampled object may be there, but the objects may
+       be older than the samples */
     for (at = 0; at < named.count; at++)
         tell(result, at);
     room_unmap(nearest, size);

@@ -1,9 +1,10 @@
 #pragma once
-/* The largest objects that have a name, and how a Python programmer would write it.
+/* The largest objects with a name, and the reference paths to them as a Python programmer
+ * would write them.
  *
- * A path begins with a module, or with a function that runs, and goes on as an expression
- * does: shop.Registry.TABLE["eu"][3].items.  What can't be written so stands behind an
- * arrow, such as a variable of a closure: shop.price -> variable cache.
+ * A path begins with a module, or with a function that is running.  It continues as an
+ * expression does: shop.Registry.TABLE["eu"][3].items.  Steps that are no expression follow
+ * an arrow, such as a variable of a closure: shop.price -> variable cache.
  */
 
 #include <stdint.h>
@@ -13,25 +14,28 @@
 
 #pragma GCC visibility push(hidden)
 
-/* One that is chosen, or an owner of one */
+/* An object with a name: a chosen object or its owner */
 struct called {
-    uint64_t object;            /* or 0 */
-    struct text text;           /* path, 0x1f, type, and 0x1f and another path, ... */
-    size_t path;                /* bytes of the first one */
-    int aliases;
+    uint64_t object;            /* address; 0 if there is no such object */
+    struct text text;           /* path, 0x1f, type, then 0x1f and a path for each alias */
+    size_t path;                /* size of the first path in bytes */
+    int aliases;                /* number of aliases */
 };
+/* An object that becomes a retainer */
 struct chosen {
     struct called itself;
-    struct called owner;        /* the object before it on its path, if that may be chosen */
-    int64_t bytes;              /* that were reached through it first */
+    struct called owner;        /* the previous object with a name on its path, if it may
+                                   be a retainer */
+    int64_t bytes;              /* bytes that the first walk reached through the object */
 };
 
-/* After walk_heap(): choose at most HELD_HOLDERS of them.  Returns how many there are. */
+/* Choose the objects with a name through which most bytes were reached.  Returns their
+   number, at most HELD_HOLDERS.  Needs walk_heap() before. */
 int paths_choose(struct chosen chosen[HELD_HOLDERS]);
 
-/* Then: write into 'result' the path to each object that is asked about, as far as what is
-   on it has names, and is large enough to have one; and all other steps that have, as far
-   as there is room. */
+/* Store the paths to the queried objects in the result, and after these all other steps,
+   as far as there is room.  A path ends at the last object on the way that has a name
+   and is large enough.  Call it once after paths_choose(), before walk_forget_met(). */
 void paths_tell(const struct held_question *, struct held_result *result);
 
 #pragma GCC visibility pop

@@ -1,98 +1,122 @@
 #pragma once
-/* What is asked, and what is answered: see held.h. */
+/* The input (struct held_question) and the output (struct held_result) of the analysis
+   of the heap (held.h).  The result is in memory that the parent process shares. */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC visibility push(hidden)
 
-/* A bit of a word says something of each */
+/* Maximum numbers of single retainers, each of which has a bit in the words of
+   holders.c, and of groups of retainers in the result */
 #define HELD_HOLDERS    30
 #define HELD_GROUPS     32
-/* Classes of which all instances are one: their bits come behind those of holders. */
+/* Maximum number of classes whose instances are weighed as one retainer.  In the bits of
+   a set, they follow the single retainers. */
 #define HELD_CLASSES    4
-/* Bytes of a path with its type, at most */
+/* Maximum size of the text of a retainer in bytes: its path, its type, and other paths */
 #define HELD_MOST_TEXT  512
-/* Steps of paths; and bytes of all their texts */
+/* Maximum number of the steps of all paths, and maximum size of their texts in bytes */
 #define HELD_PATHS      4096
 #define HELD_PATHS_TEXT (1u << 19)
 
-/* Why there is no answer */
+/* The reason why an analysis failed */
 enum held_problem {
     HELD_ANSWERED,
     HELD_NO_MEMORY,
-    HELD_UNKNOWN_TYPE,          /* an object's header is none */
-    HELD_NO_ROOTS,              /* what was asked is no list of roots; or where the fields
-                                   of a type are is not known */
-    HELD_TOO_LARGE,             /* more objects, or words, than numbers have bits */
-    HELD_NOT_FINISHED           /* the process was ended, or is still at work */
+    HELD_UNKNOWN_TYPE,          /* a word in the place of an object's header has no known
+                                   type */
+    HELD_NO_ROOTS,              /* invalid list of roots, or a field of a type whose
+                                   offset is unknown */
+    HELD_TOO_LARGE,             /* more than 2**32 - 1 objects or 8-byte words */
+    HELD_NOT_FINISHED           /* the process was killed, or is still running */
 };
 
-/* How an object that is asked about is held */
+/* The way in which a queried object is kept alive */
 enum held_how {
-    HELD_NO_PATH,               /* garbage, or held by what the GC does not know */
-    HELD_ALONE,                 /* each holder of the set alone holds it */
-    HELD_TOGETHER,              /* those of the set do */
-    HELD_OTHERWISE,             /* by the program, but by none of the holders */
-    HELD_BY_INTERPRETER,        /* only by what the interpreter itself refers to */
-    HELD_BY_FINALIZER           /* it waits for its finalizer, or is held by what does */
+    HELD_NO_PATH,               /* unreachable: garbage, or only C code refers to it */
+    HELD_ALONE,                 /* each retainer of the set alone retains it */
+    HELD_TOGETHER,              /* all retainers of the set together retain it, but no
+                                   single one does */
+    HELD_OTHERWISE,             /* reachable by the program without passing through a
+                                   retainer */
+    HELD_BY_INTERPRETER,        /* reachable only from objects that belong to the
+                                   interpreter */
+    HELD_BY_FINALIZER           /* reachable only from an object that waits for its
+                                   finalizer */
 };
 
+/* The input of the analysis */
 struct held_question {
-    const char *types;          /* of probe/names.py: types, and fields */
+    const char *types;          /* the output of probe/names.py: lines with types,
+                                   references and offsets of fields */
     size_t types_size;
-    uintptr_t type_info;        /* the GC's table of types */
-    uint64_t list;              /* a list of Python's: of the roots as GcRefs, and
-                                   sys.modules; it does not move */
-    int wants_holders;          /* in addition to reachability */
-    const uint64_t *objects;    /* that are asked about: addresses, ... */
-    size_t stride, count;       /*   each so many bytes behind the one before */
+    uintptr_t type_info;        /* address of the GC's type table */
+    uint64_t list;              /* address of a Python list that does not move.  Its
+                                   items are the list of roots (as GcRefs) and
+                                   sys.modules. */
+    int wants_holders;          /* whether to find retainers and paths in addition to the
+                                   reachable objects */
+    const uint64_t *objects;    /* address of the first queried object, as an item of an
+                                   array of structs */
+    size_t stride, count;       /* bytes from one item to the next, and number of items */
 };
 
+/* Return the address of queried object number i, counted from 0. */
 static inline uint64_t held_asked(const struct held_question *question, size_t i)
 {
     return *(const uint64_t *)((const char *)question->objects + i * question->stride);
 }
 
+/* A retainer, a group of retainers, or a class whose instances are one retainer */
 struct held_holder {
-    uint64_t set;               /* its bit; of a group, several */
-    uint64_t address;           /* of a group: 0 */
-    int64_t bytes, objects;     /* that are held by it alone */
-    char text[HELD_MOST_TEXT];  /* path, 0x1f, type, and "0x1f path" for each other one;
-                                   empty: it is a group */
+    uint64_t set;               /* bit of the retainer; the bits of all members if it is
+                                   a group */
+    uint64_t address;           /* address of the object or the class; 0 if it is a group */
+    int64_t bytes, objects;     /* size and number of the objects that only it retains */
+    char text[HELD_MOST_TEXT];  /* path, 0x1f, type, then 0x1f and a path for each alias;
+                                   empty if it is a group */
 };
 
-/* A step of a path, from an object that has a name to the next one */
+/* A step of a reference path, from an object with a name to the next such object */
 struct held_path {
-    uint32_t owner;             /* the one before, a number from 1 on; or 0 */
-    uint32_t text;              /* offset: what it adds to the path, 0x1f, type */
-    int64_t bytes;              /* that were reached through the object first */
+    uint32_t owner;             /* number of the previous step, from 1; 0 if it is the
+                                   first step */
+    uint32_t text;              /* offset in paths_text of the text of the step, 0x1f,
+                                   and the type of its object */
+    int64_t bytes;              /* bytes that the first walk reached through the object */
 };
 
+/* The answer for a queried object */
 struct held_object {
-    uint64_t set;               /* of holders; and of classes: each alone holds it */
-    uint32_t path;              /* to it, or to the nearest that has a name; or 0 */
+    uint64_t set;               /* bits of single retainers, and of classes that alone
+                                   retain it */
+    uint32_t path;              /* number of the last step of the path to the object, or
+                                   to the nearest object with a name on the way; 0 if no
+                                   object with a name is on the way */
     uint8_t how;                /* enum held_how */
 };
 
-/* In memory that the parent sees, too */
+/* The output, in memory that the parent process shares */
 struct held_result {
     volatile int problem;       /* enum held_problem */
-    int64_t objects, bytes;     /* all that was reached */
-    int64_t memory;             /* bytes that this took */
-    int64_t nanoseconds;        /* of processor time */
+    int64_t objects, bytes;     /* all reachable objects and their size */
+    int64_t memory;             /* peak size in bytes of the memory that the analysis
+                                   mapped */
+    int64_t nanoseconds;        /* processor time of the analysis */
     size_t holder_count;
     struct held_holder holders[HELD_HOLDERS + HELD_GROUPS + HELD_CLASSES];
     uint32_t path_count, paths_text_size;
-    struct held_path paths[HELD_PATHS];         /* number 1 is the first one */
+    struct held_path paths[HELD_PATHS];         /* paths[0] has number 1 */
     char paths_text[HELD_PATHS_TEXT];
-    struct held_object found[]; /* of each object that is asked about */
+    struct held_object found[]; /* one for each queried object */
 };
 
-/* What goes wrong from now on is said there. */
+/* Start an analysis: held_fail() stores its reason in this result from now on. */
 void held_begin(struct held_result *);
 
-/* The result's problem, and the end of this process */
+/* Store the reason in the result that held_begin() got, and end this process with status
+   1. */
 __attribute__((noreturn)) void held_fail(enum held_problem problem);
 
 #pragma GCC visibility pop

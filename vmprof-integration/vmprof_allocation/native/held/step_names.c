@@ -6,8 +6,10 @@
 #include "heap_walk.h"
 #include "literals.h"
 
-#define MOST_MAPS       5000    /* attributes of an object */
-#define MOST_BLOCKS     10000   /* of a deque, in front of an item that has a number */
+#define MOST_MAPS       5000    /* maximum number of an object's attributes that are
+                                   searched */
+#define MOST_BLOCKS     10000   /* maximum number of blocks that are searched for an item
+                                   of a deque */
 
 /* ____________________________________________________________ */
 /* types */
@@ -23,7 +25,7 @@ void name_type(struct text *t, uint64_t object)
         text_add(t, type->name, strcspn(type->name, "\t"));
 }
 
-/* Without its folders */
+/* Append the name of a file without its folders. */
 static void put_file(struct text *t, uint64_t string)
 {
     size_t size, i;
@@ -56,7 +58,8 @@ void name_frame(struct text *t, uint64_t frame)
 /* ____________________________________________________________ */
 /* labels */
 
-/* The name that a class has for the slot with this number; returns 0 if it has none. */
+/* Append the name of a slot by its number, which counts the slots of all bases.  Returns
+   0 if this class does not define the slot. */
 static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
 {
     struct entries entries;
@@ -72,7 +75,7 @@ static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
     return 0;
 }
 
-/* Or one of its bases: their slots are numbered together. */
+/* The same for a class or one of its bases. */
 static int put_slot(struct text *t, uint64_t its_class, uint64_t number)
 {
     uint64_t i, one;
@@ -83,7 +86,8 @@ static int put_slot(struct text *t, uint64_t its_class, uint64_t number)
     return 0;
 }
 
-/* The attribute that is kept there, of what has this map; returns 0 if it has no name. */
+/* Append the attribute that the map stores at 'index'.  Returns 0 if it has no name; the
+   text may then have an incomplete one. */
 static int put_attribute(struct text *t, const struct way *way, uint64_t map, uint64_t index)
 {
     uint64_t kind;
@@ -100,7 +104,7 @@ static int put_attribute(struct text *t, const struct way *way, uint64_t map, ui
     if (maps == MOST_MAPS)
         return 0;
     kind = gc_field(map, gc_fields.plain_kind);
-    if (way->type->role == DICT) {      /* a __dict__ that is kept as attributes are */
+    if (way->type->role == DICT) {      /* a __dict__ that shares the map of its instance */
         uint64_t name = text_string(gc_field(map, gc_fields.plain_name));
         text_add_c(t, "[");
         if (kind != 0 || name == 0 || !text_add_literal(t, name, 0))
@@ -118,13 +122,14 @@ static int put_attribute(struct text *t, const struct way *way, uint64_t map, ui
         text_add_c(t, "__");
         return 1;
     }
-    /* a slot: its class has a member for it */
+    /* a slot: a class has a member descriptor for it */
     return way->type->map >= 0 &&
            put_slot(t, class_of(way->owner, way->type), kind - 3);
 }
 
-/* The reference from the owner; 'index' in what is between, or -1.  Returns 0 if it has no
-   name. */
+/* Append the name of the reference from the owner.  'index' is the item in the array
+   between the owner and the object, or -1 if there is no array.  Returns 0 if the
+   reference has no name. */
 static int put_edge(struct text *t, const struct way *way, int64_t index)
 {
     const struct type_info *info = way->type->info;
@@ -136,7 +141,8 @@ static int put_edge(struct text *t, const struct way *way, int64_t index)
             name = gc_edge(way->type, info->pointers[i]);
     if (name == NULL)
         return 0;
-    if (*name == '=')           /* an attribute, or an array of several */
+    if (*name == '=')           /* the storage index of an attribute, or of the first one
+                                   in an array */
         return put_attribute(t, way,
                              way->type->map < 0 ? 0 : gc_field(way->owner, way->type->map),
                              (uint64_t)(name[1] - '0') + (index > 0 ? (uint64_t)index : 0));
@@ -146,7 +152,9 @@ static int put_edge(struct text *t, const struct way *way, int64_t index)
     return 1;
 }
 
-/* Returns 0 if it is none. */
+/* Append "[key]".  'key' is a plain number unless 'are_references'; 'is_plain' makes an
+   RPython string a bytes literal.  Returns 0 if the key has no literal, or the text was
+   cut. */
 static int put_literal(struct text *t, uint64_t key, int are_references, int is_plain)
 {
     int is_literal = 1;
@@ -162,6 +170,7 @@ static int put_literal(struct text *t, uint64_t key, int are_references, int is_
     return is_literal && !t->is_cut;
 }
 
+/* Append the key of a value in the array of a dict's entries. */
 static int put_key(struct text *t, const struct way *way, uint64_t array, uint64_t value)
 {
     struct entries entries;
@@ -189,6 +198,8 @@ static int put_key(struct text *t, const struct way *way, uint64_t array, uint64
     return 1;
 }
 
+/* Append the name of the local variable with this index.  Values after the local
+   variables are on the stack of the frame. */
 static int put_local(struct text *t, uint64_t frame, uint64_t index)
 {
     uint64_t code = gc_field(frame, gc_fields.frame_code);
@@ -204,8 +215,9 @@ static int put_local(struct text *t, uint64_t frame, uint64_t index)
     return 1;
 }
 
-/* The item of a deque with this number in a block of so many: returns 0 if that is not
-   known. */
+/* Append "[index]" for item 'number' of a block of a deque; each block has 'length'
+   items.  Returns 0 if a field is unknown, the block is not part of the deque, or it is
+   too far away. */
 static int put_item_of_deque(struct text *t, uint64_t deque, uint64_t block, uint64_t number,
                              uint64_t length)
 {
@@ -225,9 +237,9 @@ static int put_item_of_deque(struct text *t, uint64_t deque, uint64_t block, uin
     return 1;
 }
 
-/* The name that a named tuple has for the item with this number: its class has a tuple of
-   names, and what to get the item with by this one, which no class has that is asked
-   before.  Returns 0 if it has none. */
+/* Append the field's name of an item of a named tuple.  The first class in the method
+   resolution order that has _fields must define a descriptor of that name, and no class
+   before it may.  Returns 0 otherwise. */
 static int put_named_item(struct text *t, uint64_t its_class, uint64_t number)
 {
     uint64_t i, one, names = 0, name;
@@ -250,7 +262,8 @@ static int put_named_item(struct text *t, uint64_t its_class, uint64_t number)
     return text_add_name(t, name);
 }
 
-/* Returns 0 if the array is not that of the tuple's items. */
+/* Append the name or the index of a tuple's item.  Returns 0 if 'array' is not the array
+   of the tuple's items. */
 static int put_item_of_tuple(struct text *t, const struct way *way, uint64_t array,
                              uint64_t number)
 {
@@ -267,8 +280,8 @@ static int put_item_of_tuple(struct text *t, const struct way *way, uint64_t arr
     return text_add_index(t, number), 1;
 }
 
-/* A context has its variables in lists, of a node's, in front of their values.  Returns 0
-   if it is none of these. */
+/* Append the name of a context variable.  A node of a context has a list in which each
+   variable is followed by its value.  Returns 0 if the owner is no such list. */
 static int put_context_variable(struct text *t, const struct way *way, uint64_t variable)
 {
     const struct gc_type *type = way->before != 0 ? gc_type_of(way->before) : NULL;
@@ -281,6 +294,7 @@ static int put_context_variable(struct text *t, const struct way *way, uint64_t 
     return text_add_string(t, class_attribute(variable, "_name", 5));
 }
 
+/* Append the name of an item of an array.  'above' is the referrer of the array. */
 static int put_item(struct text *t, const struct way *way, uint64_t array, uint64_t above,
                     uint64_t object)
 {
@@ -299,7 +313,7 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
         put_item_of_deque(t, way->owner, above, i, length))
         return 1;
     if (gc_role(above) == ATTRIBUTES && gc_fields.attributes_map >= 0 &&
-        /* of a dict that is kept as attributes are */
+        /* a __dict__ that shares the map of its instance */
         put_attribute(t, way, gc_field(above, gc_fields.attributes_map), i))
         return 1;
     t->size = before;
@@ -319,13 +333,13 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
     return put_edge(t, way, (int64_t)i);
 }
 
-/* To the innermost of what is between, and on from there by this.  Returns 0 if that has no
-   name. */
+/* Append the step to the innermost object between the owner and the object, and then
+   'on'.  Returns 0 if this step has no name. */
 static int put_way_to_part(struct text *t, const struct way *way, const char *on)
 {
     struct way to_part = *way;
 
-    if (way->inside[0] == 0)    /* there was no room for all that is between */
+    if (way->inside[0] == 0)    /* more than WAY_INSIDE objects are between */
         return 0;
     to_part.object = way->inside[0];
     memmove(to_part.inside, way->inside + 1, sizeof way->inside - sizeof *way->inside);
@@ -358,8 +372,8 @@ int name_step(struct text *t, const struct way *way)
         return put_key(t, way, *inside, object);
     case ARRAY:
         return put_item(t, way, *inside, inside[1], object);
-    case OTHER:                 /* it may be an object of Python's, of a type that nobody
-                                   has told: as cffi's are */
+    case OTHER:                 /* it may be a Python object whose type the probe did not
+                                   find, such as cffi's */
         return put_way_to_part(t, way, " -> a part");
     default:
         return put_edge(t, way, -1);

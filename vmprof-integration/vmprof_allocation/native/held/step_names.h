@@ -1,5 +1,9 @@
 #pragma once
-/* What an object is called: its type, and the step of a path that leads to it. */
+/* Names for objects: the name of their type, and the step of a reference path to an object.
+ *
+ * A step leads from an object with a name to the next such object.  Between the two may be
+ * objects of the interpreter that have no name in Python, such as hash tables and cells.
+ */
 
 #include <stdint.h>
 
@@ -8,26 +12,32 @@
 
 #pragma GCC visibility push(hidden)
 
-/* From an object with a name to the next one: what is between has none. */
+/* Maximum number of objects in way.inside */
 #define WAY_INSIDE  4
+/* A step, from the object 'owner' to 'object' */
 struct way {
     uint64_t owner, object;
-    uint64_t before;            /* what has a name in front of the owner, or 0 */
-    const struct gc_type *type; /* of the owner */
-    int is_module;              /* the owner is a module's dict */
-    uint64_t first;             /* what the owner refers to */
-    uint64_t inside[WAY_INSIDE];    /* what refers to the object, what to that, ...; then
-                                       the owner, and 0, as far as there is room */
+    uint64_t before;            /* the object with a name before the owner on the path,
+                                   or 0 */
+    const struct gc_type *type; /* type of the owner */
+    int is_module;              /* whether the owner is a module's dict */
+    uint64_t first;             /* the object to which the owner refers on the way */
+    uint64_t inside[WAY_INSIDE];    /* the referrer of the object, its referrer, and so
+                                       on up to the owner; then 0.  If there are more
+                                       than WAY_INSIDE, the objects next to the owner are
+                                       missing. */
 };
 
-/* Append what the way is called, as in ".items" or "[3]"; what is no expression stands
-   behind an arrow.  Returns 0 if there is no name for it. */
+/* Append the name of a step, such as ".items" or "[3]", or after an arrow if it is no
+   expression, such as " -> local x".  Returns 0 if the step has no name; the text may
+   then have an incomplete one. */
 int name_step(struct text *, const struct way *);
 
-/* "in FUNCTION() FILE:LINE", of a frame */
+/* Append "in FUNCTION() FILE:LINE" for a frame; the line is the first line of the
+   function. */
 void name_frame(struct text *, uint64_t frame);
 
-/* Of any object */
+/* Append the name of an object's type or class. */
 void name_type(struct text *, uint64_t object);
 
 #pragma GCC visibility pop

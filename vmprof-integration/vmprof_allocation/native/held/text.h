@@ -1,5 +1,6 @@
 #pragma once
-/* A text that is put together of names and literals, as Python's programmers write them. */
+/* Buffers of fixed size for paths and names, and the conversion of the heap's strings to
+   Python literals.  No function allocates memory. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,40 +9,52 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Bytes of a name; what is longer is cut, or no path */
+/* Maximum size of a name in bytes; a longer name is cut */
 #define TEXT_MOST_NAME  120
 
+/* A text of at most HELD_MOST_TEXT - 1 bytes, without a zero byte at the end */
 struct text {
     char at[HELD_MOST_TEXT];
     size_t size;
-    int is_cut;
+    int is_cut;                 /* whether something did not fit */
 };
 
-/* Between the texts of one row of the profile; no name has it. */
+/* The separator of the texts of a retainer in the profile.  text_add_characters()
+   replaces it in names. */
 #define TEXT_BETWEEN    "\x1f"
 
+/* Append 'size' bytes.  If they do not fit, append the bytes that fit, and set 'is_cut'. */
 void text_add(struct text *, const char *s, size_t size);
-/* A name, or a part of one, as the program has it */
+/* Append a name of the program, or a part of one.  TEXT_BETWEEN becomes "?". */
 void text_add_characters(struct text *, const char *s, size_t size);
+/* Append a C string. */
 void text_add_c(struct text *, const char *s);
+/* Append a decimal number. */
 void text_add_number(struct text *, int64_t value);
-void text_add_index(struct text *, uint64_t index);     /* in brackets */
+/* Append "[index]". */
+void text_add_index(struct text *, uint64_t index);
 
-/* The string of an object of Python's or RPython's, or 0 */
+/* Return the RPython string of a Python str or of an RPython string, or 0 for other
+   objects. */
 uint64_t text_string(uint64_t object);
+/* Return the UTF-8 bytes of an RPython string, and store their number. */
 const char *text_characters(uint64_t string, size_t *size);
 
-/* Returns 0 if it is none, or was cut: between two characters. */
+/* Append a str or an RPython string.  If it is longer than TEXT_MOST_NAME, append its
+   beginning, up to the end of a character, and "...", and return 0.  Also returns 0 if
+   the object is no string. */
 int text_add_string(struct text *, uint64_t object);
 
-/* Whether an object, which may be anything, is this text. */
+/* Return whether an object of any type, or 0, is this string. */
 int text_equals(uint64_t object, const char *s, size_t size);
 
-/* Whether it may stand behind a dot, in an expression. */
+/* Return whether a string can follow a dot in an expression.  Every non-ASCII byte is
+   accepted. */
 int text_is_name(const char *s, size_t size);
-/* As a name in an expression; returns 0 if it is none. */
+/* Append a string that can follow a dot.  Returns 0 if the object is no such string. */
 int text_add_name(struct text *, uint64_t object);
-/* As a literal of Python's: returns 0 if it is too long for that. */
+/* Append an RPython string as a Python literal.  Returns 0 if it is longer than
+   TEXT_MOST_NAME. */
 int text_add_literal(struct text *, uint64_t string, int are_bytes);
 
 #pragma GCC visibility pop

@@ -1,320 +1,404 @@
 #ifndef VMPROF_ALLOCATION_HOOK_H
 #define VMPROF_ALLOCATION_HOOK_H
-/* The hook engine: allocation sampling in a stock PyPy.
+/* The interface of the hook engine, which samples allocations in a stock PyPy.
  *
- * setup.py gives this file to cffi as it is: plain declarations, please.
+ * engines/hook/engine.py calls these functions through cffi.  setup.py passes this file
+ * to cffi without the lines that begin with #, so it may contain only plain declarations.
  *
- * cffi releases the GIL around these calls, so none of them touches the GC.
- * What has to be done with the GIL held and between two allocations is done
- * by the hooks: these calls leave a *request*, and engine.py then makes a
- * *safepoint allocation*: a large object, for which PyPy calls external_malloc(),
- * and with it our hook, which runs the request.  The one thing that engine.py has
- * to do by itself is to store the *entry patch*, a word at the entry of
- * external_malloc(), which lead there.
+ * cffi releases the GIL during each call.  Therefore, none of these functions touches the
+ * GC.  An action that needs the GIL, and a moment between two allocations, is recorded as
+ * a *request*.  engine.py then makes a *safepoint allocation*: PyPy calls
+ * external_malloc() for a large object, and our hook in that function runs the request.
+ * Before sampling starts, there is no hook yet.  Therefore, engine.py itself stores the
+ * *entry patch*, a word at the entry of external_malloc() that leads to our hook.
  *
- * So each step has happened or it has not, and can be taken again, or back,
- * from any state: a hook without a request does nothing but call the GC's own
- * function.
+ * Each step either has happened or has not.  It can be repeated or undone from any state,
+ * because a hook without a request only calls the GC's own function.
+ *
+ * engine.py holds its lock during most calls, so one thread at a time uses these
+ * functions.  Any thread of the program may be this thread.
  */
 
-/* Of all that the library has, others may call only this. */
+/* The library exports only the functions below. */
 #include <stddef.h>
 #include <stdint.h>
 #pragma GCC visibility push(default)
 
-/* Where things are in this process (search.py) */
+/* The addresses and the object layout of this process, found by engines/hook/discovery. */
 struct hook_place {
-    uintptr_t base;             /* of libpypy */
+    uintptr_t base;             /* address at which libpypy is loaded */
     uintptr_t nursery_free;
     uintptr_t nursery_top;
-    uintptr_t entry[3];         /* collect_and_reserve, _minor_collection,
-                                   external_malloc */
-    int moved[3];               /* bytes of each that go to a trampoline */
-    uintptr_t slot[14];         /* libpypy's pointers to C functions, in the
-                                   order of layout.py; or 0 */
-    uint32_t slots_read_only;   /* bit by bit: with full RELRO, all of them */
-    uintptr_t type_info;        /* base of the type table, and in an entry: */
-    int type_fixed_size;        /*   size in bytes, without the items */
-    int type_item_size;         /*   size of one item */
+    uintptr_t entry[3];         /* addresses of collect_and_reserve,
+                                   _minor_collection, and external_malloc */
+    int moved[3];               /* bytes of each function that move to its trampoline */
+    uintptr_t slot[14];         /* addresses of libpypy's pointers to C functions, in
+                                   the order of IMPORTS in layout.py; 0 if libpypy
+                                   lacks the pointer */
+    uint32_t slots_read_only;   /* bit i is set if slot[i] is read-only; with full
+                                   RELRO, all bits are set */
+    uintptr_t type_info;        /* address of the GC's type table; the next two
+                                   fields are offsets in an entry of the table */
+    int type_fixed_size;        /* offset of an object's size in bytes without items */
+    int type_item_size;         /* offset of the size of one item in bytes */
 
-    /* What probe/ finds out by looking at objects; where it is not certain,
-       the value that stands here in brackets */
-    uintptr_t gc;               /* the GC's own words, and among them */
-    int gc_state;               /*   its state: 1 marking, 2 sweeping (-1) */
-    int type_info_bits;         /* in an entry of the type table, a word (-1) */
-    int64_t type_is_varsize;    /*   with this bit if there is a length, (0) */
-    int type_length;            /*   whose offset in an object is here (-1) */
-    uint64_t flag_visited;      /* of an old object that marking met (0) */
-    uint64_t flag_pinned;       /* of a young object that stays there (0) */
-    int64_t forwarded;          /* what a survivor leaves instead of a header,
-                                   in front of its new address (0) */
-    uintptr_t heap_blocks;      /* words in which the GC counts bytes: of blocks of
-                                   arenas that are in use (0), */
-    uintptr_t heap_arenas;      /*   of its arenas (0), */
-    uintptr_t heap_large;       /*   of objects outside of both (0), */
-    uintptr_t heap_nursery;     /*   and of its nursery (0) */
-    int heap_is_counted_on;     /* blocks, while it sweeps, too (0) */
-    uintptr_t codemap;          /* the head of the table of the JIT's code (0) */
-    uintptr_t jit_phases;       /* a pointer to a list of what the JIT does (0) */
-    uintptr_t roots;            /* a pointer to the end of what functions of RPython's
-                                   that run refer to (0) */
-    int frame_fields[13];       /* how frames say at which line they are: frame_lines.h
-                                   (the first one is 0) */
-    const char *types;          /* what probe/names.py wrote, ... (NULL) */
+    /* Results of engines/hook/probe.  A field that is unknown has the value in brackets. */
+    uintptr_t gc;               /* address of the GC struct */
+    int gc_state;               /* offset of gc_state in this struct; 1 is marking, 2
+                                   is sweeping (-1) */
+    int type_info_bits;         /* offset of the flag word in an entry of the type
+                                   table (-1) */
+    int64_t type_is_varsize;    /* bit of that word that is set if objects have a
+                                   length (0) */
+    int type_length;            /* offset, in an entry, of the offset of the length
+                                   in an object (-1) */
+    uint64_t flag_visited;      /* header bit of an old object that marking has
+                                   reached (0) */
+    uint64_t flag_pinned;       /* header bit of a young object that is pinned (0) */
+    int64_t forwarded;          /* word that replaces the header of a survivor in the
+                                   nursery; its new address follows (0) */
+    uintptr_t heap_blocks;      /* address of the GC's count of bytes in used blocks
+                                   of arenas (0) */
+    uintptr_t heap_arenas;      /* address of its count of bytes in arenas (0) */
+    uintptr_t heap_large;       /* address of its count of bytes in large objects (0) */
+    uintptr_t heap_nursery;     /* address of the size of its nursery in bytes (0) */
+    int heap_is_counted_on;     /* whether heap_blocks is also valid while the GC
+                                   sweeps (0) */
+    uintptr_t codemap;          /* address of the first node of PyPy's table of
+                                   compiled code (0) */
+    uintptr_t jit_phases;       /* address of a pointer to the list of the JIT's
+                                   current phases (0) */
+    uintptr_t roots;            /* address of the pointer to the top of the shadow
+                                   stack, which holds the references of running
+                                   RPython functions (0) */
+    int frame_fields[13];       /* offsets for the lines of frames, as in
+                                   frame_lines.h (the first one is 0) */
+    const char *types;          /* names of types, written by probe/names.py; the
+                                   text must stay in memory (NULL) */
     size_t types_size;
 };
 
+/* The engine's counts since sampling started. */
 struct hook_statistics {
-    int64_t allocated;          /* bytes, by the GC's own pointers */
+    int64_t allocated;          /* bytes, from the GC's own pointers */
     int64_t collections;        /* minor collections */
-    int64_t pressures;          /* memory pressures: bytes went uncounted */
-    int64_t surprises;          /* nursery_top moved behind our back */
+    int64_t pressures;          /* calls of raw_malloc_memory_pressure(), which leave
+                                   some bytes uncounted */
+    int64_t surprises;          /* times that nursery_top was moved unnoticed */
     int64_t samples;            /* allocation samples */
     int64_t lost;               /* allocation samples without a stack */
-    int64_t time_samples;
-    int64_t dropped;            /* time samples that met another sample */
-    int64_t memory;             /* bytes for what becomes of objects, at most */
-    int64_t not_followed;       /* objects: there was no room for more */
+    int64_t time_samples;       /* CPU samples */
+    int64_t dropped;            /* CPU samples that were dropped because another
+                                   sample was being taken */
+    int64_t memory;             /* peak memory in bytes of the tables that track outcomes */
+    int64_t not_followed;       /* sampled objects without room in these tables */
 };
 
-/* Where the library that holds the address 'inside' is loaded; 0: in none */
+/* Return the address at which the library that contains the address 'inside' is loaded,
+   or 0 if no library contains it. */
 uintptr_t hook_base(uintptr_t inside);
 
-/* This library, as dlopen() returned it; NULL: not known */
+/* Return the handle of this library, as dlopen() returns it, or NULL if it is unknown. */
 void *hook_handle(void);
 
-/* Room for hook_place.types, which stays; NULL: there is none */
+/* Return memory of 'size' bytes for hook_place.types, or NULL if there is not enough.
+   The memory is never freed. */
 char *hook_room(size_t size);
 
-/* Build the trampolines, and see whether the hooks could be set.  Returns 0 or
-   an errno. */
+/* Build the trampolines, and check whether the hooks could be set.  Changes nothing in
+   libpypy.  Returns 0 or an errno.  After a success, further calls do nothing. */
 int hook_prepare(const struct hook_place *place);
 
-/* The entry patch, of which so many bytes as are swapped at once (layout.py) are to be
-   stored at entry[2]; then hook_entry_changed() */
+/* Return the entry patch of external_malloc().  The caller stores its lowest bytes at
+   entry[2] in one store, as many bytes as SWAPPED in layout.py names, and then calls
+   hook_entry_changed(). */
 uint64_t hook_entry_patch(void);
+/* Make all processors see the stored entry patch. */
 void hook_entry_changed(void);
 
-/* Open the profile on 'fd', and make a file for vmprof.  vmprof is to be
-   enabled on that by the calling thread; then hook_watch_forks(), hook_enabled().  Returns the file's
-   descriptor, or -errno. */
+/* Open the profile on 'fd', and make the decoy, a file for the output of vmprof.  Returns
+   the descriptor of the decoy, or -errno.  The calling thread must then enable vmprof on
+   the decoy, and call hook_watch_forks() and hook_enabled().  hook_close() undoes it. */
 int hook_open(int fd);
 
-/* vmprof was enabled.  A forked child does not go on with its parent's profile: watch
-   for forks from now on; once is enough.  Returns 0 or an errno. */
+/* Watch for forks from now on, because a forked child must not continue its parent's
+   profile.  Call it after vmprof was enabled; further calls do nothing.  Returns 0 or an
+   errno. */
 int hook_watch_forks(void);
 
-/* Then.  'settings' goes into the profile; 'take_time_samples'
-   keeps vmprof's timer and signal.  Returns 0 or an errno. */
+/* Begin the profile with 'settings' (PROFILE.rst), after vmprof was enabled and
+ * hook_watch_forks() was called.  If 'take_time_samples' is true, vmprof's timer and
+ * signal take CPU samples.  Otherwise, the signal and the timer are given back to the
+ * program.  Returns 0 or an errno.
+ */
 int hook_enabled(const char *settings, int take_time_samples);
 
-/* Stacks can hold native frames: glibc has what it takes. */
+/* Return whether samples can have native frames: glibc must have _dl_find_object(). */
 int hook_native_is_possible(void);
 
-/* Between hook_enabled() and hook_hook(): stacks hold native frames, until
-   hook_close().  To be called from inside of many Python functions that are called
-   in different ways: from these it learns which of the native functions run Python
-   ones (native_stack.h).  Returns 0 or an errno; ENOTSUP: this libgcc, or this PyPy,
-   is not like that. */
+/* Add native frames to the stacks until hook_close().  Call it between hook_enabled() and
+ * hook_hook(), below many nested Python functions that are called in different ways.
+ * From these calls, it learns which native functions run Python functions
+ * (native_stack.h).  Returns 0 or an errno: ENOTSUP if this libgcc or this PyPy is
+ * unsuitable.
+ */
 int hook_native(void);
 
-/* Between hook_enabled() and hook_hook(): stacks hold the lines of functions, until
-   hook_close().  Returns the descriptor on which _jitlog is to be enabled, which is no
-   file; or -errno. */
+/* Add lines to the stacks until hook_close().  Call it between hook_enabled() and
+   hook_hook().  Returns the placeholder descriptor on which the caller must enable
+   _jitlog, or -errno.  No open file has this descriptor. */
 int hook_lines(void);
+/* Return whether lines are on. */
 int hook_has_lines(void);
-/* Then: what it writes is understood. */
+/* Return whether _jitlog writes the known version of its log.  Call it after _jitlog was
+   enabled. */
 int hook_lines_are_as_known(void);
 
-/* Between hook_enabled() and hook_hook(): what C code has of malloc() is sampled, too, until
-   hook_unhook(), one sample in 'interval' bytes (raw_memory.h).  Returns 0 or an errno;
-   once it is hooked, the next one is 1 if that came about. */
+/* Return whether native memory (malloc) can be sampled on this machine.  malloc() is also
+   called without the GIL, where vmprof must find return addresses unaided
+   (jit_returns_are_in_place()). */
 int hook_raw_memory_is_possible(void);
+/* Sample native memory until hook_unhook(), with one sample per 'interval' bytes on
+   average (raw_memory.h).  Call it between hook_enabled() and hook_hook().  Returns 0 or
+   an errno. */
 int hook_raw_memory(int64_t interval, uint64_t seed, int fixed_gaps);
+/* Return whether native memory is being sampled.  Valid after the hooks are set. */
 int hook_samples_raw_memory(void);
 
-/* Take no more samples than so many a second, or than a share of the time in
-   millionths: the interval follows.  0 and 0, or hook_set_interval(): no
-   limit.  After hook_sample_children(), for children have the same one. */
+/* Limit the samples to a number per second, or to a share of the time in millionths.  The
+ * interval changes to keep the limit.  With 0 and 0, or after hook_set_interval(), there
+ * is no limit.  Call it after hook_sample_children(), because children get the same
+ * limit.
+ */
 void hook_limit(int64_t per_second, int64_t share);
 
-/* What is known of this build allows to find out what becomes of objects. */
+/* Return whether types and outcomes of objects can be found in this build. */
 int hook_knows_objects(void);
 
-/* Whether stacks are found in PyPy's table of compiled code, and not by vmprof; and whether
-   they have, without its log, all functions of compiled code that calls compiled code
-   (true_stack.h). */
+/* Return whether stacks come from PyPy's table of compiled code instead of vmprof's
+   handler. */
 int hook_knows_code(void);
+/* Return whether this table alone has all functions of compiled code that calls compiled
+   code (true_stack.h).  If it lacks some, PyPy's JIT log has them. */
 int hook_knows_callers(void);
 
-/* Whether it can be found at which lines interpreted functions are. */
+/* Return whether the lines of interpreted functions can be found. */
 int hook_knows_lines(void);
 
-/* facts: 0, or the sum of some of these; HOOK_IN_MEMORY: the profile holds no
-   samples, only what stacks and types are, for who asks what is alive */
+/* Flags for 'facts' of hook_hook(), which select the recorded properties of sampled
+   objects, or 0.  With HOOK_IN_MEMORY, the profile has stacks and types but no samples;
+   tracemalloc uses it, because it only needs the live objects. */
 enum { HOOK_TYPES = 1, HOOK_LIFETIMES = 2, HOOK_IN_MEMORY = 4 };
 
-/* Between hook_enabled() and hook_hook(): sample this process's children.  A
-   forked one writes 'path', a dot, its pid and 'suffix', with 'settings' to
-   which its own are added; one that becomes this same interpreter, which is the
-   file 'interpreter', finds 'variable' in its environment ("name=value", in
-   front of the value its parent's pid and a tab).  'parent' is this process's, in
-   the run; 0: it is the first.  Returns 0 or an errno: its children are not sampled then. */
+/* Sample the children of this process.  Call it between hook_enabled() and hook_hook().
+ *
+ * A forked child writes its profile to the file that is named 'path', a dot, its PID, and
+ * 'suffix'.  Its own settings are appended to 'settings'.  A child that executes the file
+ * 'interpreter' gets 'variable' in its environment.  'variable' is "name=value"; before
+ * the value, its parent's PID and a tab are inserted.  'parent' is the PID of this
+ * process's parent in the run, or 0 for the first process.
+ *
+ * Returns 0, or an errno if children will not be sampled.
+ */
 int hook_sample_children(const char *path, const char *suffix, const char *settings,
                          const char *variable, const char *interpreter, int parent,
                          uint64_t seed);
 
-/* This is a forked child that is sampled as its parent was: 1; 2: and it has
-   begun its profile, as there were samples.  0: it is not. */
+/* Return 1 if this process is a sampled forked child, or 2 if it has also begun its
+   profile, because it took a sample.  Otherwise, return 0. */
 int hook_is_sampled_child(void);
 
-/* Its profile, or the first one, if it has several */
+/* Return the path of a sampled child's profile; if it has several segments, of the first
+   one. */
 const char *hook_child_path(void);
 
-/* When the profile began, in nanoseconds of CLOCK_MONOTONIC */
+/* Return the time at which the profile began, in nanoseconds of CLOCK_MONOTONIC. */
 int64_t hook_started(void);
 
-/* Requests, which the next safepoint allocation of the calling thread runs.  The entry
-   patch is stored between hook_hook() and its safepoint.  hook_hook() returns 0 or an
-   errno. */
+/* Request that the GC be hooked and sampling start.  Like all requests below, this one is
+ * run by the next safepoint allocation of the calling thread.  The caller must store the
+ * entry patch between hook_hook() and the safepoint allocation.  'interval' is in bytes.
+ * Returns 0 or an errno.
+ */
 int hook_hook(int64_t interval, uint64_t seed, int fixed_gaps, int facts);
+/* Request another mean interval in bytes, and remove the limit. */
 void hook_set_interval(int64_t interval);
+/* Request that sampling stop and libpypy's code be restored. */
 void hook_unhook(void);
-/* The program has ended, and sampling does; or, at the next safepoint
-   allocation, the 'profile', too.  All that takes time is done inside of it: other
-   threads, which may compute, would have the GIL meanwhile, and keep it. */
+/* Request the end of sampling because the program has ended.  If 'profile' is true, the
+ * request also ends the profile and restores libpypy's code.  Everything that takes time
+ * happens within the request.  Otherwise, other threads that compute could take the GIL
+ * meanwhile, and keep it.
+ */
 void hook_end(int profile);
-/* Returns 0 if it has, and all was written; an errno; -1: it has not. */
+/* Return 0 if hook_end(1) has written the whole profile, an errno if writing failed, or
+   -1 if the profile has not been ended. */
 int hook_end_error(void);
 
-/* The profile ends whole, and the next one begins, which goes to 'fd', with these
-   settings, to which the clock is added.  Returns 0 or an errno.  Some safepoint allocations later
-   (a thread may be inside the GC), hook_rotated() says how that went: 0, or the
-   errno for which the present profile goes on; -1: it did not come about yet.
-   '*ended' is then the errno that ended the one before its time, or 0.  In a sampled
-   child, 'fd' is closed with the profile. */
+/* Request that the profile be completed, and that the next segment begin on 'fd' with
+   'next_settings', to which the clock is added.  In a sampled child, 'fd' is closed
+   together with the profile.  Returns 0 or an errno. */
 int hook_rotate(int fd, const char *next_settings);
+/* Return the result of hook_rotate(): 0, the errno because of which the present profile
+ * continues, or -1 if the request has not run yet.  The request may need several
+ * safepoint allocations, because a thread may be inside the GC.  '*ended' becomes the
+ * errno that had ended the previous segment early, or 0.
+ */
 int hook_rotated(int *ended);
-/* If it did not come about, it won't.  Returns 1 then. */
+/* Withdraw the request for a rotation.  Returns 1 if it had not run. */
 int hook_forget_rotation(void);
-/* The profile that is being written goes to 'fd'. */
+/* Return whether the present profile is written to 'fd'. */
 int hook_writes_to(int fd);
 
-/* What is alive, of a program that runs on.  HOOK_SNAPSHOT copies what is
-   tracked, or only what is at this 'address', if that is not 0; HOOK_CLEAR forgets it;
-   HOOK_RESET_PEAK forgets the largest sum.  HOOK_COLLECT has the next allocation collect
-   the nursery, though it is not full: what is young is not known to be alive.
-   After a safepoint allocation, the first one's copy is there, for hook_free(); NULL: not
-   yet, or there is no memory for it. */
+/* A tracked object, as hook_copy() returns it. */
 struct hook_object {
-    uint64_t address;           /* its id(): old objects don't move */
-    int64_t key, which;         /* of its sample; see PROFILE.rst */
-    int64_t stack;              /* number in the profile; -1: it got lost */
+    uint64_t address;           /* id() of the object; old objects do not move */
+    int64_t key, which;         /* sample, and object of its batched allocation
+                                   (PROFILE.rst) */
+    int64_t stack;              /* number of the stack in the profile; -1 if it was lost */
     int64_t size;               /* bytes that were reserved for it */
-    int64_t live_size;          /* bytes that it takes: fewer if it was shrunk */
-    int64_t interval;           /* mean bytes between two samples, then */
-    int64_t type;               /* number in the profile; 0: not known */
-    int64_t is_ended;           /* the last heap snapshot did not reach it */
+    int64_t live_size;          /* bytes that it takes; fewer than 'size' if it was
+                                   shrunk */
+    int64_t interval;           /* mean bytes between two samples when it was sampled */
+    int64_t type;               /* number of the type in the profile; 0 if it is unknown */
+    int64_t is_ended;           /* whether the last heap snapshot did not reach it */
 };
+/* Questions for hook_ask().
+ *
+ * HOOK_SNAPSHOT copies the tracked objects that have not ended.  If 'address' is not 0,
+ * it copies only the object at this address.  The copy is available from hook_copy()
+ * after the safepoint allocation.
+ *
+ * HOOK_CLEAR forgets the tracked objects, and HOOK_RESET_PEAK the peak of their bytes.
+ *
+ * HOOK_COLLECT makes the next allocation collect the nursery, even if it is not full,
+ * because young objects are not known to be alive.
+ *
+ * HOOK_HELD and HOOK_REACHED fork a process for a heap snapshot (held_by.h).  'address'
+ * is the address of a list with the GC's roots and sys.modules.  With HOOK_HELD, the
+ * process finds the retainers.  With HOOK_REACHED, it only finds which sampled objects
+ * are reachable.
+ *
+ * HOOK_EXAMINED records that the objects that the snapshot did not reach have ended.  If
+ * 'address' is 0, it is uncertain which objects are garbage, and none ends.
+ */
 enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD, HOOK_COLLECT,
        HOOK_REACHED, HOOK_EXAMINED };
+/* Request the answer to a question 'what'. */
 void hook_ask(int what, uint64_t address);
-/* If it was not asked yet, it will not be. */
+/* Withdraw the question if it has not been answered yet. */
 void hook_forget_question(void);
+/* Return the copy that HOOK_SNAPSHOT made, and its length in '*count'.  Returns NULL if
+   the copy has not been made yet, or if there was not enough memory.  The caller must
+   free the copy with hook_free(). */
 struct hook_object *hook_copy(int64_t *count);
+/* Free a copy of hook_copy(). */
 void hook_free(struct hook_object *copy);
 
-/* Who holds what is alive (held_by.h).  HOOK_HELD, about the address of a list of the
-   GC's roots and sys.modules, has a forked process look at it.  hook_held_looks() waits for
-   that, so many seconds at most, or until a signal comes, and returns 1 if it is still at
-   work, and -1 if nothing was asked for.  HOOK_REACHED is the same, but the process only
-   finds out which of the sampled objects can be reached. */
+/* Wait until the process of a heap snapshot has finished, at most for 'seconds', or until
+   a signal arrives.  Returns 0 if it has finished, 1 if it is still running, or -1 if no
+   snapshot was requested. */
 int hook_held_looks(double seconds);
-/* Then: what it found goes into the profile; if it is still at work, it is ended.  Returns
-   0; an errno for which there is no such process; 1000 and a problem (held.h); 2000 and
-   the signal that ended it; 3000 and the errno with which the profile could not be
-   written; -1: nothing was asked for; or -2: the profile, or the process,
-   has ended meanwhile, or was about to.  HOOK_EXAMINED then ends the objects that cannot
-   be reached in the profile; if its 'address' is 0, it is not certain which objects are
-   garbage, and none ends. */
+/* Write the retainers that the process of HOOK_HELD found into the profile.  A process
+ * that is still running is killed.  Returns 0 after a success, otherwise:
+ *
+ * - an errno if the process could not be started;
+ * - 1000 plus a problem of held.h;
+ * - 2000 plus the signal that ended the process;
+ * - 3000 plus the errno with which the profile could not be written;
+ * - -1 if no snapshot was requested;
+ * - -2 if the profile or the program's process has ended meanwhile, or is about to end.
+ */
 int hook_held(void);
-/* Nanoseconds that the last snapshot cost: how long the program stopped, and the processor
-   time of the process. */
+/* Return the cost of the last snapshot in nanoseconds: the program's pause plus the CPU
+   time of the snapshot's process. */
 int64_t hook_held_cost(void);
 
-/* Why a heap snapshot is refused: the program filters its system calls, its address space
-   is nearly exhausted, there is not enough memory for the process, or the heap is too
+/* Reasons for which a heap snapshot is refused.  The program filters its system calls,
+   its address space or the system's memory is nearly exhausted, or the heap is too
    large. */
 enum hook_refusal { HOOK_FILTERED = 1, HOOK_SHORT_OF_ADDRESSES, HOOK_SHORT_OF_MEMORY,
                     HOOK_TOO_LARGE };
-/* Check the conditions of a snapshot, before HOOK_HELD and HOOK_REACHED.  'most_heap' is the
-   largest heap in bytes.  'memory' becomes the needed and the available bytes.  The next
-   process gets this niceness.  Return 0 or an enum hook_refusal. */
+/* Check whether a heap snapshot is possible, before HOOK_HELD or HOOK_REACHED.
+ * 'most_heap' is the largest permitted heap in bytes, or INT64_MAX.  'memory' becomes the
+ * needed and the available bytes.  The process of the next snapshot gets the given
+ * niceness.  Returns 0 or an enum hook_refusal.
+ */
 int hook_snapshot_refused(int64_t most_heap, int niceness, int64_t memory[2]);
 
-/* Have a minor collection run when this number of bytes was allocated since the last one.
-   The GC may run it earlier.  With 0, as at the start, the GC alone decides. */
+/* Run a minor collection when 'bytes' bytes were allocated since the last one.  The GC
+   may run one earlier.  With 0, which is the default, the GC alone decides. */
 void hook_collect_every(int64_t bytes);
 
-/* Minor collections since the start */
+/* Return the number of minor collections since sampling started. */
 int64_t hook_collections(void);
 
-/* For probe/: whether the heap looks to us as gc.dump_rpy_heap() wrote it, so many words.
-   'types' as in hook_place; 'list' as above.  Returns how many objects look different,
-   of which 'most' are named in 'differ', or as hook_held(), but negative. */
+/* Compare our walk of the heap with the GC's own, for probe/references.py.  'dump' is the
+ * output of gc.dump_rpy_heap() and has 'words' words.  'types' is as in hook_place, and
+ * 'list' as the address for HOOK_HELD.  Returns the number of objects that differ, and
+ * stores up to 'most' of their addresses in 'differ'.  If the walk failed, returns the
+ * negated error code of hook_held().
+ */
 int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_size,
                           uint64_t list, const int64_t *dump, size_t words,
                           uint64_t *differ, size_t most);
 
-/* Estimated bytes that are tracked, now and at most */
+/* Store the estimated bytes of the tracked objects: now, and at the peak. */
 void hook_traced(double *alive, double *peak);
 
-/* What the calling thread allocates is not the program's, nor is a major collection
-   that it asks for, until it calls hook_ignore(0).  Returns what was so before. */
+/* Exclude the allocations of the calling thread, and the major collections that it
+   requests, until it calls hook_ignore(0).  Returns the previous setting. */
 int hook_ignore(int ignored);
 
-/* The program names this moment, in UTF-8.  Returns 0 or an errno. */
+/* Record 'name', in UTF-8, as the program's name for this moment.  Returns 0 or an
+   errno. */
 int hook_mark(const char *name);
-/* What the program calls this thread of the kernel's; 0: its own command. */
+/* Record the program's name for a thread, whose number is the kernel's.  Thread 0
+   represents the process, whose name is its command line. */
 void hook_named(int64_t thread, const char *name);
-/* Add to the settings in the profile: "key=value" (PROFILE.rst). */
+/* Add "key=value" to the settings in the profile (PROFILE.rst). */
 void hook_note(const char *note);
 
-/* A set of labels, in UTF-8: "key=value" with 0x1f between them.  Returns its number, or
-   0 if there are too many.  One thread at a time. */
+/* Define a set of labels in UTF-8: "key=value" pairs, separated by the byte 0x1f.
+   Returns its number, or 0 if there are too many sets.  One thread at a time may call
+   it. */
 int hook_define_label(const char *text);
-/* From now on, what the calling thread allocates has these; 0: none. */
+/* Attach a set of labels to all further allocations of the calling thread.  0 removes
+   it. */
 void hook_label(int number);
 
-/* Write the names and stacks that wait.  Returns the first errno of the profile's file, 0 if
-   it had no error, or -1 without a profile. */
+/* Write the pending names and stacks.  Returns 0, the first errno of the profile's file,
+   or -1 without a profile. */
 int hook_flush(void);
 
-/* 1 while allocations are sampled */
+/* Return 1 while allocations are sampled. */
 int hook_is_sampling(void);
 
-/* 1 until libpypy's code and the GC's fields are what they were without us.
-   0 can become 1 by storing the entry patch only. */
+/* Return 0 if libpypy's code and the GC's fields are in their original state, otherwise
+   1.  Only storing the entry patch can change 0 to 1. */
 int hook_is_hooked(void);
 
-/* Write the samples, and get ready for the calling thread to disable vmprof,
-   which is to be done if this returns 1, and in a forked child.  Then call
-   hook_close(), which gives the rest back, and returns 0 or the errno that
-   ended the profile.  All that is harmless if it was done before. */
+/* Write the samples, and prepare for disabling vmprof.  If it returns 1, or in a forked
+   child, the calling thread must disable vmprof next.  Then it must call hook_close().
+   May be called again. */
 int hook_disabling(void);
+/* Give back everything that hook_open() and the later calls took.  Returns 0, or the
+   errno that ended the profile.  May be called again. */
 int hook_close(void);
 
-/* To be called before hook_close() if the calling thread has not disabled
-   vmprof: another one may be about to */
+/* Wait until another thread has disabled vmprof.  Call it before hook_close() if the
+   calling thread has not disabled vmprof itself. */
 void hook_await_end(void);
 
-/* The profile ends, as it does when the process exits: for a forked child that has
-   next to nothing of ours on its heap (resident.py).  The hooks stay, and do nothing. */
+/* End the profile as at the exit of the process, and keep the hooks, which then do
+   nothing.  A forked child uses it if it has almost none of our modules on its heap
+   (resident.py). */
 void hook_finish(void);
 
-/* Why the profile ends before its time; or an empty string */
+/* Return the reason for which the profile ended early, or an empty string. */
 const char *hook_ended(void);
 
+/* Store the present counts. */
 void hook_get_statistics(struct hook_statistics *statistics);
 
 #pragma GCC visibility pop

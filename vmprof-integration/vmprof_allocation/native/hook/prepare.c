@@ -26,18 +26,18 @@
 #include "stacks/walk.h"
 #include "vmprof/vmprof_output.h"
 
-/* Everything learns where things are in this process, and nothing is changed
- * yet. */
+/* The implementation of hook_prepare(), which gives each module the addresses in this
+   process.  Nothing in libpypy changes yet. */
 
 static struct hook_place place;
 
-/* A function of libpypy's, or NULL */
+/* Return the address of a function of libpypy, or NULL. */
 static void *pypy_symbol(const char *name)
 {
     void *address, *library = RTLD_DEFAULT;
     Dl_info info;
 
-    /* it may have been loaded without its names being everybody's */
+    /* libpypy may have been loaded with RTLD_LOCAL */
     if (dladdr((const void *)place.entry[0], &info) != 0)
         library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     address = dlsym(library != NULL ? library : RTLD_DEFAULT, name);
@@ -51,7 +51,7 @@ static int64_t large_size(uintptr_t type, intptr_t length)
     const char *info = (const char *)place.type_info + (uint32_t)type;
     int64_t size, item;
 
-    /* as external_malloc() does: a length of 0 is no length, too */
+    /* external_malloc() also adds nothing for a length of 0 */
     memcpy(&size, info + place.type_fixed_size, sizeof size);
     if (length > 0) {
         memcpy(&item, info + place.type_item_size, sizeof item);
@@ -83,7 +83,7 @@ static ssize_t on_write(int fd, const void *data, size_t size)
 {
     if (!jit_log_is(fd))
         return vmprof_output_write(fd, data, size);
-    /* who takes a sample without the GIL reads what it tells */
+    /* a sample without the GIL reads the lines under this lock */
     recorder_lock();
     jit_log_write(data, size);
     recorder_unlock();
@@ -149,7 +149,7 @@ void *hook_handle(void)
 {
     Dl_info info;
 
-    /* it is linked so that it stays loaded */
+    /* the library is linked so that it stays loaded */
     return dladdr((const void *)(uintptr_t)hook_handle, &info) == 0
                ? NULL
                : dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);

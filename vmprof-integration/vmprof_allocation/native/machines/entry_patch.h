@@ -1,45 +1,48 @@
 #pragma once
-/* The instructions at the entry of a function, and how one changes them while other
- * threads run: what of trampoline.h is different on each processor.
+/* Entry patches: the processor's part of hook/patches/trampoline.c.  A patch replaces the
+ * first instructions of a function by a jump to our code, while other threads run.
  *
- *     entry:          jump to slot + DETOUR     slot:           the moved instructions
- *     entry + moved:  ...                                       jump to entry + moved
- *                                               slot + DETOUR:  jump to the detour
+ *      entry:          jump to slot + DETOUR     slot:           the moved instructions
+ *      entry + moved:  ...                                       jump to entry + moved
+ *                                                slot + DETOUR:  jump to the detour
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define ENTRY_SLOT      64      /* bytes of a slot, */
-#define ENTRY_DETOUR    32      /*   and of the offset of its second half */
+#define ENTRY_SLOT      64      /* size of a slot in bytes, ... */
+#define ENTRY_DETOUR    32      /* ... and offset of its second half */
 
 #pragma GCC visibility push(hidden)
 
-/* How far from an entry its slot may be, less what functions and slots extend over */
+/* Return the maximum distance in bytes from an entry to its slot.  The distance leaves
+   room for the size of the functions and slots. */
 uintptr_t entry_reach(void);
 
-/* This process will change entries: to be called before the first change.  Returns 0,
-   or an errno if other processors can't be made to see one. */
+/* Prepare this process for changes of entries, before the first change.  Returns 0, or
+   an errno if a change cannot be made visible to other processors. */
 int entry_begin(void);
 
-/* Can the first 'moved' bytes of the function at 'entry' be replaced by one store? */
+/* Return whether one store can replace the first 'moved' bytes of the function at
+   'entry'. */
 int entry_is_possible(uintptr_t entry, int moved);
 
-/* Write the slot, which is not executed yet, and return the word that leads from the
-   entry to it. */
+/* Write the slot, which is not executed yet.  Returns the word that, stored at the
+   entry, jumps to the slot. */
 uint64_t entry_build(unsigned char *slot, uintptr_t entry, int moved,
                      const void *detour);
 
-/* What the pages of an entry have to be protected with beside PROT_EXEC, ...: see
-   mprotect() */
+/* Return the bits that mprotect() needs for the pages of an entry in addition to
+   PROT_EXEC and so on. */
 int entry_protection(uintptr_t entry);
 
-/* The word at an entry: so many bytes of it are read and stored, at once */
+/* Size of the word at an entry in bytes; entry_load() and entry_store() read and store
+   it in one access */
 extern const size_t entry_word_size;
 uint64_t entry_load(uintptr_t entry);
 void entry_store(uintptr_t entry, uint64_t word);
 
-/* What was stored at these addresses is now what all processors execute. */
+/* Make sure that all processors execute the bytes that were stored at these addresses. */
 void entry_changed(uintptr_t code, size_t size);
 
 #pragma GCC visibility pop

@@ -1,15 +1,17 @@
 #pragma once
-/* glibc's _dl_find_object(), from 2.35 on: the library that holds an address, without a lock,
- * so that it may be asked while memory is asked for, and by a signal's handler. */
+/* glibc's _dl_find_object(), which glibc 2.35 and later have: it finds the library that
+   contains an address.  It takes no lock, so it may be called during an allocation, and
+   by a signal handler. */
 
 #include <link.h>
 
-/* What glibc fills in; an older one's header doesn't have it. */
+/* The result of _dl_find_object(), which the headers of older glibc versions do not
+   define */
 struct found_object {
     unsigned long long flags;
     void *start, *end;
     struct link_map *link_map;
-    void *tables;               /* .eh_frame_hdr */
+    void *tables;               /* address of .eh_frame_hdr */
     unsigned long long reserved[7];
 };
 
@@ -19,7 +21,7 @@ typedef int found_object_finder(void *, struct found_object *);
 
 #pragma GCC visibility push(hidden)
 
-/* NULL: there is none. */
+/* Return the address of _dl_find_object(), or NULL if libc does not have it. */
 found_object_finder *found_object_find_finder(void);
 
 #pragma GCC visibility pop

@@ -6,12 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CODE_PAGES      4096    /* 16 MiB of code, if none has the place of another */
+#define CODE_PAGES      4096    /* entries of the cache: 16 MiB of code if no two pages
+                                   share an entry */
 
-/* Pages in which code of the JIT's was found */
+/* Numbers of the pages in which code of the JIT was found */
 static uintptr_t code_page[CODE_PAGES];
 
-/* (in steps of 4 KiB, of which larger pages are made) */
+/* Return the entry of a page.  Pages are counted in units of 4 KiB; larger pages have
+   several. */
 static uintptr_t *cached_page(uintptr_t address)
 {
     return &code_page[(address >> 12) % CODE_PAGES];
@@ -19,7 +21,7 @@ static uintptr_t *cached_page(uintptr_t address)
 
 static int is_code(uintptr_t address)
 {
-    /* page 0, of which an empty entry speaks, is never mapped */
+    /* an empty entry has the number of page 0, which is never mapped */
     return address >> 12 != 0 &&
            __atomic_load_n(cached_page(address), __ATOMIC_RELAXED) == address >> 12;
 }
@@ -29,8 +31,8 @@ void guarded_is_mapped(uintptr_t address)
     __atomic_store_n(cached_page(address), address >> 12, __ATOMIC_RELAXED);
 }
 
-/* For where process_vm_readv() may not be called, or does not exist.  (No descriptor stays:
-   the program may close it, and open another file in its place.) */
+/* Copy if process_vm_readv() is forbidden or does not exist.  The descriptor is closed
+   each time: the program could close it and open another file by its number. */
 static int read_slowly(const struct iovec *from, const struct iovec *to, int count)
 {
     int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC), i;

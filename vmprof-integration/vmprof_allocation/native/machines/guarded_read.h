@@ -1,6 +1,6 @@
 #pragma once
-/* Reading memory that may not be there: an address that was found on the stack may lead
-   anywhere. */
+/* Reads of memory that may not be mapped: a word on the stack that is taken for an
+   address may have any value. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,15 +8,15 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Copy 'size' bytes, of no more than two pages.  Returns 0 if they are not there. */
+/* Copy 'size' bytes, from at most two pages.  Returns 0 if some of them are not mapped. */
 int guarded_read(uintptr_t address, void *buffer, size_t size);
 
-/* Copy from some places to as many others, of the same sizes.  Returns 0 if not all of it is
-   there. */
+/* Copy from 'count' places to 'count' buffers of the same sizes.  Returns 0 if some
+   bytes are not mapped. */
 int guarded_read_places(const struct iovec *from, const struct iovec *to, int count);
 
-/* Code of the JIT's is there: its page stays mapped, and is read from now on without asking
-   the kernel. */
+/* Note that the page of this address contains code of the JIT.  Such a page is never
+   unmapped, so it is read from now on without a system call. */
 void guarded_is_mapped(uintptr_t address);
 
 #pragma GCC visibility pop

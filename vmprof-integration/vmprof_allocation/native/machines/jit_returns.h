@@ -1,16 +1,17 @@
 #pragma once
 /* Return addresses of the JIT's code.
  *
- * vmprof takes the word below the stack pointer of a piece of compiled code for the return
- * address of the call that the piece has made last (stack_nodes.h).  On x86-64 that is
- * where a call stores it.  On AArch64 a call stores nothing: the address is wherever the
- * callee has saved x30.  There, the machine stack is unwound; and what is found is put where
- * vmprof looks, while a sample is taken by the program's own thread.
+ * For each piece of compiled code, vmprof takes the word below its stack pointer for the
+ * return address of its last call (stack_nodes.h).  On x86-64, a call stores the return
+ * address there.  On AArch64, a call stores nothing: the callee saves x30 at any place of
+ * its frame.  So the machine stack is unwound, and the return addresses are written where
+ * vmprof reads them, while the program's own thread takes a sample.
  *
- * On AArch64, the word belongs to the frame of the function that the piece has called.  Another
- * thread may use the word if it has the address.  With the GIL, this is possible only if C code
- * has called back into Python from that frame.  A signal's handler and samples without the GIL
- * must not change the word, so native memory (malloc) is not sampled on AArch64.
+ * On AArch64, the word belongs to the frame of the function that the piece has called.
+ * Another thread may use the word if it has the address.  With the GIL, this is possible
+ * only if C code has called back into Python from that frame.  A signal handler and samples
+ * without the GIL must not change the word, so native memory (malloc) is not sampled on
+ * AArch64.
  */
 
 #include <ucontext.h>
@@ -22,21 +23,24 @@
 /* Return whether vmprof finds return addresses without jit_returns_begin(). */
 int jit_returns_are_in_place(void);
 
-/* Put the return addresses of all pieces in this list, of the calling thread, where vmprof
-   looks.  The caller has the GIL, and calls jit_returns_end() before the next call. */
+/* Write the return addresses of all pieces in this list, which must be the calling
+   thread's, where vmprof reads them.  The caller has the GIL, and calls
+   jit_returns_end() before the next call. */
 void jit_returns_begin(const struct stack_node *innermost);
 
-/* Put back the words that were there before. */
+/* Restore the words that were there before. */
 void jit_returns_end(void);
 
-/* For a signal's handler, one thread at a time: those of the pieces in this list, from the
-   innermost one on, when 'context' is what it interrupts, at 'pc'; behind the last one that
-   is known, 0.  If the innermost one is interrupted itself, the first is any but 0.  NULL: they are
-   where vmprof looks. */
+/* Return the return addresses of the pieces in this list, from the innermost one on,
+   with 0 after the last known address.  For a signal handler, in one thread at a time;
+   'context' is the interrupted state, whose program counter is stored in 'pc'.  If the
+   innermost piece itself was interrupted, its address is any value except 0.  Returns
+   NULL if vmprof finds the addresses itself. */
 const uintptr_t *jit_returns_interrupted(const struct stack_node *innermost,
                                          const ucontext_t *context, uintptr_t *pc);
 
-/* With the GIL: can they be found without it, and by a signal's handler? */
+/* Return whether return addresses can be found without the GIL, and by a signal handler.
+   Call this with the GIL. */
 int jit_returns_are_free(void);
 
 #pragma GCC visibility pop

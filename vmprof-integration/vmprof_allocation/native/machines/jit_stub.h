@@ -1,13 +1,12 @@
 #pragma once
-/* Where the JIT's code stands when it allocates.
+/* The place in the JIT's code that allocates.
  *
- * vmprof's stack has one node for each piece of the JIT's machine code that
- * is running.  Where in this piece the program is, vmprof learns from the
- * return address of the call that the piece has made last; a table then says
- * which functions are inlined there.
+ * vmprof's stack has one node for each piece of the JIT's machine code that is running.
+ * vmprof finds the place within the piece by the return address of the last call that the
+ * piece has made.  A table then shows which functions are inlined there.
  *
- * For an allocation this goes wrong.  The call is made from a stub behind
- * the end of the piece:
+ * For an allocation, this place is wrong, because the call is made from a stub after the
+ * end of the piece:
  *
  *          ...                         def f(): ... g() ...
  *          cmp rdx, [nursery_top]
@@ -17,15 +16,14 @@
  *   stub:  call malloc_slowpath        "at the end of f"
  *          jmp back
  *
- * so that the sample would be charged to whatever the piece ends with.  The
- * jump says where the program really is.  (A list that grows is called from
- * a stub like this one, too.)  A PyPy with our patches needs none of this: its
- * table knows about stubs.
+ * The sample would be attributed to the function at the end of the piece.  The jump in the
+ * stub leads to the real place.  The growth of a list is also called from such a stub.  A
+ * PyPy with this project's patches does not need this, because its table contains stubs.
  */
 
 #include <stdint.h>
 
-/* If 'address', a return address, lies in such a stub: where the program goes
-   on.  Otherwise, or on another processor than x86-64, 0. */
+/* Return the address at which the program continues if the return address 'address' is
+   in such a stub.  Otherwise, and on processors other than x86-64, returns 0. */
 __attribute__((visibility("hidden")))
 uintptr_t jit_stub_back(uintptr_t address);

@@ -5,12 +5,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define FULL            255     /* of a byte of the filter */
+#define FULL            255     /* maximum of a byte of the filter */
 #define FIRST_SIZE      ((size_t)1 << 12)
 
 uint8_t blocks_filter[BLOCKS_FILTER] __attribute__((aligned(64)));
 
-/* Of a power of two; address 0: nothing is there.  Half of it is empty at least. */
+/* The hash table; 'size' is a power of two, and at least half of the places are empty,
+   with address 0. */
 static struct block *table;
 static size_t size, count;
 
@@ -35,7 +36,7 @@ static size_t first_place(uintptr_t address)
     return (address >> 4) * 0x9e3779b97f4a7c15u >> 24 & (size - 1);
 }
 
-/* Of the block at 'address', or of nothing, where it would be */
+/* Return the place of the block at 'address', or the empty place where it would be. */
 static size_t place_of(uintptr_t address)
 {
     size_t i = first_place(address);
@@ -45,7 +46,7 @@ static size_t place_of(uintptr_t address)
     return i;
 }
 
-/* Not by malloc(), which may be what we are called in */
+/* Map a table.  malloc() must not be called, because this may run within malloc(). */
 static struct block *pages(size_t entries)
 {
     int saved_errno = errno;
@@ -56,6 +57,7 @@ static struct block *pages(size_t entries)
     return map == MAP_FAILED ? NULL : map;
 }
 
+/* Make room for another block.  Returns 0 if there is no memory. */
 static int grow(void)
 {
     struct block *old = table, *new;
@@ -95,7 +97,8 @@ const struct block *blocks_find(uintptr_t address)
     return found != NULL && found->address != 0 ? found : NULL;
 }
 
-/* Whether a block that could be in 'from' on, and is at 'at', can go to 'hole' */
+/* Return whether the block at place 'at', whose search begins at place 'from', may move
+   to the place 'hole'. */
 static int may_move(size_t from, size_t at, size_t hole)
 {
     return hole <= at ? from <= hole || from > at : from <= hole && from > at;

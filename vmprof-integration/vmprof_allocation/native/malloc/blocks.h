@@ -1,12 +1,14 @@
 #pragma once
-/* The sampled blocks of memory that are in use, as far as we saw.
+/* The sampled blocks of native memory that are in use.
  *
- * Each free() of the process asks whether its block is sampled, and hardly any is.  So a
- * filter answers first: one byte for each of 16384 addresses, 16 bytes apart, which counts the
- * sampled blocks there, and stays in the processor's nearest cache.  What has counted to 255
- * stays there.  Behind it is a hash table with open addressing.
+ * Each free() in the process has to know whether its block is sampled, and nearly none is.
+ * So a filter answers first.  It has 16384 bytes, each of which counts the sampled blocks
+ * at addresses that differ by multiples of 256 KiB, and it stays in the processor's L1
+ * cache.  A byte that has reached 255 keeps this value.  A hash table with open addressing
+ * gives the final answer.
  *
- * The filter is read without a lock; for all else, the caller has one.
+ * The filter is read without a lock.  For all other functions, the caller holds the lock of
+ * raw_memory.c.
  */
 
 #include <stddef.h>
@@ -14,39 +16,45 @@
 
 #include "recorder.h"
 
+/* A sampled block in use, and its sample */
 struct block {
     uintptr_t address;
     struct raw_sample sample;
 };
 
-/* In memory of our own: 96 MiB of it at most */
+/* Maximum number of blocks.  The table is mapped memory of at most 96 MiB. */
 #define BLOCKS_MOST     ((size_t)1 << 20)
 
 #define BLOCKS_FILTER   ((size_t)1 << 14)
+/* The filter: numbers of sampled blocks, by blocks_place() */
 extern uint8_t blocks_filter[BLOCKS_FILTER];
 
+/* Return the index in the filter of an address, of which the lowest 4 bits do not count. */
 static inline size_t blocks_place(uintptr_t address)
 {
     return address >> 4 & (BLOCKS_FILTER - 1);
 }
 
-/* 0: it is none of them. */
+/* Return 0 if no sampled block is at the address.  Otherwise, a block may be there. */
 static inline int blocks_may_have(const void *address)
 {
     return __atomic_load_n(&blocks_filter[blocks_place((uintptr_t)address)],
                            __ATOMIC_ACQUIRE) != 0;
 }
 
-/* There is none at its address.  Returns 0 if there is no room for it. */
+/* Add a block.  No block may be at its address.  Returns 0 if there is no memory. */
 int blocks_add(const struct block *block);
 
-/* The one at 'address', until the next change; NULL: there is none. */
+/* Return the block at 'address', valid until the next change, or NULL if no block is
+   there. */
 const struct block *blocks_find(uintptr_t address);
 
-/* Returns 1 if there was one at 'address', which is none any more. */
+/* Remove the block at 'address' and store it in 'taken'.  Returns 0 if no block is
+   there. */
 int blocks_take(uintptr_t address, struct block *taken);
 
+/* Call tell() for each block. */
 void blocks_each(void (*tell)(const struct block *block));
 
-/* Forget all of them, and give the memory back. */
+/* Remove all blocks, and unmap the table. */
 void blocks_clear(void);

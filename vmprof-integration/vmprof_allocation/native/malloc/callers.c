@@ -9,21 +9,23 @@
 
 #include "maps.h"
 
-/* Types of objects, which the GC numbers, are fewer. */
+/* First number of these types; the types of objects have smaller numbers */
 #define FIRST_NUMBER    ((int64_t)1 << 30)
-#define MOST_RANGES     2048    /* executable mappings, next to each other: one */
+#define MOST_RANGES     2048    /* maximum number of executable mappings; adjacent
+                                   mappings of a file count once */
 #define MOST_NAMES      512
 #define NAME_SIZE       96
 #define CODE            "JIT code"
 
-static struct maps_range ranges[MOST_RANGES];   /* each with its name's number */
+static struct maps_range ranges[MOST_RANGES];   /* 'value' is the index of the name */
 static int ranges_count;
 
 static char names[MOST_NAMES][NAME_SIZE];
 static char is_told[MOST_NAMES];
 static int names_count;
 
-/* Of a file; what is too long loses its end.  Returns its number, or -1. */
+/* Return the index of the name for a file, or -1 if there are too many names.  A name
+   that is too long is cut. */
 static int name_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *file = slash != NULL ? slash + 1 : path;
@@ -45,7 +47,7 @@ static void add_mapping(const struct mapping *mapping)
 {
     static const char deleted[] = " (deleted)";
     struct maps_range *last = ranges_count > 0 ? &ranges[ranges_count - 1] : NULL;
-    static char path[PATH_MAX];         /* a stack may be small */
+    static char path[PATH_MAX];         /* static, because the stack may be small */
     size_t length = strlen(mapping->file);
     int name;
 

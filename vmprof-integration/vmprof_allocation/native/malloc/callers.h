@@ -1,22 +1,24 @@
 #pragma once
-/* Who has asked for memory: the library that holds the return address of the call.
+/* The type of a block of native memory: the library that contains the return address of the
+ * call, as in "malloc (libsqlite3.so.0)".
  *
- * The loader's own functions can't be asked while memory is asked for: a thread that
- * loads a library asks for memory, too, with the loader's locks.  So it is the kernel's
- * list of mappings that tells, and it is read when an address is in none that is known.
- * (A library that has taken the place of another one since then is taken for that.)
+ * The dynamic linker's functions cannot be called during an allocation: a thread that loads
+ * a library also allocates, with the linker's locks held.  So the kernel's list of mappings
+ * is used, and read again if an address is in no known mapping.  If a library is unloaded
+ * and another one takes its addresses, its calls are attributed to the old library.
  *
- * One thread at a time.
+ * The caller holds the lock of raw_memory.c.
  */
 
 #include <stdint.h>
 
-/* What calls such as malloc()'s from this address are called in the profile: the number of
-   a type; 0: not known. */
+/* Return the number of the type for a call with this return address, or 0 if it is
+   unknown. */
 int64_t callers_type(uintptr_t return_address);
 
-/* The name of such a type, or NULL if it has none, or this profile was told. */
+/* Return the name of a type from callers_type(), for the first call of a profile.
+   Returns NULL if the profile has the name, or if the type has no name. */
 const char *callers_untold_name(int64_t type);
 
-/* Another profile begins, which was told nothing. */
+/* Begin another profile, which has no names yet. */
 void callers_begin_part(void);

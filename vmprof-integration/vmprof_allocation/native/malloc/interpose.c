@@ -12,7 +12,8 @@
 
 #include "maps.h"
 
-/* Relocations that make a word an address of a symbol: of calls, of data, of data alone */
+/* Types of relocations that store the address of a symbol: for calls, for the global
+   offset table, and for other data */
 #ifdef __aarch64__
 #define OF_CALLS        R_AARCH64_JUMP_SLOT
 #define OF_ADDRESSES    R_AARCH64_GLOB_DAT
@@ -24,29 +25,31 @@
 #endif
 
 #define MOST_RANGES     16384
-#define TRIES           20      /* each 2 ms */
+#define TRIES           20      /* number of attempts, 2 ms apart */
 
 static struct interposed *functions;
 static int functions_count;
-static const struct interposed *of_malloc;
+static const struct interposed *of_malloc; /* the function called "malloc" */
 static int is_set;
 
 /* A loaded object, as its dynamic section describes it */
 struct object {
     uintptr_t base, start, end;
-    uintptr_t relro, relro_end;         /* is, or becomes, read-only */
+    uintptr_t relro, relro_end;         /* pages that the dynamic linker makes read-only
+                                           after relocation */
     const ElfW(Sym) *symbols;
     size_t symbols_count;
     const char *names;
-    const ElfW(Rela) *slots[2];         /* of calls; of addresses in data */
+    const ElfW(Rela) *slots[2];         /* relocations of calls, and of addresses in data */
     size_t slots_count[2];
 };
 
 /* ____________________________________________________________ */
-/* the pages of files, as they are: the headers do not say what the loader is about to do.
-   Read while no object can go away, and given to no malloc(): see each_object(). */
+/* The protection of the pages of files.  The ELF headers do not tell it, because the
+   linker may be about to change it.  The list is read while no object can be unloaded,
+   and without malloc(): see each_object(). */
 
-static struct maps_range ranges[MOST_RANGES];  /* each with its protection */
+static struct maps_range ranges[MOST_RANGES];  /* 'value' is the protection */
 static int ranges_count;
 
 static void add_range(const struct mapping *mapping)
@@ -64,7 +67,7 @@ static void read_ranges(void)
     maps_read(text, sizeof text, add_range);
 }
 
-/* Its pages' protection; -1: no file's */
+/* Return the protection of the page of an address, or -1 if it belongs to no file. */
 static int protection_of(uintptr_t address)
 {
     const struct maps_range *range = maps_find(ranges, ranges_count, address);
@@ -77,7 +80,7 @@ static size_t page_size(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Where the page of this address begins */
+/* Return the address of the page that contains this address. */
 static uintptr_t page_of(uintptr_t address)
 {
     return address & ~(uintptr_t)(page_size() - 1);
@@ -86,14 +89,14 @@ static uintptr_t page_of(uintptr_t address)
 /* ____________________________________________________________ */
 /* objects */
 
-/* glibc has relocated the addresses in dynamic sections, but not in the vDSO's. */
+/* glibc has relocated the addresses in dynamic sections, except for the vDSO's. */
 static const void *in(const struct object *o, uintptr_t address)
 {
     return (const void *)(address < o->base ? o->base + address : address);
 }
 
-/* The hash table is the only thing that says how many symbols there are: the last one is
-   the end of the last bucket's chain. */
+/* Return the number of symbols of an object.  Only the hash table tells it: the last
+   symbol is at the end of the last bucket's chain. */
 static size_t count_symbols(const uint32_t *hash)
 {
     uint32_t buckets = hash[0], first = hash[1], filter = hash[2], last = 0, i;
@@ -130,13 +133,14 @@ static void read_dynamic(struct object *o, const ElfW(Dyn) *d)
             break;
         }
     }
-    /* the first ones are without a symbol: libpypy has 700,000 of these */
+    /* the first relocations have no symbol; libpypy has 700,000 of them */
     if (relative <= o->slots_count[1]) {
         o->slots[1] += relative;
         o->slots_count[1] -= relative;
     }
 }
 
+/* Read the headers of an object.  Returns 0 if it has no symbols. */
 static int read_object(const struct dl_phdr_info *info, struct object *o)
 {
     const ElfW(Dyn) *dynamic = NULL;
@@ -170,12 +174,13 @@ static int holds(const struct object *o, uintptr_t address)
 }
 
 /* ____________________________________________________________ */
-/* words of theirs */
+/* slots and symbols */
 
-/* Another thread relocates the object of some words: come again. */
+/* Some slots were not changed, because another thread is relocating their object */
 static int is_too_early;
 
-/* Returns 0, or an errno if the word can't be changed. */
+/* Store an address into a word of an object, and make its page writable meanwhile.
+   Returns 0, or an errno if the word cannot be changed. */
 static int store(const struct object *o, uintptr_t *word, uintptr_t value)
 {
     int protection = protection_of((uintptr_t)word);
@@ -185,28 +190,30 @@ static int store(const struct object *o, uintptr_t *word, uintptr_t value)
         return EFAULT;
     if ((protection & PROT_WRITE) && o->relro <= (uintptr_t)word &&
         (uintptr_t)word < o->relro_end) {
-        /* it will be made read-only at any moment: by then we have to be out */
+        /* The linker will make the page read-only at any moment: a store after that
+           would crash. */
         is_too_early = 1;
         return 0;
     }
     if (!(protection & PROT_WRITE) &&
         mprotect(page, page_size(), protection | PROT_WRITE) != 0)
         return errno;
-    /* (what a thread reads that comes to one of ours by it was written milliseconds ago) */
+    /* the data of the replacement was written milliseconds ago, so other threads see it */
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
     if (!(protection & PROT_WRITE))
         (void)mprotect(page, page_size(), protection);
     return 0;
 }
 
-/* What of an object is looked at, and what its words become */
+/* A pass over all objects: what to change */
 struct pass {
     int error;
-    int is_to_ours;
-    int of_symbols;
-    int has_ranges;
+    int is_to_ours;             /* whether to store replacements or the real functions */
+    int of_symbols;             /* whether to change symbols or slots */
+    int has_ranges;             /* whether read_ranges() was called */
 };
 
+/* Return the address that replaces the address 'value', or 0 if it stays. */
 static uintptr_t wanted(uintptr_t value, const struct pass *pass)
 {
     int i;
@@ -218,6 +225,7 @@ static uintptr_t wanted(uintptr_t value, const struct pass *pass)
     return 0;
 }
 
+/* Return whether a function of this name is diverted. */
 static int is_name_of_one(const char *name)
 {
     int i;
@@ -228,6 +236,7 @@ static int is_name_of_one(const char *name)
     return 0;
 }
 
+/* Replace the address in a word, which is relative to 'base'. */
 static int change(const struct object *o, uintptr_t *word, uintptr_t base,
                   const struct pass *pass)
 {
@@ -263,7 +272,8 @@ static int pass_slots(const struct object *o, const struct pass *pass, int which
         if (symbol != 0 &&
             (kind == OF_CALLS || kind == OF_ADDRESSES || kind == OF_WORDS) &&
             is_name_of_one(o->names + o->symbols[symbol].st_name)) {
-            /* One that is not filled in yet leads elsewhere, and is left alone. */
+            /* A slot that the linker has not filled yet has another value, and stays
+               unchanged. */
             int e = change(o, (uintptr_t *)(o->base + r->r_offset), 0, pass);
             error = error != 0 ? error : e;
         }
@@ -281,7 +291,7 @@ static int pass_object(struct dl_phdr_info *info, size_t size, void *data)
     if (!pass->has_ranges)
         read_ranges();
     pass->has_ranges = 1;
-    /* our own calls are of the real ones */
+    /* this library calls the real functions */
     if (!read_object(info, &o) || holds(&o, (uintptr_t)interpose_set))
         return 0;
     if (pass->of_symbols)
@@ -292,7 +302,8 @@ static int pass_object(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-/* While the list of objects is locked: none goes away then. */
+/* Make a pass over all objects.  dl_iterate_phdr() locks the list of objects, so no
+   object is unloaded meanwhile. */
 static int each_object(int is_to_ours, int of_symbols)
 {
     struct pass pass = { 0, is_to_ours, of_symbols, 0 };
@@ -307,7 +318,7 @@ static int set_all(int is_to_ours)
     static const struct timespec pause = { 0, 2000000 };
     int tries, error;
 
-    /* symbols first: who fills a slot in meanwhile fills in the new one */
+    /* symbols first, so that slots that the linker fills meanwhile get the new addresses */
     error = each_object(is_to_ours, 1);
     for (tries = 0; tries < TRIES && error == 0; tries++) {
         error = each_object(is_to_ours, 0);
@@ -329,7 +340,7 @@ int interpose_find(struct interposed *all, int count)
         return ENOTSUP;
     of_malloc = NULL;
     for (i = 0; i < count; i++) {
-        /* (a library of ours that has such a function is no other's) */
+        /* a function that the sampler's own library defines is not a real one */
         if (all[i].real != 0 && (dladdr((const void *)all[i].real, &found) == 0 ||
                                  found.dli_fbase == own.dli_fbase))
             all[i].real = 0;

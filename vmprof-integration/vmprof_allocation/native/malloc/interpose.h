@@ -1,37 +1,43 @@
 #pragma once
-/* Lead the process's calls of some C functions to ours, and back.
+/* Divert the calls of some C functions in all libraries of the process, and undo it.
  *
- * A call from one library into another goes through a word of the caller's, which the
- * dynamic linker has filled in (a *slot*); what it fills in later, and what dlsym()
- * says, it computes from the value of the function's symbol.  So both are changed: the
- * slots of all loaded objects, and the symbols of the object that defines the function.
- * No code is, and each change is one aligned store, so that a call goes to the one
- * function or to the other.
+ * A call from one library to another goes through a word of the calling library (a *slot*),
+ * into which the dynamic linker has stored the address.  For slots that it fills later, and
+ * for dlsym(), the linker computes the address from the value of the function's symbol.  So
+ * both are changed: the slots of all loaded objects, and the symbols of the object that
+ * defines the function.  No code is changed.  Each change is one aligned store, so a call
+ * reaches either the old or the new function.
  *
- * Copies of an address stay: those that were made before (a pointer that the program
- * asked dlsym() for) lead to the real function for ever, and those made meanwhile to
- * ours, which has to stay, and to do then what the real one does.
+ * Copies of an address do not change.  A pointer that the program got from dlsym() before
+ * leads to the real function for ever.  A pointer that it got meanwhile leads to the
+ * replacement for ever.  So the replacement must stay in memory, and must call the real
+ * function then.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* A function whose calls are diverted */
 struct interposed {
-    const char *name;
-    uintptr_t ours;
-    uintptr_t real;             /* the address that calls are bound to; 0 if none has it */
+    const char *name;           /* name of the C function */
+    uintptr_t ours;             /* address of the replacement */
+    uintptr_t real;             /* address to which calls are bound; 0 if no library
+                                   defines the function */
 };
 
-/* Check the real functions, of which one is called malloc.  Returns 0 or an errno. */
+/* Set the functions to divert, one of which is called "malloc".  Sets 'real' to 0 for a
+   function that this library defines, or that no library defines.  Returns 0, or ENOTSUP
+   if malloc cannot be diverted. */
 int interpose_find(struct interposed *functions, int count);
 
-/* All of them to ours: with the GIL, and one thread at a time, as the next one.  Slots of an
-   object that another thread is loading at this moment are awaited, for 40 ms at most.
-   Returns 0, or an errno: then nothing is changed. */
+/* Divert all calls.  Call this and interpose_undo() with the GIL, in one thread at a
+   time.  Waits up to 40 ms for another thread that is loading an object.  Returns 0, or
+   an errno if nothing was changed. */
 int interpose_set(void);
 
-/* Whatever holds one of ours gets the real one.  Harmless if it was done before. */
+/* Replace all addresses of replacements by the real functions.  A second call does
+   nothing. */
 void interpose_undo(void);
 
-/* The real functions are the C library's own. */
+/* Return whether the real malloc() is the C library's. */
 int interpose_is_libc(void);

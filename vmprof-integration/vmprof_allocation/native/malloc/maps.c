@@ -22,7 +22,7 @@ const struct maps_range *maps_find(const struct maps_range *ranges, int count,
     return low < count && ranges[low].start <= address ? &ranges[low] : NULL;
 }
 
-/* start-end rwxp offset device inode path */
+/* Parse the line "start-end rwxp offset device inode path". */
 static void add_line(const char *line, void (*add)(const struct mapping *))
 {
     char *at;

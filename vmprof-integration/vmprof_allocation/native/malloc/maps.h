@@ -1,25 +1,28 @@
 #pragma once
-/* The kernel's list of mappings, read without malloc(), and without the loader's locks. */
+/* The kernel's list of mappings (/proc/self/maps), read without malloc() and without the
+   dynamic linker's locks. */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What somebody keeps of mappings, by address */
+/* A range of addresses in a sorted array that a user of this file builds */
 struct maps_range {
     uintptr_t start, end;
-    int value;                  /* what it is kept for */
+    int value;                  /* a value of the user's */
 };
 
-/* The one that holds the address, or NULL */
+/* Return the range with this address, or NULL. */
 const struct maps_range *maps_find(const struct maps_range *ranges, int count,
                                    uintptr_t address);
 
+/* A line of the list */
 struct mapping {
     uintptr_t start, end;
-    int protection;             /* PROT_READ, ... */
-    const char *file;           /* its path, or "": it is nobody's file */
+    int protection;             /* bits PROT_READ, PROT_WRITE and PROT_EXEC */
+    const char *file;           /* path of the file, or "" for a mapping without a file */
 };
 
-/* Each of them, by address; none if it can't be read.  'text' is room of the caller's, of
-   'size' bytes, which is more than a line has.  Changes errno. */
+/* Call add() for each mapping, in the order of addresses.  Does nothing if the list
+   cannot be read.  'text' is a buffer of 'size' bytes, which must be longer than a line.
+   Changes errno. */
 void maps_read(char *text, size_t size, void (*add)(const struct mapping *mapping));

@@ -19,22 +19,24 @@
 #define OF_THREAD       static __thread __attribute__((tls_model("initial-exec")))
 #define RARELY(x)       __builtin_expect(!!(x), 0)
 #define NEVER_INLINE    __attribute__((noinline, cold))
-/* A block can't be larger, and so many bytes don't overflow a counter. */
+/* Maximum size of a block; adding it to a counter does not overflow */
 #define LARGEST         ((size_t)PTRDIFF_MAX)
 
 /* ____________________________________________________________ */
-/* when */
+/* sample points */
 
-/* A thread comes by after so many bytes at the latest, to see whether sampling has begun or
-   ended: nobody else can write to its counter. */
+/* A thread enters the slow path at least once per STRIDE bytes, to find out whether
+   sampling has begun or ended: no other thread can write to its counter. */
 #define STRIDE          ((int64_t)1 << 20)
 
-OF_THREAD int64_t left;                 /* bytes until this thread comes by */
+OF_THREAD int64_t left;                 /* bytes until this thread enters the slow path */
 OF_THREAD struct {
-    struct sampler sampler;             /* its gap begins at the end of 'left' */
-    unsigned epoch;                     /* which begin it was started for */
-    int is_inside;                      /* of this file, with its lock or the recorder's */
-    int is_forking;
+    struct sampler sampler;             /* its gap begins when 'left' is used up */
+    unsigned epoch;                     /* value of 'epoch' for which the sampler was
+                                           started */
+    int is_inside;                      /* whether the thread is in this file, and may
+                                           hold its lock or the recorder's */
+    int is_forking;                     /* whether raw_memory_before_fork() took the lock */
 } own;
 __thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
 
@@ -43,10 +45,10 @@ static struct {
     uint64_t seed;
     int fixed;
 } planned, running;
-/* odd: sampling is on */
+/* odd while sampling is on; incremented at each beginning and end */
 static unsigned epoch;
 
-/* What is 'running' is read behind it. */
+/* Read 'epoch'; 'running' may be read afterwards. */
 static unsigned present_epoch(void)
 {
     return __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
@@ -62,15 +64,15 @@ static uint64_t thread_seed(void)
     return running.seed ^ (uint64_t)syscall(SYS_gettid) * 0xd1342543de82ef95u;
 }
 
-/* So many bytes of the gap are counted down next. */
+/* Set how many bytes of the gap are counted down before the slow path. */
 static void walk_on(void)
 {
     left = own.sampler.gap < STRIDE ? own.sampler.gap : STRIDE;
     own.sampler.gap -= left;
 }
 
-/* 'left', which 'size' was taken from, is below 0.  Returns the interval with which one of
-   these bytes is sampled, or 0: none is. */
+/* The slow path of count(): 'left' is below 0 after 'size' was subtracted.  Returns the
+   interval if one of the 'size' bytes is sampled, and 0 otherwise. */
 static NEVER_INLINE int64_t come_by(int64_t size)
 {
     unsigned now = present_epoch();
@@ -93,16 +95,17 @@ static NEVER_INLINE int64_t come_by(int64_t size)
     return is_sampled ? own.sampler.interval : 0;
 }
 
-/* 'size' bytes are asked for. */
+/* Count an allocation of 'size' bytes.  Returns the interval if it is sampled, and 0
+   otherwise. */
 static inline int64_t count(size_t size)
 {
     if (RARELY(size > LARGEST))
-        return 0;               /* there is no memory for it */
+        return 0;               /* the allocation will fail */
     return RARELY((left -= (int64_t)size) < 0) ? come_by((int64_t)size) : 0;
 }
 
 /* ____________________________________________________________ */
-/* the real ones */
+/* the real functions */
 
 enum { MALLOC, CALLOC, REALLOC, FREE, MEMALIGN, ALIGNED_ALLOC, POSIX_MEMALIGN, VALLOC,
        PVALLOC, FUNCTIONS };
@@ -116,8 +119,8 @@ static inline void *real_malloc(size_t size)
 }
 
 /* ____________________________________________________________ */
-/* one thread at a time.  Within, nothing is sampled, nor found out about what is freed:
-   a signal's handler would wait for itself. */
+/* The lock.  While a thread holds the lock, its allocations are not sampled and its
+   frees are ignored: a signal handler would wait for the lock for ever. */
 
 static volatile int locked;
 
@@ -138,14 +141,17 @@ static void unlock(void)
 /* the GC's own calls */
 
 #define MOST_GC_CALLS   64
-/* Smaller blocks may be asked for by functions that others call as well; but for those
-   that its lists are made of. */
+/* Call instructions for smaller blocks are not kept, because other code may call the
+   same helper functions.  The chunks of the GC's lists are an exception. */
 #define LARGE           65536
 #define LIST_CHUNK      8160
 
+/* Return addresses of the GC's calls */
 static uintptr_t gc_calls[MOST_GC_CALLS];
 static int gc_calls_count;
 
+/* Return whether the GC has made this call, and keep the return address if the block is
+   large. */
 static int is_of_gc(uintptr_t caller, size_t size)
 {
     int i, known = __atomic_load_n(&gc_calls_count, __ATOMIC_ACQUIRE);
@@ -171,9 +177,10 @@ static int is_of_gc(uintptr_t caller, size_t size)
 
 static struct raw_memory_stacks stacks;
 
-/* It was freed; or that was not seen, and its address is given out again.  (To find that
-   each time malloc() returns, it has to be called, where it is jumped to now: a nanosecond
-   more of the four that a pair of malloc() and free() takes.)  With the lock. */
+/* Remove a sampled block that was freed, or whose free was missed, because its address
+   is allocated again.  Checking all addresses that malloc() returns would find missed
+   frees earlier.  But it takes a call where malloc() is jumped to now: 1 ns more of the
+   4 ns of a pair of malloc() and free().  Needs the lock. */
 static void take_out(uintptr_t address)
 {
     struct block block;
@@ -182,12 +189,14 @@ static void take_out(uintptr_t address)
         recorder_raw_ended(block.sample.key, 0);
 }
 
+/* Add a sampled block, or record that it cannot be followed. */
 static void put_in(const struct block *block)
 {
     if (!blocks_add(block))
         recorder_raw_ended(block->sample.key, 1);
 }
 
+/* Record the name of a type unless the profile has it. */
 static void tell_type(int64_t type)
 {
     const char *name = callers_untold_name(type);
@@ -196,11 +205,13 @@ static void tell_type(int64_t type)
         recorder_raw_type(type, name);
 }
 
+/* Return whether this thread holds neither lock. */
 static int may_record(void)
 {
     return !own.is_inside && !recorder_has_lock();
 }
 
+/* Record a sample of a block that was just allocated.  Keeps errno. */
 static void take_sample(void *memory, size_t size, int64_t interval, uintptr_t caller)
 {
     struct block block = {
@@ -216,8 +227,8 @@ static void take_sample(void *memory, size_t size, int64_t interval, uintptr_t c
     count = stacks.native(caller, native);
     own.is_inside--;
     lock();
-    /* If sampling has ended while this thread came here, or has begun anew, the block would
-       stay in the table with a key that is another sample's by then. */
+    /* If sampling has ended meanwhile, or has begun again, the block would stay in the
+       table with a key that belongs to another sample then. */
     if (own.epoch == present_epoch()) {
         take_out(block.address);
         block.sample.type = callers_type(caller);
@@ -231,7 +242,7 @@ static void take_sample(void *memory, size_t size, int64_t interval, uintptr_t c
 }
 
 /* ____________________________________________________________ */
-/* ours */
+/* the functions to which calls are diverted */
 
 #define CALLER      ((uintptr_t)__builtin_return_address(0))
 
@@ -256,6 +267,7 @@ static void *our_calloc(size_t number, size_t size)
     return memory;
 }
 
+/* Remove a block that is about to be freed, if it is sampled. */
 static NEVER_INLINE void forget(void *memory)
 {
     int saved_errno = errno;
@@ -270,15 +282,15 @@ static NEVER_INLINE void forget(void *memory)
 
 void raw_memory_free(void *memory)
 {
-    /* before it is anybody else's */
+    /* before another thread can get this address */
     if (RARELY(blocks_may_have(memory)))
         forget(memory);
     REAL(FREE, void (*)(void *))(memory);
 }
 
-/* The key of the sampled block there, or 0; it is taken out if that is 'gone'.  (Another
-   thread may have its address by then: that one's sample, or its free(), has told that the
-   block is gone.) */
+/* Return the key of the sampled block at an address, or 0, and remove the block if its
+   key is 'gone'.  If another thread has got the address meanwhile, its sample or its
+   free() has already removed the block. */
 static int64_t key_at(const void *memory, int64_t gone)
 {
     int saved_errno = errno;
@@ -297,13 +309,14 @@ static int64_t key_at(const void *memory, int64_t gone)
     return key;
 }
 
+/* The slow path of realloc() */
 static NEVER_INLINE void *move(void *memory, size_t size, int64_t interval,
                                uintptr_t caller)
 {
     int64_t key = key_at(memory, 0);
     void *moved = REAL(REALLOC, void *(*)(void *, size_t))(memory, size);
 
-    /* it stays what it was if that fails */
+    /* if realloc() fails, the block stays */
     if (key != 0 && (moved != NULL || size == 0))
         (void)key_at(memory, key);
     if (interval != 0)
@@ -396,7 +409,7 @@ static struct interposed functions[FUNCTIONS] = {
 };
 
 /* ____________________________________________________________ */
-/* begin and end */
+/* beginning and end */
 
 void raw_memory_prepare(const struct raw_memory_stacks *of)
 {
@@ -427,7 +440,7 @@ int raw_memory_begin(void)
     running = planned;
     callers_begin_part();
     __atomic_add_fetch(&epoch, 1, __ATOMIC_SEQ_CST);
-    own.is_inside++;            /* of what the dynamic linker asks for */
+    own.is_inside++;            /* the dynamic linker allocates */
     error = interpose_set();
     own.is_inside--;
     if (error != 0)
@@ -455,7 +468,7 @@ int raw_memory_is_on(void)
 
 int64_t raw_memory_counted(void)
 {
-    /* newer than some C libraries that this runs with */
+    /* struct mallinfo2, which some supported C libraries do not have */
     struct {
         size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks,
                keepcost;
@@ -518,6 +531,6 @@ void raw_memory_forked(int goes_on)
     callers_begin_part();
     if (!is_on())
         return;
-    /* what was counted down is its parent's */
+    /* the counters of the threads belong to the parent */
     epoch += goes_on ? 2 : 1;
 }

@@ -1,36 +1,43 @@
 #pragma once
-/* Sampling of *raw memory*: what anybody in the process has of malloc() and its kin.
+/* Sampling of native memory (*raw memory* in identifiers): the memory that all code of the
+ * process gets from malloc() and related functions.
  *
- * The calls of all libraries are led to ours (interpose.h), which pass them on.  Each
- * thread counts the bytes that it asks for up to its next sample point (sampler.h); so a
- * block of s bytes is sampled with probability 1 - exp(-s / interval), as an object of the
- * GC's is.  A sampled block has the Python stack of its thread, which may be without the
- * GIL or have none; who has asked (callers.h); and when it was freed (blocks.h).
- * realloc() gives a block back, and asks for another one.
+ * The calls from all libraries are diverted to the functions here (interpose.h), which call
+ * the real functions.  Each thread counts its allocated bytes down to its next sample point
+ * (sampler.h).  So a block of s bytes is sampled with probability 1 - exp(-s / interval),
+ * like an object of the GC.  A sample has the Python stack of its thread, which may run
+ * without the GIL, or may have no Python stack.  It also has the library that called
+ * (callers.h), and the time at which the block was freed (blocks.h).  realloc() frees a
+ * block and allocates another one.
  *
- * The GC has its heap of malloc, too.  That is no raw memory: what it holds is sampled
- * object by object.  Its calls are known by where they are made: inside of its functions
- * that are hooked (raw_memory_gc_depth), and, for large blocks, wherever else the same
- * call instruction is reached from.
+ * The GC gets its heap from malloc(), too.  This is not native memory, because the objects
+ * in it are sampled by the GC's hooks.  The GC's calls are recognized by their place: they
+ * are made within its hooked functions (raw_memory_gc_depth).  A call instruction that
+ * allocates a large block there is recognized elsewhere, too.
  *
- * Mappings (mmap) are not sampled, nor what is asked of the C library by its own name for
- * it (__libc_malloc), of a pointer that was made before, or of another allocator than the
- * one that is called malloc.
+ * Some memory is not sampled: mappings (mmap), memory from the C library's own names for
+ * its functions (__libc_malloc), from function pointers that were copied before sampling
+ * began, and from allocators other than the process's malloc().
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of the calling thread: the GC is at work. */
+/* How many hooked functions of the GC the calling thread is in; 0 if the GC is not at
+   work */
 extern __thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
 
-/* How a sample gets the stack of this thread, and whether what this thread does is not the
-   program's.
-   native: the C functions from the one that has asked, which goes on at 'caller', to the
-   innermost Python frame, into 'functions'; returns how many.  It is called without a lock,
-   as the unwinder may wait for one of its own.
-   key: what stands for the stack with these functions, or 0 if it has to be walked
-   (recorder.h).  walk: walks the same one.  From key to walk, with a lock of raw memory's. */
+/* Functions that find the stack of the calling thread for a sample, and whether its
+ * allocations are to be ignored because they are the sampler's.
+ *
+ * native() stores the C functions between the allocation's caller, which continues at
+ * 'caller', and the innermost Python frame into 'functions', and returns their number.  It
+ * is called without a lock, because the unwinder may wait for a lock of its own.
+ *
+ * key() returns a key for the stack with these C functions, or 0 if the stack must be
+ * walked (recorder.h); walk() walks the same stack.  Both are called with the lock of this
+ * file.
+ */
 #define RAW_MEMORY_NATIVE   32
 struct raw_memory_stacks {
     size_t (*native)(uintptr_t caller, uintptr_t functions[RAW_MEMORY_NATIVE]);
@@ -38,38 +45,43 @@ struct raw_memory_stacks {
     void (*walk)(void);
     int (*is_ignored)(void);
 };
+/* Set the functions for the stacks, before the first raw_memory_plan(). */
 void raw_memory_prepare(const struct raw_memory_stacks *stacks);
 
-/* What is to be done when sampling begins next; 'interval' 0: nothing.  Returns 0 or an
-   errno; ENOTSUP: there is no malloc that could be sampled. */
+/* Set the interval in bytes for the next raw_memory_begin(); 0 for no sampling.  Returns
+   0 or an errno, which is ENOTSUP if the process has no malloc() that can be diverted. */
 int raw_memory_plan(int64_t interval, uint64_t seed, int fixed);
 
-/* With the GIL, and no collection under way: begin what was planned, if anything was, and
-   end it.  Ending is harmless if it was done before.  What a thread has asked for since
-   sampling ended counts as its first bytes: 1 MiB of each thread at most is not sampled.
-   Returns 0 or an errno: then nothing is sampled. */
+/* Begin the planned sampling, if any.  Call this and raw_memory_end() with the GIL,
+   outside of a collection.  Returns 0, or an errno if nothing is sampled.  A thread
+   notices the beginning after at most 1 MiB of allocations, which are not sampled. */
 int raw_memory_begin(void);
+/* End the sampling, and forget all blocks.  A second call does nothing. */
 void raw_memory_end(void);
+/* Return whether native memory is sampled. */
 int raw_memory_is_on(void);
 
-/* Bytes in use by malloc's own count, the GC's included; -1: it has none, or is another
-   one than the C library's.  Takes the locks of its arenas, one after the other. */
+/* Return malloc's count of the bytes in use, which includes the GC's memory.  Returns -1
+   if malloc() is not glibc's, or has no such count.  Takes the locks of all arenas in
+   turn. */
 int64_t raw_memory_counted(void);
 
-/* free(), for who stands in its place */
+/* Free a block; for functions that replace free() elsewhere. */
 void raw_memory_free(void *block);
 
-/* Around the end of a profile and the beginning of its next part, without the recorder's
-   lock: meanwhile there are no samples.  If the next one 'has_begun', what is in use is
-   told there, and who has asked. */
+/* Called before the end of a segment, without the recorder's lock.  No samples are taken
+   until raw_memory_end_rotation(). */
 void raw_memory_begin_rotation(void);
+/* Called after the beginning of the next segment.  If it 'has_begun', the sampled blocks
+   in use and their types are recorded there. */
 void raw_memory_end_rotation(int has_begun);
 
-/* A forked child has begun its profile. */
+/* Called in a forked child when its profile has begun. */
 void raw_memory_child_begins(void);
 
-/* Around a fork, before the recorder's lock is taken and behind it; in a child, which
-   goes on with a profile of its own, or does not. */
+/* Called around a fork: in the parent before the recorder's lock is taken and after it
+   is released, and in the child.  'goes_on' tells whether the child continues with
+   another profile. */
 void raw_memory_before_fork(void);
 void raw_memory_after_fork(void);
 void raw_memory_forked(int goes_on);

@@ -16,9 +16,10 @@ static uint64_t next_random(struct sampler *s)
 
 static double uniform(struct sampler *s)
 {
-    return (double)((next_random(s) >> 11) + 1) * 0x1p-53;      /* (0, 1] */
+    return (double)((next_random(s) >> 11) + 1) * 0x1p-53;      /* in (0, 1] */
 }
 
+/* Return the exponential gap in bytes for a uniform u in (0, 1]. */
 static int64_t gap_of(double u, int64_t interval)
 {
     double gap = -log(u) * (double)interval;
@@ -52,7 +53,8 @@ void sampler_pass(struct sampler *s, int64_t bytes)
     s->gap -= bytes;
 }
 
-/* The rest of an object may hold further points: divide, don't loop. */
+/* Set the gap after an object of 'size' bytes that contains the sampled byte.  The
+   object may contain further sampled bytes, which a division finds without a loop. */
 static void next_fixed(struct sampler *s, int64_t size)
 {
     int64_t tail = (size - s->gap) % s->interval;
@@ -84,8 +86,8 @@ void sampler_next_within(struct sampler *s, int64_t size, int64_t interval,
         next_fixed(s, size);
     else if (rest > 0) {
         u = uniform(s);
-        /* -log(u) >= 1 - u: mostly no logarithm is needed to see that the byte
-           lies behind the rest */
+        /* -log(u) >= 1 - u: usually no logarithm is needed to find out that the sampled
+           byte is after the rest */
         s->gap = (1.0 - u) * (double)interval >= (double)rest
                      ? rest : gap_of(u, interval);
     }

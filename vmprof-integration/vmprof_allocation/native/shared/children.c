@@ -4,8 +4,11 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-static volatile int *count;             /* in memory that they share */
-static volatile int *counted_in;        /* the parent's, if this process is in it */
+static volatile int *count;             /* in memory that the children share */
+static volatile int *counted_in;        /* the parent's 'count' if this process is
+                                           counted there */
+/* last result of children_news(), and whether this process need not count itself any
+   more */
 static int told, is_counted;
 
 static void give_back(volatile int *map)
@@ -66,7 +69,7 @@ int children_news(void)
 {
     int now;
 
-    /* The flusher may ask before children_begin(). */
+    /* the flusher may call this before children_begin() */
     if (count == NULL)
         return -1;
     now = *count;

@@ -1,30 +1,32 @@
 #pragma once
-/* How many forked children are not sampled, for the profile to say.
+/* The number of forked children that are not sampled, which the profile contains.
  *
- * Each counts itself in memory that it shares with the process that is sampled, as soon
- * as it allocates: one that becomes another program at once is none of them.
+ * Each child counts itself in memory that it shares with the sampled process.  It does so
+ * at its first allocation, so a child that calls exec at once does not count.
  */
 
 #pragma GCC visibility push(hidden)
 
-/* Children of this process count from now on; it is none of them itself. */
+/* Start to count the children of this process. */
 void children_begin(void);
+/* Stop counting, and unmap the shared memory. */
 void children_end(void);
 
-/* In a forked child */
+/* Called in every forked child: it has not counted itself yet. */
 void children_forked(void);
 
-/* In a forked child that is not sampled, and that allocates.  Once is enough. */
+/* Count this child.  Called in a forked child that is not sampled, at an allocation;
+   only the first call has an effect. */
 void children_count(void);
 
-/* There, if it is sampled after all, behind children_begin(): its parent counts it no
-   more. */
+/* Undo children_count() in a child that is sampled after all.  Call it after
+   children_begin(). */
 void children_followed(void);
 
-/* Their number, if it changed since the last call; or -1 */
+/* Return the number of children if it has changed since the last call, and -1 otherwise. */
 int children_news(void);
 
-/* A profile has begun that knows no number yet. */
+/* Make the next children_news() return the number again, for a new profile. */
 void children_tell_again(void);
 
 #pragma GCC visibility pop

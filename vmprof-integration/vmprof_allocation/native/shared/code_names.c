@@ -14,39 +14,47 @@
 #define FILE_HEAD       (5 * sizeof(int64_t))
 #define RECORD_HEAD     (1 + 2 * sizeof(int64_t))
 
-/* what is beyond has no name in a child's profile */
+/* limits for the number of functions and the size of all names; further functions have
+   no name */
 #define MOST_FUNCTIONS  ((size_t)1 << 20)
 #define MOST_TEXT       ((size_t)1 << 26)
-#define MAX_TEXT        8192            /* of one name: vmprof's buffers */
+#define MAX_TEXT        8192            /* limit for one name, the size of vmprof's
+                                           buffers */
 
-/* A name is "py:function:line:file"; functions of one file come together. */
+/* A name is "py:function:line:file".  Functions of one file follow each other, and share
+   the text of the file's name. */
 struct function {
-    int64_t number;                     /* vmprof's */
-    uint32_t text, text_size;           /* where its name begins */
-    uint32_t file, file_size;           /* and where the rest of it is */
+    int64_t number;                     /* vmprof's number of the function */
+    uint32_t text, text_size;           /* offset and size of the name up to the file */
+    uint32_t file, file_size;           /* offset and size of the file's name */
 };
 
 static struct names {
-    int is_kept;
-    size_t from_before;                 /* so many functions are of earlier profiles */
-    size_t told_again;                  /* and so many in all are those, and the ones that
-                                           vmprof tells each time that it is enabled */
+    int is_kept;                        /* whether records are kept */
+    size_t from_before;                 /* number of the functions that earlier profiles
+                                           left */
+    size_t told_again;                  /* number of functions when vmprof was enabled:
+                                           vmprof writes the names of the functions
+                                           between these two numbers each time that it is
+                                           enabled */
     char head[2048];
     size_t head_size;
     struct function *functions;
     size_t functions_count, functions_room;
     char *text;
     size_t text_count, text_room;
-    uint32_t *slots;                    /* by number: a function's index + 1 */
+    uint32_t *slots;                    /* hash table by number: a function's index + 1 */
     size_t slots_count;
-    uint32_t file, file_size;           /* the last one */
-    unsigned char *told;                /* by index: this profile has it */
+    uint32_t file, file_size;           /* file's name of the last function */
+    unsigned char *told;                /* a bit for each function: the profile has its
+                                           name */
     size_t told_size;
 } names;
 
 /* ____________________________________________________________ */
 /* memory */
 
+/* Return 'size' zeroed bytes, or NULL if there is no memory. */
 static void *get_room(size_t size)
 {
     void *room = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -55,13 +63,13 @@ static void *get_room(size_t size)
     return room == MAP_FAILED ? NULL : room;
 }
 
-/* Returns where 'size' bytes are now, or 0 if there is no room for them. */
+/* Copy 'size' bytes to the texts.  Returns their offset, or 0 if there is no memory. */
 static uint32_t keep_text(const char *text, size_t size)
 {
     uint32_t at;
 
     if (names.text_count == 0)
-        names.text_count = 1;           /* nothing is at 0 */
+        names.text_count = 1;           /* offset 0 is not used */
     if (!table_has_room((void **)&names.text, &names.text_room,
                         names.text_count, 1, MOST_TEXT))
         return 0;
@@ -76,7 +84,7 @@ static uint32_t keep_text(const char *text, size_t size)
 }
 
 /* ____________________________________________________________ */
-/* functions, by their numbers */
+/* functions by their numbers */
 
 static size_t first_slot(int64_t number)
 {
@@ -85,7 +93,8 @@ static size_t first_slot(int64_t number)
     return (size_t)(hash >> 20) & (names.slots_count - 1);
 }
 
-/* Where it is, or would be; there has to be room. */
+/* Return the slot of a function, or the free slot where it would be.  The table must
+   have a free slot. */
 static uint32_t *find_slot(int64_t number)
 {
     size_t i = first_slot(number);
@@ -96,6 +105,7 @@ static uint32_t *find_slot(int64_t number)
     return &names.slots[i];
 }
 
+/* Make room for one more function.  Returns 0 if there is no memory. */
 static int have_slots(void)
 {
     size_t count = names.slots_count == 0 ? 1024 : 2 * names.slots_count, i;
@@ -134,7 +144,7 @@ static int is_named(const struct function *function, const char *text, size_t si
                   function->file_size) == 0;
 }
 
-/* Set the function's name.  Returns 0, and changes nothing, if there is no room. */
+/* Set the function's name.  Returns 0, and changes nothing, if there is no memory. */
 static int set_name(struct function *function, const char *text, size_t size)
 {
     const char *colon = memrchr(text, ':', size);
@@ -165,6 +175,7 @@ static void rename_function(size_t index, const char *text, size_t size)
         names.told[index / 8] &= (unsigned char)~(1u << index % 8);
 }
 
+/* Keep the name of a function.  Does nothing if there is no memory. */
 static void keep(int64_t number, const char *text, size_t size)
 {
     struct function *function;
@@ -212,7 +223,8 @@ void code_names_keep_head(const void *records, size_t size)
 /* ____________________________________________________________ */
 /* another profile */
 
-/* Native functions have odd numbers, their addresses, where others may be later. */
+/* Return whether a name has to stay after this profile.  Native functions have odd
+   numbers, which are their addresses: another function may be there later. */
 static int stays(const struct names *of, size_t index)
 {
     return (index < of->from_before || index >= of->told_again) &&
@@ -240,7 +252,7 @@ void code_names_end(void)
 
 void code_names_begin(void)
 {
-    if (names.is_kept)          /* of a profile that had no end */
+    if (names.is_kept)          /* of a profile that was not ended */
         code_names_end();
     names.is_kept = 1;
     names.told_again = SIZE_MAX;
@@ -251,7 +263,7 @@ void code_names_enabled(void)
     names.told_again = names.functions_count;
 }
 
-/* Where the time stands in the head; 0: it is not where it should be */
+/* Return the offset of the time in the head, or 0 if the head has another layout. */
 static size_t time_in_head(void)
 {
     size_t at = FILE_HEAD;
@@ -271,6 +283,7 @@ void code_names_begin_next(void)
     names.told_size = 0;
 }
 
+/* Write the present time as vmprof does: seconds and microseconds. */
 static void put_time(char *p)
 {
     struct timespec now;
@@ -299,6 +312,8 @@ void code_names_trailer(char trailer[CODE_NAMES_TRAILER])
     put_time(trailer + 1);
 }
 
+/* Return whether the profile has the name of a function.  Without memory, returns 1, so
+   that the name is not written again and again. */
 static int has_told(size_t index)
 {
     size_t size = names.functions_room / 8 + 1;

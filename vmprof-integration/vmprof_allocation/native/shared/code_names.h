@@ -1,20 +1,18 @@
 #pragma once
-/* What vmprof writes once, when it is enabled or a function is made: the log's head, and
- * which function has which number.  The profiles of sampled children need it, too, and
- * those that follow in this process.
+/* The records that vmprof writes only once: the head of the log when it is enabled, and the
+ * name of each function with its number.  The profiles of sampled children need these
+ * records, and so do later profiles of this process.
  *
- * A function that is made while vmprof is enabled is written then and never again: vmprof
- * forgets that it is there (rvmprof.py, register_code()).  So its name stays here for the
- * next profile, for as long as the process lives.
+ * If a function is made while vmprof is enabled, vmprof writes its name then and never
+ * again (rvmprof.py, register_code()).  So such names stay here as long as the process
+ * lives.
  *
- * Each profile has the names that its stacks need, and no others: vmprof writes those of
- * all functions that there are.  All this belongs to one thread at a time: call it with the recorder's
- * lock.
+ * vmprof writes the names of all functions, but each profile gets only the names that its
+ * stacks need.  The tables have no lock; call the functions with the recorder's lock.
  *
- * A child may be forked while another thread of its parent's is in here, and finds
- * these tables half written.  It doesn't use them: that thread wrote them for
- * vmprof, which has a lock of its own then, and that is still held in the child,
- * which tries it first.
+ * A child may be forked while another thread of its parent writes these tables.  The child
+ * does not use the half-written tables: that thread wrote them on behalf of vmprof and held
+ * vmprof's lock.  In the child, this lock stays held, and the child tries to take it first.
  */
 
 #include <stddef.h>
@@ -22,30 +20,32 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Keep what comes from now on. */
+/* Start to keep records. */
 void code_names_begin(void);
-/* vmprof has been enabled: what comes from now on, it will not tell again. */
+/* Note that vmprof has been enabled.  It will not write the names of later functions
+   again. */
 void code_names_enabled(void);
-/* Give the memory back, but for that of names that vmprof will not tell again; from now on
-   nothing is kept. */
+/* Stop keeping records, and free the memory except for the names that vmprof will not
+   write again. */
 void code_names_end(void);
 
-/* vmprof's records before any name */
+/* Keep vmprof's records before the first name. */
 void code_names_keep_head(const void *records, size_t size);
-/* Keep the names in these whole records.  A name replaces an earlier one of the same function,
-   and code_names_record() then returns it again. */
+/* Keep the names in these whole records.  A name replaces an earlier name of the same
+   function; code_names_record() then returns it again. */
 void code_names_keep(const char *records, size_t size);
 
-/* The head of another profile, with the time that it is now.  It is written, and
-   that profile begins: code_names_begin_next(). */
+/* Return the head for another profile, with the present time.  Write it, and then call
+   code_names_begin_next(). */
 const void *code_names_head(size_t *size);
+/* Start a profile that does not have any names yet. */
 void code_names_begin_next(void);
-/* Return vmprof's record with the name of the function of this number, which has '*size' bytes
-   and is valid until the next call.  Returns NULL if the present profile has this name already,
-   or if the name is unknown. */
+/* Return vmprof's record with the name of a function by its number.  The record has
+   '*size' bytes, and is valid until the next call.  Returns NULL if the present profile
+   has the name already, or if the name is unknown. */
 const void *code_names_record(int64_t number, size_t *size);
 
-/* vmprof's last record, with the time that it is now */
+/* Fill in vmprof's last record, with the present time. */
 #define CODE_NAMES_TRAILER      25
 void code_names_trailer(char trailer[CODE_NAMES_TRAILER]);
 

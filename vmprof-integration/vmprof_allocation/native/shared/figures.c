@@ -11,38 +11,40 @@
 
 #include "own_file.h"
 
-/* Smaller changes are not told: a part of the memory, and processor time in
-   nanoseconds */
+/* Smaller changes are not returned: 1/128 of the memory, and 1 s of processor time, in
+   nanoseconds. */
 #define RESIDENT_PART       128
 #define PROCESSOR_TIME      1000000000
 
-/* The share of the time that reading what is private may take is one in so many; and
-   how long it waits at least, in nanoseconds */
+/* Reading the private memory takes at most 1/2000 of the time, and has at least this
+   pause in nanoseconds. */
 #define PRIVATE_SHARE       2000
 #define PRIVATE_PAUSE       1000000000
-/* What the end of the profile may wait for it: nanoseconds, and one in so many of those
-   since its beginning; and what it takes where it was not read before, for each MiB that
-   is resident */
+/* Limits for reading the private memory at the end of the profile: nanoseconds, and 1/50
+   of the profile's duration.  If it was not read before, it is assumed to take
+   PRIVATE_PER_MIB nanoseconds per MiB of resident memory. */
 #define PRIVATE_AT_END      20000000
 #define PRIVATE_END_SHARE   50
 #define PRIVATE_PER_MIB     40000
 
 static struct own_file statm = { -1, 0, 0 }, rollup = { -1, 0, 0 };
-/* what was told last */
+/* values that were returned last */
 static int64_t resident, processor, private;
 static int first_may_have_ended;
-/* when what is private is read next, and how long it took the last time */
+/* time of the next reading of the private memory, and duration of the last one */
 static int64_t private_due, private_took;
 static int64_t opened;
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 static int (*read_heap)(struct figures_heap *heap);
-/* what was told last, and the most that was told since a reading that was due */
+/* counters that were returned last, and the largest heap returned since the last reading
+   that was due */
 static struct figures_heap told;
 static int64_t told_most;
-/* a reading that was due, and was not to be had: the next one takes its place */
+/* a due reading failed, so the next one must be returned */
 static int is_heap_due;
-/* the most since the last reading, and when; 0: there was none */
+/* the largest heap since the last reading, and its time; the time is 0 if no heap was
+   seen */
 static struct {
     volatile int is_taken;
     struct figures_heap heap;
@@ -62,6 +64,7 @@ static int64_t monotonic(void)
     return clock_in_ns(CLOCK_MONOTONIC);
 }
 
+/* Return whether a value differs by at most 1/128. */
 static int hardly_differs(int64_t now, int64_t before)
 {
     return llabs(now - before) <= before / RESIDENT_PART;
@@ -71,7 +74,8 @@ void figures_open(void)
 {
     resident = processor = private = private_took = 0;
     memset(&told, 0, sizeof told);
-    memset(&most, 0, sizeof most);      /* also of a parent, whose thread had it */
+    memset(&most, 0, sizeof most);      /* also after a fork: a thread of the parent may
+                                           have held it */
     opened = monotonic();
     private_due = opened + PRIVATE_PAUSE;
     (void)own_file_take(&statm, open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
@@ -82,10 +86,10 @@ void figures_close(void)
 {
     own_file_close(&statm);
     own_file_close(&rollup);
-    pthread_mutex_init(&reading, NULL);     /* a thread of the parent's had it */
+    pthread_mutex_init(&reading, NULL);     /* a thread of the parent may have held it */
 }
 
-/* Returns bytes; -1: not known. */
+/* Return the private memory in bytes, or -1 if it is unknown. */
 static int64_t read_private(void)
 {
     static const char *const parts[] = {
@@ -109,6 +113,8 @@ static int64_t read_private(void)
     return sum;
 }
 
+/* Return whether the private memory can be read at the end of a profile of this
+   duration. */
 static int is_quick(int64_t lasted)
 {
     int64_t takes = private_took ? private_took
@@ -117,7 +123,7 @@ static int is_quick(int64_t lasted)
     return takes <= PRIVATE_AT_END && takes <= lasted / PRIVATE_END_SHARE;
 }
 
-/* An odd number: they are; and another one each time */
+/* Odd while another process shares the pages; changes each time that this begins or ends */
 static unsigned shared;
 
 void figures_pages_are_shared(int are)
@@ -126,9 +132,9 @@ void figures_pages_are_shared(int are)
         __atomic_add_fetch(&shared, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Returns -1, too, if it is not the time.  The kernel takes long: nobody is to wait for
-   this but at the end, so it is the flusher's alone, and then of who ended that, without
-   a lock. */
+/* Return the private memory in bytes, or -1 if it is unknown or not due.  The kernel may
+   take long, so this runs without the lock.  Only the flusher calls it, and after the
+   flusher's end the thread that stopped the flusher. */
 static int64_t read_private_if_due(int how)
 {
     int64_t begin = monotonic(), used, now, pause;
@@ -137,7 +143,7 @@ static int64_t read_private_if_due(int how)
     if (how == FIGURES_AT_ONCE || !own_file_is_there(&rollup) || (before & 1) != 0 ||
         !(how == FIGURES_LAST ? is_quick(begin - opened) : begin >= private_due))
         return -1;
-    /* other programs may have had the processor meanwhile */
+    /* processor time, because other programs may run meanwhile */
     used = clock_in_ns(CLOCK_THREAD_CPUTIME_ID);
     now = read_private();
     private_took = clock_in_ns(CLOCK_THREAD_CPUTIME_ID) - used;
@@ -151,6 +157,7 @@ void figures_heap_by(int (*read)(struct figures_heap *heap))
     __atomic_store_n(&read_heap, read, __ATOMIC_RELEASE);
 }
 
+/* Try to take the spin lock of 'most'. */
 static int take_most(void)
 {
     return __sync_lock_test_and_set(&most.is_taken, 1) == 0;
@@ -171,13 +178,15 @@ void figures_heap_seen(void)
     __sync_lock_release(&most.is_taken);
 }
 
-/* The most since the last time, into '*heap'.  Returns its time, or 0. */
+/* Store the largest heap since the last call.  Returns its time, or 0 if no heap was
+   seen. */
 static int64_t end_most(struct figures_heap *heap)
 {
     int64_t time;
     int tries;
 
-    /* a signal's handler may end the process, and have interrupted who has it */
+    /* a signal handler that ends the process may have interrupted the thread that holds
+       this */
     for (tries = 0; !take_most(); tries++) {
         if (tries == 100)
             return 0;
@@ -190,6 +199,7 @@ static int64_t end_most(struct figures_heap *heap)
     return time;
 }
 
+/* Append the values of a heap, and return their number. */
 static int put_heap(struct figure *figures, const struct figures_heap *heap,
                     int64_t time)
 {
@@ -203,6 +213,9 @@ static int put_heap(struct figure *figures, const struct figures_heap *heap,
     return count;
 }
 
+/* Return whether the largest heap since the last reading is returned in addition to the
+   present heap: it is larger, and it is new or clearly different from the values that
+   were returned. */
 static int is_worth_telling(const struct figures_heap *largest,
                             const struct figures_heap *now)
 {
@@ -220,7 +233,7 @@ static int read_all_of_heap(struct figure *figures, int always)
     int64_t time, time_of_largest;
     int count = 0, is_known = read != NULL && read(&now);
 
-    /* a profile may end here, and what was most belongs to it */
+    /* a profile may end here, and the largest heap belongs to it */
     if (read == NULL || (!is_known && !always))
         return 0;
     time = monotonic();
@@ -265,7 +278,7 @@ static int read_kernels(struct figure *figures, int always)
         return 0;
     now = strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE);
     if (now <= 0)
-        return 0;       /* it has: the kernel says 0 */
+        return 0;       /* the first thread has ended: the kernel reports 0 pages */
     __atomic_store_n(&first_may_have_ended, 0, __ATOMIC_RELAXED);
     used = nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime);
     if (!always && hardly_differs(now, resident) && used - processor < PROCESSOR_TIME)

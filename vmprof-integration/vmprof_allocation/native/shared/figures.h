@@ -1,27 +1,27 @@
 #pragma once
-/* What the kernel says of the whole process, and the GC of its heap, read on a slow
- * clock: PROFILE.rst, ``figures``.
+/* Metrics of the whole process: resident memory and processor time from the kernel, and the
+ * size of the heap from the GC (PROFILE.rst, ``figures``).
  *
- * Two system calls a reading, whose cost doesn't depend on how much memory is
- * mapped.  What hardly changed is not worth telling: a service that waits writes
- * nothing.
+ * A reading takes two system calls, whose cost does not depend on the mapped memory.
+ * Values that have hardly changed are not returned, so an idle service writes nothing.
  *
- * What of the memory is this process's alone, the kernel finds page by page: 10 to
- * 30 microseconds a MiB, and 10 milliseconds for 10,000 mappings.  So that has a clock of
- * its own, by which it takes 1/2000 of the time at most, and is not read where the
- * program waits for it; when the profile ends, only if that takes 20 ms at most, and one
- * fiftieth of its time: a child that does little is not to wait for it.
+ * The private memory is different: the kernel computes it page by page, in 10 to 30
+ * microseconds per MiB, and in 10 milliseconds for 10,000 mappings.  So it is read less
+ * often, in at most 1/2000 of the time, and never while the program waits.  At the end of
+ * the profile, it is read only if that takes at most 20 ms and at most 1/50 of the
+ * profile's duration.  A short-lived child does not have to wait for this.
  *
- * What the GC counts, an engine knows where to read.  It is largest next to a minor
- * collection, of which there may be many from one reading to the next: there, the
- * program's own thread keeps the most of it.  It waits for nobody.
+ * The engine knows the addresses of the GC's counters.  The heap is largest next to a minor
+ * collection, and many of these may occur between two readings.  So the program's thread
+ * calls figures_heap_seen() there, which keeps the maximum, and never waits for another
+ * thread.
  */
 
 #include <stdint.h>
 
 #pragma GCC visibility push(hidden)
 
-/* PROFILE.rst's kinds */
+/* Kinds of metrics, with the numbers of PROFILE.rst */
 enum figures_kind {
     FIGURES_RESIDENT = 1,           /* bytes */
     FIGURES_HEAP_HAS = 2,           /* bytes */
@@ -31,52 +31,57 @@ enum figures_kind {
     FIGURES_MAJOR_FAULTS = 7,
     FIGURES_PRIVATE = 8,            /* bytes */
     FIGURES_NURSERY = 9,            /* bytes */
-    FIGURES_RAW = 10,               /* bytes; not read here */
-    FIGURES_ALLOCATED = 11          /* bytes; with each mark */
+    FIGURES_RAW = 10,               /* bytes; the sampler of native memory reads it */
+    FIGURES_ALLOCATED = 11          /* bytes; recorder.c adds it to each mark */
 };
-/* the heap's twice: as it is, and when it was largest */
+/* Maximum number of values of one reading, which may return both the present heap and
+   the largest heap */
 #define FIGURES_MOST        10
 
+/* A value of a metric */
 struct figure {
     enum figures_kind kind;
-    int64_t time;                   /* of CLOCK_MONOTONIC, in nanoseconds */
+    int64_t time;                   /* nanoseconds of CLOCK_MONOTONIC */
     int64_t value;
 };
 
-/* In bytes; the nursery, all of it, is in the other two. */
+/* The GC's counters in bytes.  'has' and 'used' include the whole nursery. */
 struct figures_heap {
-    int64_t has;                    /* what the GC has of the system; 0: not known */
-    int64_t used;                   /* what of it is in use */
-    int64_t nursery;
+    int64_t has;                    /* memory that the GC has from the system; 0 if
+                                       unknown */
+    int64_t used;                   /* the part of it that is in use */
+    int64_t nursery;                /* size of the nursery */
 };
 
-/* 'read' says what they are, in any thread; it returns 0 if they are not known.  NULL:
-   they never are. */
+/* Set the function that reads the GC's counters, which any thread may call.  It returns
+   0 if they are not known at the moment.  NULL if the engine cannot read them. */
 void figures_heap_by(int (*read)(struct figures_heap *heap));
 
-/* With the GIL, before and behind a minor collection */
+/* Keep the largest heap.  Called with the GIL, before and after each minor collection. */
 void figures_heap_seen(void);
 
-/* Open what is read.  Without it, there are no readings. */
+/* Open the files of /proc.  figures_read() returns nothing before this call. */
 void figures_open(void);
-/* Also in a forked child; harmless if it was done before */
+/* Close the files, also in a forked child.  Does nothing if they are closed. */
 void figures_close(void);
 
-/* A forked process of ours has this one's pages, too, or has them no more: meanwhile, next to
-   nothing is private, which tells nothing of the program, and is not told. */
+/* Note whether a process that the sampler forked shares this process's pages.  During
+   this time, almost no page is private, so the private memory is not returned. */
 void figures_pages_are_shared(int are);
 
-/* How they are read: now and then, by one thread; at once, by any, also if they hardly
-   changed, and without what is slow; or for the last time, when that thread has ended,
-   and with what is slow if that takes no more than an instant. */
+/* How metrics are read.  FIGURES_NOW_AND_THEN: by the flusher, about ten times a second.
+   FIGURES_AT_ONCE: by any thread, with values that hardly changed, and without slow
+   metrics.  FIGURES_LAST: at the end, after the flusher has ended, with slow metrics if
+   they are quick to read. */
 #define FIGURES_NOW_AND_THEN    0
 #define FIGURES_AT_ONCE         1
 #define FIGURES_LAST            2
 
-/* Returns how many there are to be told, perhaps none. */
+/* Read the metrics.  Returns the number of values in 'figures', which may be 0. */
 int figures_read(struct figure figures[FIGURES_MOST], int how);
 
-/* The thread that is the process, as the last reading told; also if that told nothing. */
+/* Return whether the first thread of the process may have ended, as the last reading
+   found, even if that reading returned no values. */
 int figures_first_thread_may_have_ended(void);
 
 #pragma GCC visibility pop

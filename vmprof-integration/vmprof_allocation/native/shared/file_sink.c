@@ -12,7 +12,7 @@ static int is_our_file(const struct file_sink *file)
 {
     struct stat st;
 
-    /* the program may have closed it, and opened one of its own */
+    /* the program may have closed the descriptor and opened another file by its number */
     return fstat(file->fd, &st) == 0 && st.st_dev == file->device &&
            st.st_ino == file->inode;
 }
@@ -42,7 +42,8 @@ ssize_t file_sink_write(int fd, const char *p, size_t size)
     return count;
 }
 
-/* The program waits with us, perhaps with the GIL: not for ever. */
+/* Wait until a full pipe has room, for at most FILE_SINK_PATIENCE ms: the program waits,
+   too, perhaps with the GIL.  Returns 0, with errno, if the pipe does not get room. */
 static int wait_for_reader(int fd)
 {
     struct pollfd pipe = { fd, POLLOUT, 0 };
@@ -53,6 +54,7 @@ static int wait_for_reader(int fd)
     return count > 0 || errno == EINTR;
 }
 
+/* Write all bytes.  After an error, truncates a file to its previous size. */
 static int write_all(int fd, const char *p, size_t size)
 {
     off_t start = lseek(fd, 0, SEEK_CUR);
@@ -80,13 +82,13 @@ static int append(struct sink *sink, const void *batch, size_t size)
 {
     const struct file_sink *file = (const struct file_sink *)sink;
 
-    /* a child that was made without fork() did not hear of it */
+    /* a child that was made without fork() has not called forget() */
     if (file->pid != getpid())
         return 0;
     return is_our_file(file) ? write_all(file->fd, batch, size) : EBADF;
 }
 
-/* Who reads from a pipe waits until everybody has closed it. */
+/* The reader of a pipe waits until all descriptors of its other end are closed. */
 static void forget(struct sink *sink)
 {
     struct file_sink *file = (struct file_sink *)sink;

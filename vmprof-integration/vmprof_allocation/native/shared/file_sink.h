@@ -1,6 +1,6 @@
 #pragma once
-/* A profile that goes into a file, or a pipe, by a descriptor that the program
- * may do anything to. */
+/* A sink that writes a profile to the descriptor of a file or pipe.  The program can
+   close the descriptor, or change its flags, at any time. */
 
 #include <sys/types.h>
 
@@ -8,24 +8,27 @@
 
 #pragma GCC visibility push(hidden)
 
-/* a pipe that takes nothing for so many milliseconds ends the profile, if it
-   does not block */
+/* milliseconds after which a non-blocking pipe whose reader reads nothing ends the
+   profile */
 #define FILE_SINK_PATIENCE      10000
 
+/* A sink that writes to a descriptor */
 struct file_sink {
-    struct sink sink;           /* first: it is given to others */
-    int fd;
-    pid_t pid;
-    dev_t device;
-    ino_t inode;
+    struct sink sink;           /* first, so that a struct sink can be cast */
+    int fd;                     /* -1 after forget() */
+    pid_t pid;                  /* process that writes the profile */
+    dev_t device;               /* device and inode of the file, in case */
+    ino_t inode;                /* the program reuses the descriptor */
 };
 
-/* Begin to write to 'fd', which stays the caller's.  Returns 0 or an errno. */
+/* Initialize a sink that writes to 'fd'.  The caller keeps the descriptor and closes it.
+   Returns 0 or an errno. */
 int file_sink_open(struct file_sink *, int fd);
 
-/* Call write(2) without a signal for the program: if the reader of a pipe has left, or the
-   file would exceed RLIMIT_FSIZE, the thread gets no SIGPIPE or SIGXFSZ.  The sampler writes
-   all bytes of its own with this function.  It returns the result of write(2), and errno. */
+/* Call write(2) so that the program gets no signal: the thread gets no SIGPIPE if the
+   reader of a pipe has closed it, and no SIGXFSZ if the file would exceed RLIMIT_FSIZE.
+   Returns the result of write(2), and sets errno.  All code of the sampler writes with
+   this function. */
 ssize_t file_sink_write(int fd, const char *bytes, size_t size);
 
 #pragma GCC visibility pop

@@ -19,20 +19,22 @@ static pthread_t flusher;
 static int has_flusher;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wakes;
+/* flusher_stop() asks the thread to end */
 static int ends;
 static int (*look_for)(int at_once);
+/* signal mask of the thread that started the flusher */
 static sigset_t programs_signals;
 
-/* fields of /proc/self/stat, from the one behind the program's name */
+/* numbers of fields of /proc/self/stat; 0 is the state of the process */
 #define THREADS         17
 #define EXIT_CODE       49
 
-/* the first thread had ended already, and others of the program's had not */
+/* the first thread has ended before the program's other threads */
 static int has_others;
 
-/* A thread of ours that runs Python code has its own number in its name
-   (periodic_rotation.py): one that the program began from there has that name, too, and
-   another number. */
+/* Return whether a thread, by the text of its number, belongs to the sampler and runs
+   Python code.  Such a thread has its own number in its name (periodic_rotation.py).  A
+   thread that the program started from there inherits the name, but has another number. */
 static int is_ours(const char *thread)
 {
     char path[64], name[32], ours[32];
@@ -42,6 +44,7 @@ static int is_ours(const char *thread)
     return small_file_read(path, name, sizeof name) && strcmp(name, ours) == 0;
 }
 
+/* Return the number of the sampler's threads that run Python code. */
 static long count_ours(void)
 {
     DIR *threads = opendir("/proc/self/task");
@@ -57,7 +60,7 @@ static long count_ours(void)
 }
 
 /* Parse a line of /proc/self/stat into fields[1..EXIT_CODE], counted from the process's
-   state, and return the state.  Return 0 if the line is invalid. */
+   state, and return the state.  Returns 0 if the line is invalid. */
 static char parse_stat(const char *text, long fields[EXIT_CODE + 1])
 {
     const char *name_end = strrchr(text, ')');
@@ -81,11 +84,16 @@ int flusher_is_only_other_thread(void)
            parse_stat(text, fields) != 0 && fields[THREADS] == 1 + has_flusher;
 }
 
-/* All of the program's threads have ended, also the one that is the process: one that
-   a thread other than the main one forked ends so, and would wait for us for ever.  Also
-   if that can't be told: better no more looks at what waits than a process that never
-   ends.  Then 'ours' is how many there are beside this one, and 'code' what the process
-   ends with: what its last thread gave, which is 0 unless it called no libc. */
+/* Return whether all threads of the program have ended, including the first thread, whose
+ * ID is the process ID.  In a process that a non-main thread has forked, the end of the
+ * first thread does not end the process: libc ends it with the last thread.  So the process
+ * would wait for the flusher for ever.  Returns 1 also if /proc cannot be read, because a
+ * process that never ends is worse than unwritten samples.
+ *
+ * If it returns 1, 'ours' is the number of the sampler's threads other than the flusher,
+ * and 'code' is the exit status of the process.  The status is 0 unless the last thread
+ * ended by a system call without libc.
+ */
 static int is_over(long *ours, int *code)
 {
     char text[1024];
@@ -109,8 +117,8 @@ static int is_over(long *ours, int *code)
     return 1;
 }
 
-/* The program has ended.  libc calls exit() when its last thread returns, unless one
-   of them has ended without libc, and only that gives a code. */
+/* End the process.  libc calls exit() when the last thread returns, unless a thread has
+   ended without libc; only such a thread sets a status. */
 static void end(long ours, int code)
 {
     pthread_sigmask(SIG_SETMASK, &programs_signals, NULL);
@@ -122,6 +130,7 @@ static void end(long ours, int code)
         exit(0);
 }
 
+/* The function of the thread */
 static void *run(void *ignored)
 {
     struct timespec wake;
@@ -162,7 +171,7 @@ int flusher_start(int (*look)(int at_once))
     pthread_condattr_destroy(&attributes);
     ends = 0;
     look_for = look;
-    sigfillset(&all);       /* the program's signals are not for it */
+    sigfillset(&all);       /* the thread must not handle the program's signals */
     pthread_sigmask(SIG_SETMASK, &all, &programs_signals);
     error = pthread_create(&flusher, NULL, run, NULL);
     pthread_sigmask(SIG_SETMASK, &programs_signals, NULL);
@@ -172,7 +181,7 @@ int flusher_start(int (*look)(int at_once))
 
 void flusher_stop(void)
 {
-    /* only one thread may join another */
+    /* two threads may call this, but only one may join the flusher */
     if (!__sync_bool_compare_and_swap(&has_flusher, 1, 0))
         return;
     pthread_mutex_lock(&mutex);

@@ -1,24 +1,23 @@
 #pragma once
-/* A thread that looks now and then whether something waits to be written: a program
- * that stopped allocating may be killed later, and its last samples must not wait for
- * the next one. */
+/* A thread that writes waiting samples to the profile.  A program may stop allocating,
+   and be killed later: its last samples must not wait for the next sample. */
 
 #pragma GCC visibility push(hidden)
 
-/* Call 'look' ten times a second, until flusher_stop(); it returns 0 if the program's
- * first thread may have ended.  If there is no thread of the program's any more, 'look'
- * is told to write at once, and this one ends the process, as the last one would have.
- * Returns 0 or an errno. */
+/* Start the thread, which calls 'look' ten times a second until flusher_stop().  'look'
+   returns 0 if the program's first thread may have ended.  If all threads of the program
+   have ended, the flusher calls look(1), which must write at once.  Then it ends the
+   process as the program's last thread would have done.  Returns 0 or an errno. */
 int flusher_start(int (*look)(int at_once));
 
-/* Returns when it has ended.  Harmless if there is none. */
+/* Stop the thread and wait for its end.  Does nothing if the thread is not running. */
 void flusher_stop(void);
 
-/* In a forked child, which has no such thread */
+/* Forget the thread in a forked child, which does not have it. */
 void flusher_forget(void);
 
 /* Return whether the calling thread is the only thread of the process, except for the
- * flusher. False if /proc cannot be read. */
+   flusher.  Returns 0 if /proc cannot be read. */
 int flusher_is_only_other_thread(void);
 
 #pragma GCC visibility pop

@@ -1,6 +1,6 @@
 #pragma once
-/* What must always be so, and is looked at where it is tested: programs that
- * are sampled are not stopped for it. */
+/* Conditions that must always hold.  Only test builds check them (CHECK_INVARIANTS),
+   because a violation must not stop a program that is sampled. */
 
 #ifdef CHECK_INVARIANTS
 #include <assert.h>

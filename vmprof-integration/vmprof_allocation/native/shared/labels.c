@@ -10,18 +10,21 @@ static __thread __attribute__((tls_model("initial-exec")))
 struct {
     int number, epoch;
 } thread;
-static int epoch;               /* threads may have labels of an earlier run */
+static int epoch;               /* number of the present run: a thread may still have
+                                   labels of an earlier run */
 
-/* by number, from 1 on; never freed: a sample may be about to name them */
+/* texts of the sets by number, from 1 on.  They are never freed, because a sample may be
+   about to write them. */
 static const char *texts[PROFILE_LOG_LABELS];
 static int count = 1;
 
+/* Return the number of the calling thread's set of labels, or 0. */
 static int present_label(void)
 {
     return thread.epoch == epoch ? thread.number : 0;
 }
 
-/* "key=value" with 0x1f between them; NULL: there is no such set */
+/* Return the text of a set, or NULL if there is no such set.  Runs without the GIL. */
 static const char *label_text(int number)
 {
     return number > 0 && number < __atomic_load_n(&count, __ATOMIC_ACQUIRE)

@@ -1,18 +1,21 @@
 #pragma once
-/* What the program says of the work that a thread does, such as which route of a
- * server it answers: sets of labels, which are recorded with its samples.  With the GIL.
+/* Labels, with which the program describes the work of a thread, such as the route of a
+ * server that the thread answers.  Each sample gets the present set of labels of its
+ * thread.  Call the functions with the GIL.
  */
 
 #pragma GCC visibility push(hidden)
 
-/* No thread has any yet; the recorder asks here from now on. */
+/* Forget the labels of all threads, and let the recorder ask here for the labels of
+   samples. */
 void labels_begin(void);
 
-/* The number of a set, in UTF-8: "key=value" with 0x1f between them; 0: there is no room
-   for more, of which PROFILE_LOG_LABELS is the limit. */
+/* Define a set of labels, which is UTF-8 text: "key=value" with 0x1f between the pairs.
+   Returns its number.  Returns 0 if there is no memory, or if there are
+   PROFILE_LOG_LABELS sets. */
 int labels_define(const char *text);
 
-/* The calling thread has this set from now on; 0: none. */
+/* Give the calling thread this set of labels; 0 removes its labels. */
 void labels_set(int number);
 
 #pragma GCC visibility pop

@@ -1,20 +1,25 @@
 #pragma once
-/* A file of ours among the program's descriptors: it has a number that the program would not
- * get without us, and is not touched if the program has closed it, and opened one of its own
- * by that number.  Include it where _GNU_SOURCE is defined.
+/* A file that the sampler keeps open in the program's process.
+ *
+ * Its descriptor has a high number if possible, so that the program's own files get the
+ * same numbers as without the sampler.  The program may close the descriptor and open
+ * another file by its number; device and inode of the file show that.  Include it where
+ * _GNU_SOURCE is defined.
  */
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* An open file of the sampler, which device and inode identify */
 struct own_file {
-    int fd;                             /* -1: there is none */
+    int fd;                             /* -1 if no file is open */
     dev_t device;
     ino_t inode;
 };
 
-/* The same file by another number; closes 'low'.  Returns -1 if there is none. */
+/* Duplicate a descriptor to a number from 512 on, or from 3 on if that is not possible,
+   and close 'low'.  Returns the new number, or -1 if neither is possible. */
 static inline int own_file_move_up(int low)
 {
     int high = fcntl(low, F_DUPFD_CLOEXEC, 512);
@@ -25,7 +30,8 @@ static inline int own_file_move_up(int low)
     return high;
 }
 
-/* 'low': just opened, or -1.  Returns the number that it has now, or -1. */
+/* Keep a file by its descriptor 'low', which was just opened, or is -1 if opening
+   failed.  Moves the descriptor up.  Returns its new number, or -1 if there is no file. */
 static inline int own_file_take(struct own_file *file, int low)
 {
     struct stat st;
@@ -38,6 +44,7 @@ static inline int own_file_take(struct own_file *file, int low)
     return file->fd;
 }
 
+/* Return whether the descriptor is open and still belongs to this file. */
 static inline int own_file_is_there(const struct own_file *file)
 {
     struct stat st;
@@ -46,6 +53,7 @@ static inline int own_file_is_there(const struct own_file *file)
            st.st_dev == file->device && st.st_ino == file->inode;
 }
 
+/* Close the file, unless the program has closed it. */
 static inline void own_file_close(struct own_file *file)
 {
     if (own_file_is_there(file))

@@ -1,9 +1,10 @@
 #include "pace.h"
 
 #define SECOND          1000000000.0
-#define MOST_FASTER     16.0            /* the interval shrinks by this at once, */
-#define MOST_SLOWER     64.0            /* and grows by this */
-#define PAID_BACK       (SECOND / 10)   /* who owes so much samples half as much */
+#define MOST_FASTER     16.0            /* the interval shrinks by at most this factor at
+                                           once, ... */
+#define MOST_SLOWER     64.0            /* ... and grows by at most this factor */
+#define PAID_BACK       (SECOND / 10)   /* debt in ns at which the interval is doubled */
 #define MOST_OWED       SECOND
 
 void pace_start(struct pace *p, int64_t now, int64_t per_second, int64_t share)
@@ -16,7 +17,7 @@ void pace_start(struct pace *p, int64_t now, int64_t per_second, int64_t share)
     p->samples = 0;
 }
 
-/* The time that a sample is worth, in ns */
+/* Return the time in ns that should pass, on average, for each sample. */
 static double worth(const struct pace *p)
 {
     if (p->per_second > 0)
@@ -24,7 +25,7 @@ static double worth(const struct pace *p)
     return (double)(p->cost + PACE_UNSEEN_COST) * 1e6 / (double)p->share;
 }
 
-/* Up to four leading bits, so that there are not too many intervals */
+/* Round up to a number with four significant bits, so that a profile has few intervals. */
 static int64_t rounded_up(double number)
 {
     int64_t n = number < (double)PACE_MAX_INTERVAL ? (int64_t)number
@@ -38,6 +39,7 @@ static int64_t rounded_up(double number)
          : n > PACE_MAX_INTERVAL ? PACE_MAX_INTERVAL : n;
 }
 
+/* Return the number, or the nearest number between 'low' and 'high'. */
 static double limited(double number, double low, double high)
 {
     return number < low ? low : number > high ? high : number;
@@ -62,7 +64,7 @@ int64_t pace_sample(struct pace *p, int64_t now, int64_t cost, int64_t interval)
     p->owed = (int64_t)owed;
     p->since = now;
     p->samples = 0;
-    /* what may be chance changes nothing */
+    /* ignore differences that may be chance */
     if (ratio > 0.8 && ratio < 1.25)
         return interval;
     return rounded_up((double)interval *

@@ -1,29 +1,27 @@
 #pragma once
-/* How far apart should samples be, so that they take no more time than the
- * user gives them, however fast the program allocates?
+/* The interval between samples for a given limit: how far apart samples must be so that
+ * they take no more time than the user allows, at any speed of the program's allocations.
  *
- * The user gives either a number of samples a second, or a share of the time.
- * In both cases a sample is worth a certain time: so long must pass, on
- * average, for each sample.  For a share this is what a sample takes, as
- * measured while it is taken, divided by the share.
+ * The limit is either a number of samples per second, or a share of the time.  In both
+ * cases, a certain time has to pass, on average, for each sample: this is the *worth* of a
+ * sample.  If the limit is a share, the worth is the measured cost of a sample divided by
+ * the share.
  *
- * A *window* is some samples in a row.  At its end the time that passed is
- * compared with the time that its samples are worth, and the interval is
- * multiplied by the ratio.  What a window took too much is owed by the next
- * ones, in which samples are up to twice as far apart until it is paid: so in
- * the long run the limit is kept, and not only approached.  What a window took
- * too little is not saved up.  A window ends early when too much time has
- * passed; a program that begins to allocate a hundred times faster gets 16
- * samples too many before the interval follows.
+ * A *window* is a number of consecutive samples.  At its end, the elapsed time is compared
+ * with the worth of its samples, and the interval is multiplied by the ratio.  If the
+ * samples took too much time, the excess is a debt of the next windows.  Until it is paid,
+ * samples are up to twice as far apart.  So the limit is kept in the long run, and not only
+ * approached.  Unused time is not saved.  A window ends before its last sample if the
+ * elapsed time exceeds the worth of a full window.  If a program begins to allocate a
+ * hundred times faster, it gets 16 samples too many before the interval follows.
  *
- * This does not bias what is estimated from the samples.  The interval changes
- * when a sample was taken, and depends on what was before; the next gap is
- * drawn after that.  So each object's probability of being sampled is known
- * when it is allocated, from the interval that is recorded with the sample:
- * the sum of weights minus the sum of bytes is a martingale, whose mean is
- * zero.
+ * A changing interval does not bias the estimates.  The interval changes only after a
+ * sample, and depends only on earlier events; the next gap is drawn after the change.  So
+ * the probability that an object is sampled is known when the object is allocated: it
+ * depends on the interval that is recorded with the sample.  The sum of weights minus the
+ * sum of bytes is a martingale with mean zero.
  *
- * This file knows neither clock nor allocator.
+ * This file depends on no clock and no allocator.
  */
 
 #include <stdint.h>
@@ -35,31 +33,34 @@
 #define PACE_MAX_INTERVAL       ((int64_t)1 << 40)
 #define PACE_WINDOW             16              /* samples */
 
-/* What a sample costs the program beside the time that can be measured inside
-   of it, in nanoseconds: the way into the slow path, and what the program
-   finds gone from the caches.  From benchmarks/: the time that a program
-   loses to a sample, minus what the samples themselves measure. */
+/* The time in ns that a sample costs in addition to the time that can be measured within
+   it: the way into the slow path, and the cache misses of the program afterwards.  It is
+   the program's loss of time per sample in benchmarks/, minus the measured cost. */
 #define PACE_UNSEEN_COST        300
 
+/* The limit, and the state of the present window */
 struct pace {
-    int64_t per_second;     /* samples; 0: a share is given */
-    int64_t share;          /* of the time, in millionths; 0: no limit */
-    int64_t since;          /* when the window began, in ns */
-    int64_t owed;           /* time, in ns */
-    int64_t cost;           /* of a sample, in ns, smoothed */
-    int samples;            /* in this window */
+    int64_t per_second;     /* limit in samples per second; 0 if the limit is a share */
+    int64_t share;          /* limit as a share of the time, in millionths; 0 if there is
+                               no such limit */
+    int64_t since;          /* start of the window, in ns */
+    int64_t owed;           /* debt of time, in ns */
+    int64_t cost;           /* smoothed cost of a sample, in ns */
+    int samples;            /* number of samples in this window */
 };
 
-/* Give either, or neither. */
+/* Start with a limit: samples per second, or a share of the time in millionths.  At most
+   one of the two is not 0. */
 void pace_start(struct pace *, int64_t now, int64_t per_second, int64_t share);
 
+/* Return whether there is a limit. */
 static inline int pace_is_limited(const struct pace *p)
 {
     return p->per_second != 0 || p->share != 0;
 }
 
-/* A sample was taken at 'now' and took 'cost', both in ns.  Returns the
-   interval to go on with, in bytes, which is 'interval' if there is no limit. */
+/* Note a sample that was taken at 'now' and took 'cost', both in ns.  Returns the next
+   interval in bytes; if there is no limit, this is 'interval'. */
 int64_t pace_sample(struct pace *, int64_t now, int64_t cost, int64_t interval);
 
 #pragma GCC visibility pop

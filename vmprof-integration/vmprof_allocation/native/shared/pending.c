@@ -9,9 +9,11 @@
 
 static struct pending *all;
 static size_t count, room;
-static size_t at;               /* of the one that was found last */
-static size_t written;          /* the first so many have a row of RECORD_WAITING */
-static size_t first;            /* of which no row of RECORD_OBJECTS says anything */
+static size_t at;               /* index of the sample that was found last */
+static size_t written;          /* number of samples at the beginning that have a row of
+                                   RECORD_WAITING */
+static size_t first;            /* index up to which the samples have a row of
+                                   RECORD_OBJECTS */
 
 void pending_clear(void)
 {
@@ -20,8 +22,8 @@ void pending_clear(void)
     count = room = at = written = first = 0;
 }
 
-/* A row of RECORD_OBJECTS, or of RECORD_WAITING, which waits since 'now'.  'size' is the
-   object's own. */
+/* Write a row of RECORD_OBJECTS or RECORD_WAITING, which waits since 'now'.  The row has
+   the size in the outcome, or the sample's size if the outcome has none. */
 static void put(enum record_kind kind, const struct pending *p, int64_t now, int which,
                 const struct outcome_of *o)
 {
@@ -53,11 +55,12 @@ void pending_add(const struct pending *sample, int64_t now)
     profile_log_waits(now);
 }
 
+/* Return the sample with this key, or NULL. */
 static struct pending *find(int64_t key)
 {
     size_t low = 0, high = count;
 
-    /* nearly always the one that was found last, or the next one */
+    /* nearly always the sample that was found last, or the next one */
     if (at < count && all[at].key < key)
         at++;
     if (at < count && all[at].key == key)
@@ -90,7 +93,7 @@ void pending_told(const struct outcome_of *o)
 
 void pending_give_up(int64_t key, int64_t now)
 {
-    /* A sample without room here already has its row. */
+    /* The sample had no room here if another one is the last, and has its row already. */
     if (count == 0 || all[count - 1].key != key)
         return;
     count--;

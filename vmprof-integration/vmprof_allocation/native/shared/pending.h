@@ -1,11 +1,13 @@
 #pragma once
-/* Allocation samples whose object no minor collection has met yet, and the rows of the
- * profile that say what became of it.
+/* Allocation samples that wait for the first minor collection of their object, which finds
+ * the outcome.
  *
- * A row holds all that is known of an object, so a sample waits here for its first minor
- * collection: a nursery's worth of them at most.  They come, and are told of, in the
- * order of their keys; but for pinned objects, which stay where they are, and of which a
- * later collection tells.
+ * A row of the profile has all facts of an object, so the sample is stored here until its
+ * outcome is known.  At most one nursery of samples waits.  Samples arrive in the order of
+ * their keys, and their outcomes in the same order.  Pinned objects are an exception: they
+ * stay in the nursery, and a later collection finds their outcome.
+ *
+ * Call the functions with the recorder's lock.
  */
 
 #include <stddef.h>
@@ -15,61 +17,69 @@
 
 #pragma GCC visibility push(hidden)
 
+/* Maximum number of samples that wait */
 #define PENDING_MOST        ((size_t)1 << 20)
 
+/* A sample that waits, and the state of its rows */
 struct pending {
     int64_t key;
     int64_t time;               /* nanoseconds since the profile began */
-    int64_t size, interval;     /* bytes */
-    int64_t node;               /* of its stack, or STACK_LOST */
-    int64_t stack;              /* what the profile calls that */
-    int64_t memory;             /* KiB that were resident; 0: not known */
+    int64_t size, interval;     /* size of the object, and sampling interval, in bytes */
+    int64_t node;               /* node of its stack, or STACK_LOST */
+    int64_t stack;              /* number of the stack in the profile */
+    int64_t memory;             /* resident memory in KiB; 0 if unknown */
     int32_t thread, label;
-    int32_t told;               /* of how many of its objects something was told */
-    int16_t is_done;            /* nothing is to come */
-    int16_t is_young;           /* the profile has a row that says that it is young */
+    int32_t told;               /* number of its objects whose outcome was reported */
+    int16_t is_done;            /* whether all outcomes were reported */
+    int16_t is_young;           /* whether the profile has a row with the outcome
+                                   OUTCOME_YOUNG */
 };
 
-/* Forget all, and give the memory back. */
+/* Forget all samples, and unmap the memory. */
 void pending_clear(void);
 
-/* Of a sample's fields, those up to 'label' are there.  One that waits for an outcome
-   becomes a row as soon as that is known; if there is no room for it, now. */
+/* Add a sample, whose fields up to 'label' are set.  If there is no memory, writes a row
+   with an unknown outcome at once. */
 void pending_add(const struct pending *sample, int64_t now);
 
-/* A row, now, of a sample that waits for nothing */
+/* Write the row of a sample that does not wait, with this outcome. */
 void pending_alone(const struct pending *sample, int64_t now, enum outcome outcome);
 
-/* What became of the next object of sample 'key' by the end of this minor collection,
-   since which the row waits to be written.  See recorder_young(). */
+/* The outcome of the next object of sample 'key'; see recorder_young().  'collection' is
+   the number of the minor collection, and 'now' the time since which the row waits to be
+   written. */
 struct outcome_of {
     int64_t key;
     enum outcome outcome;
     int64_t type, size, live_size;
     int64_t collection, now;
 };
+/* Write the row of an object whose outcome is known.  Does nothing if the sample does
+   not wait. */
 void pending_told(const struct outcome_of *);
 
-/* Write the row of the sample that was added last: its outcome will not be known.  This
-   takes the same time however many samples wait.  The sample must have one object. */
+/* Write the row of the sample that was added last, with an unknown outcome.  The sample
+   must have one object.  This takes the same time however many samples wait. */
 void pending_give_up(int64_t key, int64_t now);
 
-/* All was told that this collection knows: those of which nothing is to come leave. */
+/* Remove the samples whose outcomes were reported.  Call it after each minor collection. */
 void pending_sweep(void);
 
-/* Rows of RECORD_WAITING, of those that have none in this profile */
+/* Write a row of RECORD_WAITING for each sample that has no row in this profile. */
 void pending_put_waiting(void);
 
-/* The key of the first of which no row says what became of it; 0: there is none */
+/* Return the key of the first sample without a row in RECORD_OBJECTS, or 0 if there is
+   no such sample. */
 int64_t pending_first_key(void);
 
-/* The profile ends: rows that say that they are young. */
+/* Write rows with the outcome OUTCOME_YOUNG for all samples, because the profile ends. */
 void pending_put_young(int64_t now);
 
-/* They go on in the profile that has begun, so many nanoseconds after the one before. */
+/* Move the samples to the next segment, which began 'later' nanoseconds after the
+   previous one. */
 void pending_take_along(int64_t now, int64_t later);
 
-/* Bytes that this takes */
+/* Return the size of the memory for the samples in bytes. */
 size_t pending_memory(void);
 
 #pragma GCC visibility pop

@@ -12,33 +12,36 @@
 #define MARKER_HEADER       '\x05'
 
 #define FILE_HEAD           (5 * sizeof(int64_t))
-#define FLAG_MEMORY         1           /* in the header */
+#define FLAG_MEMORY         1           /* in vmprof's header */
 
-/* marker, count, depth; the words; thread, resident memory: the header
-   says whether the last one is there */
+/* Size of the beginning of a stack sample: marker, count, depth.  The words, the thread
+   and, if the header has FLAG_MEMORY, the resident memory follow. */
 #define RECORD_HEAD         (1 + 2 * sizeof(int64_t))
 
-/* More than the largest record takes, and than vmprof's buffers have, which are of
-   8 KiB: what is touched in turn stays in the cache. */
+/* More than the largest record, and than vmprof's buffers of 8 KiB.  A small buffer
+   stays in the processor's caches. */
 #define BUFFER_SIZE         65536
 
 static struct {
     int is_open;
     struct sink *sink;
-    int error;                          /* the first that the sink had */
+    int error;                          /* first error of the sink, or 0 */
     const struct profile_source *source;
-    struct profile_totals before;       /* of the process's earlier profiles */
-    int64_t started;
-    int is_waiting;                     /* something is, */
-    int64_t oldest;                     /* since then */
+    struct profile_totals before;       /* totals of the process when this segment began */
+    int64_t started;                    /* start of the profile */
+    int is_waiting;                     /* whether a row waits, ... */
+    int64_t oldest;                     /* ... since this time */
     int64_t newest;                     /* time of the last row or flush */
-    int64_t keys_since;                 /* when stacks began to be known */
-    int knows_layout;
-    int has_memory;                     /* vmprof's samples */
-    int64_t memory;                     /* of the last one */
+    int64_t keys_since;                 /* time at which the keys of stacks were
+                                           forgotten */
+    int knows_layout;                   /* whether vmprof's header was seen */
+    int has_memory;                     /* whether vmprof's samples have the resident
+                                           memory */
+    int64_t memory;                     /* resident memory of the last sample, in KiB */
     const char *(*label_text)(int number);
+    /* a bit for each set of labels that the profile has */
     unsigned char told_labels[PROFILE_LOG_LABELS / 8];
-    size_t used;
+    size_t used;                        /* bytes in 'buffer' */
     char buffer[BUFFER_SIZE];
 } log;
 
@@ -58,6 +61,7 @@ static void make_room(size_t bytes)
         write_buffer();
 }
 
+/* Append the encoded record of this kind to the buffer, unless it is empty. */
 static void encode(enum record_kind kind)
 {
     size_t bound = record_bound(record_of(kind));
@@ -87,8 +91,8 @@ static void put_totals(int64_t now)
     record_add(record_of(RECORD_TOTALS), row);
 }
 
-/* All that waits in records, behind the totals, which say what was written before of
-   samples that don't wait any more */
+/* Encode all waiting rows after the totals.  These tell up to which key the rows of
+   RECORD_WAITING in earlier batches are void. */
 static void encode_batch(int64_t now)
 {
     int kind;
@@ -123,11 +127,11 @@ void profile_log_settings(const char *text)
 }
 
 /* ____________________________________________________________ */
-/* what comes in */
+/* rows and records from others */
 
-/* The header, which comes before all else but the file's head, says what stands
-   behind the words of a stack.  Later, records come in pieces: one that looks
-   like a header is none. */
+/* Read vmprof's header, which comes first, except for the head of the file.  It tells
+   what follows the words of a stack.  Later records may come in parts, and such a part
+   may only look like a header. */
 static void learn_layout(const unsigned char *p, size_t size)
 {
     if (log.knows_layout)
@@ -152,6 +156,7 @@ void profile_log_bytes(const void *records, size_t size)
     log.used += size;
 }
 
+/* Write the name of a function if it is known and the profile does not have it. */
 static void tell_name(int64_t address)
 {
     size_t size;
@@ -161,7 +166,7 @@ static void tell_name(int64_t address)
         profile_log_bytes(name, size);
 }
 
-/* marker, address, size; the name */
+/* the records have marker, address, size, name */
 void profile_log_names(const char *records, size_t size)
 {
     int64_t word[2];
@@ -186,13 +191,16 @@ void profile_log_waits(int64_t now)
     log.newest = now;
 }
 
+/* Return a record with room for a row that waits since 'now', and write a batch if it is
+   full. */
 static struct record *with_room(enum record_kind kind, int64_t now)
 {
     struct record *record = record_of(kind);
 
     if (!record_has_room(record)) {
         if (kind == RECORD_WAITING)
-            encode(kind);               /* 'now' is a sample's time, and no batch's */
+            encode(kind);               /* 'now' is the time of a sample and not of a
+                                           batch */
         else
             encode_batch(now);
     }
@@ -281,7 +289,7 @@ int64_t profile_log_memory(void)
 
 int64_t profile_log_known_stack(uint64_t key, int64_t now)
 {
-    /* the resident memory comes with the stack */
+    /* only a stack sample has the resident memory */
     if (!log.is_open || log.has_memory)
         return STACK_LOST;
     if (now - log.keys_since >= PROFILE_LOG_KEYS_NS) {
@@ -408,7 +416,7 @@ void profile_log_rotate(struct profile_log_next *next)
     int64_t end = log.newest > next->started ? log.newest : next->started;
 
     INVARIANT(log.is_open);
-    encode_batch(end);                  /* what waits goes on in the next one */
+    encode_batch(end);                  /* waiting samples continue in the next segment */
     profile_log_bytes(next->trailer, next->trailer_size);
     write_buffer();
     next->ended = log.error;

@@ -1,17 +1,16 @@
 #pragma once
-/* An allocation profile, as it is written.
+/* Writes a profile, in the layout of converter/PROFILE.rst.
  *
- * The layout is written down, byte by byte, in converter/PROFILE.rst.  In short: most of
- * what vmprof writes goes through unchanged.  Its stack samples don't: a stack becomes
- * the number of a node (stack_tree.h), and all else that is said of the run goes into
- * records of ours (records.h).
+ * Most of vmprof's records go through unchanged.  vmprof's stack samples do not: a stack
+ * becomes the number of a node (stack_tree.h).  All other facts of a run go into records of
+ * this project (records.h).
  *
- * Rows wait in their records until a flush is due, or there is no room for more.  Then a
- * *batch* is written: the totals, and behind them all that waits.  What the file holds
- * is whole after each.
+ * Rows wait in their records until a flush is due, or a record is full.  Then a *batch* is
+ * written: the totals, followed by all waiting rows.  The file is complete after each
+ * batch.
  *
- * The functions take no lock and allocate nothing but what stacks take; they may be
- * called from a signal handler.
+ * The functions take no lock, and allocate memory only for stacks.  Call them with the
+ * recorder's lock; a signal handler may call them.
  */
 
 #include <stddef.h>
@@ -23,139 +22,150 @@
 
 #pragma GCC visibility push(hidden)
 
-/* A flush is due when the oldest row waits for so long; or, early in the
-   run, for an eighth of the time since the start, and so long at least: what a
-   process that ends without a word leaves unwritten is a small part of it. */
+/* A flush is due when the oldest row has waited for PROFILE_LOG_NS nanoseconds.  Early
+   in the run, it is due after an eighth of the time since the start, but not before
+   PROFILE_LOG_FIRST nanoseconds.  So a process that is killed loses only a small part of
+   its samples. */
 #define PROFILE_LOG_NS      750000000
 #define PROFILE_LOG_FIRST   10000000
 
-/* what each batch says of the profile as a whole; all since its start */
+/* The totals of the profile since its start, which each batch contains */
 struct profile_totals {
-    int64_t allocated;      /* bytes that the GC's own pointers counted */
-    int64_t lost;           /* samples whose stack could not be taken */
-    int64_t dropped;        /* time samples that met another sample */
+    int64_t allocated;      /* bytes allocated, by the GC's own pointers */
+    int64_t lost;           /* samples without a stack */
+    int64_t dropped;        /* CPU samples that were dropped because of another sample */
     int64_t collections;    /* minor collections */
-    int64_t pressures;      /* memory pressures: 'allocated' misses bytes */
-    int64_t surprises;      /* the GC changed behind our back */
-    int64_t waits;          /* key of the first sample that waits; 0: none does */
+    int64_t pressures;      /* memory pressures, which hide bytes from 'allocated' */
+    int64_t surprises;      /* changes of the GC's state that the engine did not see */
+    int64_t waits;          /* key of the first sample that waits for its outcome; 0 if
+                               none waits */
 };
 
-/* What the log asks of the recorder, with each batch and each flush */
+/* Functions of the recorder that the log calls with each batch and each flush */
 struct profile_source {
+    /* fill in the present totals */
     void (*totals)(struct profile_totals *);
-    void (*waiting)(void);  /* put rows of RECORD_WAITING: what is new since the last
-                               time in this profile */
+    void (*waiting)(void);  /* append rows of RECORD_WAITING for the samples that were
+                               not appended in this profile yet */
 };
 
-/* Begin a profile, which goes to 'sink'.  Times are given as in clock_gettime(
-   CLOCK_MONOTONIC), in nanoseconds.  One that was begun before has to be closed. */
+/* Begin a profile, which is written to 'sink'.  The previous one must be closed.  All
+   times are nanoseconds of CLOCK_MONOTONIC. */
 void profile_log_open(struct sink *sink, int64_t now, const struct profile_source *);
 
-/* It began at this time already, before anything was written. */
+/* Set the start of the profile to an earlier time, before anything is written. */
 void profile_log_began(int64_t started);
 
-/* The run's settings, as text (PROFILE.rst says which): at the start, and what
-   comes to be known later */
+/* Write the settings of the run, a text that PROFILE.rst defines.  Called at the start,
+   and again with settings that become known later. */
 void profile_log_settings(const char *text);
 
-/* Whole records of vmprof's */
+/* Write whole records of vmprof. */
 void profile_log_bytes(const void *records, size_t size);
 
-/* Whole records of vmprof's that name functions: the profile gets those that its stacks
-   have, each as soon as the function and a stack of it have come. */
+/* Keep whole records of vmprof that name functions.  The profile gets the name of a
+   function as soon as both the name and a stack with the function have arrived. */
 void profile_log_names(const char *records, size_t size);
 
-/* The stack of one stack sample of vmprof's.  Returns its node, or STACK_LOST if it is
-   none. */
+/* Return the node of the stack in a stack sample of vmprof, or STACK_LOST if the record
+   is no stack sample. */
 int64_t profile_log_stack(const void *record, size_t size);
 
-/* Or of its words alone */
+/* Return the node of a stack of 'count' words. */
 int64_t profile_log_stack_of(const stack_word *words, size_t count);
 
-/* Do vmprof's stack samples say how much memory is resident? */
+/* Return whether vmprof's stack samples contain the resident memory. */
 int profile_log_has_memory(void);
 
-/* Tell the profile what this node is, if that was not done.  Returns its number there, or
-   STACK_LOST if nobody knows any more, or it is. */
+/* Write the node to the profile if this was not done.  Returns its number there, or
+   STACK_LOST if 'node' is STACK_LOST or the stack tree was emptied since. */
 int64_t profile_log_needs_stack(int64_t node);
 
-/* Numbers of sets of labels are below this; 0: none. */
+/* Limit of the numbers of sets of labels.  0 is the number of no labels. */
 #define PROFILE_LOG_LABELS  10000
 
-/* 'text' knows what sets of labels are, "key=value" with 0x1f between them; or NULL. */
+/* Set the function that returns the text of a set of labels, "key=value" with 0x1f
+   between the pairs, or NULL for an unknown set. */
 void profile_log_labels(const char *(*text)(int number));
 
-/* Tell the profile what this set of labels is, if that was not done.  Returns the number,
-   or 0 if nobody knows. */
+/* Write the set of labels to the profile if this was not done.  Returns its number, or 0
+   if the set is unknown. */
 int profile_log_needs_label(int number, int64_t now);
 
-/* KiB that were resident when vmprof took the last stack; 0: it does not say */
+/* Return the resident memory in KiB in vmprof's last stack sample, or 0 if its samples
+   do not contain it. */
 int64_t profile_log_memory(void);
 
-/* A stack that was given lately, under this key of the
-   caller's.  Returns its node, or STACK_LOST if it has to be given again: after a
-   hundred samples (stack_tree.h), or a second. */
+/* Return the node of a recent stack by a key of the caller's.  Returns STACK_LOST if the
+   stack must be walked again: after STACK_KEY_USES samples (stack_tree.h), or when the
+   keys are a second old. */
 #define PROFILE_LOG_KEYS_NS 1000000000
 
 int64_t profile_log_known_stack(uint64_t key, int64_t now);
 
-/* From now on, 'key' stands for this node, which profile_log_stack() has just
+/* Let 'key' identify the stack of this node, which profile_log_stack() has just
    returned. */
 void profile_log_remember(uint64_t key, int64_t node);
 
-/* Append a row to a record, and a text.  'now' is when it began to wait. */
+/* Append a row to a record, or a row and a text.  'now' is the time at which the row
+   begins to wait. */
 void profile_log_row(enum record_kind kind, int64_t now, const int64_t *row);
 void profile_log_text(enum record_kind kind, int64_t now, const int64_t *row,
                       const char *text, size_t size);
 
-/* 'now', in nanoseconds since the profile began, in whole microseconds */
+/* Convert a time to nanoseconds since the profile began, in whole microseconds. */
 int64_t profile_log_time(int64_t now);
 
-/* When it began */
+/* Return the time at which the profile began. */
 int64_t profile_log_started(void);
 
-/* What was counted when it began */
+/* Return the totals of the process when the profile began. */
 const struct profile_totals *profile_log_before(void);
 
-/* True if a flush is due */
+/* Return whether a flush is due. */
 int profile_log_due(int64_t now);
 
-/* Something waits outside of the records, which RECORD_WAITING is about. */
+/* Note that a sample waits for its outcome outside of the records, so that a flush
+   becomes due for its row of RECORD_WAITING. */
 void profile_log_waits(int64_t now);
 
-/* Hand over what is there.  An error ends the profile at a whole batch; it is
-   kept, and returned by profile_log_close(). */
+/* Write all waiting rows.  An error ends the profile after the last whole batch;
+   profile_log_close() returns the error. */
 void profile_log_flush(int64_t now);
 
-/* The profile ends whole, and the next one begins; their totals are their own, and
-   numbers of samples and stacks go on. */
+/* The data for the end of a segment and the beginning of the next one.  Each segment has
+   its own totals, but the numbers of samples continue. */
 struct profile_log_next {
-    struct sink *sink;
-    const void *head;           /* vmprof's records before any name */
+    struct sink *sink;          /* destination of the next segment */
+    const void *head;           /* vmprof's records before the first name of a function */
     size_t head_size;
-    const char *settings;       /* to which the clock and the first key are added */
-    int64_t first_key;          /* of a sample of the next one */
-    const void *trailer;        /* of the one that ends */
+    const char *settings;       /* settings of the next segment; the clock and the first
+                                   key are appended */
+    int64_t first_key;          /* key of the first sample of the next segment */
+    const void *trailer;        /* vmprof's last record, for the present segment */
     size_t trailer_size;
-    int64_t started;            /* filled in by the first of these */
-    int ended;                  /* by the second: the first error of the one that
-                                   ends, or 0 */
+    int64_t started;            /* set by profile_log_begin_next(): start of the next
+                                   segment */
+    int ended;                  /* set by profile_log_rotate(): the first error of the
+                                   present segment, or 0 */
 };
 
-/* Write what it begins with.  Returns 0, or an errno if that can't be: the present
-   one goes on, as it does until profile_log_rotate(). */
+/* Write the beginning of the next segment.  Returns 0 or an errno; in both cases the
+   present segment continues until profile_log_rotate(). */
 int profile_log_begin_next(struct profile_log_next *next, int64_t now);
 
+/* End the present segment after a whole batch, and continue with the next one. */
 void profile_log_rotate(struct profile_log_next *next);
 
-/* The first error that the sink had, or 0 */
+/* Return the first error of the sink, or 0. */
 int profile_log_error(void);
 
-/* In a forked child: forget the sink, and what waits to be written. */
+/* Forget the sink and all waiting rows, in a forked child. */
 void profile_log_forget(void);
 
-/* Hand over what is there, vmprof's last records behind it.  Returns 0 or the first
-   error that the sink had: EBADF if the program closed the file under us. */
+/* End the profile after the bytes that profile_log_bytes() got, such as vmprof's last
+   record.  Returns 0 or the first error of the sink: EBADF if the program has closed the
+   file. */
 int profile_log_close(void);
 
 #pragma GCC visibility pop

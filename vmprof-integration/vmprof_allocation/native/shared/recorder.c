@@ -16,18 +16,20 @@
 #include "pace.h"
 #include "pending.h"
 
-/* In RECORD_NAMES */
+/* Kinds of names in RECORD_NAMES */
 enum { NAME_OF_THREAD = 1, NAME_OF_COMMAND };
 
 struct recorder_counts recorder_counts;
 
 static int is_open, is_stopped;
-static int has_settings;                /* the log's head is before them */
+static int has_settings;                /* whether recorder_start() has written the
+                                           settings after the log's head */
 static void (*get_totals)(struct profile_totals *);
-static int64_t last_stack = STACK_LOST; /* of the sample now being taken */
+static int64_t last_stack = STACK_LOST; /* node of the present sample */
 static int64_t newest_stack, named_stack;
-static int64_t last_key;                /* of an allocation sample */
-static int64_t longest_interval;        /* of those, in bytes */
+static int64_t last_key;                /* key of the newest allocation sample */
+static int64_t longest_interval;        /* longest interval of an allocation sample, in
+                                           bytes */
 static int holds_samples, expects_outcomes;
 static struct pace pace;
 static int64_t next_interval;
@@ -43,7 +45,7 @@ static int64_t now_ns(void)
 }
 
 /* ____________________________________________________________ */
-/* one thing at a time */
+/* the lock */
 
 static __thread __attribute__((tls_model("initial-exec")))
 struct {
@@ -52,6 +54,7 @@ struct {
 } thread;
 
 static volatile int locked;
+/* recorder_unlock() calls this, after writing all waiting rows, if it is not NULL */
 static void (*volatile at_unlock)(void);
 
 static int try_lock(void)
@@ -152,8 +155,8 @@ int recorder_stack(const void *record, size_t size)
     stack = profile_log_stack(record, size);
     if (stack == STACK_LOST)
         return 0;
-    /* A time sample, until recorder_allocation() knows better.  One that
-       could not be written at once comes with the next sample. */
+    /* A CPU sample, unless recorder_allocation() has called this.  A CPU sample that
+       could not be finished at once is finished before the next sample. */
     finish_time_sample(now_ns());
     set_stack(stack);
     return 1;
@@ -173,7 +176,7 @@ int recorder_has_new_stacks(void)
     return result;
 }
 
-/* Fill last_stack in */
+/* Find the node of the present sample's stack, and store it in last_stack. */
 static void find_stack(uint64_t key, int64_t now, void (*walk)(void))
 {
     if (key != 0)
@@ -217,7 +220,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
         return 0;
     }
     now = now_ns();
-    finish_time_sample(now);    /* of one that came late */
+    finish_time_sample(now);    /* a CPU sample that was not finished */
     find_stack(stack_key, now, walk);
     if (longest_interval < interval)
         longest_interval = interval;
@@ -240,13 +243,13 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     return key;
 }
 
-/* With the lock; 0: the profile, if there is one, takes no samples */
+/* Return whether there is a profile that takes samples.  Needs the lock. */
 static int takes_samples(void)
 {
     return is_open && !is_stopped && holds_samples;
 }
 
-/* Behind rows that were added with the lock, which is given back */
+/* Flush the profile if that is due, and release the lock, after rows were added. */
 static void write_and_unlock(int64_t now)
 {
     if (profile_log_due(now))
@@ -275,7 +278,7 @@ int64_t recorder_raw(struct raw_sample *sample, uint64_t stack_key, void (*walk)
     sample->key = 0;
     now = now_ns();
     if (takes_samples()) {
-        finish_time_sample(now);        /* of one that came late */
+        finish_time_sample(now);        /* a CPU sample that was not finished */
         find_stack(stack_key, now, walk);
         sample->key = ++last_key;
         sample->node = last_stack;
@@ -327,8 +330,8 @@ void recorder_raw_type(int64_t number, const char *name)
     recorder_unlock();
 }
 
-/* From these, readers know whether the program allocated anything between the last heap
-   snapshot and a mark. */
+/* Append the bytes allocated until now.  From this, readers know whether the program
+   allocated anything between the last heap snapshot and a mark. */
 static void put_allocated(int64_t now)
 {
     struct profile_totals totals;
@@ -455,9 +458,11 @@ int64_t recorder_next_interval(void)
     return next_interval;
 }
 
-static int facts_errno;                 /* with the lock */
+static int facts_errno;                 /* state of recorder_begin_facts(), protected by
+                                           the lock */
 static int64_t facts_began, facts_collections;
-static int was_told;                    /* of some that were pending */
+static int was_told;                    /* whether the outcome of a waiting sample was
+                                           reported */
 
 int recorder_begin_facts(int64_t collections)
 {
@@ -614,7 +619,7 @@ void recorder_end_time_sample(void)
 }
 
 /* ____________________________________________________________ */
-/* what becomes of the process */
+/* ends of processes */
 
 static void note(const char *text)
 {
@@ -643,8 +648,8 @@ void recorder_note(const char *text)
     static const struct timespec millisecond = { 0, 1000000 };
     int saved_errno = errno, tries;
 
-    /* Who has the lock may wait for a reader of the profile that never comes:
-       the process has to be able to end. */
+    /* The process must be able to end: the thread with the lock may wait for a reader of
+       the profile that never reads. */
     for (tries = 0; !thread.holds_lock && tries < 1000; tries++) {
         if (try_lock()) {
             if (is_open && has_settings && !is_stopped) {
@@ -660,9 +665,10 @@ void recorder_note(const char *text)
 }
 
 /* ____________________________________________________________ */
-/* figures of the whole process */
+/* metrics of the whole process */
 
-/* What was read before: who samples should not wait for the kernel. */
+/* Append metrics, which were read before the lock was taken: a sample must not wait for
+   the kernel. */
 static void note_figures(const struct figure *figures, int count)
 {
     int i;
@@ -684,7 +690,8 @@ void recorder_figure(enum figures_kind kind, int64_t value)
     recorder_unlock();
 }
 
-/* Returns 0 if the first thread may have ended. */
+/* Append metrics, and write the waiting rows if that is due; the flusher's 'look'.
+   Returns 0 if the first thread may have ended. */
 static int look_for_what_waits(int at_once)
 {
     struct figure figures[FIGURES_MOST];
@@ -733,11 +740,11 @@ int recorder_start(const char *settings)
     note_figures(figures, count);
     error = profile_log_error();
     recorder_unlock();
-    /* Without the lock: pthread_create() takes locks of malloc's, and a thread may hold
-       one of them while it waits for ours. */
+    /* Without the lock: pthread_create() takes locks of malloc, and a thread may hold
+       such a lock while it waits for the recorder's lock. */
     if (error == 0)
         error = flusher_start(look_for_what_waits);
-    /* until then this process may still become one that its parent counts */
+    /* after an error, the parent may still count this process as not sampled */
     if (error == 0) {
         recorder_lock();
         children_begin();
@@ -816,7 +823,7 @@ int recorder_forget(void)
 {
     int was_open = is_open;
 
-    /* another thread of the parent's may have held these */
+    /* another thread of the parent may have held these */
     locked = 0;
     at_unlock = NULL;
     thread.holds_lock = 0;

@@ -7,32 +7,36 @@
 #define MARKER          'A'
 #define VERSION         2
 
-/* In the first byte of a column: the width's logarithm plus 1, or 0: no bits; and what
-   stands behind this byte.  With a step, the numbers are what each value is more than the
-   one before and the step. */
+/* The first byte of a column: the lowest bits are the logarithm of the width in bits
+   plus 1, or 0 if the column takes no bits.  The flags tell which numbers follow this
+   byte.  With HAS_STEP, each number is the difference between the value and the sum of
+   the previous value and the step. */
 #define HAS_BASE        0x08
 #define HAS_STEP        0x10
 #define HAS_UNIT        0x20
 #define WIDEST          7               /* 64 bits */
 
-/* Of all kinds.  Not a power of two: a row's numbers would be so far from each other that
-   all have the same place in the processor's caches. */
+/* Maximum number of rows of all kinds.  It is not a power of two, because the numbers of
+   a row would then have the same place in the processor's caches. */
 #define MOST_ROWS       504
 
-/* marker, size; version, kind, columns, nothing, number of rows */
+/* marker and size; then version, kind, number of columns, a zero byte, and number of
+   rows */
 #define FRAME           (1 + sizeof(int64_t))
 #define HEAD            8
-/* first byte, base, step, unit */
+/* maximum size: first byte, base, step and unit */
 #define COLUMN_HEAD     (1 + 2 * sizeof(int64_t) + 2)
 
-/* Values of a column that are all multiples of its unit beyond the least of them are
-   written in units: microseconds of times in nanoseconds, words of sizes in bytes. */
+/* Return the unit of a column.  If all numbers are multiples of the unit, they are
+   divided by it: times in nanoseconds become microseconds, sizes in bytes become words
+   of 8 bytes. */
 static int64_t unit_of(char letter)
 {
     return letter == 't' ? 1000 : letter == 's' ? 8 : 1;
 }
 
-/* 'n' is a number, 't' a time or duration, 's' a size */
+/* The letters of the columns: 'n' is a number, 't' a time or duration in ns, 's' a size
+   in bytes */
 #define NUMBERS(name, columns_, rows_) \
     static int64_t name##_rows[(rows_) * (sizeof(columns_) - 1)]
 #define TEXTS(name, size)   static char name##_text[size]
@@ -135,7 +139,7 @@ int record_has_room(const struct record *r)
            (r->text == NULL || r->text_size + RECORD_MOST_TEXT <= r->most_text);
 }
 
-/* A column's values stand one behind the other: so they are encoded. */
+/* Return the values of a column, which are contiguous, as put_column() needs them. */
 static int64_t *column_of(const struct record *r, size_t number)
 {
     return r->rows + number * r->most_rows;
@@ -157,7 +161,7 @@ void record_add_text(struct record *r, const int64_t *row, const char *text, siz
     if (size > RECORD_MOST_TEXT)
         for (size = RECORD_MOST_TEXT;
              size > 0 && (text[size] & 0xc0) == 0x80; size--)
-            ;           /* not within a character */
+            ;           /* cut before a whole UTF-8 character */
     record_add(r, row);
     column_of(r, r->columns - 1)[r->count - 1] = (int64_t)size;
     memcpy(r->text + r->text_size, text, size);
@@ -173,29 +177,31 @@ size_t record_bound(const struct record *r)
 /* ____________________________________________________________ */
 /* encoding */
 
+/* Write the lowest 'bytes' bytes of a number, and return their end. */
 static char *put(char *p, uint64_t number, size_t bytes)
 {
-    memcpy(p, &number, bytes);          /* little-endian, as the processor */
+    memcpy(p, &number, bytes);          /* little-endian, like the processor */
     return p + bytes;
 }
 
+/* The values of a column */
 struct column {
     const int64_t *values;
     size_t count;
 };
 
-/* How its numbers are written: each is (value - base) / unit; or, with a step, (value -
-   the one before - step) / unit. */
+/* The encoding of a column: each number is (value - base) / unit, or with a step (value
+   - previous value - step) / unit. */
 struct code {
     int width, has_step;
     uint64_t base, step, unit;
 };
 
-/* Those of the column that is being written */
+/* The numbers of the column that is being written */
 static uint64_t numbers[MOST_ROWS];
 
-/* The smallest of 0, 1, 2, 4, ... 64 bits that hold numbers up to 'most', as its
-   logarithm plus 1, or 0 */
+/* Return the smallest width of 0, 1, 2, 4, ... 64 bits that holds numbers up to 'most',
+   as its logarithm plus 1, or as 0. */
 static int width_of(uint64_t most)
 {
     int width = 0;
@@ -205,13 +211,14 @@ static int width_of(uint64_t most)
     return width;
 }
 
+/* Return whether all values are equal. */
 static int is_constant(const struct column *c)
 {
     return memcmp(c->values, c->values + 1, (c->count - 1) * sizeof *c->values) == 0;
 }
 
-/* What takes least, of numbers in no unit: the values themselves, or what each is more
-   than the one before */
+/* Return the smaller encoding without a unit: with the values themselves, or with the
+   differences of consecutive values.  Stores the largest number that it has to hold. */
 static struct code code_of(const struct column *c, uint64_t *range)
 {
     int64_t least = c->values[0], most = least;
@@ -230,7 +237,7 @@ static struct code code_of(const struct column *c, uint64_t *range)
     }
     *range = (uint64_t)most - (uint64_t)least;
     range_of_steps = (uint64_t)most_step - (uint64_t)least_step;
-    /* differences of numbers that fill 64 bits may not be told from smaller ones */
+    /* differences between 64-bit numbers may overflow */
     code.has_step = *range <= INT64_MAX / 2 &&
                     width_of(range_of_steps) < width_of(*range);
     code.base = (uint64_t)(code.has_step ? c->values[0] : least);
@@ -240,6 +247,7 @@ static struct code code_of(const struct column *c, uint64_t *range)
     return code;
 }
 
+/* Compute the numbers of a column, without dividing by the unit. */
 static void fill_numbers(const struct column *c, const struct code *code)
 {
     const int64_t *v = c->values;
@@ -255,8 +263,8 @@ static void fill_numbers(const struct column *c, const struct code *code)
             numbers[i] = (uint64_t)v[i] - code->base;
 }
 
-/* Returns 0, and changes nothing, if they are not all multiples of the unit.  (By a
-   number that the compiler knows, it divides without a division.) */
+/* Divide the numbers by the unit.  Returns 0, and changes nothing, if some number is no
+   multiple.  The unit must be a constant, so that the compiler uses no division. */
 static inline int divide_numbers(size_t count, uint64_t unit)
 {
     size_t i;
@@ -269,12 +277,14 @@ static inline int divide_numbers(size_t count, uint64_t unit)
     return 1;
 }
 
+/* Divide the numbers by the unit if all are multiples, and return whether they were. */
 static int are_in_units(size_t count, int64_t unit)
 {
     return unit == 8 ? divide_numbers(count, 8) :
            unit == 1000 && divide_numbers(count, 1000);
 }
 
+/* Write the numbers with a width other than 0, and return their end. */
 static char *put_numbers(size_t count, int width, char *p)
 {
     size_t bits = (size_t)1 << (width - 1), in_byte = bits < 8 ? 8 / bits : 1, i;
@@ -319,7 +329,7 @@ static char *put_column(const struct column *c, int64_t unit, char *p)
     if (range != 0 && are_in_units(c->count, unit))
         code.unit = (uint64_t)unit;
     code.width = width_of(range / code.unit);
-    if (code.width == WIDEST) {         /* as they are */
+    if (code.width == WIDEST) {         /* the values themselves */
         code.base = 0;
         code.unit = 1;
         memcpy(numbers, c->values, c->count * sizeof *numbers);
@@ -344,7 +354,7 @@ static char *put_head(enum record_kind kind, size_t columns, size_t rows, char *
     return put(p, rows, 4);
 }
 
-/* The size of what was written from 'start' on, its frame first */
+/* Write the marker and the size in front of a record.  Returns the end of the record. */
 static char *end_record(char *start, char *p)
 {
     *start = MARKER;

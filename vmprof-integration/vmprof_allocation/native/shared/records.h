@@ -1,12 +1,12 @@
 #pragma once
-/* The records of an allocation profile: tables of numbers, a column at a time.
+/* The records of a profile: tables of numbers, encoded by column.
  *
- * What a profile says is rows of tables: one row for each sampled object, frame,
- * collection.  Rows gather in a record (struct record) until it is encoded.  Then each
- * column takes as few bits a row as its values need, and a reader gets it back at the
- * speed of memory: converter/PROFILE.rst has the layout and all columns.
+ * A profile consists of rows of tables: one row for each sampled object, frame or
+ * collection.  Rows wait in a record (struct record) until it is encoded.  Then each column
+ * takes as few bits per row as its values need.  converter/PROFILE.rst has the layout and
+ * all columns.
  *
- * Nothing here takes a lock or allocates.
+ * The functions take no lock and allocate nothing.  Call them with the recorder's lock.
  */
 
 #include <stddef.h>
@@ -14,6 +14,7 @@
 
 #pragma GCC visibility push(hidden)
 
+/* Kinds of records, with the numbers of PROFILE.rst */
 enum record_kind {
     RECORD_SETTINGS = 1,
     RECORD_TOTALS,
@@ -38,33 +39,35 @@ enum record_kind {
     RECORD_RAW,
     RECORD_RAW_ENDED,
     RECORD_SNAPSHOTS,
-    RECORD_KINDS                /* how many, and number 0 */
+    RECORD_KINDS                /* number of kinds, including number 0, which no kind has */
 };
 
-/* What becomes of a sampled object, as its first minor collection finds out; or, at the
-   end of the profile, that there was none.  The numbers are PROFILE.rst's. */
+/* The outcome of a sampled object at its first minor collection, with the numbers of
+   PROFILE.rst */
 enum outcome {
-    OUTCOME_DIED,
-    OUTCOME_PROMOTED,
-    OUTCOME_NOT_RECORDED,
-    OUTCOME_NOT_KNOWN,
-    OUTCOME_YOUNG,              /* it is in the nursery: a later part of the profile */
-    OUTCOME_YOUNG_NOT_KNOWN     /*   says more; and it is not known what it is */
+    OUTCOME_DIED,               /* it was dead: short-lived */
+    OUTCOME_PROMOTED,           /* it became old */
+    OUTCOME_NOT_RECORDED,       /* the engine follows no objects */
+    OUTCOME_NOT_KNOWN,          /* unknown */
+    OUTCOME_YOUNG,              /* the segment ended before the collection, and a later
+                                   segment may have the outcome */
+    OUTCOME_YOUNG_NOT_KNOWN     /* the same, and its type is unknown */
 };
 
+/* Return whether the object is still in the nursery. */
 static inline int outcome_is_young(enum outcome outcome)
 {
     return outcome == OUTCOME_YOUNG || outcome == OUTCOME_YOUNG_NOT_KNOWN;
 }
 
-/* How a promoted object ended.  The numbers are PROFILE.rst's. */
+/* The end of a promoted object, with the numbers of PROFILE.rst */
 enum end {
-    END_FREED,
-    END_LOST,                   /* it is not known */
-    END_NONE                    /* it has not, although it was recorded */
+    END_FREED,                  /* it was found dead */
+    END_LOST,                   /* the sampler does not follow it any more */
+    END_NONE                    /* it is alive, although an earlier row has its end */
 };
 
-/* Kinds of names of a type */
+/* Kinds of names of a type, with the numbers of PROFILE.rst */
 enum type_name {
     TYPE_NAME_GCS = 1,
     TYPE_NAME_PYTHON,
@@ -72,43 +75,48 @@ enum type_name {
     TYPE_NAME_INTERNAL
 };
 
-/* Columns of the widest table */
+/* Number of columns of the widest table */
 #define RECORD_MOST_COLUMNS     13
-/* Bytes of a text; what is longer is cut, between two characters.  Settings may be
-   longer. */
+/* Maximum size of a text in bytes.  A longer text is cut after a whole character.
+   Settings may be longer. */
 #define RECORD_MOST_TEXT        1024
 
+/* A table whose rows wait to be encoded */
 struct record {
-    const char *units;          /* of each column, a letter: see records.c */
-    int64_t *rows;
-    char *text;                 /* NULL: it has none */
+    const char *units;          /* a letter for the unit of each column: see records.c */
+    int64_t *rows;              /* the values, column after column */
+    char *text;                 /* texts of the rows, in their order; NULL if the table
+                                   has no texts */
+    /* number of columns, and maximum of rows and of bytes of text */
     size_t columns, most_rows, most_text;
-    size_t count, text_size;    /* that wait */
+    size_t count, text_size;    /* rows and bytes of text that wait */
 };
 
-/* The one of this kind; all are empty at first. */
+/* Return the record of this kind, which is empty at first. */
 struct record *record_of(enum record_kind kind);
 
-/* Whether one row more, with a text of RECORD_MOST_TEXT bytes, fits */
+/* Return whether another row, with a text of RECORD_MOST_TEXT bytes, fits. */
 int record_has_room(const struct record *);
 
-/* Append a row: as many numbers as there are columns, of which the last one is filled
-   in where there is a text, with its size in bytes. */
+/* Append a row of 'columns' numbers, for which the record must have room. */
 void record_add(struct record *, const int64_t *row);
+/* Append a row and its text of 'size' bytes.  The last number of the row is replaced by
+   the size of the text. */
 void record_add_text(struct record *, const int64_t *row, const char *text, size_t size);
 
-/* Bytes that encoding takes at most */
+/* Return the maximum size in bytes of the encoded record. */
 size_t record_bound(const struct record *);
 
-/* Write the record of this kind to 'p', and empty it.  Returns the end.  There is
-   nothing to write if it is empty. */
+/* Write the record of this kind to 'p', and empty it.  Returns the end of the bytes.
+   Writes nothing if the record is empty. */
 char *record_encode(enum record_kind kind, char *p);
 
-/* A record of the settings, of this text */
+/* Write a record with the settings 'text', which takes at most
+   RECORD_SETTINGS_BOUND(size) bytes.  Returns the end of the bytes. */
 #define RECORD_SETTINGS_BOUND(size)     ((size) + 64)
 char *record_encode_settings(const char *text, size_t size, char *p);
 
-/* Empty all of them. */
+/* Empty all records. */
 void record_clear_all(void);
 
 #pragma GCC visibility pop

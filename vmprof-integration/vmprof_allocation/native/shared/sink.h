@@ -1,19 +1,19 @@
 #pragma once
-/* Where a profile goes.
+/* The destination of a profile: a file, a pipe, or the memory of a test.
  *
- * profile_log.c hands over whole batches of records, one at a time, and
- * knows no files.  A sink takes no lock, allocates nothing, and may be called
- * from a signal handler, as its caller.
+ * profile_log.c passes whole batches of records, one at a time.  A sink takes no lock and
+ * allocates nothing, because a signal handler may call it.
  */
 
 #include <stddef.h>
 
+/* A destination, which may have further data after these functions */
 struct sink {
-    /* Take one batch, or nothing of it.  The bytes are the caller's again
-       afterwards.  Returns 0 or an errno, with which the profile ends: nothing
-       is appended after an error. */
+    /* Write the whole batch, or nothing.  The caller may reuse the bytes afterwards.
+       Returns 0, or an errno if it failed: then the profile ends, and nothing is
+       appended any more. */
     int (*append)(struct sink *, const void *batch, size_t size);
 
-    /* In a forked child, which has no part in its parent's profile */
+    /* Called in a forked child, which must not write to its parent's profile. */
     void (*forget)(struct sink *);
 };

@@ -1,12 +1,12 @@
 #pragma once
-/* Small files of the kernel, which are read as a whole. */
+/* Reading of small files of the kernel in /proc and /sys. */
 
 #include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Read at most 'size' - 1 bytes of the file, and terminate the text.  Return 0 if the file
-   is missing or empty. */
+/* Read at most 'size' - 1 bytes of the file, and terminate the text.  Returns 0 if the
+   file is missing or empty. */
 static inline int small_file_read(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

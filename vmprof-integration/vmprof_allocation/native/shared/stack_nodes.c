@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#define MAX_NODES       512     /* vmprof's samples hold 509 frames */
+#define MAX_NODES       512     /* vmprof's samples have at most 509 frames */
 
 uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
 {
@@ -12,8 +12,8 @@ uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
 
     if (node == NULL)
         return 0;
-    /* A polynomial of the nodes, as to multiply and add takes no longer than to come to
-       the next node.  Lists that differ in one node have different ones. */
+    /* A polynomial of the nodes, because a multiplication and an addition take no longer
+       than loading the next node.  Lists that differ in one node have different values. */
     for (nodes = 0; node != NULL; node = node->next, nodes++) {
         uint64_t value = (uint64_t)node->value;
         if (nodes == MAX_NODES)
@@ -24,6 +24,7 @@ uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
             return 0;
         key = key * factor + (value << 3 | (uint64_t)node->kind);
     }
-    /* its lowest bits are those of the values, and choose where it is looked for */
+    /* the lowest bits depend only on the lowest bits of the values, but choose the place
+       in a table */
     return (key ^ key >> 32) * factor;
 }

@@ -1,11 +1,10 @@
 #pragma once
-/* vmprof's own stack, before anybody has walked it.
+/* vmprof's list of the frames of a thread, and a key that identifies the stack.
  *
- * vmprof keeps a linked list per thread: one node for each interpreted frame,
- * one for each piece of the JIT's machine code that is running.  To walk it
- * takes most of the time of a sample, because for each piece of machine code it
- * is looked up in a table which functions are inlined where it stands.
- * But most stacks were seen before, and the list tells which: the same nodes
+ * vmprof keeps a linked list per thread: one node for each interpreted frame, and one for
+ * each piece of machine code of the JIT that is running.  A stack walk takes most of the
+ * time of a sample, because it finds the inlined functions of each piece of machine code in
+ * a table.  But most stacks were seen before, and the key recognizes them: the same nodes
  * lead to the same frames, until the JIT puts other code in the same place.
  */
 
@@ -13,21 +12,22 @@
 
 #pragma GCC visibility push(hidden)
 
-#define NODE_CODE       1       /* value: the code object's number */
-#define NODE_JITTED     3       /* value: stack pointer of the piece */
+#define NODE_CODE       1       /* 'value' is the number of the code object */
+#define NODE_JITTED     3       /* 'value' is the stack pointer of the machine code */
 
+/* A node of vmprof's list, as vmprof defines it */
 struct stack_node {
-    struct stack_node *next;    /* towards the outermost one */
+    struct stack_node *next;    /* next node towards the outermost frame */
     intptr_t value;
     intptr_t kind;
 };
 
-/* A number for this list; 'state' is mixed in.  0 if there is none: the list
-   is empty, longer than vmprof's samples can be, or holds other kinds. */
+/* Return a key for this list; 'state' is mixed in.  Returns 0 if there is no key: the
+   list is empty, is longer than vmprof's samples can be, or has nodes of another kind. */
 uint64_t stack_nodes_key(const struct stack_node *innermost, uint64_t state);
 
-/* Of a piece of the JIT's code (NODE_JITTED): where on the machine stack the
-   return address of its last call is. */
+/* Return a pointer to the return address, on the machine stack, of the last call of this
+   machine code (NODE_JITTED). */
 static inline uintptr_t *stack_nodes_return_address(
     const struct stack_node *node)
 {

@@ -6,7 +6,7 @@
 
 #include "table.h"
 
-#define KEYS            4096            /* a power of two */
+#define KEYS            4096            /* number of places for keys, a power of two */
 #define MOST_FRAMES     ((size_t)1 << 18)
 #define MOST_STACKS     ((size_t)1 << 18)
 
@@ -15,29 +15,30 @@ enum { INTERPRETED = 1, COMPILED = 3 };
 
 struct frame {
     int64_t kind, address;
-    uint32_t told;                      /* number in the profile; 0: none */
+    uint32_t told;                      /* number in the profile; 0 if it was not written */
 };
 
 struct node {
-    uint32_t parent, frame;             /* 0: none */
-    uint32_t told;
+    uint32_t parent, frame;             /* parent node (0 for the outermost), and frame */
+    uint32_t told;                      /* number in the profile; 0 if it was not written */
 };
 
-/* Of a whole stack, so that its frames need not be looked at again */
+/* A whole stack, which is found without walking through its frames */
 struct stack {
     uint64_t hash;
-    uint32_t node;                      /* 0: this slot is free */
+    uint32_t node;                      /* 0 if the slot is free */
 };
 
-/* Open addressing, by a hash: the index of what is found, plus 1.  At least half of the
-   slots are free. */
+/* A hash table with open addressing: the index plus 1 of a frame or node.  At least half
+   of the slots are free. */
 struct slots {
     uint32_t *slots;
-    size_t count;                       /* a power of two; 0: there are none yet */
+    size_t count;                       /* a power of two; 0 if the table was not made
+                                           yet */
 };
 
-/* All indices begin at 0; a node is an index plus 1, and plus those that were
-   forgotten. */
+/* The tree.  Indexes begin at 0.  A node's identity is its index plus 1, plus the number
+   of nodes that were forgotten. */
 static struct {
     struct frame *frames;
     size_t frames_count, frames_room;
@@ -45,11 +46,12 @@ static struct {
     struct node *nodes;
     size_t nodes_count, nodes_room;
     struct slots node_slots;
-    struct stack *stacks;               /* open addressing, as above, but in place: most
-                                           have been seen before */
+    struct stack *stacks;               /* the stacks themselves in a hash table with
+                                           open addressing, because most stacks were seen
+                                           before */
     size_t stacks_count, stacks_room;
-    int64_t nodes_before;               /* that were forgotten */
-    uint32_t frames_told, nodes_told;
+    int64_t nodes_before;               /* number of nodes that were forgotten */
+    uint32_t frames_told, nodes_told;   /* numbers that were written to the profile */
     void (*tell_frame)(int64_t kind, int64_t address);
     void (*tell_node)(int64_t parent, int64_t frame);
 } tree;
@@ -117,7 +119,7 @@ static void forget_stacks(void)
         memset(tree.stacks, 0, tree.stacks_room * sizeof *tree.stacks);
 }
 
-/* There is no room for more. */
+/* Empty the tree, because it is full. */
 static void forget_all(void)
 {
     tree.nodes_before += (int64_t)tree.nodes_count;
@@ -131,8 +133,9 @@ static void forget_all(void)
 }
 
 /* ____________________________________________________________ */
-/* finding */
+/* search */
 
+/* Return 32 bits of which each depends on all bits of the hash. */
 static uint64_t mix(uint64_t hash)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
@@ -151,7 +154,8 @@ static uint64_t hash_of_node(uint32_t parent, uint32_t frame)
     return mix((uint64_t)parent << 32 | frame);
 }
 
-/* Two polynomials of its frames: one multiplication doesn't wait for the other. */
+/* Two polynomials of the frames, so that the processor computes two multiplications at
+   once */
 static uint64_t hash_of_stack(const stack_word *words, size_t count)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
@@ -170,7 +174,8 @@ static uint64_t hash_of_stack(const stack_word *words, size_t count)
     return even ^ even >> 32;
 }
 
-/* So many free slots, or some more: a power of two.  NULL: there is no memory. */
+/* Return at least 'least' free slots of 'size' bytes, and store their number, a power of
+   two.  Returns NULL if there is no memory. */
 static void *new_slots(size_t least, size_t size, size_t *count)
 {
     void *slots = NULL;
@@ -192,8 +197,8 @@ static void put_in(struct slots *s, uint64_t hash, size_t index)
     s->slots[i] = (uint32_t)index + 1;
 }
 
-/* Make room for one more than 'count'; 'hash' tells that of an index.  Returns 0 if
-   there is no memory. */
+/* Make room for one more than 'count' entries; 'hash' returns the hash of an index.
+   Returns 0 if there is no memory. */
 static int have_slots(struct slots *s, size_t count, uint64_t (*hash)(size_t index))
 {
     struct slots grown;
@@ -222,7 +227,7 @@ static uint64_t hash_of_node_at(size_t i)
     return hash_of_node(tree.nodes[i].parent, tree.nodes[i].frame);
 }
 
-/* Index plus 1, or 0 */
+/* Return the index of a frame plus 1, or 0 if it is new. */
 static uint32_t find_frame(uint64_t hash, int64_t kind, int64_t address)
 {
     const struct slots *s = &tree.frame_slots;
@@ -236,7 +241,8 @@ static uint32_t find_frame(uint64_t hash, int64_t kind, int64_t address)
     return 0;
 }
 
-/* The number of this frame, which is added if it is new; 0: there is no memory */
+/* Return the index of a frame plus 1, and add the frame if it is new.  Returns 0 if
+   there is no memory. */
 static uint32_t frame_index(int64_t kind, int64_t address)
 {
     uint64_t hash = hash_of_frame(kind, address);
@@ -258,8 +264,8 @@ static uint32_t frame_index(int64_t kind, int64_t address)
     return (uint32_t)++tree.frames_count;
 }
 
-/* The number of the child of 'parent' with this frame, which is added if it is new; 0: there
-   is no memory */
+/* Return the index plus 1 of the child of 'parent' with this frame, and add the child if
+   it is new.  Returns 0 if there is no memory. */
 static uint32_t node_index(uint32_t parent, uint32_t frame)
 {
     uint64_t hash = hash_of_node(parent, frame);
@@ -284,6 +290,7 @@ static uint32_t node_index(uint32_t parent, uint32_t frame)
     return (uint32_t)++tree.nodes_count;
 }
 
+/* Return the index plus 1 of the node of a stack, or 0 if there is no memory. */
 static uint32_t walk(const stack_word *words, size_t count)
 {
     uint32_t node = 0, frame;
@@ -304,7 +311,7 @@ static int is_full(void)
            tree.frames_count + STACK_MAX_WORDS / 2 > MOST_FRAMES;
 }
 
-/* The slot of this stack, or a free one */
+/* Return the slot of a stack, or a free slot. */
 static struct stack *slot_of(uint64_t hash)
 {
     size_t i = hash & (tree.stacks_room - 1);
@@ -314,7 +321,7 @@ static struct stack *slot_of(uint64_t hash)
     return &tree.stacks[i];
 }
 
-/* Make room for one more.  Returns 0 if there is no memory. */
+/* Make room for one more stack.  Returns 0 if there is no memory. */
 static int have_stack_slots(void)
 {
     struct stack *before = tree.stacks, *grown;
@@ -334,7 +341,8 @@ static int have_stack_slots(void)
     return 1;
 }
 
-/* It is only for speed: without it, the frames are looked at each time. */
+/* Store the node of a stack by its hash.  Without memory, the frames are walked each
+   time. */
 static void remember_stack(uint64_t hash, uint32_t node)
 {
     struct stack *stack;
@@ -368,7 +376,7 @@ int64_t stack_tree_node(const stack_word *words, size_t count)
 }
 
 /* ____________________________________________________________ */
-/* telling */
+/* writing to the profile */
 
 static uint32_t told_frame(uint32_t index)
 {
@@ -383,7 +391,7 @@ static uint32_t told_frame(uint32_t index)
 
 int64_t stack_tree_tell(int64_t number)
 {
-    static uint32_t path[STACK_MAX_WORDS / 2];      /* from the innermost frame on */
+    static uint32_t path[STACK_MAX_WORDS / 2];      /* nodes from the innermost frame on */
     size_t depth = 0;
     uint32_t index, parent;
 
@@ -394,7 +402,7 @@ int64_t stack_tree_tell(int64_t number)
          index = tree.nodes[index - 1].parent)
         path[depth++] = index;
     parent = index == 0 ? 0 : tree.nodes[index - 1].told;
-    while (depth > 0) {                 /* a parent before its child */
+    while (depth > 0) {                 /* write a parent before its child */
         struct node *node = &tree.nodes[path[--depth] - 1];
         uint32_t frame = told_frame(node->frame);
         tree.tell_node(parent, frame);
@@ -416,7 +424,7 @@ int stack_tree_has_told(int64_t address)
 }
 
 /* ____________________________________________________________ */
-/* keys */
+/* keys of stacks */
 
 void stack_tree_remember(uint64_t key, int64_t node)
 {

@@ -1,19 +1,21 @@
 #pragma once
-/* The stacks that were seen: a tree, as what most share is their outer frames.
+/* All stacks that were seen, as a tree, because many stacks share their outer frames.
  *
- * A stack is a sequence of words as vmprof writes them, pairs (kind, address), the
- * innermost frame first.  From the outermost frame on, they lead from node to node, and
- * a stack *is* the node that it ends with.
+ * A stack is a sequence of words as vmprof writes them: pairs (kind, address), the
+ * innermost frame first.  Each frame leads from a node to a child, beginning with the
+ * outermost frame.  The node of the innermost frame identifies the stack.
  *
- * A profile is told which nodes there are, and their frames, when they are needed for the
- * first time (stack_tree_tell()).  There they have numbers from 1 on, in this order; a
- * later part of the profile begins with 1 again, while the tree, and its nodes, stay.
+ * stack_tree_tell() writes a node and its frames to the profile when they are needed for
+ * the first time.  There, nodes and frames have numbers from 1 on, in this order.  The
+ * numbers begin with 1 again in the next segment, while the tree and its nodes stay.
  *
- * The tree takes bounded memory: STACK_TREE_NODES.  When it is full, it is emptied; of
- * the old nodes nothing can be told any more.
+ * The tree has at most STACK_TREE_NODES nodes.  When it is full, it is emptied: the old
+ * nodes can no longer be written to the profile.
  *
- * Whether a stack was seen is decided by a hash of 64 bits.  That two different ones
- * among n have the same has a probability of n * n / 2**65: 2e-9 for 2**18.
+ * A hash of 64 bits decides whether a stack was seen.  The probability that two of n stacks
+ * have the same hash is n * n / 2**65, which is 2e-9 for 2**18 stacks.
+ *
+ * Call the functions with the recorder's lock.
  */
 
 #include <stddef.h>
@@ -21,49 +23,54 @@
 
 #pragma GCC visibility push(hidden)
 
-#define STACK_MAX_WORDS     2048        /* vmprof's stacks: 1019 at most */
+#define STACK_MAX_WORDS     2048        /* vmprof's stacks have at most 1019 words */
 #define STACK_TREE_NODES    ((size_t)1 << 20)
 
-/* In place of a node, or of its number: the stack got lost.  0 is the stack without
-   frames. */
+/* Replaces a node or its number if the stack could not be taken.  Node 0 is the stack
+   without frames. */
 #define STACK_LOST          (-1)
 
-/* as they stand in vmprof's records: anywhere */
+/* A word in vmprof's records, which are not aligned */
 typedef int64_t stack_word __attribute__((aligned(1), may_alias));
 
-/* Forget everything.  What is to be told goes to these, in the order of the numbers. */
+/* Start with an empty tree.  The two functions write a frame and a node to the profile;
+   they are called in the order of the numbers. */
 void stack_tree_begin(void (*tell_frame)(int64_t kind, int64_t address),
                       void (*tell_node)(int64_t parent, int64_t frame));
-/* Give the memory back. */
+/* Unmap the tree. */
 void stack_tree_end(void);
 
-/* Another profile begins, which was told nothing. */
+/* Start another segment, to which no node or frame was written. */
 void stack_tree_begin_part(void);
 
-/* The node of this stack; STACK_LOST: there is no memory.  'count' is even, and at most
-   STACK_MAX_WORDS. */
+/* Return the node of a stack, or STACK_LOST if there is no memory.  'count' is even, and
+   at most STACK_MAX_WORDS. */
 int64_t stack_tree_node(const stack_word *words, size_t count);
 
-/* Say what the node is, its parents first, and their frames, unless this was done.
-   Returns its number in the profile, or STACK_LOST if nobody knows any more. */
+/* Write a node to the profile, after its parents and their frames, as far as this was
+   not done before.  Returns its number in the profile, or STACK_LOST if the tree was
+   emptied since. */
 int64_t stack_tree_tell(int64_t node);
 
-/* Whether this profile was told of a Python frame of this address */
+/* Return whether this profile has a Python frame of this address. */
 int stack_tree_has_told(int64_t address);
 
-/* A stack that comes again can be known by a key of the caller's, without its
-   words.  'key' is not 0.  The caller may not notice when it comes to stand
-   for another stack: it is believed STACK_KEY_USES times, and then has to be
-   said again. */
+/* A key of the caller's can identify a stack that was seen before, without its words.
+   'key' is not 0.  The caller may not notice that a key belongs to another stack
+   meanwhile.  So a key is valid STACK_KEY_USES times, and the stack must then be walked
+   again. */
 #define STACK_KEY_USES      100
 
+/* Let 'key' identify the stack of this node. */
 void stack_tree_remember(uint64_t key, int64_t node);
 
-/* How often the keys were forgotten */
+/* Return how often the keys were forgotten, so that the caller can discard its own
+   copies. */
 unsigned stack_tree_keys(void);
+/* Forget all keys. */
 void stack_tree_forget_keys(void);
 
-/* The node that 'key' stands for, or STACK_LOST */
+/* Return the node of 'key', or STACK_LOST if the key is unknown or was used too often. */
 int64_t stack_tree_known(uint64_t key);
 
 #pragma GCC visibility pop

@@ -1,16 +1,18 @@
 #pragma once
-/* Tables that grow by moving: a program may be allowed little address space.
- * Include it where _GNU_SOURCE is defined. */
+/* Tables in mapped memory that double in size and may move then: the program may be
+   allowed little address space.  Include it where _GNU_SOURCE is defined. */
 
 #include <errno.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
+/* Number of entries for which a new table has room */
 #define TABLE_FIRST_ROOM    ((size_t)256)
 
-/* Is there room for one entry more than 'count'?  Entries have 'size' bytes; at
-   first '*table' is NULL and '*room', in entries, is 0.  No, if there would be
-   more than 'most', or if there is no memory. */
+/* Make room for one entry more than 'count', and return whether there is room.  Entries
+   have 'size' bytes; '*room' is the size of the table in entries.  For a new table,
+   '*table' is NULL and '*room' is 0.  Returns 0, and changes nothing, if the table would
+   have more than 'most' entries, or if the system has no memory.  Keeps errno. */
 static inline int table_has_room(void **table, size_t *room, size_t count,
                                  size_t size, size_t most)
 {
@@ -35,6 +37,7 @@ static inline int table_has_room(void **table, size_t *room, size_t count,
     return 1;
 }
 
+/* Unmap a table of 'room' entries; 'table' may be NULL. */
 static inline void table_give_back(void *table, size_t room, size_t size)
 {
     if (table != NULL)

@@ -1,9 +1,9 @@
-"""What a process is asked for by another one, and answers: sampling begins, and ends.
+"""Requests from another process, and their answers: for example, to start sampling.
 
-A process that is *prepared* has a handler for one signal, and nothing else: no thread,
-no socket, no module that it does not need; so have the children that it forks.  Who
-wants something of it listens at a socket in a folder that only the same user can look
-into, and sends the signal.  A thread of the program's then connects, answers what is
-asked, and ends when who asked has gone.  In one that is not prepared, such a thread is
-made by force (``remote.entry``).
+A *prepared* process only has a handler for one signal. It has no additional thread or
+socket, and only the modules that the handler needs. The same is true of the children
+that it forks. A command listens at a socket in a folder that only the same user can
+access, and sends the signal. A new thread of the process connects, answers the
+requests, and ends when the command closes the connection. In a process that is not
+prepared, the command has such a thread made by ``remote.entry``.
 """

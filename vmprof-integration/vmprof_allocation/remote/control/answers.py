@@ -1,7 +1,7 @@
-"""The form of each answer of a sampled process.
+"""Check the form of the answers of a sampled process.
 
-The answer may come from any program that has a handler for the signal, so a command
-uses nothing of it before it is checked here.
+Any program that has a handler for the signal may answer. So a command uses an answer
+only after is_valid() has accepted it.
 """
 from __future__ import annotations
 

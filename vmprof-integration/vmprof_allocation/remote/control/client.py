@@ -1,4 +1,4 @@
-"""The other side: a process is asked for something."""
+"""Send requests to a process, for the commands attach, ctl and top."""
 from __future__ import annotations
 
 import contextlib
@@ -23,21 +23,30 @@ from vmprof_allocation.remote.process_info import (
     read_status,
 )
 
-#: between two looks at whether it is still there
+#: seconds between two checks whether the process still exists
 _LOOK_SECONDS = 0.1
-#: for an answer to the signal, before we get into it otherwise
+#: seconds to wait for an answer to the signal before the process is entered by ptrace
 _PATIENCE = 2.0
 
 
 class Connection:
-    """With a process, which ends what is held when this is closed."""
+    """A connection to a process.  Sampling that HOLD began ends with the connection."""
 
     def __init__(self, pid: int, peer: socket.socket):
+        """Take the process's pid and the connected socket."""
         self._pid = pid
         self._peer = peer
 
     def ask(self, *request: str) -> list[str]:
-        """As Process.ask()."""
+        """Send a request, and return the answer.
+
+        Args:
+            request: the name of the request (meeting.py), and its fields.
+
+        Raises:
+            AllocationSamplingError: the process refused, did not answer in time, or
+                gave an invalid answer.
+        """
         message = meeting.BETWEEN.join(request).encode("utf-8", "surrogateescape")
         if len(message) > meeting.MAX_MESSAGE:
             raise AllocationSamplingError(
@@ -48,15 +57,15 @@ class Connection:
             self._peer.send(message)
             answer = self._peer.recv(meeting.MAX_MESSAGE).decode(
                 "utf-8", "surrogateescape")
-        except (TimeoutError, socket.timeout):      # two things before Python 3.10
-            # a late answer is none to the next question
+        except (TimeoutError, socket.timeout):      # these differ before Python 3.10
+            # close, because a late answer must not be taken for the next one
             self._peer.close()
             raise AllocationSamplingError(
                 "process %d did not do it in time; ask for its status" % self._pid
             ) from None
         except OSError:
             answer = ""
-        # what comes from there may be anything
+        # the answer may come from any program
         kind, *rest = map(printable, answer.split(meeting.BETWEEN))
         if kind == meeting.REFUSED:
             raise AllocationSamplingError("process %d: %s" % (
@@ -82,12 +91,22 @@ class Connection:
 
 
 class Process:
-    """One that can be asked.  Raises AllocationSamplingError if it can't."""
+    """A process that answers requests, over a new connection for each request."""
 
     def __init__(self, pid: int, timeout: float, word: str = "", *,
                  despite_seccomp: bool = False):
-        """`word` names the signal that it is prepared for, if neither its environment
-        does nor it is the usual one.  `despite_seccomp`: see Target."""
+        """Find out how to reach the process.
+
+        Args:
+            pid: the process.
+            timeout: seconds to wait for the process.
+            word: name of the signal that the process is prepared for, if it is not
+                the default and not in the process's environment.
+            despite_seccomp: see Target.
+
+        Raises:
+            AllocationSamplingError: the process cannot be reached.
+        """
         self.pid = pid
         self._timeout = timeout
         status = self._status()
@@ -99,7 +118,7 @@ class Process:
         #: effective user and group
         self.uid = int(status["Uid"].split()[1])
         self.gid = int(status["Gid"].split()[1])
-        #: its own number for itself, which differs in another namespace
+        #: pid of the process in its own namespace
         self.own_pid = int(status.get("NSpid", str(pid)).split()[-1])
         if os.geteuid() not in (0, self.uid):
             raise self._fail("belongs to user %d" % self.uid,
@@ -107,7 +126,7 @@ class Process:
         said = word or self._said()
         self._signal = SIGNAL if said is None else number_of(said)
         self._despite_seccomp = despite_seccomp
-        #: None: it gets a signal
+        #: the process to enter by ptrace; None if it gets a signal
         self._target: Target | None = None
         may_be_prepared = (int(status["SigCgt"], 16) >> self._signal - 1 & 1
                            and self._is_here())
@@ -115,7 +134,7 @@ class Process:
             try:
                 self._target = Target(pid, despite_seccomp)
             except AllocationSamplingError:
-                # its code may have prepared it; or that is a handler of its own
+                # the process may have called prepare(), or the handler is its own
                 if not may_be_prepared:
                     raise
 
@@ -130,8 +149,10 @@ class Process:
             raise self._fail("does not exist", "ps lists those that do") from None
 
     def _is_here(self) -> bool:
-        """It sees the files that we see, and is called what we call it: it will find
-        the socket."""
+        """Return whether the process has the same mounts and pids as this one.
+
+        Only then does a prepared process find the socket.
+        """
         with contextlib.suppress(OSError):
             return all(os.readlink("/proc/%d/ns/%s" % (self.pid, kind))
                        == os.readlink("/proc/self/ns/%s" % kind)
@@ -139,8 +160,10 @@ class Process:
         return True
 
     def _said(self) -> str | None:
-        """The signal that it is prepared for, as far as that is in the environment
-        that it began with; None: it isn't."""
+        """Return the name of the signal for a prepared process, or None.
+
+        The name is in the environment that the process began with.
+        """
         with contextlib.suppress(OSError), open(
                 "/proc/%d/environ" % self.pid, "rb") as file:
             for word in os.fsdecode(file.read()).split("\0"):
@@ -150,19 +173,23 @@ class Process:
         return None
 
     def runs_this(self) -> bool:
-        """The same interpreter as this process."""
+        """Return whether the process runs the same interpreter as this process."""
         with contextlib.suppress(OSError):
             return os.path.samefile("/proc/%d/exe" % self.pid, "/proc/self/exe")
         return False
 
     def ask(self, *request: str) -> list[str]:
-        """What it answers.  Raises AllocationSamplingError, also if it refuses."""
+        """Send a request over a new connection.  See Connection.ask()."""
         with self.connected() as connection:
             return connection.ask(*request)
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Connection]:
-        """Raises AllocationSamplingError."""
+        """Connect to the process until the block ends.
+
+        Raises:
+            AllocationSamplingError: the process does not connect in time.
+        """
         deadline = time.monotonic() + self._timeout
         with contextlib.ExitStack() as stack:
             with socket.socket(
@@ -183,7 +210,12 @@ class Process:
 
     def _listen(self, listener: socket.socket, path: str,
                 deadline: float) -> tuple[int, int]:
-        """Returns which file it is.  Raises OSError."""
+        """Create the socket, and return its device and inode.
+
+        Raises:
+            OSError: the socket cannot be created.
+            AllocationSamplingError: another command asks the process.
+        """
         meeting.make_folder(self.uid)
         name = os.path.basename(path)
         with _locked(os.path.dirname(path), deadline) as folder:
@@ -193,7 +225,8 @@ class Process:
                 if not os.path.islink(there):
                     self._check_dead(there)
                 os.unlink(name, dir_fd=folder)
-            # root's is another user's to connect to; nobody else looks into the folder
+            # a process of another user must be able to connect to root's socket; the
+            # folder keeps other users out
             before = os.umask(0o177 if self.uid == os.geteuid() else 0o111)
             try:
                 listener.bind(there)
@@ -203,7 +236,11 @@ class Process:
             return _file(name, folder)
 
     def _check_dead(self, path: str) -> None:
-        """Raise AllocationSamplingError unless it is the socket of a killed command."""
+        """Check that a socket belongs to a command that was killed.
+
+        Raises:
+            AllocationSamplingError: another command listens at the socket.
+        """
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             probe.setblocking(False)
             try:
@@ -225,7 +262,7 @@ class Process:
 
     def _called(self, listener: socket.socket, path: str,
                 deadline: float) -> socket.socket:
-        """Its side of the connection."""
+        """Have the process connect, by a signal or ptrace; return the connection."""
         target = self._target
         if target is None:
             peer = self._signalled(listener, deadline)
@@ -245,8 +282,11 @@ class Process:
 
     def _signalled(self, listener: socket.socket,
                    deadline: float) -> socket.socket | None:
-        """A connection to a prepared program, which a signal asks for; None if it
-        does not answer, but can be entered."""
+        """Send the signal to a prepared process, and wait for its connection.
+
+        Returns:
+            The connection, or None if the process does not answer, but can be entered.
+        """
         try:
             os.kill(self.pid, self._signal)
         except OSError:
@@ -264,7 +304,7 @@ class Process:
         raise self._fail("does not answer", self._why_not())
 
     def _accept(self, listener: socket.socket, seconds: float) -> socket.socket | None:
-        """None: it did not call in that time."""
+        """Wait for a connection of the process; return None after these seconds."""
         listener.settimeout(seconds)
         try:
             peer, _ = listener.accept()
@@ -275,7 +315,7 @@ class Process:
         if pid_and_user(peer) == (self.pid, self.uid):
             peer.settimeout(max(self._timeout, 1.0))
             return peer
-        peer.close()        # it is nobody that we know
+        peer.close()        # an unknown process has connected
         return None
 
     def _has_ended(self) -> AllocationSamplingError:
@@ -298,8 +338,10 @@ class Process:
 
 @contextlib.contextmanager
 def _locked(folder: str, deadline: float) -> Iterator[int]:
-    """Open and lock the folder of the sockets, and give its descriptor: commands look
-    for sockets, make and remove them one at a time."""
+    """Open and lock the folder of the sockets, and return its descriptor.
+
+    With the lock, one command at a time looks for sockets, makes and removes them.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         while True:

@@ -1,21 +1,22 @@
-"""Where the two sides of a request meet.  In the program's process, too."""
+"""The socket, and the format of requests, for commands and the sampled process."""
 from __future__ import annotations
 
 import os
 import stat
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 
-#: of one request, and of its answer
+#: maximum size in bytes of a request, and of an answer
 MAX_MESSAGE = 65536
-#: between the fields of both: no path has it
+#: separator of the fields of requests and answers, which no path contains
 BETWEEN = "\0"
-#: first of an answer
+#: first field of an answer
 DONE, REFUSED = "done", "refused"
-#: what can be asked for
+#: names of the requests
 STATUS, START, STOP, RATE, SNAPSHOT, HELD, MEMORY = (
     "status", "start", "stop", "rate", "snapshot", "held", "memory")
-#: as START, but it ends with the connection, or if nothing is asked for so many seconds
+#: Request like START. The sampling ends when the connection is closed, or if no request
+#: follows within the given number of seconds.
 HOLD = "hold"
 
 _RUNTIME = "/run/user/%d"
@@ -24,24 +25,31 @@ _FOLDER = "vmprof-allocation-%d"
 
 
 def folder(uid: int) -> str:
-    """Of the sockets of this user's processes.  Not from the environment, which may be
-    another one here and there."""
+    """Return the folder of the sockets for this user's processes.
+
+    It does not depend on the environment, which may differ between the two sides.
+    """
     runtime = _RUNTIME % uid
     return os.path.join(runtime if _is_private(runtime, uid) else _TEMPORARY,
                         _FOLDER % uid)
 
 
 def socket_of(pid: int, uid: int) -> str:
+    """Return the path of the socket for a process of this user."""
     return os.path.join(folder(uid), str(pid))
 
 
 def make_folder(uid: int) -> None:
-    """Raises OSError."""
+    """Create the folder of the sockets.
+
+    Raises:
+        OSError: the folder cannot be created, or is accessible to other users.
+    """
     path = folder(uid)
     try:
         os.mkdir(path, 0o700)
         if uid != os.geteuid():
-            # the user may have put a link there meanwhile
+            # O_NOFOLLOW, because the user may have put a link there meanwhile
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 os.fchown(fd, uid, -1)
@@ -55,7 +63,7 @@ def make_folder(uid: int) -> None:
 
 
 def is_safe(path: str, uid: int) -> bool:
-    """Nobody but the user, and root, can have put this socket there."""
+    """Return whether only this user, or root, can have created this socket."""
     try:
         status = os.lstat(path)
     except OSError:

@@ -1,7 +1,8 @@
-"""In the program's process, from its start on: a handler, and no more.
+"""Prepare a process for requests: install a signal handler.
 
-A signal's handler runs in the main thread, between two bytecodes: what is asked for is
-done by another thread, so that the program waits for nothing.
+This runs in the program's process. A signal handler runs in the main thread, between
+two bytecodes. It starts another thread for the requests, so that the program does not
+wait.
 """
 from __future__ import annotations
 
@@ -11,23 +12,31 @@ from _thread import start_new_thread
 from vmprof_allocation.critical.forks import Undivided
 from vmprof_allocation.errors import AllocationSamplingError
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: of the environment: prepare this process, and all that get it from there
+#: environment variable that prepares this process and its children
 VARIABLE = "VMPROF_CONTROL"
-#: by default: nothing happens to a process that does not know it, and hardly any does
-SIGNAL: int = getattr(_signal, "SIGURG", 0)      # 0: another system has none
-#: what a handler of ours takes nothing away from, and the real-time signals
+#: The default signal. Processes without a handler ignore SIGURG, and hardly any program
+#: has a handler. 0 on a system without SIGURG.
+SIGNAL: int = getattr(_signal, "SIGURG", 0)
+#: names of the signals that may be used, in addition to the real-time signals
 _FREE = "SIGURG", "SIGUSR1", "SIGUSR2"
 _DEFAULT_WORDS = ("", "1", "yes", "on", "true")
 
 
 def number_of(word: str) -> int:
-    """The signal that a user names: ``RTMAX``, ``SIGRTMAX`` or a number.  Raises
-    AllocationSamplingError."""
+    """Return the number of the signal that a user names.
+
+    Args:
+        word: a name, such as ``RTMAX`` or ``SIGRTMAX``, or a number. Words such as
+            ``1`` or ``yes`` mean the default.
+
+    Raises:
+        AllocationSamplingError: the signal is unknown or has another meaning.
+    """
     name = word.strip().upper()
     if name.lower() in _DEFAULT_WORDS:
         return SIGNAL
@@ -47,11 +56,16 @@ def number_of(word: str) -> int:
 
 
 def prepare(word: str = "") -> None:
-    """Let ``python -m vmprof_allocation ctl`` and ``top`` reach this process, and the
-    children that it forks: by SIGURG, or by the signal that `word` names.
+    """Let ``python -m vmprof_allocation ctl`` and ``top`` reach this process.
 
-    Raises AllocationSamplingError if the program uses that signal, and outside of the
-    main thread, which alone may have handlers.
+    This includes the children that the process forks.
+
+    Args:
+        word: name of the signal; empty for SIGURG.
+
+    Raises:
+        AllocationSamplingError: the program uses this signal, or this is not the main
+            thread, which alone can set handlers.
     """
     number = number_of(word)
     if not number:
@@ -73,7 +87,7 @@ def _called(number: int, frame: object) -> None:
     try:
         start_new_thread(_answer, ())
     except Exception:
-        pass        # there is no room for a thread: who waits, gives up
+        pass        # no more threads are possible: the command's wait times out
 
 
 def _answer() -> None:
@@ -81,5 +95,5 @@ def _answer() -> None:
         with Undivided():
             from vmprof_allocation.remote.control.serve import answer
     except Exception:
-        return      # who waits hears nothing, and says so
+        return      # the command's wait times out, and it reports that
     answer()

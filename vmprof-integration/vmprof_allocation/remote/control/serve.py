@@ -1,4 +1,4 @@
-"""In the program's process: who asks is answered, and then it is as before."""
+"""Answer the requests of a command in the program's process."""
 from __future__ import annotations
 
 import _socket
@@ -31,23 +31,28 @@ from vmprof_allocation.session.session import Session, current
 from vmprof_allocation.settings.processes import Processes, make_own
 from vmprof_allocation.settings.settings import Settings
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: for who has just sent a signal
+#: seconds to wait for a command that has just sent a signal
 _SECONDS = 10.0
-#: who asks, and which file that is
+#: connections to commands, with device and inode of their descriptors
 _peers: dict[Any, tuple[int, int] | None] = {}
-#: what ends with a connection
+#: the session that ends with its connection, or None
 _held: Session | None = None
 
 
 def answer(path: str = "") -> None:
-    """If somebody waits for it, who hears nothing if that fails, and says so.  `path`:
-    of the socket, if it is known."""
+    """Connect to a command that waits, and answer its requests until it disconnects.
+
+    Errors are not reported here, because the command reports that it gets no answer.
+
+    Args:
+        path: path of the socket; empty for the default path.
+    """
     try:
         _answer(path)
     except Exception:
@@ -61,7 +66,7 @@ def _answer(path: str) -> None:
         return
     found = _socket.socket(_socket.AF_UNIX,
                            _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-    # out of the way of the program's own descriptors
+    # a high number keeps the program's own descriptors as they would be
     peer = _socket.socket(fileno=move_up(found.detach()))
     _peers[peer] = file_id(peer.fileno())
     try:
@@ -74,7 +79,7 @@ def _answer(path: str) -> None:
 
 
 def _close(peer: Any) -> None:
-    """Unless the program has closed it, and has another file under its number."""
+    """Close a connection, unless the program has closed it and reused its number."""
     identity = _peers.pop(peer, None)
     fd = peer.detach()
     if fd >= 0 and file_id(fd) == identity:
@@ -82,7 +87,7 @@ def _close(peer: Any) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: these are the parent's."""
+    """Close the parent's connections in a forked child."""
     global _held
     _held = None
     for peer in [*_peers]:
@@ -93,7 +98,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _converse(peer: Any) -> None:
-    """As long as the other side stays."""
+    """Answer requests until the command disconnects."""
     global _held
     pid = os.getpid()
     held: Session | None = None
@@ -103,7 +108,7 @@ def _converse(peer: Any) -> None:
             if words[0] == HOLD:
                 peer.settimeout(float(words.pop(1)))
             if words[0] == HELD:
-                # waits, and has critical sections of its own
+                # this waits for another process, and has its own critical sections
                 answer = _answer_to(words, held)
             else:
                 with Undivided():
@@ -111,10 +116,10 @@ def _converse(peer: Any) -> None:
                     if words[0] == HOLD and answer is not None and answer[0] == DONE:
                         _held = held = current()
             if answer is None:
-                return                  # who asks sees that the process is gone
+                return              # the closed connection shows that the process ends
             peer.send(BETWEEN.join(answer).encode("utf-8", "surrogateescape"))
     except OSError:
-        pass            # it is gone, or stands still
+            pass            # the command has ended, or has stopped
     finally:
         if held is not None and pid == os.getpid():
             if _held is held:
@@ -123,12 +128,17 @@ def _converse(peer: Any) -> None:
 
 
 def _answer_to(words: list[str], held: Session | None) -> list[str] | None:
-    """`held`: what ends with the connection.  None: the process ends."""
+    """Return the answer to a request, or None if the process ends.
+
+    Args:
+        words: the request.
+        held: the session that ends with this connection, or None.
+    """
     on = current()
     if words[0] not in (STATUS, MEMORY) and on is not None and on is _held is not held:
         return [REFUSED, "another command (attach or top) samples it; end that first"]
     answer = _done(words) if held in (None, on) else [REFUSED]
-    # or meanwhile
+    # the session may also have ended while the request was answered
     if answer[0] == REFUSED and held is not None and current() is not held:
         return (None if sessions.is_ending
                 else [REFUSED, "another command has ended the sampling"])
@@ -162,7 +172,7 @@ def _status() -> list[str]:
 
 
 def _problem(session: Session) -> str:
-    """Why what is written is lost; empty: it isn't."""
+    """Return the reason why the profile gets no more records, or ""."""
     try:
         session.check()
     except AllocationSamplingError as e:
@@ -187,7 +197,10 @@ def _start(output: str, knowledge: str, text: str, run: str, parent: str) -> lis
 
 
 def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Session:
-    """Of a process that was told so before."""
+    """Start to sample a process as a child of a run.
+
+    The parent was sampled before, by the same command.
+    """
     path = make_own(processes)
     if path is None:
         raise AllocationSamplingError(
@@ -204,11 +217,11 @@ def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Sessi
 def _stop() -> list[str]:
     session = _needed()
     path, problem = session.where, _problem(session)
-    was_there = os.path.exists(path)        # a pipe may not be, for us
+    was_there = os.path.exists(path)        # a pipe may not be visible to this process
     session.stop()
     if problem:
         raise AllocationSamplingError(problem)
-    # that of a child that made no sample is gone
+    # a child without samples has removed its profile
     return ["" if was_there and not os.path.exists(path) else path]
 
 

@@ -1,7 +1,7 @@
-"""The way into a process that is not prepared.
+"""Inject a thread into a process that is not prepared for requests.
 
-`target` checks whether the process can be entered.  `tracer` (native/attach) stops a
-thread of the process and has it make a new thread, which runs `inside`.  `gil` finds
-PyPy's lock in programs without threads, and `ticker` finds the word that makes a
-program give the lock away.
+`target` checks whether this is possible. `tracer` (native/attach) stops a thread of the
+process and has it make a new thread, which runs `inside`. `gil` finds the function that
+creates PyPy's GIL, for programs without threads. `ticker` finds the word in memory that
+makes a program release the GIL.
 """

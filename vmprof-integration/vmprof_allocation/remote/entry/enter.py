@@ -1,4 +1,8 @@
-"""Have a thread of ours made in a process that is not prepared, and wait for it."""
+"""Inject a thread into a process that is not prepared, and wait for the thread.
+
+client.py makes an Entry, calls begin(), and then look() at short intervals until the
+thread has connected to its socket.
+"""
 from __future__ import annotations
 
 import errno
@@ -12,41 +16,60 @@ from vmprof_allocation.remote.entry.tracer import Tracer
 
 FOLDER = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 _INSIDE = os.path.join(FOLDER, "remote", "entry", "inside.py")
-#: of a thread, before another one is tried
+#: milliseconds to wait for one thread before another one is tried
 _MILLISECONDS = 100
-#: how long a program without a lock stands still so that it can be taken, at most
+#: maximum time in seconds that a thread of a program without a GIL is stopped for
 _HELD_SECONDS = 1.0
-#: between two looks at whether our thread has the lock, while one stands still, or none
+#: seconds between two calls of look(), while a thread is stopped, and otherwise
 _STEP, _LOOK = 0.001, 0.02
-#: before it is said what is waited for
+#: seconds before the user learns the reason for the wait
 _PATIENCE = 1.0
-#: for what the program has to read from a disk
+#: additional seconds for modules that the program has to read from a disk
 _LOAD_SECONDS = 10.0
 
 
 def program(path: str) -> str:
-    """What is run there: inside.begin(), in Python that leaves no name in the
-    program's __main__, whatever these names mean there."""
+    """Return the Python code that the injected thread runs.
+
+    The code calls inside.begin(). It leaves no name in the program's __main__, and
+    works even if the program has changed the meaning of a name.
+
+    Args:
+        path: path of the socket.
+    """
     with open(_INSIDE, encoding="utf-8") as file:
         source = "%s\nbegin(%r, %r)\n" % (file.read(), FOLDER, path)
     builtins = "__import__('builtins')"
-    # the name is known to readers of profiles
+    # readers of profiles know the name <vmprof-allocation>
     return "%s.exec(%s.compile(%r, '<vmprof-allocation>', 'exec'), {})" % (
         builtins, builtins, source)
 
 
 class StillTraced(AllocationSamplingError):
-    """A thread that has not stopped yet.  The kernel detaches from the thread when this
-    command ends, so the command has to end."""
+    """A thread has not stopped in time.
+
+    The kernel detaches from the thread when this command ends. So the command has to
+    end.
+    """
 
 
 class Entry:
-    """One attempt to get into `target`.  leave() ends it, however it went."""
+    """One attempt to enter a process; leave() ends it in each case."""
 
     def __init__(self, target: Target, path: str, deadline: float,
                  note: Callable[[str], None], tracer: Tracer | None = None) -> None:
-        """The thread is to connect to the socket `path`, and has to have the GIL by
-        the `deadline`.  `note` is told what is waited for."""
+        """Check that the process sees the files.
+
+        Args:
+            target: the process.
+            path: path of the socket that the injected thread connects to.
+            deadline: time until which the thread must have the GIL (time.monotonic()).
+            note: function that shows a message to the user.
+            tracer: the tracer; None for a new one.
+
+        Raises:
+            AllocationSamplingError: the process sees other files.
+        """
         for there in FOLDER, os.path.dirname(path):
             target.check_sees(there)
         self._target = target
@@ -54,11 +77,11 @@ class Entry:
         self._tracer = Tracer() if tracer is None else tracer
         self._deadline = deadline
         self._note = note
-        #: until when the stopped thread may stand still; 0.0: it does not
+        #: time until which the thread may be stopped; 0.0 if no thread is stopped
         self._held_until = 0.0
         self._has_gil = False
         self._patience = 0.0
-        #: why no thread was stopped at the last attempt
+        #: the reason why the last attempt could not stop a thread
         self._reason = ""
 
     def begin(self) -> None:
@@ -76,7 +99,7 @@ class Entry:
                     "process %d was not touched: no thread could be stopped %s; %s. "
                     "Try again with a longer --timeout, or start the program with "
                     "vmprof" % (self._target.pid, self._place, self._reason))
-            # system calls come first: only there, most likely, the GIL is free
+            # System calls come first, because the GIL is most likely free there.
             is_code_allowed = bool(self._target.ticker)
             if patience and now > patience:
                 patience = 0.0
@@ -86,8 +109,8 @@ class Entry:
         if self._target.has_lock or self._tracer.is_in_code:
             self._tracer.leave()
         else:
-            # it was stopped where it had most likely given the GIL away, and would
-            # take it again
+            # The stopped thread has most likely released the GIL. If it continued, it
+            # would take the GIL again.
             self._held_until = time.monotonic() + _HELD_SECONDS
 
     @property
@@ -115,18 +138,23 @@ class Entry:
 
     @property
     def pause(self) -> float:
-        """Seconds, until look() is to be called again."""
+        """Seconds until the next call of look()."""
         return _STEP if self._held_until else _LOOK
 
     def look(self) -> None:
-        """Raises AllocationSamplingError: it takes too long."""
+        """Check whether the injected thread has the GIL, and help it to get the GIL.
+
+        Raises:
+            AllocationSamplingError: the deadline has passed.
+        """
         now = time.monotonic()
         self._has_gil = self._has_gil or self._tracer.has_gil()
         if self._has_gil or now > self._held_until:
             self.leave()
         if not self._held_until and self._target.ticker:
-            # also if the new thread has the GIL: it may lose the GIL, and compiled
-            # loops of other threads keep it until the first thread of Python's is made
+            # Continue even if the new thread has the GIL, because it may lose the GIL
+            # again. Compiled loops of other threads keep the GIL until Python makes its
+            # first thread.
             self._tracer.ask_for_gil(self._target.ticker)
         if now > self._deadline + _LOAD_SECONDS * self._has_gil:
             self._target.check_descriptors()
@@ -144,7 +172,7 @@ class Entry:
                           "if it uses no threads, it does so only when it waits"))
 
     def leave(self) -> None:
-        """The stopped thread goes on."""
+        """Let the stopped thread continue."""
         if self._held_until:
             self._held_until = 0.0
             self._tracer.leave()

@@ -1,10 +1,10 @@
-"""PyPy's lock, in a program that never used threads: it has none yet, and who waits for
-it ends the process.
+"""Find the function that creates PyPy's GIL, for programs that never used threads.
 
-What makes it is RPyGilAllocate(), which no build exports.  It is found by what it does:
-it is the function that leaves alone what is not negative, and else makes two mutexes
-and a condition, stores zero there, and goes on in pthread_atfork().  That word is -42
-in PyPy's file.
+Such a program has no GIL yet, and a thread that waits for the GIL ends the process.
+RPyGilAllocate() creates the GIL, but no build exports this function. It is found by its
+effect: it returns if the word rpy_waiting_threads is not negative. Otherwise, it makes
+two mutexes and a condition, stores 0 in this word, and jumps to pthread_atfork(). The
+initial value of the word in PyPy's file is -42.
 """
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.entry.gil_code import MACHINES
 from vmprof_allocation.remote.entry.maps import Mapping
 
-#: rpy_waiting_threads, where there is no lock
+#: value of rpy_waiting_threads if the GIL does not exist
 NOT_MADE = -42
 
 
 class Gil(NamedTuple):
-    """Addresses, in this process: those of another one with the same file are as far
-    from each other."""
+    """Addresses in this process.
+
+    In another process with the same file, they have the same distance.
+    """
 
     #: rpy_waiting_threads
     waiting: int
@@ -30,8 +32,17 @@ class Gil(NamedTuple):
 
 
 def find(maps: list[Mapping], libpypy: Mapping, machine: str | None = None) -> Gil:
-    """In this process's maps.  `machine`: another one than this, as os.uname() has it.
-    Raises AllocationSamplingError."""
+    """Find the addresses in the mappings of this process.
+
+    Args:
+        maps: the mappings of this process.
+        libpypy: a mapping of the file that contains PyPy.
+        machine: name of the machine that the file is for, as in os.uname(). None for
+            this machine.
+
+    Raises:
+        AllocationSamplingError: the function was not found, or was found several times.
+    """
     in_code = MACHINES[machine or os.uname().machine]
     found = set()
     ours = [m for m in maps if m.file == libpypy.file]

@@ -1,4 +1,4 @@
-"""What makes PyPy's lock, in machine code: gil.py."""
+"""Search machine code for the function that creates PyPy's GIL.  gil.py uses this."""
 from __future__ import annotations
 
 import array
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Found(NamedTuple):
-    """Offsets, from where the code begins, which is at a page's start."""
+    """Offsets from the beginning of the code, which is the beginning of a page."""
 
     function: int
-    #: the word that it compares with zero, and the one that it stores zero in
+    #: the word that the function compares with 0, and the word that it sets to 0
     asked: int
     stored: int
 
@@ -19,7 +19,7 @@ class Found(NamedTuple):
 # ____________________________________________________________
 # x86-64
 
-#: what is rare in it: pthread_atfork(0, 0, f), jumped to
+#: the rare end of the function: a jump to pthread_atfork(0, 0, f)
 _LAST = b"\x31\xf6\x31\xff\x48\x83\xc4\x08\xe9"
 _MAX_SIZE = 300
 _FUNCTION = re.compile(
@@ -50,10 +50,10 @@ def _x86_64(code: bytes) -> Iterator[Found]:
 _NOP, _PACIASP, _BTI_C, _RET = 0xd503201f, 0xd503233f, 0xd503245f, 0xd65f03c0
 #: mov x0, #0; mov x1, #0
 _FIRST, _SECOND = 0xd2800000, 0xd2800001
-#: the last byte of b
+#: values of the last byte of the instruction b
 _JUMPS = b"\x14", b"\x15", b"\x16", b"\x17"
-#: words: from the word that is zero to the end; from the question to that; and before
-#: the question
+#: Maximum distances in words. _END: from the store of 0 to the end of the function.
+#: _BODY: from the comparison to this store. _HEAD: from the start to the comparison.
 _END, _BODY, _HEAD = 10, 50, 6
 
 
@@ -69,7 +69,12 @@ def _aarch64(code: bytes) -> Iterator[Found]:
 
 
 def _ending(words: array.array[int], begin: int) -> Iterator[Found]:
-    """What makes the lock, if it ends behind these, the first of them at `begin`."""
+    """Find the function that creates the GIL, if it ends after these words.
+
+    Args:
+        words: the instructions.
+        begin: offset of the first word.
+    """
     # str xzr, [xn, #...]
     zeroed = [i for i in range(max(0, len(words) - _END), len(words))
               if words[i] & 0xffc0001f == 0xf900001f]
@@ -112,13 +117,15 @@ def _signed(value: int, bits: int) -> int:
 
 
 def _ends(word: int) -> bool:
-    """Nothing runs on into what is behind it: nop, which fills, ret, b, bl of what does
-    not return."""
+    """Return whether no instruction can continue after this word.
+
+    Such words are nop (as filler), ret, b, and bl of a function that does not return.
+    """
     return word in (0, _NOP, _RET) or word & 0x7c000000 == 0x14000000
 
 
 # ____________________________________________________________
 
-#: as os.uname() has them
+#: the searches, by the machine's name in os.uname()
 MACHINES: dict[str, Callable[[bytes], Iterator[Found]]] = {
     "x86_64": _x86_64, "aarch64": _aarch64}

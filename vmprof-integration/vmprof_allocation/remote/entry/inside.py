@@ -1,5 +1,8 @@
-"""What a thread of ours runs that was made in another process: the text of this module,
-as nothing of ours can be imported there as yet (enter.py)."""
+"""The code that the injected thread runs in another process.
+
+enter.py passes the text of this module to the process, because the process cannot
+import the package yet.
+"""
 from __future__ import annotations
 
 import _thread
@@ -15,14 +18,19 @@ _PACKAGE = "vmprof_allocation"
 
 
 def begin(folder: str, path: str) -> None:
-    """Answer who listens at the socket `path`.  `folder`: that of our package, where
-    that command has it; what is on the program's sys.path is as it was."""
+    """Answer the command that listens at a socket.
+
+    Args:
+        folder: folder of the package that the command runs. sys.path of the program
+            remains unchanged.
+        path: path of the socket.
+    """
     start: object = _thread.start_new_thread
     if isinstance(start, type(len)):
-        # from a program's first thread on, PyPy gives the GIL away now and then
+        # after a program's first thread, PyPy releases the GIL at regular intervals
         _thread.start_new_thread(_answer, (folder, path))
     else:
-        _answer(folder, path)       # gevent's makes no thread
+        _answer(folder, path)       # gevent's start_new_thread makes no thread
 
 
 def _answer(folder: str, path: str) -> None:
@@ -37,7 +45,7 @@ def _answer(folder: str, path: str) -> None:
 
 
 def _no_forks(folder: str) -> Any:
-    # not imported: the program may fork before it is there
+    # do not import the module: the program may fork before it is complete
     name = _PACKAGE + ".critical.forks"
     module: Any = sys.modules.get(name)
     if module is None:
@@ -78,6 +86,6 @@ def _refuse(path: str, why: str) -> None:
         # control/meeting.py
         peer.send(("refused\0" + why).encode("utf-8", "replace"))
     except OSError:
-        pass                # nobody listens any more
+        pass                # the command has ended
     finally:
         peer.close()

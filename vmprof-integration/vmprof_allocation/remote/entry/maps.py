@@ -1,4 +1,4 @@
-"""What is mapped into a process."""
+"""Read the mappings of a process from /proc/PID/maps."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -14,16 +14,18 @@ class Mapping(NamedTuple):
     end: int
     permissions: str
     offset: int
-    #: which file it is: device and inode
+        #: the file, as device and inode
     file: tuple[str, int]
     path: str
 
     @property
     def name(self) -> str:
+        """Name of the file without its folders."""
         return self.path.rpartition("/")[2]
 
 
 def read(lines: Iterable[str]) -> Iterator[Mapping]:
+    """Parse the lines of a maps file."""
     for line in lines:
         fields = line.rstrip("\n").split(None, 5)
         start, _, end = fields[0].partition("-")
@@ -33,14 +35,22 @@ def read(lines: Iterable[str]) -> Iterator[Mapping]:
 
 
 def of(pid: int | str) -> list[Mapping]:
-    """Raises OSError."""
+    """Return the mappings of a process.
+
+    Raises:
+        OSError: the process does not exist, or its mappings are not accessible.
+    """
     with open("/proc/%s/maps" % pid, encoding="utf-8",
               errors="surrogateescape") as file:
         return list(read(file))
 
 
 def base(maps: list[Mapping], file: tuple[str, int]) -> int:
-    """Where a file is loaded."""
+    """Return the address at which a file is loaded.
+
+    Raises:
+        AllocationSamplingError: the beginning of the file is not mapped.
+    """
     for mapping in maps:
         if mapping.file == file and mapping.offset == 0:
             return mapping.start
@@ -49,6 +59,11 @@ def base(maps: list[Mapping], file: tuple[str, int]) -> int:
 
 
 def holding(maps: list[Mapping], address: int) -> Mapping:
+    """Return the mapping that contains an address.
+
+    Raises:
+        AllocationSamplingError: no mapping contains the address.
+    """
     for mapping in maps:
         if mapping.start <= address < mapping.end:
             return mapping

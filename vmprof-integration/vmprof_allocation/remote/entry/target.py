@@ -1,7 +1,7 @@
-"""The process that is to be sampled: whether it can be, and where things are in it.
+"""Check that a process can be entered, and find the addresses of its functions.
 
-It runs the same file of PyPy, and of libc, as this process: what is in our memory says
-where it is in its memory.
+The process runs the same files of PyPy and libc as this process. So the addresses in
+this process determine the addresses in the other one.
 """
 from __future__ import annotations
 
@@ -19,31 +19,41 @@ from vmprof_allocation.remote.process_info import (
     read_status,
 )
 
-#: what native/attach calls there, in the order of tracer.h: of libc, and of libpypy,
-#: which exports all but RPyGilAllocate() (gil.py)
+#: Functions that native/attach calls in the process, in the order of tracer.h. They are
+#: functions of libc and libpypy. libpypy exports all but RPyGilAllocate() (gil.py).
 FUNCTIONS = {
     "create": "pthread_create", "self": "pthread_self", "detach": "pthread_detach",
     "sleep": "usleep", "unmap": "munmap", "errno_location": "__errno_location",
     "allocate": "", "ensure": "PyPyGILState_Ensure",
     "release": "PyPyGILState_Release", "run": "PyPyRun_SimpleString"}
-#: their locks are not libc's, which native/attach/safe_place.c is about
+#: other allocators, whose locks native/attach/safe_place.c does not know
 _OTHER_MALLOC = re.compile(
     r"jemalloc|tcmalloc|mimalloc|hoard|scudo|heaptrack|vgpreload|libc_malloc_debug|"
     r"libmemusage|lib(?:a|t|l|m|hwa)san\.so")
-#: system calls that are not made again when a thread was stopped meanwhile, but end
-#: with EINTR: epoll_wait (of x86-64), epoll_pwait, epoll_pwait2, rt_sigtimedwait
+#: Numbers of system calls that end with EINTR, and are not repeated, if the thread is
+#: stopped meanwhile: epoll_wait (x86-64), epoll_pwait, epoll_pwait2, rt_sigtimedwait.
 _ENDING = {"x86_64": {"232", "281", "441", "128"},
            "aarch64": {"22", "441", "137"}}
 
 
-#: who may trace whom, where there is such a thing
+#: file with the system's permissions to trace processes, if it restricts them
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 class Target:
-    """Raises AllocationSamplingError if one can't get into it."""
+    """A process that can be entered."""
 
     def __init__(self, pid: int, despite_seccomp: bool = False):
+        """Check the process, and find the addresses.
+
+        Args:
+            pid: the process.
+            despite_seccomp: enter the process even if it has a seccomp filter that this
+                process does not have.
+
+        Raises:
+            AllocationSamplingError: the process cannot be entered.
+        """
         _check_here()
         self.pid = pid
         self._check_process(despite_seccomp)
@@ -51,17 +61,17 @@ class Target:
         self._theirs = self._read_maps()
         self._libpypy = self._find_libpypy()
         self._check_malloc()
-        #: where each of FUNCTIONS is, there and here
+        #: addresses of FUNCTIONS, in the process and in this process
         self.functions = {name: self._find(symbol) if symbol else self._find_allocate()
                           for name, symbol in FUNCTIONS.items()}
-        #: The address of libc's syscall() in the process.
+        #: address of libc's syscall() in the process
         self.syscall = self._find("syscall")[0]
-        #: The address of PyPy's ticker in the process; 0 if it is unknown.
+        #: address of PyPy's ticker in the process; 0 if it is unknown
         self.ticker = self._find_ticker()
 
     @property
     def has_lock(self) -> bool:
-        """False: its GIL has to be made, as it used no threads."""
+        """Whether the process has a GIL.  It has none if it never used threads."""
         return not self.functions["allocate"][0]
 
     def _fail(self, why: str, what_to_do: str) -> AllocationSamplingError:
@@ -88,14 +98,22 @@ class Target:
         self.check_descriptors()
 
     def check_descriptors(self) -> None:
+        """Check that the process can open one more descriptor.
+
+        Raises:
+            AllocationSamplingError: it has reached its limit.
+        """
         if not has_descriptors(self.pid):
             raise self._fail(
                 "has as many descriptors open as it may have",
                 "end what leaks them, or give it more (prlimit --nofile)")
 
     def _check_seccomp(self, status: dict[str, str], despite_seccomp: bool) -> None:
-        """Filters that this process has, too, let such system calls pass: it runs
-        PyPy, and makes threads."""
+        """Check that no seccomp filter forbids the necessary system calls.
+
+        A filter that this process also has allows them, because this process runs PyPy
+        and makes threads.
+        """
         mode, ours = status.get("Seccomp", "0"), read_status("self")
         filters, ours_filters = (int(s.get("Seccomp_filters", "0"))
                                  for s in (status, ours))
@@ -145,7 +163,7 @@ class Target:
         return self._there(here), here
 
     def _there(self, here: int) -> int:
-        """The same place of the same file."""
+        """Return the address in the process that corresponds to one in this process."""
         mapping = maps.holding(self._ours, here)
         try:
             return here - maps.base(self._ours, mapping.file) + maps.base(
@@ -157,7 +175,7 @@ class Target:
                 "anew") from None
 
     def _find_allocate(self) -> tuple[int, int]:
-        """0, 0: it need not be called."""
+        """Return the addresses of RPyGilAllocate(); 0, 0 if the GIL exists already."""
         try:
             places = gil.find(self._ours, self._libpypy)
         except AllocationSamplingError as e:
@@ -177,12 +195,12 @@ class Target:
         here = ticker.find(self._ours, self._libpypy)
         if here is None:
             return 0
-        # the end of libpypy's data belongs to no file
+        # the last part of libpypy's data (.bss) is an anonymous mapping
         return (here - maps.base(self._ours, self._libpypy.file)
                 + maps.base(self._theirs, self._libpypy.file))
 
     def describe(self, address: int) -> str:
-        """Return the file and the offset of an instruction, for a message."""
+        """Return the file and the offset of an instruction for a message."""
         try:
             mapping = maps.holding(maps.of(self.pid), address)
         except (OSError, AllocationSamplingError):
@@ -198,10 +216,10 @@ class Target:
             return 0
 
     def check_sees(self, path: str) -> None:
-        """Check that the process sees the same file at `path` as this process.
+        """Check that `path` is the same file for the process and for this process.
 
         Raises:
-            AllocationSamplingError: The process sees another file, or has ended.
+            AllocationSamplingError: the process sees another file, or has ended.
         """
         try:
             theirs = os.stat("/proc/%d/root%s" % (self.pid, path))
@@ -219,8 +237,14 @@ class Target:
                 "run this inside of its container")
 
     def threads(self) -> list[int]:
-        """Their numbers, those first that are stopped with the least notice.  Where
-        there is no lock yet, the main one is the only one that may make it."""
+        """Return the threads of the process, best ones to stop first.
+
+        The program notices least if they are stopped. If the GIL does not exist yet,
+        only the main thread may create it.
+
+        Raises:
+            AllocationSamplingError: the process has ended.
+        """
         try:
             found = sorted(map(int, os.listdir("/proc/%d/task" % self.pid)))
         except OSError:
@@ -236,14 +260,17 @@ class Target:
                 number = file.read().partition(" ")[0].strip()
         except OSError:
             number = "running"
-        # who waits has nothing else to do
+        # a thread that waits in another system call does not notice that it is stopped
         ending = _ENDING[os.uname().machine]
         return 2 if number in ending else 1 if number == "running" else 0
 
 
 def _here(name: str) -> int:
-    """Where a function of libpypy's or libc's is in this process.  Raises
-    AllocationSamplingError if there is none of that name."""
+    """Return the address of a function of libpypy or libc in this process.
+
+    Raises:
+        AllocationSamplingError: there is no such function.
+    """
     try:
         function = getattr(ctypes.CDLL(None), name)
     except AttributeError:
@@ -255,7 +282,7 @@ def _here(name: str) -> int:
 
 
 def refusal(pid: int, number: int | None) -> str:
-    """What an errno of ptrace's means, and what to do."""
+    """Return the meaning of a ptrace errno, and the remedy, as a message."""
     import errno
     if number in (errno.EPERM, errno.EACCES):
         return ("no permission to trace process %d (ptrace): %s" % (
@@ -297,7 +324,11 @@ def _why_not() -> str:
 
 
 def _check_here() -> None:
-    """Raises AllocationSamplingError if this interpreter can get into none."""
+    """Check that this interpreter can enter other processes.
+
+    Raises:
+        AllocationSamplingError: it cannot.
+    """
     if sys.implementation.name != "pypy" or not sys.platform.startswith("linux"):
         raise AllocationSamplingError(
             "a program that is not prepared is reached with its own PyPy, on Linux; "

@@ -1,9 +1,9 @@
-"""PyPy's ticker, a word in libpypy that the interpreter reads at bytecodes.
+"""Find PyPy's ticker, a word in libpypy that the interpreter reads at bytecodes.
 
-If the ticker is negative, the interpreter gives the GIL away at the next bytecode,
-also in machine code of the JIT compiler.  PyPy's signal handler sets the ticker to -1.
-Newer builds export the ticker as `pypysig_counter`; in older builds, the code of the
-handler contains the address.  On AArch64 the ticker is unknown.
+If the ticker is negative, the interpreter releases the GIL at the next bytecode, also
+in machine code of the JIT compiler. PyPy's signal handler sets the ticker to -1. Newer
+builds export the ticker as `pypysig_counter`. In older builds, the code of the handler
+contains the address. On AArch64 the ticker is unknown.
 """
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vmprof_allocation.remote.entry import maps
 from vmprof_allocation.remote.entry.maps import Mapping
 
 _NAME = "pypysig_counter"
-#: The bytes of the handler that are searched.
+#: number of bytes of the handler to search
 _HANDLER_SIZE = 160
-#: movq $-1, ticker(%rip), of x86-64.
+#: pattern of movq $-1, ticker(%rip) on x86-64
 _STORE = re.compile(rb"\x48\xc7\x05(.{4})\xff{4}", re.DOTALL)
-#: Ignored by default, so that nothing is lost while this process handles it.
+#: a signal that is ignored by default, so that its handler can be replaced for a while
 _SIGNAL = signal.SIGURG
-#: Bytes of glibc's struct sigaction, and more.
+#: size of a buffer for glibc's struct sigaction, in bytes
 _ACTION_SIZE = 256
 
 

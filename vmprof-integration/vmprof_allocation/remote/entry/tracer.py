@@ -1,4 +1,4 @@
-"""The native half: native/attach/tracer.h."""
+"""Call the native part of the injection (native/attach/tracer.h) through ctypes."""
 from __future__ import annotations
 
 import ctypes
@@ -24,9 +24,14 @@ class Tracer:
     """A thread of another process, which is stopped between enter() and leave()."""
 
     def __init__(self) -> None:
-        #: Where the thread was stopped last at an unsafe place; 0 if that is unknown.
+        """Load the library.
+
+        Raises:
+            AllocationSamplingError: the library cannot be loaded.
+        """
+        #: address of the last stop at an unsafe place; 0 if it is unknown
         self.pc = 0
-        #: Whether enter() stopped the thread in PyPy's code, and not at a system call.
+        #: whether enter() stopped the thread in PyPy's code, and not at a system call
         self.is_in_code = False
         try:
             self._library = ctypes.CDLL(os.path.join(_FOLDER, "_tracer.so"))
@@ -37,14 +42,13 @@ class Tracer:
 
     def enter(self, target: Target, tid: int, program: str, milliseconds: int,
               is_code_allowed: bool) -> int:
-        """Make a thread that runs `program`, in Python.
+        """Stop a thread, and have it make a new thread that runs Python code.
 
-        Args:
-            target: The process.
-            tid: The thread that makes the new thread, and is stopped until leave().
-            program: The program's text.
-            milliseconds: The time after which the thread is left alone.
-            is_code_allowed: Whether the thread may be stopped in PyPy's code.
+            target: the process.
+            tid: the thread that makes the new thread, and is stopped until leave().
+            program: the Python code.
+            milliseconds: maximum time to wait for a safe place.
+            is_code_allowed: whether the thread may be stopped in PyPy's code.
 
         Returns:
             0, or an errno of tracer.h.
@@ -60,7 +64,7 @@ class Tracer:
         return error
 
     def ask_for_gil(self, ticker: int) -> int:
-        """Have the GIL given to the new thread at the next bytecode.
+        """Make the holder of the GIL release it at the next bytecode.
 
         Args:
             ticker: The address of PyPy's ticker there.
@@ -71,9 +75,16 @@ class Tracer:
         return int(self._library.tracer_ask_for_gil(ctypes.c_uint64(ticker)))
 
     def has_gil(self) -> bool:
-        """The thread that was made; True, too, if that is not known any more."""
+        """Return whether the new thread has or had the GIL.
+
+        Returns True also if the process is gone.
+        """
         return bool(self._library.tracer_has_gil())
 
     def leave(self) -> int:
-        """Returns an errno."""
+        """Let the stopped thread continue.
+
+        Returns:
+            0, or an errno.
+        """
         return int(self._library.tracer_leave())

@@ -1,5 +1,6 @@
-"""The Firefox Profiler's processed format, version 64: what it is made of.
+"""The Firefox Profiler's processed format, version 64.
 
-Nothing here knows where the samples come from.  `builder.ProfileBuilder` is handed
-functions, stacks and samples, and returns what is to be written as JSON.
+This package does not know the model of a profile. builder.ProfileBuilder gets
+functions, stacks, threads and counters from writers/firefox, and returns a dict for
+JSON. encoding.encoded() writes the dict.
 """

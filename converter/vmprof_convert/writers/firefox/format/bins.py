@@ -1,4 +1,4 @@
-"""Rows by the bins of time that they are in."""
+"""Division of rows into bins of time, for counters and activity tracks."""
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -6,12 +6,21 @@ from collections.abc import Iterator, Sequence
 
 
 def bins_of(times: Sequence[float], width: float) -> Iterator[tuple[int, int, int]]:
-    """Of each bin of this width that has rows its number, and where they begin and end;
-    the last moment may have two.  `times` ascend."""
+    """Yield the bins that have rows, in order.
+
+    Rounding can split the rows of a bin into two results with the same number.
+
+    Args:
+        times: The times of the rows, ascending.
+        width: The width of a bin in the same unit.
+
+    Yields:
+        The number of the bin, its first row, and the row after its last row.
+    """
     at = 0
     while at < len(times):
         number = int(times[at] / width)
-        # there may be fewer rows than bins
+        # skip empty bins, because there may be fewer rows than bins
         after = max(at + 1, bisect_left(times, (number + 1) * width, at))
         yield number, at, after
         at = after

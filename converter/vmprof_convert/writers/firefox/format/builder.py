@@ -1,4 +1,4 @@
-"""The profile as a whole."""
+"""The builder of a file for the Firefox Profiler, from its parts."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,37 +17,44 @@ from vmprof_convert.writers.firefox.format.tables import (
 )
 from vmprof_convert.writers.firefox.format.threads import Thread
 
-# Every version is upgraded by the front end for ever, and one that is newer
-# than the user's front end is refused: 64 is the oldest that has what is
-# needed here.
+# The front end upgrades all older versions. It refuses versions that are newer than
+# itself. Version 64 is the oldest one with all necessary features.
 PROCESSED_VERSION = 64
-#: of Firefox's own profiles at that time; nothing depends on it here
+#: version in Firefox's own profiles at the time of PROCESSED_VERSION; it has no effect
 GECKO_VERSION = 36
-#: So many tracks are seen at first, and the last one; the others are in its menu.
+#: Number of tracks that are visible at first, in addition to the last track. Users can
+#: show the other tracks by a menu.
 MAX_TRACKS = 12
-#: The interval where there is none; "Profile info" calls it 0.0ns.  0 would hide it
-#: there, and the front end divides by it: it draws no track of a rate, and says of a
-#: sample that it was taken at "<invalid>ns".  Without an interval, it fills no track
-#: of a size, either.
+#: Interval in milliseconds of a profile without CPU samples. "Profile info" shows it as
+#: 0.0ns. With 0, "Profile info" would not show it, and the front end would divide by
+#: zero. It would draw no track of a rate, and show "<invalid>ns" as the time of a
+#: sample. Without any interval, it would not fill tracks of sizes, either.
 _NO_INTERVAL = 1e-9
 
 
 class ProfileBuilder:
-    """Collects functions, stacks, threads and counters.
+    """A collection of functions, stacks, threads and counters that becomes a file.
 
-    Ask for functions, then for frames of them, then for stacks; what is asked for
-    twice is there once.  Then add threads and counters.
+    Add functions, then their frames, then stacks of frames. Adding the same item twice
+    returns the same index. After these, add threads and counters, and call build().
     """
 
     def __init__(self, *, product: str, interval: float, start: float,
                  end: float = 0.0, arguments: str = "", system: str = "",
                  source: str = "", unit: str = "ms"):
-        """`product` is the title.  `interval` is
-        the time between two time samples, 0.0: there is none; and `end` the
-        length of the run, in milliseconds; the profile gets longer when its
-        samples are.  `start` is milliseconds since 1970, 0.0: not known.
-        `source` names the tool that took the profile.  If `unit` is "bytes", all
-        times are bytes allocated instead."""
+        """Create a file without threads.
+
+        Args:
+            product: The title of the profile.
+            interval: Milliseconds between two CPU samples, 0.0 without CPU samples.
+            start: Milliseconds since 1970, 0.0 if unknown.
+            end: The duration of the run in milliseconds. If samples are later, the
+                profile is longer.
+            arguments: The command of the program.
+            system: The name of the operating system.
+            source: The name of the tool that recorded the profile.
+            unit: "ms", or "bytes" if all times are numbers of allocated bytes.
+        """
         self._product = product
         self._interval = interval or _NO_INTERVAL
         self._start = start
@@ -62,37 +69,55 @@ class ProfileBuilder:
         self._frames = FrameTable()
         self._stacks = StackTable()
         self._threads: list[Thread] = []
-        #: of each process, among them
+        #: index in `_threads` of the main thread of each process
         self._main_threads: dict[str, int] = {}
         self._counters: list[Counter] = []
         self._extra: list[Json] = []
 
     def function(self, name: str, file: str = "", line: int = 0, *,
                  python: bool, shown: str = "") -> int:
-        """The index of a function; `line` is that of its definition, and `shown`
-        is how its file is called."""
+        """Return the index of a function.
+
+        Args:
+            name: The name of the function.
+            file: The path of its source file, "" if unknown.
+            line: The line of its definition, 0 if unknown.
+            python: Whether it is a Python function.
+            shown: The path as the Profiler shows it, by default `file`.
+        """
         return self._functions.index(name, file, line, python, shown)
 
     def set_sources(self, texts: Mapping[str, str]) -> None:
-        """The text of these files goes into the profile."""
+        """Set the texts of the source files that the profile includes, by path."""
         self._sources.texts = texts
 
     def string(self, text: str) -> int:
-        """The index of a text, for markers."""
+        """Return the index of a text, which markers use as their name."""
         return self._strings.index(text)
 
     def frame(self, function: int, category: Category, line: int = 0) -> int:
-        """The index of a frame; `line` is the executed one."""
+        """Return the index of a frame; `line` is the executed line, 0 if unknown."""
         return self._frames.index(function, category, line)
 
     def stack(self, caller: int, frame: int) -> int:
-        """The index of a stack: `frame`, called by what the stack `caller` ends with;
-        -1: by nobody."""
+        """Return the index of a stack.
+
+        Args:
+            caller: The index of the caller's stack, -1 if `frame` is the outermost.
+            frame: The index of the innermost frame.
+        """
         return self._stacks.index(caller, frame)
 
     def add_thread(self, thread: Thread) -> None:
-        """Threads appear in the order in which they are added; of each process
-        the main thread comes first.  The first process stays on top."""
+        """Add a thread after all others.
+
+        The main thread of a process must be its first thread. The tracks of the first
+        process are on top.
+
+        Raises:
+            ValueError: The thread is the first one of its process but not its main
+                thread, or the reverse.
+        """
         if thread.main != (thread.pid not in self._main_threads):
             raise ValueError("the first thread of a process, and no other, is its "
                              "main one")
@@ -101,20 +126,20 @@ class ProfileBuilder:
 
     @property
     def end(self) -> float:
-        """Of the run, as it was given."""
+        """The duration of the run in milliseconds, as given to the constructor."""
         return self._end
 
     def has_process(self, pid: str) -> bool:
-        """Whether there is a thread of it."""
+        """Return whether a thread of this process was added."""
         return pid in self._main_threads
 
     def add_counter(self, counter: Counter, pid: str) -> None:
-        """Of a process that has threads."""
+        """Add a counter to a process that has threads."""
         counter.pid, counter.main_thread = pid, self._main_threads[pid]
         self._counters.append(counter)
 
     def add_extra(self, label: str, entries: list[Entry]) -> None:
-        """A section of the panel "Profile info"."""
+        """Add a section to the panel "Profile info"."""
         self._extra.append(section(label, entries))
 
     def _end_time(self) -> float:
@@ -123,7 +148,7 @@ class ProfileBuilder:
                    *(counter.times[-1] for counter in self._counters))
 
     def build(self) -> Json:
-        """The profile, ready for json.dump; there must be a thread."""
+        """Return the profile as a dict for JSON; at least one thread is necessary."""
         return {
             "meta": self._build_meta(),
             "libs": [],
@@ -166,11 +191,12 @@ class ProfileBuilder:
                 "threadCPUDelta": "ns"}}),
             "categories": CATEGORIES,
             "markerSchema": SCHEMAS,
-            # names and lines are known: nothing is to be looked up
+            # the profile has the names and lines, so the front end need not look them
+            # up
             "symbolicated": True,
             "symbolicationNotSupported": True,
             "sourceCodeIsNotOnSearchfox": True,
-            # without these, a thread that only allocates is hidden
+            # without these two, the front end hides threads without CPU samples
             "initialVisibleThreads": [
                 number for number in range(len(self._threads))
                 if number < MAX_TRACKS or number == len(self._threads) - 1],

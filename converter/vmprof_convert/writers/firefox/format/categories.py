@@ -1,4 +1,4 @@
-"""The categories of frames: what the Profiler colours stacks by."""
+"""The categories of frames, which determine the colours of stacks in the Profiler."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -7,19 +7,19 @@ from vmprof_convert.writers.firefox.format.json_types import Json
 
 
 class Category(NamedTuple):
-    """A row of the list below, and one of its subcategories."""
+    """The index of a category in CATEGORIES, and the index of its subcategory."""
 
     category: int
     subcategory: int
 
 
-#: how code ran
+#: subcategories: how the code of a function was executed
 _WAYS = ["Other", "Interpreted", "JIT", "Native"]
 
-# A category's subcategory 0 must be "Other", and a grey category must exist:
-# the call tree takes it for nodes whose frames don't agree, and crashes when
-# there is none.  Interpreted and JIT are subcategories, because one function is
-# often seen as both.
+# Subcategory 0 of each category must be "Other". A grey category must exist: the call
+# tree uses it for nodes whose frames have different categories, and crashes without it.
+# "Interpreted" and "JIT" are subcategories, because the same function is often executed
+# in both ways.
 CATEGORIES: list[Json] = [
     {"name": "Other", "color": "grey", "subcategories": ["Other"]},
     {"name": "Program", "color": "yellow", "subcategories": _WAYS},
@@ -27,16 +27,17 @@ CATEGORIES: list[Json] = [
     {"name": "Standard library", "color": "blue", "subcategories": _WAYS},
     {"name": "Import machinery", "color": "purple", "subcategories": _WAYS},
     {"name": "Built-in", "color": "orange", "subcategories": _WAYS},
-    # leaves, below the functions that allocated them
+    # leaves of a stack, below the functions that allocated objects of the type
     {"name": "Type of object", "color": "lightblue",
      "subcategories": ["Other", "Class", "Storage", "Interpreter's own"]},
     {"name": "Garbage collector", "color": "brown", "subcategories": ["Other"]},
-    # Draws nothing.  Called "Idle", it would bring a switch with it.
+    # The front end draws nothing for this category. It would add a switch for a
+    # category called "Idle".
     {"name": "Nothing sampled", "color": "transparent", "subcategories": ["Other"]},
 ]
 
 OTHER = Category(0, 0)
-#: with the subcategories below
+#: indices of categories; their subcategories follow
 PROGRAM, PACKAGES, LIBRARY, IMPORTING, BUILT_IN = range(1, 6)
 INTERPRETED, JIT, NATIVE = range(1, 4)
 TYPE = Category(6, 0)

@@ -1,4 +1,4 @@
-"""Long columns of numbers, as the format has them."""
+"""Columns of numbers in the format that need little time or memory to write."""
 from __future__ import annotations
 
 import operator
@@ -8,17 +8,23 @@ from typing import NamedTuple, Union, overload
 
 
 class Milliseconds(Sequence[float]):
-    """Whole microseconds, as the milliseconds that the format has: as integers, they
-    are written in a third of the time."""
+    """A column of times in milliseconds, stored as whole microseconds.
+
+    Integers can be written in a third of the time.
+    """
 
     def __init__(self, microseconds: Sequence[int]) -> None:
+        """Wrap a sequence of microseconds."""
         self.microseconds = microseconds
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self.microseconds)
 
     def __iter__(self) -> Iterator[float]:
-        # (Sequence's own asks for each by its place, which takes five times as long)
+        """Iterate over the milliseconds."""
+        # Sequence.__iter__() gets each number by its index, which takes five times as
+        # long
         return map(operator.truediv, self.microseconds, repeat(1e3))
 
     @overload
@@ -28,23 +34,27 @@ class Milliseconds(Sequence[float]):
     def __getitem__(self, index: slice) -> Milliseconds: ...
 
     def __getitem__(self, index: int | slice) -> float | Milliseconds:
+        """Return the milliseconds of a row, or a column for a slice of the rows."""
         if isinstance(index, slice):
             return Milliseconds(self.microseconds[index])
         return self.microseconds[index] / 1e3
 
 
 class Same(NamedTuple):
-    """A number, so many times."""
+    """A column that repeats a number."""
 
     number: int
     times: int
 
 
 class Texts(NamedTuple):
-    """A column that is made when it is written, in pieces: all columns together would
-    be as large as the profile."""
+    """A column that is created in pieces while it is written.
 
-    #: with a comma behind each number (encoding.text)
+    All columns together would need as much memory as the profile.
+    """
+
+    #: function that yields the numbers as text, with a comma after each
+    #: (encoding.text())
     make: Callable[[], Iterator[str]]
 
 

@@ -1,4 +1,4 @@
-"""Tracks of numbers: the rate of allocation, and what memory there is."""
+"""Counters: tracks of the allocation rate and of amounts of memory."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,15 +8,23 @@ from collections.abc import Sequence
 from vmprof_convert.writers.firefox.format.bins import bins_of
 from vmprof_convert.writers.firefox.format.json_types import Json
 
-#: how many bins the rate is drawn with, and how narrow one may be, in ms
+#: largest number of bins of a counter, and smallest width of a bin in milliseconds
 MAX_BINS = 1000
 MIN_BIN = 1.0
 
 
 def _binned(times: Sequence[float], counts: Sequence[int],
             last: float) -> tuple[list[float], list[int]]:
-    """Where bins of one width begin, up to the time `last`, and the sums of what came
-    in each; the first one is empty."""
+    """Return the sums of counts in bins of equal width.
+
+    Args:
+        times: Milliseconds of each count, ascending.
+        counts: The numbers to sum up.
+        last: The end of the last bin in milliseconds, or a time within it.
+
+    Returns:
+        The starts of the bins in milliseconds, and their sums. The first bin is empty.
+    """
     width = max(MIN_BIN, last / MAX_BINS)
     bins = [0] * (int(last / width) + 2)
     for number, at, after in bins_of(times, width):
@@ -31,26 +39,30 @@ def _row(source: str, unit: str, label: str, **more: bool) -> Json:
 
 @dataclasses.dataclass
 class Counter:
-    """A track of bytes over time."""
+    """A track of bytes over time, for one process."""
 
     name: str
     category: str
     description: str
-    #: milliseconds, ascending
+    #: milliseconds since the start, ascending
     times: Sequence[float]
-    #: bytes, each the change since the row before
+    #: changes in bytes since the preceding row
     counts: Sequence[int]
     display: Json
-    #: of the process, whose main thread is that one
+    #: number of the process, and index of its main thread
     pid: str = ""
     main_thread: int = 0
 
     @classmethod
     def rate(cls, times: Sequence[float], counts: Sequence[int]) -> Counter:
-        """Bytes allocated over time: `counts` at `times`, ascending, at least
-        one."""
-        # The front end divides by the time since the row before: the bins
-        # have one width, as that time must not be 0.
+        """Return the track of the allocation rate.
+
+        Args:
+            times: Milliseconds, ascending, at least one.
+            counts: Bytes that were allocated at these times.
+        """
+        # The front end divides by the time since the preceding row. Bins of equal width
+        # prevent a division by 0.
         starts, bins = _binned(times, counts, times[-1])
         return cls(
             "allocation-rate", "Memory", "Bytes allocated, an estimate",
@@ -79,12 +91,12 @@ class Counter:
         """Return the track of the bytes that count as alive.
 
         Args:
-            times: milliseconds, ascending, at least one.
-            counts: bytes that were allocated at these times.
-            ends: milliseconds, ascending.
-            ended: bytes that ended at these times.
-            is_raw: native memory, and not the GC's heap.
-            alive: lifetimes.alive_word(), if it is the GC's heap.
+            times: Milliseconds, ascending, at least one.
+            counts: Bytes that were allocated at these times.
+            ends: Milliseconds, ascending.
+            ended: Bytes that ended at these times.
+            is_raw: Whether the bytes are native memory instead of the GC's heap.
+            alive: lifetimes.alive_word() for the GC's heap, "" for native memory.
         """
         last = max(times[-1], ends[-1] if ends else 0.0)
         starts, bins = _binned(times, counts, last)
@@ -111,22 +123,26 @@ class Counter:
 
     @classmethod
     def resident(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
-        """Resident memory: `sizes` in bytes at `times`, ascending, at least
-        one."""
+        """Return the track of the resident memory.
+
+        Args:
+            times: Milliseconds, ascending, at least one.
+            sizes: Bytes at these times.
+        """
         return cls._level(times, sizes, "resident-memory",
                           "Memory of the process in RAM", "Resident memory", 20,
                           "orange")
 
     @classmethod
     def private(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
-        """Private memory, which no other process has: as of resident memory."""
+        """Return the track of the private memory (USS); see resident()."""
         return cls._level(times, sizes, "private-memory",
                           "What of the memory in RAM no other process has (USS)",
                           "Private memory", 30, "purple")
 
     @classmethod
     def heap(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
-        """What is in use of the GC's heap, as the GC counts it."""
+        """Return the track of the bytes in use in the GC's heap; see resident()."""
         return cls._level(times, sizes, "gc-heap",
                           "What of the GC's heap is in use, with all of its nursery, "
                           "as the GC counts it", "GC heap", 15, "blue",
@@ -136,8 +152,8 @@ class Counter:
     def _level(cls, times: Sequence[float], sizes: Sequence[int], name: str,
                description: str, label: str, weight: int, color: str,
                tooltip: str = "") -> Counter:
-        # The front end counts from the first row on, whatever is in it: that has to be
-        # nothing, or what it shows were not bytes, but bytes more than at first.
+        # The front end shows values relative to the first row. A first row of 0 makes
+        # it show the values themselves.
         counts = [0, sizes[0], *map(operator.sub, sizes[1:], sizes)]
         return cls(
             name, "Memory", description, [times[0], *times], counts, {
@@ -154,6 +170,7 @@ class Counter:
             })
 
     def build(self) -> Json:
+        """Return the counter as a dict for JSON."""
         return {
             "name": self.name,
             "category": self.category,

@@ -1,4 +1,4 @@
-"""The type of what goes into the file."""
+"""The type of JSON objects."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Markers: what happened, and when."""
+"""Markers: events in the tracks of a thread, such as collections and marks."""
 from __future__ import annotations
 
 import dataclasses
@@ -13,7 +13,7 @@ def _field(key: str, label: str, format_: str) -> Json:
     return {"key": key, "label": label, "format": format_}
 
 
-#: of each kind, what the Profiler shows of it, and how
+#: fields and texts that the Profiler shows for each kind of marker
 SCHEMAS: list[Json] = [
     {"name": "MinorCollection", "display": _PLACES,
      "chartLabel": "minor collection", "tooltipLabel": "Minor collection",
@@ -35,27 +35,34 @@ SCHEMAS: list[Json] = [
      "fields": [_field("text", "Labels", "string")]},
 ]
 
-#: phases: a moment, and a stretch of time
+#: phases of markers without and with a duration
 _INSTANT, _INTERVAL = 0, 1
 
 
 @dataclasses.dataclass
 class Marker:
-    #: of SCHEMAS
+    """An event, or a period of time with a name."""
+
+    #: name of one of SCHEMAS
     kind: str
-    #: as it is shown
+    #: name that the Profiler shows
     name: str
-    #: milliseconds
+    #: milliseconds since the start
     start: float
-    #: None: it is a moment
+    #: milliseconds since the start, None for an event without duration
     end: float | None
-    #: what the schema has fields for
+    #: values of the fields in the schema
     fields: Json
     category: Category = OTHER
 
 
 def table(markers: list[Marker], names: list[int]) -> Json:
-    """`names`: where those of the markers are among the strings."""
+    """Return the markers of a thread as a table for JSON.
+
+    Args:
+        markers: The markers.
+        names: The index of each marker's name in the table of strings.
+    """
     return {
         "length": len(markers),
         "data": [{"type": marker.kind, **marker.fields} for marker in markers],

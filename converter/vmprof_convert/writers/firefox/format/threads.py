@@ -1,4 +1,4 @@
-"""A thread, and its two tables of samples."""
+"""A thread of the Profiler: a track with CPU samples, allocations and markers."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,18 +9,28 @@ from vmprof_convert.writers.firefox.format.columns import Column, Same
 from vmprof_convert.writers.firefox.format.json_types import Json
 from vmprof_convert.writers.firefox.format.markers import Marker
 
-#: what the samples of a table are counted in
+#: units of the weights of samples
 SAMPLES, BYTES = "samples", "bytes"
 
 
 class Thread:
-    """One track.  Times are milliseconds since the start, ascending; stacks
-    are indices in the stack table."""
+    """One track, of a thread or of several.
+
+    Times are milliseconds since the start, ascending. Stacks are indices in the table
+    of stacks.
+    """
 
     def __init__(self, name: str, tid: Union[int, str], *, main: bool, pid: str,
                  process: str):
-        """`tid`: a text for what is no thread.  `pid` and `process`: number and name
-        of its process, of which it is the `main` one, or is not."""
+        """Create a track without samples.
+
+        Args:
+            name: The name of the track.
+            tid: The number of the thread, or a text for a track of several threads.
+            main: Whether this is the main thread of its process.
+            pid: The number of the process.
+            process: The name of the process.
+        """
         self.name = name
         self.tid = tid
         self.main = main
@@ -30,7 +40,7 @@ class Thread:
         self._sample_stacks: Sequence[int] = ()
         self._sample_weights: Sequence[int] | None = None
         self._unit = SAMPLES
-        #: of a table of allocations: columns, and where it ends
+        #: columns of the table of allocations, and time of its last row
         self._allocations: Json = {}
         self._allocations_end = 0.0
         self._markers: list[Marker] = []
@@ -39,43 +49,66 @@ class Thread:
     def set_samples(self, times: Sequence[float], stacks: Sequence[int],
                     weights: Sequence[int] | None = None,
                     unit: str = SAMPLES) -> None:
-        """What the track is drawn from, and "Timings" adds up: time samples; or
-        with `weights`, so many of `unit` each."""
+        """Set the samples from which the track is drawn and "Timings" is summed up.
+
+        Args:
+            times: The time of each sample.
+            stacks: The stack of each sample.
+            weights: The weight of each sample, None for CPU samples.
+            unit: The unit of the weights.
+        """
         self._sample_times, self._sample_stacks = times, stacks
         self._sample_weights, self._unit = weights, unit
 
     def set_allocations(self, length: int, end: float, times: Column, stacks: Column,
                         weights: Column, addresses: Column | None = None) -> None:
-        """So many, the last of them at the time `end`.
-        `weights` are the bytes that each sample stands for.  With `addresses`, small
-        numbers, a negative weight is the end of what has this address, and stood before
-        it with the same weight."""
+        """Set the table of allocations.
+
+        Args:
+            length: The number of rows.
+            end: The time of the last row.
+            times: The time of each row.
+            stacks: The stack of each row.
+            weights: The bytes that each sample represents. A negative weight is the end
+                of an earlier row with the same address and the positive weight.
+            addresses: Small numbers that identify objects, None if no ends are known.
+        """
         self._allocations_end = end
         self._allocations = {
             "length": length, "time": times, "stack": stacks, "weight": weights,
             "weightType": "bytes"}
-        # With memory addresses in it, the front end offers "retained memory".
+        # if the table has memory addresses, the front end offers "retained memory"
         if addresses is not None:
             self._allocations.update(memoryAddress=addresses, threadId=Same(
                 self.tid if isinstance(self.tid, int) else 0, length))
 
     def set_markers(self, markers: list[Marker], names: list[int]) -> None:
-        """By time; `names`: where theirs are among the strings."""
+        """Set the markers.
+
+        Args:
+            markers: The markers by time.
+            names: The index of each marker's name in the table of strings.
+        """
         self._markers, self._marker_names = markers, names
 
     def end(self) -> float:
-        """The time of the last thing in it."""
+        """Return the time of the last sample, allocation or marker."""
         return max([self._allocations_end, *self._sample_times[-1:], *(
             marker.start if marker.end is None else marker.end
               for marker in self._markers), 0.0])
 
     def build(self, *, first: bool = True) -> Json:
-        """`first`: of the first process."""
+        """Return the thread as a dict for JSON.
+
+        Args:
+            first: Whether the thread belongs to the first process.
+        """
         thread: Json = {
             "name": self.name,
             "isMainThread": self.main,
-            # Firefox's own process is on top, and there is one of these.  All others
-            # are sorted by how many samples they have, and this is how they are called
+            # The process of type "default" is on top, as Firefox's own process. The
+            # front end sorts the other processes by their number of samples, and shows
+            # this text as their name.
             "processType": "default" if first else "process " + self._process,
             "processName": self._process,
             "processStartupTime": 0,
@@ -94,7 +127,7 @@ class Thread:
             },
             "markers": markers.table(self._markers, self._marker_names),
         }
-        # an empty table of allocations makes the front end's range of times NaN
+        # with an empty table of allocations, the front end gets a range of times of NaN
         if self._allocations:
             thread["nativeAllocations"] = self._allocations
         return thread

@@ -1,2 +1,6 @@
-"""Where the nursery and the GC's functions are in this build of PyPy: looked up, or
-found by what its code does, and checked against the running process."""
+"""Find the addresses of the nursery and the GC's functions in this build of PyPy.
+
+lookup.py finds the build profile (layout.py) of this build: from another process, from
+the cache, or by the search (search.py, which runs the probe).  process.py checks the
+build profile against the memory of the running process.
+"""

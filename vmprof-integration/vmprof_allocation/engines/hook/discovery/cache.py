@@ -1,9 +1,9 @@
-"""What search.py and probe/ found out about a build, for the next time.
+"""The cache of build profiles, with the results of search.py and probe/.
 
-Addresses that are wrong would be written to.  So a file is believed only if it
-is this user's own, nobody else may write to it, and it is whole.  There are two:
-the layout, and the names of the GC's types, which are many, and which the
-layout has the size and the checksum of.
+The sampler writes to the addresses in a build profile, so wrong ones do damage.  A file
+is used only if it belongs to this user, no other user can write to it, and its checksum
+is right.  A build profile has two files: the layout, and the names of the GC's types.
+The names are large, and the layout contains their size and checksum.
 """
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: raise this when a change in these makes older answers worthless
+#: The version of the build profiles.  Increase it when a change makes older files
+#: invalid.
 VERSION = 23
+#: Maximum size of a layout in bytes.
 _MAX_SIZE = 65536
 
 
 def path(build_id: str) -> str | None:
-    """Where the answer for a build is kept; None: this user has no place."""
+    """Return the file for a build's layout, or None if this user has no home folder."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):         # as its specification says
+    # relative paths are invalid by the XDG specification
+    if not os.path.isabs(base):
         base = os.path.expanduser(os.path.join("~", ".cache"))
     if not os.path.isabs(base):
         return None
@@ -35,7 +38,7 @@ def path(build_id: str) -> str | None:
 
 
 def types_path(file: str) -> str:
-    """Where the names are, if the layout is in `file`."""
+    """Return the file for the names of types, if the layout is in `file`."""
     return file + ".types"
 
 
@@ -48,8 +51,15 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _open(file: str) -> tuple[int, int]:
-    """Returns the descriptor, and the size.  Raises OSError, or ValueError if
-    it can't be believed."""
+    """Open a file of the cache.
+
+    Returns:
+        The descriptor, and the size in bytes.
+
+    Raises:
+        OSError: the file cannot be opened.
+        ValueError: another user may have changed it.
+    """
     if not _is_ours(os.stat(os.path.dirname(file))):
         raise ValueError(file)
     fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -62,8 +72,7 @@ def _open(file: str) -> tuple[int, int]:
 
 
 def load(file: str) -> str | None:
-    """The text that save() left in `file`; None if there is none that can be
-    believed."""
+    """Return the text that save() wrote to `file`, or None if it is not valid."""
     try:
         fd, size = _open(file)
         try:
@@ -80,8 +89,16 @@ def load(file: str) -> str | None:
 
 
 def fill(file: str, room: Any, check: int) -> bool:
-    """Read the names into `room`, a buffer of their size, which is no object of
-    Python's; False if there are none that can be believed."""
+    """Read the names of types into a buffer.
+
+    Args:
+        file: see types_path().
+        room: a buffer of the size of the names, outside of Python's heap.
+        check: the CRC-32 of the names.
+
+    Returns:
+        False if there is no valid file.
+    """
     try:
         fd, size = _open(file)
         with os.fdopen(fd, "rb", 0) as names:
@@ -96,12 +113,12 @@ def save(file: str, text: str, types: bytes | None = None) -> str:
     """Write `text` to `file`, and the names of types to types_path(file).
 
     Args:
-        file: See path().
-        text: The layout.
-        types: The names of types; None to leave that file unchanged.
+        file: see path().
+        text: the layout.
+        types: the names of types; None to leave that file unchanged.
 
     Returns:
-        The reason why the next search does not find them, or "".
+        The reason why the next process cannot load the layout, or "".
     """
     folder = os.path.dirname(file)
     try:
@@ -110,7 +127,7 @@ def save(file: str, text: str, types: bytes | None = None) -> str:
             os.mkdir(folder, 0o700)
         except FileExistsError:
             if os.stat(folder).st_uid == os.geteuid():
-                # one that others may write to would not be believed
+                # load() ignores a folder to which others can write
                 os.chmod(folder, 0o700)
         if types is not None:
             _replace(types_path(file), types)

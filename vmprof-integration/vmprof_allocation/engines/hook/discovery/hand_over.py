@@ -19,10 +19,11 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def leave(place: ProcessLayout, folder: str) -> str:
     """Return Layout.text(), with the names of types in a file in `folder`.
 
-    The names are too long for a message where the cache cannot be written, because the
-    layout then contains them (100 kB).
+    If the cache cannot be written, the layout contains the names (100 kB), and is then
+    too long for a message.
 
     Args:
+        place: the layout of this process.
         folder: a folder that belongs to the user of the sampled process.
 
     Raises:
@@ -48,7 +49,13 @@ def leave(place: ProcessLayout, folder: str) -> str:
 
 
 def _write(folder: str, types: Any) -> None:
-    """Raises OSError.  Another user may have replaced the folder by a link."""
+    """Write the names for the owner of the folder.
+
+    Another user may have replaced the folder by a link.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     at = os.open(folder, _FLAGS)
     try:
         owner = os.fstat(at)

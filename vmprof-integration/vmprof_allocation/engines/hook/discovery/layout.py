@@ -1,33 +1,39 @@
-"""Where the nursery is in one build of PyPy, and how its objects look: what
-search.py and probe/ find out, what the cache keeps, what the engine uses."""
+"""The build profile: addresses in one build of PyPy, and the layout of its objects.
+
+search.py and probe/ find it, the cache keeps it, and the engine uses it.
+"""
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: the functions that are entered through a trampoline
+#: The GC's functions that get an entry patch.
 ENTRIES = ("collect_and_reserve", "_minor_collection", "external_malloc")
 
-#: the C functions that libpypy calls through a pointer of its own, which is
-#: led to us while sampling lasts; in native/hook/patches/divert.h's order
+#: The C functions that libpypy calls through a pointer in its data.  These pointers are
+#: diverted during sampling.  native/hook/patches/divert.h has the same order.
 IMPORTS = ("write", "mmap", "mmap64", "munmap", "lseek", "lseek64", "_exit",
            "abort", "kill", "raise", "execv", "execve", "sigaction", "free")
 
-#: by what os.uname() calls the machine: how many bytes at the entry of a function are
-#: swapped at once, by one store.  It begins at a multiple of them.
+#: For each machine, by its name in os.uname(): the number of bytes at the entry of a
+#: function that one store replaces.  The entry must be a multiple of this number.
 SWAPPED = {"x86_64": 8, "aarch64": 4}
 
 
 def pack(types: bytes) -> str:
-    """The names as a field of a layout."""
+    """Return the names of types as a field of a layout."""
     import binascii
     import zlib
     return binascii.b2a_base64(zlib.compress(types, 9), newline=False).decode()
 
 
 def unpack(types: str) -> bytes:
-    """The opposite of pack().  Raises ValueError."""
+    """Return the names of types from the result of pack().
+
+    Raises:
+        ValueError: the text is invalid.
+    """
     import binascii
     import zlib
     try:
@@ -37,81 +43,91 @@ def unpack(types: str) -> bytes:
 
 
 class Layout:
-    """All addresses are relative to where the build is loaded."""
+    """The build profile of one build.
+
+    All addresses are relative to the address at which the build is loaded.
+    """
 
     build_id: str
-    #: one of SWAPPED
+    #: The machine, a key of SWAPPED.
     machine: str
     gc: int
     nursery_free: int
     nursery_top: int
-    #: the functions in the order of ENTRIES, how many bytes of each are moved
-    #: to make room for a jump, and the bytes that are there (hexadecimal)
+    #: For each function in ENTRIES: its address, the number of bytes that are moved for
+    #: a jump, and its first bytes (hexadecimal).
     entry: list[int]
     moved: list[int]
     code: list[str]
-    #: the pointers of IMPORTS; 0 for one that is not there
+    #: The addresses of the pointers in IMPORTS; 0 if the build does not import the
+    #: function.
     slot: list[int]
-    #: bit by bit: the linker makes those of functions whose address is taken
-    #: read-only, and with -z now all of them
+    #: A bit for each pointer in IMPORTS that the dynamic linker makes read-only.  It
+    #: does so for functions whose address is taken, and with -z now for all functions.
     slots_read_only: int
     type_info: int
     type_fixed_size: int
     type_item_size: int
 
-    # what probe/ finds out; as here if it is not certain
+    # facts from probe/, with the values here if they are not certain
 
-    #: offset in the GC of its state: 1 while it marks, 2 while it sweeps
+    #: Offset in the GC of the word for its state: 1 during marking, 2 during sweeping.
     gc_state: int = -1
-    #: in an entry of the type table: offset of a word, the bit of it that says
-    #: that objects have a length, and offset of the length's offset
+    #: In an entry of the type table: the offset of a word, its bit for objects with a
+    #: length, and the offset of the word with the length's offset.
     type_info_bits: int = -1
     type_is_varsize: int = 0
     type_length: int = -1
-    #: of a header: an old object that marking has met; a young one that is
-    #: pinned to its place
+    #: Bits in an object's header: marking has reached this old object; the young object
+    #: is pinned.
     flag_visited: int = 0
     flag_pinned: int = 0
-    #: what a survivor of a minor collection leaves in the nursery instead of a
-    #: header, in front of its new address
+    #: The word that replaces the header of a survivor in the nursery, before its new
+    #: address.
     forwarded: int = 0
-    #: the words in which it counts bytes: of blocks of arenas that are in use, of
-    #: arenas, of large objects outside of both, of its nursery; 0, all of them
+    #: The words in which the GC counts bytes: of blocks in use in arenas, of arenas, of
+    #: large objects outside of both, and of its nursery.  All are 0 if they are
+    #: unknown.
     heap_blocks: int = 0
     heap_arenas: int = 0
     heap_large: int = 0
     heap_nursery: int = 0
-    #: the first one is right also while the GC sweeps
+    #: Whether heap_blocks is right even while the GC sweeps.
     heap_is_counted_on: int = 0
-    #: the head of PyPy's table of the JIT's code
+    #: The head of PyPy's table of the JIT's code, or 0.
     codemap: int = 0
-    #: pointers to a list of what the JIT does just now, and to the end of the stack of
-    #: roots, to which RPython's functions that run add what they refer to
+    #: The pointer to a list of the JIT's present activities, and the pointer to the end
+    #: of the shadow stack; 0 if unknown.  Running RPython functions store their
+    #: references on the shadow stack.
     jit_phases: int = 0
     roots: int = 0
-    #: how frames say at which line they are (hook/lines/frame_lines.h); empty: it is
-    #: not known
+    #: How a frame stores its current line (hook/lines/frame_lines.h); empty if unknown.
     frames: list[int]
-    #: that the heap looks to us as to the GC (probe/references.py): the number, in the
-    #: GC's list, of the type through which it has what each thread has of its own
+    #: The GC's number of the type that has the references of each thread.  0 if the
+    #: walk of the heap differs from the GC's own (probe/references.py).
     references: int = 0
-    #: the names of types (probe/names.py): bytes, and their CRC-32; 0: there
-    #: are none.  And the names themselves (pack()) if they can't be kept in the
-    #: cache
+    #: The names of types (probe/names.py): their size in bytes (0 if they are unknown)
+    #: and their CRC-32; and the names themselves (pack()) if the cache cannot keep
+    #: them.
     types_size: int = 0
     types_check: int = 0
     types: str = ""
-    #: where another process has left them for this one; empty: nowhere
+    #: The file into which another process has written the names for this process, or
+    #: "".
     types_file: str = ""
 
     def __init__(self, **fields: Any):
+        """Set the fields by name; fields of the probe may be missing."""
         self.frames = []
         self.__dict__.update(fields)
         assert all(hasattr(self, name) for name in Layout.__annotations__)
 
     def text(self) -> str:
-        """A line for each field, name=value or name=value,value,...; not
-        JSON, whose module is larger than all of ours."""
+        """Return a line for each field: name=value or name=value,value,...
+
+        This is no JSON, because the json module is larger than all modules of the
+        sampler.
+        """
         lines = []
         for name in Layout.__annotations__:
             value = getattr(self, name)
@@ -123,7 +139,11 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """The opposite of text().  Raises ValueError."""
+        """Return the layout with this text().
+
+        Raises:
+            ValueError: the text is invalid.
+        """
         values = dict(line.split("=", 1) for line in text.splitlines())
         fields: dict[str, Any] = {}
         for name, kind in cls.__annotations__.items():

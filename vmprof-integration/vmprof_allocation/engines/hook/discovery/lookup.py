@@ -1,4 +1,7 @@
-"""Where the nursery is in this build: told, remembered, or looked for now."""
+"""Find the build profile of this build, from one of three sources.
+
+The sources are another process, the cache, and a search.
+"""
 from __future__ import annotations
 
 import os
@@ -13,26 +16,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: for the command line: called before a search, which takes a second or more,
-#: with the path where its answer will be remembered, if there is one
+#: Called before a search, which takes a second or more, with the path of the cache file
+#: or None.  The command line sets this.
 searching: Callable[[str | None], None] | None = None
-#: what would have the process that searches traced, which needs a search itself
+#: Variables that would start sampling in the process that searches, which would then
+#: search itself.
 _TRACES = "VMPROF_TRACEMALLOC", "PYTHONTRACEMALLOC"
-#: why the answer of the last search() is not remembered; empty: it is
+#: The reason why the result of the last search() is not in the cache, or "".
 not_kept = ""
-#: not the program's, where modules may have any name
+#: The folder of this package.  In the program's folder, modules may have any name.
 _FOLDER = os.path.abspath(__file__).rsplit(os.sep, 5)[0]
 
 
 def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
-    """The layout of this build, if another process has `told` it, or has
-    remembered it."""
+    """Return the layout of this build from another process or from the cache.
+
+    Args:
+        evidence: gets a finding about the cache.
+        build_id: the build.
+        told: the text of a layout from another process; may be invalid.
+
+    Returns:
+        None if no layout of this build is known.
+    """
     try:
         layout = Layout.parse(told)
         if layout.build_id == build_id:
             return layout
     except ValueError:
-        pass            # nobody knew
+        pass            # no other process knew the layout
     from vmprof_allocation.engines.hook.discovery import cache
     file = cache.path(build_id)
     text = cache.load(file) if file is not None else None
@@ -42,20 +54,24 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
             if layout.build_id == build_id:
                 evidence.found("remembered in", str(file))
                 if not layout.references:
-                    # it may have been the place: what emulates a program, or seccomp
+                    # the environment of the search may be the reason: an emulator or
+                    # seccomp
                     evidence.found("references", "%s, so that --held is refused: where "
                                    "that was written, no process could be made that "
                                    "looks, or they are not as expected; remove it, and "
                                    "doctor says which" % NOT_KNOWN)
                 return layout
         except ValueError:
-            pass        # of another version of ours
+            pass        # written by another version of this package
     return None
 
 
 def fill(layout: Layout, room: Any) -> bool:
-    """The names of types into `room`, a buffer of their size; False if they are
-    not to be had."""
+    """Store the names of types into `room`, a buffer of their size.
+
+    Returns:
+        False if the names cannot be found any more.
+    """
     if layout.types:
         room[:] = unpack(layout.types)
         return True
@@ -68,7 +84,11 @@ def fill(layout: Layout, room: Any) -> bool:
 
 
 def search(evidence: Evidence, library: str, build_id: str) -> Layout:
-    """Run search.py, which remembers what it finds.  Raises UnknownBuild."""
+    """Run search.py, which writes its result to the cache.
+
+    Raises:
+        UnknownBuild: the search has failed.
+    """
     import json
     import subprocess
 

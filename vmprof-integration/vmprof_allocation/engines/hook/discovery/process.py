@@ -1,7 +1,6 @@
-"""This process, as far as the hooks need it: what /proc, the ELF header and the
-nursery say, checked against what search.py found.
+"""Check a build profile against this process: /proc, the ELF header and the nursery.
 
-Only the start needs it: engine.py forgets it then.
+Only the start of sampling needs this module; engine.py removes it afterwards.
 """
 from __future__ import annotations
 
@@ -28,19 +27,20 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.errors import Finding
 
-#: the machines that native/hook is for, as os.uname() calls them, and as people do
+#: The machines that native/hook supports, by their names in os.uname(), and their usual
+#: names.
 MACHINES = {"x86_64": "x86-64", "aarch64": "AArch64"}
-#: of ELF: kinds of segments, and their flags
+#: ELF's types and flags of segments.
 PT_LOAD, PT_NOTE = 1, 4
 PF_X, PF_W = 1, 2
 
 _filler = b"x"
-#: what is stored here was really allocated, whatever the JIT thinks
+#: The JIT cannot remove the allocation of an object that is stored here.
 _sink: list[Any] = [None]
 
 
 def unsupported() -> str | None:
-    """Why this interpreter can't be sampled at all, or None."""
+    """Return the reason why this interpreter cannot be sampled, or None."""
     if sys.implementation.name != "pypy":
         name = {"cpython": "CPython"}.get(sys.implementation.name,
                                           sys.implementation.name)
@@ -57,7 +57,7 @@ def unsupported() -> str | None:
 
 
 def _number(data: bytes, at: int, size: int) -> int:
-    """`struct` would be one more module in the program's process."""
+    """Return the number at an offset, without a module that stays in the process."""
     return int.from_bytes(data[at:at + size], "little")
 
 
@@ -67,6 +67,7 @@ class Mapping:
     __slots__ = ("end", "path", "permissions", "start")
 
     def __init__(self, line: str):
+        """Parse a line."""
         fields = line.split(None, 5)
         start, _, end = fields[0].partition("-")
         self.start, self.end = int(start, 16), int(end, 16)
@@ -75,8 +76,13 @@ class Mapping:
 
 
 def read_maps() -> list[Mapping]:
+    """Return the mappings of this process, in the order of their addresses.
+
+    Raises:
+        AllocationSamplingError: /proc is not mounted.
+    """
     try:
-        # not as text: with -X warn_default_encoding that is a warning
+        # binary, because text would cause a warning with -X warn_default_encoding
         with open("/proc/self/maps", "rb") as file:
             return [Mapping(os.fsdecode(line)) for line in file]
     except OSError as e:
@@ -86,9 +92,17 @@ def read_maps() -> list[Mapping]:
 
 
 class Process(Evidence):
-    """The nursery of this process: addresses, checked in memory."""
+    """The addresses of the hooks in this process, checked in memory."""
 
     def __init__(self, told: str = "") -> None:
+        """Find the layout and check it.
+
+        Args:
+            told: the text of a layout from another process, or "".
+
+        Raises:
+            AllocationSamplingError: this interpreter cannot be sampled.
+        """
         super().__init__()
         reason = unsupported()
         if reason is not None:
@@ -100,7 +114,7 @@ class Process(Evidence):
         self._check_memory()
 
     def _find_library(self) -> tuple[str, int]:
-        """The file that holds PyPy's code, and where it is loaded."""
+        """Return the path of the file with PyPy's code, and its load address."""
         maps = read_maps()
         inside = self._main_function(maps)
         for mapping in maps:
@@ -119,9 +133,9 @@ class Process(Evidence):
         return path, base
 
     def _main_function(self, maps: list[Mapping]) -> int:
-        """The address of a function that libpypy exports."""
-        # None: of all files whose names are everybody's.  libpypy's are not
-        # where a program has loaded it as a plug-in.
+        """Return the address of a function that libpypy exports."""
+        # None searches all files with global symbols.  libpypy is none of them if a
+        # program has loaded it as a plug-in.
         files = [None] + [m.path for m in maps
                           if "x" in m.permissions and "pypy" in m.path]
         for file in files:
@@ -137,8 +151,10 @@ class Process(Evidence):
             "--shared)")
 
     def _segments(self) -> list[tuple[int, int, int, int]]:
-        """(kind, flags, address, size) of each, from the ELF header in memory:
-        this is what runs, whatever the file holds by now."""
+        """Return (type, flags, address, size) of each segment.
+
+        The ELF header is read from memory, because the file may have been replaced.
+        """
         head = self.place.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
             raise self.refuse("PyPy's code", "it has no 64-bit ELF header")
@@ -163,7 +179,7 @@ class Process(Evidence):
         raise self.refuse("build-id", "PyPy's code has none")
 
     def _load_layout(self, told: str) -> Layout:
-        """What search.py found in this build, now or earlier."""
+        """Return this build's layout, from another process, the cache or a search."""
         build_id = self._build_id()
         self.found("build-id", build_id)
         layout = lookup.known(self, build_id, told)
@@ -173,8 +189,11 @@ class Process(Evidence):
         return layout
 
     def _load_types(self, layout: Layout) -> bool:
-        """The names of types, into memory that the GC does not know.  False:
-        they are gone."""
+        """Load the names of types into memory outside of the GC's heap.
+
+        Returns:
+            False if the names cannot be found any more.
+        """
         self.place.types = self._ffi.NULL
         size = layout.types_size
         memory = self._lib.hook_room(size) if size else self._ffi.NULL
@@ -186,7 +205,7 @@ class Process(Evidence):
         return True
 
     def _check_layout(self) -> None:
-        """Each address has to lie in a segment that holds such things."""
+        """Check that each address is in a segment with the right flags."""
         layout = self.place.layout
         machine = os.uname().machine
         if layout.machine != machine:
@@ -225,7 +244,7 @@ class Process(Evidence):
                 layout.heap_nursery]
 
     def _check_memory(self) -> None:
-        """What was found in the file has to be true of this process."""
+        """Check that the memory agrees with the facts from the file."""
         layout = self.place.layout
         for name, address, code in zip(ENTRIES, layout.entry, layout.code):
             there = self.place.bytes_at(address, len(code) // 2).hex()
@@ -248,8 +267,8 @@ class Process(Evidence):
                               "writable memory" % (low, high))
         small, large = 16, 8016
         for _ in range(20):
-            # the only difference between the two is the size of one object;
-            # again, if a collection came between
+            # the two differ only in the size of one object; repeated if a collection
+            # was between them
             high = int(top[0])
             moved = self._moved(free, large) - self._moved(free, small)
             # ljust() makes one object, or two of the same size
@@ -271,13 +290,18 @@ class Process(Evidence):
 
     @staticmethod
     def _moved(free: Any, size: int) -> int:
+        """Return by how many bytes nursery_free moves when an object is allocated."""
         before = int(free[0])
-        # a call that the JIT neither inlines nor puts off, whatever its threshold
+        # a call that the JIT neither inlines nor delays, at any threshold
         _sink[0] = _filler.ljust(size)
         return int(free[0]) - before
 
     def prepare_hooks(self) -> None:
-        """See hook_prepare().  One thread at a time."""
+        """Pass the addresses to hook_prepare(), in one thread at a time.
+
+        Raises:
+            AllocationSamplingError: PyPy's code cannot be changed in this process.
+        """
         place = self._ffi.new("struct hook_place *")
         base, layout = self.place.base, self.place.layout
         place.base = base
@@ -291,7 +315,7 @@ class Process(Evidence):
         place.type_fixed_size = layout.type_fixed_size
         place.type_item_size = layout.type_item_size
         place.gc = base + layout.gc
-        # the collector then overwrites what says which objects survive
+        # then the collector overwrites the words that show which objects survive
         place.gc_state = (-1 if os.environ.get("PYPY_GC_NURSERY_DEBUG")
                           else layout.gc_state)
         place.type_info_bits = layout.type_info_bits
@@ -321,7 +345,16 @@ class Process(Evidence):
 
 
 def look(told: str) -> tuple[ProcessLayout, list[Finding], Callable[[], None]]:
-    """What the engine keeps of this process; and what prepares the hooks: see
-    Process.prepare_hooks()."""
+    """Check this process, and return the results.
+
+    Args:
+        told: the text of a layout from another process, or "".
+
+    Returns:
+        The layout of this process, the findings, and Process.prepare_hooks().
+
+    Raises:
+        AllocationSamplingError: this interpreter cannot be sampled.
+    """
     process = Process(told)
     return process.place, process.findings, process.prepare_hooks

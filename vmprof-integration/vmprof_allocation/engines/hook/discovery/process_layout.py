@@ -1,4 +1,4 @@
-"""Where things are in this process: a layout, and where it is loaded."""
+"""The layout of this process: a build profile, and its load address."""
 from __future__ import annotations
 
 from vmprof_allocation.engines.hook.discovery.layout import SWAPPED
@@ -12,32 +12,43 @@ if TYPE_CHECKING:
 
 
 class ProcessLayout:
+    """The layout of this process, with access to the memory of PyPy's library."""
+
     __slots__ = ("base", "ffi", "layout", "lib", "path", "types")
 
-    #: what process.py knows next
+    #: Set by process.py.
     layout: Layout
-    #: the names of types (hook_room()); NULL: they are not known
+    #: The names of types in memory of hook_room(); NULL if they are unknown.
     types: Any
 
     def __init__(self, ffi: Any, lib: Any, path: str, base: int):
-        #: cffi's FFI, and the native half of the engine
+        """Store the parameters.
+
+        Args:
+            ffi: cffi's FFI.
+            lib: the native half of the engine.
+            path: the file with PyPy's code.
+            base: the address at which it is loaded.
+        """
         self.ffi = ffi
         self.lib = lib
-        #: the file that holds PyPy's code, and where it is loaded
         self.path = path
         self.base = base
 
     def bytes_at(self, address: int, size: int) -> bytes:
-        """Memory of the library; `address` relative to where it is loaded."""
+        """Return memory of the library; `address` is relative to `base`."""
         return bytes(self.ffi.buffer(
             self.ffi.cast("char *", self.base + address), size))
 
     def entry(self, number: int) -> Any:
-        """A cffi pointer to what is swapped at once at the entry of a function of
-        ENTRIES."""
+        """Return a cffi pointer to the bytes that one store replaces.
+
+        Args:
+            number: the index of the function in ENTRIES.
+        """
         return self.ffi.cast("uint%d_t *" % (8 * SWAPPED[self.layout.machine]),
                              self.base + self.layout.entry[number])
 
     def word(self, address: int) -> Any:
-        """A cffi pointer to a word in memory; `address` likewise."""
+        """Return a cffi pointer to a word; `address` is relative to `base`."""
         return self.ffi.cast("uint64_t *", self.base + address)

@@ -1,4 +1,4 @@
-"""Find the nursery in a PyPy that has no symbols, by what its code does.
+"""Find the nursery in a stripped PyPy by its machine code.
 
 RPython inlines every small allocation::
 
@@ -13,23 +13,23 @@ RPython inlines every small allocation::
     mov  esi, 32
     call collect_and_reserve
 
-some 20,000 times, so that counting is enough to tell the addresses apart.
-The functions of the GC are then decoded, instruction by instruction, and
-have to do what their source does.  Every step either finds exactly one
-answer or refuses: see :class:`Search`.  Symbols, where there are any, have to
-agree, and tell one of several candidates.
+A build has about 20,000 such allocations, so counting suffices to distinguish the
+addresses.  The functions of the GC are then decoded, instruction by instruction, and
+compared with the operations of their source.  Every step either finds exactly one
+answer or refuses the build: see :class:`Search`.  If the build has symbols, they must
+agree, and they decide between several candidates.
 
-Nothing here touches the process that is to be sampled, and nothing here is
-imported into it: the libraries that read ELF files and decode instructions
-would double a small program's heap.  lookup.py runs this module as a
-program and compares what it found with what is in memory::
+The search does not touch the process that is to be sampled, and is not imported into
+it: the libraries that read ELF files and decode instructions would double the heap of a
+small program.  lookup.py runs this module as a program, and compares its results with
+the memory::
 
     python -m vmprof_allocation.engines.hook.discovery.search LIBRARY [CACHE]
 
-prints a JSON object, ``{"layout": "..." or null, "problem": "...",
-"findings": [[what, value, good], ...]}``, and leaves a layout that was found
-in the file CACHE (cache.py).  What can't be seen in the file, how objects look, probe/
-adds if it can: sampling works without it.
+It prints a JSON object, ``{"layout": "..." or null, "problem": "...", "findings":
+[[what, value, good], ...]}``, and writes a layout that it found to the file CACHE
+(cache.py).  The file does not show the layout of objects.  The probe (probe/) finds it
+if possible; sampling also works without it.
 """
 from __future__ import annotations
 
@@ -57,41 +57,53 @@ from vmprof_allocation.engines.hook.discovery.layout import (
 from vmprof_allocation.engines.hook.discovery.machines.machine import Machine, Text
 from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence, UnknownBuild
 
-#: how many arguments those of ENTRIES have
+#: The number of arguments of each function in ENTRIES.
 ENTRY_ARGUMENTS = (2, 1, 4)
-#: an answer counts as the only one if it is this many times as frequent as
-#: the next one.  Measured on three builds: 17 to 60 for nursery_top, 19 to 25
-#: for collect_and_reserve.
+#: A candidate is the answer only if it is this many times as frequent as the next one.
+#: Measured on three builds: 17 to 60 for nursery_top, 19 to 25 for collect_and_reserve.
 DOMINANCE = 4
-#: and if it was seen at least this often
+#: The minimum frequency of an answer.
 SEEN = 1000
-#: the GC's fields are this close to its start, in bytes (found: 0x198, 0x1b8)
+#: The maximum offset of the GC's fields in bytes (found: 0x198, 0x1b8).
 GC_SIZE = 0x400
-#: bytes of code that a refusal shows: of each function, and around an allocation
+#: The bytes of code that a refusal shows: of each function, and around an allocation.
 FUNCTION, ALLOCATION = 512, 96
-#: more than enough: it takes one
-PROBE_SECONDS = 300
-#: what disturbs an observation, such as a collection in between, is rare; and
-#: the answer is kept for good
+#: The time after which a probe counts as hung, in seconds.  It is long because a busy
+#: machine may have no processor for it; probe/__main__.py limits the processor time.
+PROBE_SECONDS = 1800
+#: The number of attempts of the probe.  Disturbances, such as a collection during an
+#: observation, are rare, but the result is kept for ever.
 PROBES = 3
-#: the loader makes whole ones read-only
+#: The dynamic linker makes whole pages read-only.
 PAGE = os.sysconf("SC_PAGE_SIZE")
-#: what fits into an environment variable, with all else that goes there
+#: The maximum size of packed names that fit into an environment variable with other
+#: text.
 MAX_PACKED = 100000
 
 
 class Search(Evidence):
-    """The chain of questions; the findings are the answers so far.  What has a symbol
-    has to be what its code says that it is."""
+    """The questions of the search, and as findings the answers until now.
+
+    If a function has a symbol, its address must agree with the answer.
+    """
 
     def __init__(self) -> None:
+        """Start without symbols and answers."""
         super().__init__()
         self.symbols = symbols.Symbols()
-        #: code that somebody who mends this search wants to see: where it is
+        #: The addresses of code that a refusal shows, for the repair of this search.
         self.seen: dict[str, int] = {}
 
     def dominant(self, what: str, counts: collections.Counter[int]) -> int:
-        """The one answer that is far more frequent than all others."""
+        """Return the candidate that is far more frequent than all others.
+
+        Args:
+            what: the question.
+            counts: how often each candidate was seen.
+
+        Raises:
+            UnknownBuild: no candidate is frequent enough.
+        """
         ranking = counts.most_common(2)
         if not ranking:
             raise self.refuse(what, "no candidate")
@@ -105,6 +117,11 @@ class Search(Evidence):
         return address
 
     def only(self, what: str, candidates: set[int]) -> int:
+        """Return the only candidate, or the candidate that has the symbol.
+
+        Raises:
+            UnknownBuild: several candidates or none remain.
+        """
         if self.symbols.address.get(what) in candidates:
             candidates = {self.symbols.address[what]}
         if len(candidates) != 1:
@@ -116,7 +133,16 @@ class Search(Evidence):
         return address
 
     def answer(self, what: str, address: int, value: str) -> None:
-        """`value`: the address, and how it was found."""
+        """Add a finding.
+
+        Args:
+            what: the question.
+            address: the answer.
+            value: the address as text, and how it was found.
+
+        Raises:
+            UnknownBuild: the symbol has another address.
+        """
         symbol = self.symbols.address.get(what.partition(" (")[0], address)
         if symbol != address:
             raise self.refuse(what, "%s, but its symbol is at 0x%x" % (value, symbol))
@@ -127,6 +153,12 @@ class Image:
     """The parts of the ELF file that the search reads."""
 
     def __init__(self, file: BinaryIO):
+        """Read the code of an open file.
+
+        Raises:
+            ELFError: the file is invalid.
+            ValueError: the file is for an unknown machine.
+        """
         self.elf = ELFFile(file)
         if not self.elf.little_endian:
             raise ELFError("it is big-endian")
@@ -135,13 +167,18 @@ class Image:
         self._slots: dict[str, dict[int, set[int]]] | None = None
 
     def section(self, name: str) -> tuple[bytes, int]:
+        """Return the content and the address of a section.
+
+        Raises:
+            ELFError: the file does not have this section.
+        """
         section = self.elf.get_section_by_name(name)
         if section is None:
             raise ELFError("it has no section %s" % name)
         return section.data(), section["sh_addr"]
 
     def function_starts(self) -> list[int]:
-        """Start addresses of all functions, sorted: .eh_frame_hdr's table."""
+        """Return the sorted addresses of all functions (.eh_frame_hdr)."""
         data, address = self.section(".eh_frame_hdr")
         version, pointer, count, table = struct.unpack_from("<BBBB", data)
         # the encodings that every linker writes for 64 bits: 32-bit, relative
@@ -152,11 +189,14 @@ class Image:
         return sorted(address + start for start in words[::2])
 
     def import_slot(self, search: Search, name: str) -> int:
-        """The pointer through which an imported function is called; 0 if it
-        is not imported."""
+        """Return the address of the pointer to an imported function.
+
+        Returns:
+            0 if the function is not imported.
+        """
         if self._slots is None:
             self._slots = self._import_slots()
-        # the first, where there are both, is the one that is called
+        # if there are pointers of both kinds, calls use the first kind
         for kind in self.machine.import_kinds:
             slots = self._slots.get(name, {}).get(kind)
             if slots:
@@ -164,9 +204,11 @@ class Image:
         return 0
 
     def _import_slots(self) -> dict[str, dict[int, set[int]]]:
-        """For each name and kind of relocation, the addresses.  There are
-        hundreds of thousands, nearly all of them of no symbol: pyelftools
-        would take seconds."""
+        """Return the addresses of pointers, for each name and kind of relocation.
+
+        Nearly all of the hundreds of thousands of relocations have no symbol;
+        pyelftools would take seconds for them.
+        """
         symbols, _ = self.section(".dynsym")
         strings, _ = self.section(".dynstr")
         found: dict[str, dict[int, set[int]]] = {}
@@ -185,7 +227,10 @@ class Image:
         return found
 
     def is_addressed(self, function: int) -> bool:
-        """May it be called by its address, where that makes a difference?"""
+        """Return whether the function may be called by its address, if that matters.
+
+        A jump at the entry can prevent such calls: see Machine.addressed().
+        """
         made = self.machine.addressed()
         pointer = struct.pack("<Q", function)
         return made is not None and (function in made or any(
@@ -195,6 +240,7 @@ class Image:
                 and section["sh_type"] != "SHT_NOBITS")))
 
     def is_read_only(self, address: int) -> bool:
+        """Return whether the dynamic linker makes a pointer read-only."""
         return any(s["p_type"] == "PT_GNU_RELRO"
                    and s["p_vaddr"] <= address
                    and address + 8 <= (s["p_vaddr"] + s["p_memsz"]) & -PAGE
@@ -202,11 +248,13 @@ class Image:
 
 
 def _type_tables(machine: Machine, function: int) -> dict[tuple[int, int], set[int]]:
-    """Where a function works out an object's size: it multiplies by the type's size of
-    an item.
+    """Find the type table, by the multiplication that computes an object's size.
 
-    Returns for (address of the type table, offset of the item size) the offsets of the
-    words that are read from the type before.
+    The size contains the product of the length and the type's item size.
+
+    Returns:
+        For each (address of the type table, offset of the item size), the offsets of
+        the words that are read from the type before.
     """
     result: dict[tuple[int, int], set[int]] = {}
     for at, found in machine.factors(function):
@@ -235,8 +283,8 @@ def _find(path: str, image: Image, search: Search) -> Layout:
         a: n for a, n in machine.stored().items() if top - 0x100 <= a < top})
     free = search.dominant("nursery_free (stored to, below nursery_top)", below)
 
-    # link-time optimization does that: they have fewer arguments, and each would have
-    # to be hooked
+    # link-time optimization makes copies with fewer arguments, each of which would need
+    # a hook
     for what in ENTRIES:
         if what in search.symbols.copies and what not in search.symbols.address:
             raise search.refuse(what, "the compiler made %d of it, for arguments that "
@@ -264,7 +312,7 @@ def _find(path: str, image: Image, search: Search) -> Layout:
         raise search.refuse("type table", "%d candidates in %s"
                             % (len(tables), ENTRIES[0]))
     (((table, item), reads),) = tables.items()
-    # which compilers inline, or not
+    # compilers may inline these functions
     collectors = {minor} | {f for f in machine.callees(reserve)
                             if machine.calls(f, {minor})}
     external_tables = {}
@@ -313,7 +361,7 @@ def _find(path: str, image: Image, search: Search) -> Layout:
 
 
 def _show(image: Image, search: Search) -> None:
-    """The code that was seen; with it, a refusal can be understood elsewhere."""
+    """Add the code at the seen addresses to the findings, to explain a refusal."""
     for what, address in search.seen.items():
         code = image.text.code(address)[:FUNCTION] or image.text.data[
             address - image.text.address:][:ALLOCATION]
@@ -323,7 +371,8 @@ def _show(image: Image, search: Search) -> None:
 def find(path: str, search: Search) -> Layout:
     """Search the program or library at `path`.
 
-    Raises UnknownBuild if any answer is missing or doubtful.
+    Raises:
+        UnknownBuild: an answer is missing or doubtful.
     """
     try:
         with open(path, "rb") as file:
@@ -338,11 +387,14 @@ def find(path: str, search: Search) -> Layout:
 
 
 def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
-    """The layout with what probe/ finds out, and the names of types.  It
-    follows pointers: if that goes wrong, a process of its own dies."""
+    """Return the layout with the facts from probe/, and the names of types.
+
+    The probe follows pointers in a separate process, which ends if a pointer is
+    invalid.
+    """
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("PYPY_GC_")}
-    # the JIT makes objects later than the program says, or not at all
+    # the JIT allocates objects later than the program does, or not at all
     command = [sys.executable, *(["--jit", "off"] if "__pypy__" in
                                  sys.builtin_module_names else []),
                "-m", "vmprof_allocation.engines.hook.probe"]
@@ -358,8 +410,8 @@ def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
         findings = [tuple(finding) for finding in answer["findings"]]
         types = answer["types"].encode("utf-8", "replace")
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as e:
-        # it was killed, as for lack of memory, or the machine had no time for it; or a
-        # pointer led nowhere
+        # the process was killed, for example for lack of memory, or had no time; or a
+        # pointer was invalid
         is_passing = isinstance(e, (OSError, subprocess.TimeoutExpired)) or (
             done.returncode in (-signal.SIGKILL, -signal.SIGABRT))
         search.found("objects", "%s: the probe failed: %r" % (
@@ -370,6 +422,11 @@ def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
 
 
 def main(arguments: list[str]) -> None:
+    """Run the search, and print the result as JSON.
+
+    Args:
+        arguments: the library, and perhaps the file of the cache.
+    """
     search = Search()
     answer: dict[str, Any] = {"layout": None, "problem": "",
                               "findings": search.findings}

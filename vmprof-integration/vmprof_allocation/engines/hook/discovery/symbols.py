@@ -1,8 +1,8 @@
-"""What a build that has symbols calls the parts that search.py looks for.
+"""The symbols of a build for the functions and data that search.py looks for.
 
-Of a library that is stripped, they may be in a file beside it, as pypy.org's archives
-have it, or where distributions keep such files.  That file has to be of the same build:
-its build-id says so.
+If the library is stripped, the symbols may be in a file next to it, as in the archives
+of pypy.org, or in the folder of a distribution for such files.  The build-id shows
+whether the file belongs to the build.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-#: names that RPython gives in C, by what search.py calls them
+#: The names in RPython's C code, by the names in search.py.
 NAMES = {
     "the GC": "pypy_g_rpython_memory_gc_incminimark_IncrementalMiniMar",
     "collect_and_reserve": "pypy_g_IncrementalMiniMarkGC_collect_and_reserve",
@@ -22,12 +22,16 @@ NAMES = {
     "external_malloc": "pypy_g_IncrementalMiniMarkGC_external_malloc",
     "type table": "pypy_g_typeinfo",
 }
-#: where distributions keep them, by build-id
+#: The folder in which distributions store symbols by build-id.
 DEBUG_FOLDER = "/usr/lib/debug/.build-id"
 
 
 def build_id(elf: Any) -> str:
-    """Raises ELFError if there is none."""
+    """Return the build-id of a file.
+
+    Raises:
+        ELFError: the file has no build-id.
+    """
     section = elf.get_section_by_name(".note.gnu.build-id")
     if section is None:
         raise ELFError("it has no section .note.gnu.build-id")
@@ -38,18 +42,19 @@ def build_id(elf: Any) -> str:
 
 
 class Symbols:
-    """Of NAMES; empty where there are none."""
+    """The symbols of NAMES in a build; empty if the build has no symbols."""
 
     def __init__(self) -> None:
+        """Start without symbols."""
         self.address: dict[str, int] = {}
-        #: functions of which the compiler made others, with fewer arguments
+        #: Numbers of copies that the compiler made of a function, with fewer arguments.
         self.copies: dict[str, int] = {}
-        #: the file that says so
+        #: The file with the symbols, or "".
         self.path = ""
 
 
 def read(path: str, elf: Any) -> Symbols:
-    """Of the build in the file at `path`."""
+    """Return the symbols of the build in the file at `path`."""
     found = Symbols()
     if _read(elf, found):
         found.path = path
@@ -73,7 +78,7 @@ def _read(elf: Any, found: Symbols) -> bool:
     if section is None:
         return False
     strings = elf.get_section(section["sh_link"]).data()
-    # not with pyelftools: there are a hundred thousand
+    # not with pyelftools, because the table has a hundred thousand symbols
     wanted = {}
     for what, name in NAMES.items():
         for match in re.finditer(rb"\0%s((?:\.(?:constprop|isra)\.\d+)*)(?=\0)"

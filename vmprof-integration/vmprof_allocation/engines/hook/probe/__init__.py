@@ -1,1 +1,1 @@
-"""How the GC's objects look in memory: what only a process that runs tells."""
+"""Find the layout of the GC's objects, which only a running process shows."""

@@ -1,17 +1,19 @@
-"""Look at this process's own objects, and at what the collector does to them.
+"""The probe: find the layout of objects in this build, by the objects of this process.
 
-search.py runs this where nothing is lost: collections are forced, and pointers
-are followed that may lead nowhere::
+search.py runs the probe in a separate process, because the probe forces collections and
+follows pointers that may be invalid::
 
     python -m vmprof_allocation.engines.hook.probe < LAYOUT
 
-prints a JSON object, ``{"layout": "...", "findings": [[what, value, good],
-...], "types": "...", "certain": whether all is}``.  Each question has one answer
-that all objects agree on, or none: then the layout has what says so.
+It prints a JSON object, ``{"layout": "...", "findings": [[what, value, good], ...],
+"types": "...", "certain": whether all answers are certain}``.  A question has an answer
+only if all objects agree.  Otherwise, the layout keeps its default for an unknown
+value.
 """
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,10 +34,15 @@ from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
 from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence
 
+#: The processor time after which the probe ends, in seconds.  It takes one second, or
+#: minutes in an emulator.  A wrong pointer may lead to an endless loop.
+PROCESSOR_SECONDS = 600
+
 
 def _not_known(evidence: Evidence, what: str, e: Exception) -> None:
-    # no room for a file, or for more memory, is not because of the build;
-    # gc.dump_rpy_heap() raises a SystemError where the file can't be written
+    """Add a finding about an unknown answer."""
+    # A lack of disk space or memory does not depend on the build.  gc.dump_rpy_heap()
+    # raises a SystemError if it cannot write the file.
     is_passing = isinstance(e, (MemoryError, SystemError)) or (
         isinstance(e, OSError) and not str(e.filename).startswith("/proc/"))
     evidence.found(what, "%s: %s" % (
@@ -44,12 +51,21 @@ def _not_known(evidence: Evidence, what: str, e: Exception) -> None:
 
 
 def probe(layout: Layout, evidence: Evidence) -> str:
-    """Fill the layout in.  Returns the names of types."""
+    """Fill in the layout.
+
+    Args:
+        layout: the result of search.py, which gets the answers.
+        evidence: gets the findings.
+
+    Returns:
+        The lines with the names of types, for native/hook/gc/types.c and native/held.
+    """
     try:
         memory = Memory(layout)
         types = Types(memory)
         sizes = collector.check_sizes(memory, types)
-    except Exception as e:          # whatever it is, sampling goes without
+    # after any error, sampling works without these answers
+    except Exception as e:
         _not_known(evidence, "objects", e)
         return ""
     layout.type_info_bits = types.bits
@@ -67,7 +83,8 @@ def probe(layout: Layout, evidence: Evidence) -> str:
     for name, what, question in questions:
         try:
             answer = question()
-        except Exception as e:      # whatever it is, sampling goes without
+        # after any error, sampling works without this answer
+        except Exception as e:
             _not_known(evidence, what, e)
         else:
             setattr(layout, name, answer)
@@ -75,7 +92,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
                                              abs(answer)))
     _heap(memory, layout, evidence)
     text = _types(memory, types, layout, evidence)
-    # at last, as the JIT works from then on
+    # last, because the JIT is enabled from here on
     _codemap(memory, layout, evidence)
     _jit(memory, types, layout, evidence)
     return text
@@ -84,7 +101,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
 def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
     try:
         found = heap.find(memory)
-    except Exception as e:      # whatever it is, sampling goes without
+    except Exception as e:      # after any error, sampling works without this answer
         _not_known(evidence, "what the heap takes", e)
         return
     (layout.heap_blocks, layout.heap_arenas, layout.heap_large,
@@ -98,7 +115,7 @@ def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
 def _codemap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
     try:
         layout.codemap = codemap.find(memory)
-    except Exception as e:      # whatever it is, sampling goes without
+    except Exception as e:      # after any error, sampling works without this answer
         _not_known(evidence, "table of the JIT's code", e)
     else:
         evidence.found("table of the JIT's code", "0x%x" % layout.codemap)
@@ -107,7 +124,7 @@ def _codemap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
 def _jit(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> None:
     try:
         layout.jit_phases, layout.roots = jit.find(memory, types)
-    except Exception as e:      # whatever it is, sampling goes without
+    except Exception as e:      # after any error, sampling works without this answer
         _not_known(evidence, "what the JIT does", e)
     else:
         evidence.found("what the JIT does", "its phases at 0x%x, roots at 0x%x" % (
@@ -119,14 +136,14 @@ def _frames(memory: Memory, types: Types, layout: Layout, evidence: Evidence) ->
     try:
         layout.frames = frames.find(
             memory, types, memory.gc - layout.gc + layout.roots)
-    except Exception as e:      # whatever it is, sampling goes without
+    except Exception as e:      # after any error, sampling works without this answer
         _not_known(evidence, "lines", e)
     else:
         evidence.found("lines", "in frames, as Python sees them")
 
 
 def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> str:
-    """What types.c needs to know, and native/held."""
+    """Return the lines about types for native/hook/gc/types.c and native/held."""
     head = ""
     maps: dict[int, int] = {}
     bases: dict[int, type] = {}
@@ -158,7 +175,7 @@ def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> 
 
 
 class _Known(NamedTuple):
-    """What was found out of types."""
+    """The answers about types."""
 
     text: str
     head: str
@@ -169,6 +186,11 @@ class _Known(NamedTuple):
 
 def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence,
                 known: _Known) -> str:
+    """Return the lines about fields and references for native/held.
+
+    Returns:
+        "" if the references are not certain.
+    """
     try:
         found = fields.lines(
             memory, types, known.head, known.maps,
@@ -181,7 +203,7 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
     except references.RefusedError as e:
         evidence.found("references", "can't be had here: %s" % e)
         return ""
-    except Exception as e:      # whatever it is, sampling goes without
+    except Exception as e:      # after any error, sampling works without this answer
         _not_known(evidence, "references", e)
         return ""
     evidence.found("references", compared)
@@ -189,6 +211,8 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
 
 
 def main() -> None:
+    """Read a layout from stdin, and write the answers to stdout."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, PROCESSOR_SECONDS)
     evidence = Evidence()
     layout = Layout.parse(sys.stdin.read())
     text = probe(layout, evidence)

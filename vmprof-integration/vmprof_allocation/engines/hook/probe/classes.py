@@ -1,9 +1,9 @@
-"""The way from an object to the name of its class: from the object to its map,
-from there to the end of the map, to the class, to its qualified name and its
-module.
+"""The way from an object to the name of its class.
 
-Each step is an offset.  It is found by following pointers from known objects
-to known ends, and is believed if all of them agree on one.
+It leads from the object to its map, to the end of the map, and to the class.  From
+there, it leads to the class's qualified name and module.  Each step is an offset, which
+is found by following pointers from known objects to known targets.  An offset is
+accepted if all objects agree on one.
 """
 from __future__ import annotations
 
@@ -29,26 +29,29 @@ TEXT = "GcStruct pypy.objspace.std.unicodeobject.W_UnicodeObject {"
 CELL = "GcStruct pypy.objspace.std.typeobject.ObjectMutableCell {"
 TABLE = "GcStruct dicttable {"
 ENTRIES = "GcArray of odictentry { key: * GcStruct rpy_string {"
-#: of an array and of a string: the length, and what comes behind it
+#: Offsets of the length and the items of an array, and of the length and the characters
+#: of a string.
 ARRAY_LENGTH, ARRAY = 8, 16
 STRING_LENGTH, CHARACTERS = 16, 24
-#: of a class that a program has made
+#: The flag of classes that a program has defined.
 HEAP = 512
-#: names that are longer are not looked at, here
+#: The maximum length of a name that is examined.
 LONG = 1000
 
 
 class Meta(type):
-    pass
+    """A metaclass."""
 
 
 class Plain:
+    """A class without a base."""
+
     class Inner:
-        pass
+        """A nested class."""
 
 
 def makers() -> list[tuple[type, tuple[Any, ...]]]:
-    """Types that can have subclasses, and what one instance is made of."""
+    """Return types that can have subclasses, with arguments for an instance."""
     import _io
     import _random
     import _struct
@@ -97,7 +100,7 @@ def makers() -> list[tuple[type, tuple[Any, ...]]]:
     found += [(base, ()) for base in subclasses(BaseException)
               if base not in dict(exceptions)]
     found += [(type(zlib.compressobj()), ()), (type(zlib.decompressobj()), ())]
-    # not all builds have these
+    # some builds do not have these
     for module, name, arguments in (
             ("itertools", "combinations_with_replacement", ([], 1)),
             ("itertools", "pairwise", ([],)), ("_io", "_TextIOBase", ()),
@@ -120,7 +123,7 @@ def makers() -> list[tuple[type, tuple[Any, ...]]]:
 
 
 def subclasses(of: type) -> list[type]:
-    """The interpreter's own, with `of` itself."""
+    """Return a type and all its subclasses that the interpreter defines."""
     found = [of]
     for base in found:
         derived: list[type] = type.__subclasses__(base)
@@ -130,20 +133,20 @@ def subclasses(of: type) -> list[type]:
 
 
 def specimens() -> list[tuple[Any, type]]:
-    """Objects of many kinds, and their classes."""
+    """Return objects of many types, with their classes."""
     made: list[tuple[Any, type]] = []
 
     def make(kind: type, arguments: tuple[Any, ...], attributes: int) -> None:
         try:
             thing = kind(*arguments)
         except Exception:
-            return              # not with these arguments; others are
+            return              # another type may accept these arguments
         try:
             for i in range(attributes):
                 setattr(thing, "attribute%d" % i,
                         (i, str(i), 0.5, None, [])[i % 5])
         except Exception:
-            pass                # it has none
+            pass                # the object has no attributes
         made.append((thing, kind))
 
     for base, arguments in makers():
@@ -162,32 +165,38 @@ def specimens() -> list[tuple[Any, type]]:
     strange.__dict__[5] = 6     # type: ignore[index]
     made.append((strange, Plain))
     referred = Plain()
-    # the reference itself is kept by the object's map
+    # the map of the object keeps the reference
     made.append((referred, Plain))
     made.append((weakref.ref(referred), type(weakref.ref(referred))))
     return made
 
 
 class Classes:
-    """What was found: the way from a class to its names, and offsets."""
+    """The offsets on the way from an object to the name of its class."""
 
-    #: from a map to its end, from there to the class
+    #: From a map to its end, and from there to the class.
     terminator: int
     of_class: int
-    #: from a class to its qualified name, and to its dict
+    #: From a class to its qualified name, and to its dict.
     qualname: int
     table: int
-    #: from a dict to its entries; from a text to its string; from a cell that
-    #: a class keeps a value in, after it was changed, to this
+    #: From a dict to its entries; from a str to its string; and from a cell to its
+    #: value.  A class keeps a value in a cell after the value was changed.
     entries: int
     text: int
     cell: int
 
     def __init__(self, memory: Memory, types: Types):
+        """Find the offsets.
+
+        Raises:
+            NotCertain: the objects do not agree.
+        """
         self._memory, self._types = memory, types
-        #: for each type (its number), the offset from its objects to the map
+        #: The offset from an object to its map, by the number of its type.
         self.maps: dict[int, int] = {}
-        #: and Python's own type that they are a subclass of
+        #: The type of the interpreter from which the class is derived, by the number of
+        #: the type.
         self.bases: dict[int, type] = {}
         made = specimens()
         named = _named_classes()
@@ -197,18 +206,21 @@ class Classes:
         self._find_way(made)
 
     def _name(self, address: int) -> str:
-        """What the GC calls the type of the object there; "" if there is
-        none."""
+        """Return RPython's name of the type of the object at an address, or ""."""
         header = self._memory.word(address) if address % 8 == 0 else 0
         row = self._types.rows.get(header & TYPE)
         return "" if row is None else self._types.names[row]
 
     def _pointers(self, address: int, *names: str) -> set[tuple[int, int]]:
-        """(offset, address) of objects with such names that an object refers
-        to."""
+        """Return (offset, address) of the objects to which an object refers.
+
+        Args:
+            address: the object.
+            *names: the beginnings of the names of the referenced types.
+        """
         number = self._memory.word(address) & TYPE
         if number not in self._types.rows:
-            return set()        # it is gone
+            return set()        # the object has been freed
         size = self._types.entry(number)[
             self._memory.layout.type_fixed_size // 8]
         words = self._memory.words(address, size // 8)
@@ -244,6 +256,7 @@ class Classes:
         self.terminator, self.of_class = steps
 
     def _ways(self, address: int, kind: int) -> Iterable[tuple[int, int, int]]:
+        """Yield offsets (to the map, to its end, to the class) that lead to a class."""
         for a, its_map in self._pointers(address, MAP):
             for t, end in self._pointers(its_map, MAP):
                 for c, found in self._pointers(end, *CLASSES):
@@ -273,6 +286,7 @@ class Classes:
              if cell and t == self.text}], "cells")
 
     def _values(self, entries: int, wanted: bytes) -> Iterable[int]:
+        """Yield the values of a key in the entries of a class's dict."""
         number = self._memory.word(entries) & TYPE
         if number not in self._types.rows or self._types.entry(number)[
                 self._memory.layout.type_item_size // 8] != 16:
@@ -285,7 +299,7 @@ class Classes:
 
     def _modules(self, value: int, wanted: str) -> Iterable[
             tuple[int, tuple[int, ...]]]:
-        """(offset in the text, offset in the cell if there is one)"""
+        """Yield (offset in the str, offsets in cells) if a value is the wanted text."""
         name = self._name(value)
         if name.startswith(TEXT):
             for t, string in self._pointers(value, STRING):
@@ -297,7 +311,7 @@ class Classes:
                     yield t, (c,)
 
     def head(self) -> str:
-        """For native/hook/gc/types.c."""
+        """Return the lines about the way, for native/hook/gc/types.c."""
         roles = {"class": CLASSES, "string": (STRING,), "text": (TEXT,),
                  "cell": (CELL,)}
         lines = ["%s %d\n" % (role, number)
@@ -312,7 +326,10 @@ class Classes:
 
 
 def _named_classes() -> list[type]:
-    """The last one's module was changed more than once."""
+    """Return classes with different kinds of names.
+
+    The module of the last class was changed more than once.
+    """
     other = type("Other", (), {"first": 1, "second": 2})
     other.__qualname__ = "quite.different"
     renamed = type("Renamed", (), {})
@@ -325,7 +342,11 @@ def _named_classes() -> list[type]:
 
 
 def _common(found: Iterable[set[Any]], what: str) -> Any:
-    """What is in all of them."""
+    """Return the only element that is in all sets.
+
+    Raises:
+        NotCertain: no element, or more than one, is in all sets.
+    """
     common: set[Any] | None = None
     for one in found:
         common = set(one) if common is None else common & one

@@ -1,8 +1,8 @@
-"""The beginning of PyPy's table of the JIT's machine code (hook/jit/codemap.h).
+"""Find PyPy's table of the JIT's machine code (hook/jit/codemap.h).
 
 The head is a word in the library's data that refers to nodes outside of the library.
-Each node contains the addresses of a piece of code.  The probe first has some
-functions compiled, so that the table has nodes.
+Each node contains the addresses of a piece of code.  The probe first has some functions
+compiled, so that the table has nodes.
 """
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from vmprof_allocation.engines.hook.probe.memory import (
     limits,
 )
 
-#: in words: from the head to the first of its pointers to nodes, and how many there are
+#: The distance from the head to its first pointer to a node in words, and the number of
+#: these pointers.
 FIRST, LEVELS = 2, 8
-#: functions that are compiled here, each with a loop, and turns of it: PyPy compiles
-#: what has made some 1000
+#: The number of functions that are compiled here, each with a loop, and the iterations
+#: of a loop.  PyPy compiles a loop after about 1000 iterations.
 FUNCTIONS, TURNS = 12, 5000
-#: bytes of a piece of code: more is none
+#: The maximum size of a piece of code in bytes.
 LARGEST = 2**26
 
 
 def find(memory: Memory) -> int:
-    """Relative to where the library is loaded."""
+    """Return the address of the table's head, relative to the load address.
+
+    Raises:
+        NotCertain: no word, or more than one, can be the head.
+    """
     pypyjit.set_param("default")        # the probe runs without the JIT
     for function in _functions():
         function(TURNS)
@@ -37,7 +42,7 @@ def find(memory: Memory) -> int:
     start, size = memory.data
     data = memory.words(start, size // 8)
     nodes = _Nodes(memory, start, start + size)
-    # what stands for no code has no address, and no entries
+    # the head has the form of a node for no code: without address and entries
     places = [at for at, word in enumerate(data)
               if at >= FIRST and nodes.may_be(word) and not any(data[at - FIRST:at])]
     found = [start + (at - FIRST) * 8 for at in places
@@ -59,25 +64,28 @@ def _functions() -> Iterable[Callable[[int], Any]]:
 
 
 class _Nodes:
+    """A check of the nodes to which a possible head leads."""
+
     def __init__(self, memory: Memory, start: int, end: int):
         self._memory = memory
         self._library = range(start, end)
-        #: where nodes may be, and where code is
+        #: Where nodes and code may be.
         self._data = limits(is_data)
         self._code = limits(lambda m: m.permissions[2] == "x" and not m.path)
 
     def may_be(self, word: int) -> bool:
+        """Return whether a word may be the address of a node."""
         return (word != 0 and word % 16 == 0 and word not in self._library
                 and is_within(self._data, word))
 
     def lead_from(self, place: int) -> bool:
-        """Whether the pointers that stand there lead to nodes, the first one to all."""
+        """Return whether the pointers at `place` lead to nodes, the first to all."""
         pointers = self._memory.words(place, LEVELS)
         return bool(pointers) and self.count(pointers[0]) >= FUNCTIONS and all(
             pointer == 0 or self.count(pointer) > 0 for pointer in pointers)
 
     def count(self, node: int) -> int:
-        """How many there are from this one on; 0: they are none."""
+        """Return the number of nodes from this one on, or 0 if one is invalid."""
         count = last = 0
         while node:
             if not self.may_be(node):
@@ -94,7 +102,7 @@ class _Nodes:
         return count
 
     def _fit(self, entries: int, numbers: int, size: int) -> bool:
-        """Whether the entries of a piece are about offsets in it."""
+        """Return whether the entries of a piece contain offsets in the piece."""
         words = self._memory.words(entries, numbers)
         return numbers > 0 and len(words) == numbers and all(
             words[i + 1] <= words[i + 2] <= size and i < words[i + 3] <= numbers

@@ -1,4 +1,4 @@
-"""How the collector's work shows in memory: headers, marks, its state."""
+"""Find the GC's headers, marks and state in memory, by the effects of collections."""
 from __future__ import annotations
 
 import os
@@ -14,25 +14,26 @@ from vmprof_allocation.engines.hook.probe.memory import (
     gc,
 )
 
-#: the GC's own words are this close to its start, in bytes
+#: The maximum offset of the GC's fields in bytes.
 GC_SIZE = 0x400
-#: the GC's states as gc.collect_step() tells them.  There is one more, which
-#: is the interpreter's: its finalizers run while the GC waits for a new cycle
+#: The GC's states in the result of gc.collect_step(). One more state belongs to the
+#: interpreter: its finalizers run while the GC waits for a new cycle.
 WAITING, SWEEPING, FINALIZING = 0, 2, 3
 STEPS = 60
-#: objects to look at
+#: The number of objects that are examined.
 SOME = 20
-#: no pipe holds more
+#: The maximum capacity of a pipe in bytes.
 PIPE = 2**22
 FLAGS = 2**64 - 1 & ~TYPE
 
 
 class Probed:
-    """To have instances of."""
+    """A class whose instances are examined."""
 
     __slots__ = ("value",)
 
     def __init__(self, value: object = None):
+        """Store a value."""
         self.value = value
 
 
@@ -40,15 +41,21 @@ _old_filler = b"y" * 10000
 
 
 def _old(make: Any) -> list[Any]:
-    """Some of them, outside of the nursery."""
+    """Return some new objects, outside of the nursery."""
     things = [make(i) for i in range(SOME)]
     gc.collect()
     return things
 
 
 def check_sizes(memory: Memory, types: Types) -> str:
-    """The GC's own figures, and objects that lie side by side in the
-    nursery, agree with the type table.  Returns what was found."""
+    """Check that sizes from the type table agree with the GC's and with the nursery.
+
+    Returns:
+        A description of the checked objects.
+
+    Raises:
+        NotCertain: a size differs.
+    """
     things: list[Any] = [
         Probed(), [], [None] * 100, [1] * 33, {}, {1: 2, "a": object()}, {1, 2},
         1.5, 2**100, "a" * 333, b"b" * 1001, "\u20ac" * 77, (1, 2), (None,) * 50,
@@ -62,7 +69,7 @@ def check_sizes(memory: Memory, types: Types) -> str:
             known += _check_usage(types, part, memory)
     strings = [_old_filler[:i] for i in range(5, 50)]
     gc.collect()
-    for string in strings:          # the id is where its characters are
+    for string in strings:          # the id is the address of its characters
         (part,) = gc.get_rpy_referents(string)
         found = memory.words(id(string), 3)
         if (found[0] & TYPE != types.number_of(part)
@@ -75,7 +82,7 @@ def check_sizes(memory: Memory, types: Types) -> str:
 
 
 def _check_usage(types: Types, thing: Any, memory: Memory) -> int:
-    """Returns 1 if the size of the object says anything."""
+    """Check the size of an object, and return 1."""
     entry = types.entry(types.number_of(thing))
     fixed = entry[memory.layout.type_fixed_size // 8]
     rest = gc.get_rpy_memory_usage(thing) - (fixed + 7 & ~7)
@@ -102,9 +109,14 @@ def _walk_new_objects(memory: Memory, types: Types) -> int:
 
 
 def find_forwarded(memory: Memory, types: Types) -> int:
-    """The word that a survivor of a minor collection leaves in the nursery in
-    front of its new address."""
-    # what runs after the collection starts at the nursery's beginning
+    """Return the word that a survivor of a minor collection leaves in the nursery.
+
+    The new address of the survivor follows the word.
+
+    Raises:
+        NotCertain: the survivors leave different words.
+    """
+    # objects that are allocated after the collection are at the nursery's beginning
     gc.collect_step()
     ahead = [_old_filler[:1000 + i] for i in range(200)]
     snapshot = memory.made_by(lambda: [Probed(i) for i in range(2 * SOME)])
@@ -132,8 +144,13 @@ def find_forwarded(memory: Memory, types: Types) -> int:
 
 
 def find_state(memory: Memory) -> int:
-    """The offset of the GC's state: the one word that always is what
-    gc.collect_step() tells."""
+    """Return the offset of the GC's state.
+
+    It is the only word that always agrees with gc.collect_step().
+
+    Raises:
+        NotCertain: no word, or more than one, agrees.
+    """
     gc.collect()
     candidates = set(range(0, GC_SIZE, 8))
     seen = set()
@@ -158,7 +175,11 @@ def _step_to(state: int) -> None:
 
 
 def find_visited(memory: Memory) -> int:
-    """The flag of those old objects that marking has met."""
+    """Return the flag of old objects that marking has reached.
+
+    Raises:
+        NotCertain: no bit, or more than one, has the expected values.
+    """
     gc.collect()
     _step_to(WAITING)
     alive, dead = _old(Probed), _old(Probed)
@@ -183,8 +204,14 @@ def find_visited(memory: Memory) -> int:
 
 
 def find_old(memory: Memory, types: Types) -> int:
-    """The flag that old objects have, if nothing was stored into them since
-    the last collection, and young ones never."""
+    """Return the flag of unchanged old objects.
+
+    It is set if nothing was stored into the object since the last collection.  Young
+    objects never have it.
+
+    Raises:
+        NotCertain: no bit, or more than one, has the expected values.
+    """
     things = _old(Probed)
     bits = FLAGS
     for _ in range(STEPS):
@@ -198,8 +225,14 @@ def find_old(memory: Memory, types: Types) -> int:
 
 
 def find_pinned(memory: Memory) -> int:
-    """The flag of young objects that C code reads while threads run: they stay
-    where they are."""
+    """Return the flag of pinned objects.
+
+    C code reads such a young object while other threads run, so the object must not
+    move.
+
+    Raises:
+        NotCertain: no bit, or more than one, has the expected values.
+    """
     reader, writer = os.pipe()
     size = 3000
     end = threading.Event()

@@ -1,11 +1,14 @@
-"""Where the fields of RPython's classes are, from what the GC itself tells: its list of
-types has their names in order, its table their sizes and where references are.
+"""Find the offsets of fields in RPython's classes.
 
-Not told are where the part of the superclass ends, which fields take no room, and which
-ones are smaller than a word: these come behind the others, where the alphabet begins
-anew, and in front of those of quasi-immutables.  So each place is tried where the
-superclass may end.  It is the right one if the size comes out exactly and each
-reference behind it is a field; that is believed if there is one such place.
+The GC's list of types has the names of fields in order.  Its type table has the sizes
+of objects and the offsets of references.
+
+These sources do not show where the fields of the superclass end, which fields take no
+space, and which fields are smaller than a word.  Small fields follow the others; the
+alphabetical order begins again there.  Fields of quasi-immutables follow the small
+fields.  So each possible end of the superclass is tried.  It fits if the size is right,
+and if each following reference is a field.  The fields are accepted if only one end
+fits.
 """
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from collections.abc import Iterable
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
 
 _PYPY = "GcStruct pypy."
-#: constants of the translation, which take no room
+#: Fields that the translation makes constant, and that take no space.
 _NO_ROOM = ("inst_space", "inst_cpu")
-#: bytes of a word, and of a header
+#: The size of a word and of a header in bytes.
 _WORD = 8
 
-#: what native/held reads: the name there, of which type, and the field
+#: The fields that native/held needs: its name for the field, the type, and the field.
 WANTED = (
     ("module_dict", _PYPY + "interpreter.module.Module", "inst_w_dict"),
     ("dict_storage", _PYPY + "objspace.std.dictmultiobject.W_DictMultiObject",
@@ -56,7 +59,7 @@ WANTED = (
     ("tracer_base", "GcStruct GCREFTRACER", "array_base_addr"),
     ("tracer_length", "GcStruct GCREFTRACER", "array_length"),
 )
-#: where one of these is not certain, some names say less
+#: Fields without which some names in paths are less specific.
 WISHED = (
     ("deque_first", _PYPY + "module._collections.interp_deque.W_Deque",
      "inst_leftblock"),
@@ -74,13 +77,12 @@ WISHED = (
       for name, of in (("pair", "oo"), ("numbers", "ii"))
       for where, field in (("first", "inst_value0"), ("second", "inst_value1"))),
 )
-#: and what types.c reads, too: lines of classes.py
+#: Offsets that types.c also reads, from the lines of classes.py.
 _KNOWN = {"to-end": "to_end", "to-class": "to_class", "to-qualname": "to_qualname",
           "to-table": "to_table", "to-entries": "to_entries", "to-string": "to_string",
           "to-value": "to_value"}
 
-#: how Python's programmers write what a field refers to; the others stand behind an
-#: arrow
+#: The Python expression for the target of a field; other fields follow an arrow.
 _WRITTEN = {
     "w_dict": ".__dict__", "w_func_dict": ".__dict__", "w_traceback": ".__traceback__",
     "w_cause": ".__cause__", "w_context": ".__context__", "defs_w": ".__defaults__",
@@ -89,11 +91,11 @@ _WRITTEN = {
     "next": ".tb_next", "w_callable": ".__callback__",
     "w_fget": ".fget", "w_fset": ".fset", "w_fdel": ".fdel",
     "last_dict": " -> of a thread"}
-#: what a thread has of its own
+#: The type with the data of one thread.
 _THREAD = _PYPY + "interpreter.executioncontext.ExecutionContext"
 _EXCEPTIONS = _PYPY + "module.exceptions.interp_exceptions."
-#: whose fields others have, too: subclasses (the beginnings of their names) whose own
-#: list does not name them
+#: Superclasses whose fields their subclasses have, too, with the beginnings of the
+#: subclasses' names.  The GC's list does not repeat these fields.
 _INHERITED = {
     _PYPY + "interpreter.generator.GeneratorOrCoroutine": tuple(
         _PYPY + "interpreter.generator.%s {" % name for name in (
@@ -106,7 +108,7 @@ _INHERITED = {
 
 
 def _names(text: str) -> list[str]:
-    """Of the fields in "GcStruct NAME { a, b: * GcStruct C { d, e } }"."""
+    """Return the fields in "GcStruct NAME { a, b: * GcStruct C { d, e } }"."""
     found, depth, name = [], 0, ""
     for character in text[text.index("{") + 1:text.rindex("}")] + ",":
         depth += (character in "{(<") - (character in "})>")
@@ -119,11 +121,18 @@ def _names(text: str) -> list[str]:
 
 
 class Fields:
+    """The offsets of fields."""
+
     def __init__(self, memory: Memory, types: Types) -> None:
+        """Store the type table."""
         self._memory, self._types = memory, types
 
     def row(self, type_: str) -> int:
-        """Of the type of this name."""
+        """Return the row of the type with this name.
+
+        Raises:
+            NotCertain: no type, or more than one, has this name.
+        """
         found = [row for row, name in enumerate(
             self._types.names[:len(self._types.numbers)])
             if self._types.numbers[row] and name.startswith(type_ + " {")]
@@ -132,9 +141,9 @@ class Fields:
         return found[0]
 
     def references(self, row: int) -> set[int]:
-        """Where references are, in objects of this type, but for its items."""
+        """Return the offsets of references in a type's objects, without its items."""
         entry = self._types.entry(self._types.numbers[row])
-        # in the table's struct, they come behind the fixed size
+        # the pointer to the offsets follows the fixed size in the table's struct
         at = entry[self._memory.layout.type_fixed_size // _WORD + 1]
         count = self._memory.word(at)
         if count > 1000:
@@ -142,8 +151,11 @@ class Fields:
         return set(self._memory.words(at + _WORD, count))
 
     def of(self, row: int) -> dict[str, int]:
-        """The offset of each field that this type has beyond its superclass; nothing,
-        if that is not certain."""
+        """Return the offset of each field that a type adds to its superclass.
+
+        Returns:
+            An empty dict if the offsets are not certain.
+        """
         entry = self._types.entry(self._types.numbers[row])
         names = _names(self._types.names[row])
         has_super = names[:1] == ["super"]
@@ -177,13 +189,21 @@ class Fields:
         return answers[0] if len(answers) == 1 else {}
 
     def _before_items(self, row: int, names: list[str]) -> dict[str, int]:
-        """Of JIT frames: all but two of the fields in front of the items refer."""
+        """Return the offsets of a JIT frame's fields, which are before its items.
+
+        All fields except for two of them are references.
+        """
         found = {name: _WORD * (i + 1) for i, name in enumerate(names[:-1])}
         others = set(found.values()) - self.references(row)
         return found if {found.get("jf_frame_info"), found.get("jf_gcmap")} == others \
             else {}
 
     def field(self, type_: str, name: str) -> int:
+        """Return the offset of one field.
+
+        Raises:
+            NotCertain: the offset is not certain.
+        """
         found = self.of(self.row(type_))
         if name not in found:
             raise NotCertain("where the field %s of %s is" % (name, type_))
@@ -192,9 +212,19 @@ class Fields:
 
 def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
           named: Iterable[int], exceptions: Iterable[int]) -> str:
-    """For native/held/gc_types.c.  `head`: lines for types.c.  `maps`: the types (their
-    numbers) of instances; `named`: the rows that have a name of Python's; `exceptions`:
-    those of instances of classes of exceptions."""
+    """Return the lines about fields and references for native/held/gc_types.c.
+
+    Args:
+        memory: the memory of this process.
+        types: the type table.
+        head: the lines for types.c.
+        maps: the offsets of maps, by the numbers of the types of instances.
+        named: the rows of types that have a name in Python.
+        exceptions: the rows of types of instances of exception classes.
+
+    Raises:
+        NotCertain: the offset of a needed field is not certain.
+    """
     fields = Fields(memory, types)
     text = "".join("field %s %d\n" % (name, fields.field(type_, field))
                    for name, type_, field in WANTED)
@@ -204,7 +234,7 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
     known = dict(line.split(" ", 1) for line in head.splitlines())
     text += "".join("field %s %d\n" % (to, int(known[word]))
                     for word, to in _KNOWN.items())
-    #: whose own names do not say what they are
+    #: the names of these types do not show that they are exceptions
     families = dict.fromkeys(exceptions, _EXCEPTIONS)
     inherited = []
     for superclass, subclasses in _INHERITED.items():
@@ -227,7 +257,10 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
 
 
 def _edge(field: str, of: str) -> str:
-    """How it is written.  "=N": attribute number N of an instance."""
+    """Return the text of a reference in a path.
+
+    "=N" is the attribute with storage index N of an instance.
+    """
     name = field.removeprefix("inst_")
     if name.startswith("_value") and name[6:].isdigit():
         return "=" + name[6:]
@@ -239,7 +272,8 @@ def _edge(field: str, of: str) -> str:
         return (".cr_frame" if "Coroutine {" in of else
                 ".ag_frame" if "AsyncGenerator {" in of else ".gi_frame")
     if name == "w_function" and "StaticMethod" in of:
-        return " -> function"           # of a class, the attribute is that already
+        # the attribute of the class is already the function
+        return " -> function"
     if name in ("frame", "next") and ".pytraceback." not in of:
         return " -> " + name
     return _WRITTEN.get(name) or " -> " + name.removeprefix("w_").strip("_")

@@ -1,5 +1,8 @@
-"""Where a Python frame says at which instruction it is, and its code which lines these
-are; and where the stack of roots begins, which has the frames that run."""
+"""Find the fields of frames and code from which lines are computed, and check them.
+
+A Python frame stores its present instruction, and its code stores the lines of
+instructions.  The shadow stack has the frames that are running.
+"""
 from __future__ import annotations
 
 import sys
@@ -17,15 +20,23 @@ from vmprof_allocation.engines.hook.probe.memory import (
 _FRAME = "GcStruct pypy.interpreter.pyframe.PyFrame"
 _CODE = "GcStruct pypy.interpreter.pycode.PyCode"
 _REFERENCE = "GcStruct JitVirtualRef"
-#: the tables of lines that native/hook/lines/frame_lines.c can read
+#: The tables of lines that native/hook/lines/frame_lines.c can read.
 _TABLES = ("inst_co_lnotab", "inst_co_linetable")
-#: functions that call each other, and run
+#: The depth of the calls in the check.
 _DEPTH = 20
 
 
 def find(memory: Memory, types: Types, roots: int) -> list[int]:
-    """In the order of hook/lines/frame_lines.h.  `roots`: a pointer to the end of the
-    stack of roots."""
+    """Return the offsets in the order of hook/lines/frame_lines.h.
+
+    Args:
+        memory: the memory of this process.
+        types: the type table.
+        roots: the address of the pointer to the end of the shadow stack.
+
+    Raises:
+        NotCertain: an offset is not certain.
+    """
     fields = Fields(memory, types)
     of_code = fields.of(fields.row(_CODE))
     kinds = [kind for kind, name in enumerate(_TABLES) if name in of_code]
@@ -43,16 +54,16 @@ def find(memory: Memory, types: Types, roots: int) -> list[int]:
 
 
 def _type(memory: Memory) -> int:
-    """Of frames: there is one, a subclass of PyFrame."""
+    """Return the number of the type of frames, the only subclass of PyFrame."""
     frame = sys._getframe()
     for _ in range(3):
         gc.collect()
-    # old objects stay where they are
+    # old objects do not move
     return memory.word(id(frame)) & TYPE
 
 
 def _string(memory: Memory, at: int) -> list[int]:
-    """Where the characters of a table of lines, and their number, are."""
+    """Return the offsets of a table's characters and length."""
     code = compile("\n".join("a%d" % i for i in range(200)), "made", "exec")
     table = getattr(code, "co_linetable", None) or code.co_lnotab
     for _ in range(3):
@@ -68,7 +79,7 @@ def _string(memory: Memory, at: int) -> list[int]:
 
 
 def _compare(memory: Memory, found: list[int], roots: int) -> None:
-    """Frames that run, as Python sees them."""
+    """Check the fields of running frames against Python's own attributes."""
     type_, code, instruction, token, back, _, first_line, *_ = found
 
     def deep(left: int) -> None:
@@ -82,7 +93,7 @@ def _compare(memory: Memory, found: list[int], roots: int) -> None:
             frame = frame.f_back
         for _ in range(3):
             gc.collect()
-        # old objects stay where they are
+        # old objects do not move
         start, end = memory.word(roots - 8), memory.word(roots)
         if not 0 < end - start < 1 << 21:
             raise NotCertain("where the stack of roots begins")

@@ -1,4 +1,4 @@
-"""Where the code of a Python function has the number that vmprof knows it by."""
+"""Find the field of a function's code with vmprof's number for the function."""
 from __future__ import annotations
 
 from types import CodeType
@@ -12,18 +12,23 @@ from vmprof_allocation.engines.hook.probe.memory import (
 )
 
 CODE = "GcStruct pypy.interpreter.pycode.PyCode {"
-#: vmprof counts in steps of this: so many of them are compared
+#: The difference between vmprof's numbers of consecutive functions, and the number of
+#: functions that are compared.
 STEP, MADE = 4, 50
 
 
 def head(memory: Memory, types: Types) -> str:
-    """For native/hook/gc/types.c."""
+    """Return the lines about code objects for native/hook/gc/types.c.
+
+    Raises:
+        NotCertain: no field, or more than one, has such numbers.
+    """
     kinds = {number for number, row in types.rows.items()
              if types.names[row].startswith(CODE)}
     made = _made()
     for _ in range(3):
         gc.collect()
-    # old objects stay where they are
+    # old objects do not move
     addresses = [id(code) for code in made]
     if {memory.word(address) & TYPE for address in addresses} != kinds:
         raise NotCertain("the code of functions is of %d types" % len(kinds))
@@ -38,5 +43,5 @@ def head(memory: Memory, types: Types) -> str:
 
 
 def _made() -> list[CodeType]:
-    """Code of functions that differ in nothing else that is a number."""
+    """Return code objects that differ only in this number."""
     return [compile("0", "made", "eval") for _ in range(MADE)]

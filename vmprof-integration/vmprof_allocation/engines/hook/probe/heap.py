@@ -1,4 +1,4 @@
-"""Where the collector counts what its heap takes."""
+"""Find the words in which the GC counts the size of its heap."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 from vmprof_allocation.engines.hook.probe.collector import GC_SIZE, SWEEPING
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, gc
 
-#: what is behind one of the GC's pointers is looked at as far as this, in bytes
+#: The number of bytes that are examined at the target of a pointer of the GC.
 BEHIND = 0x200
-#: what makes its words change: in turns, so many small objects, more by one for each
-#: SMALL_SIZE bytes that are free in arenas (a list with one number takes more), so that
-#: arenas are added; and so many large ones of this size
+#: The allocations that change the words, in turns.  One turn makes SMALL small objects,
+#: and one more for each SMALL_SIZE bytes that are free in arenas, so that the GC adds
+#: arenas.  A list with one number is larger than SMALL_SIZE. The other turn makes LARGE
+#: objects of LARGE_SIZE bytes.
 TURNS = 3
 SMALL, SMALL_SIZE = 60000, 64
 LARGE, LARGE_SIZE = 5, 400000
-#: of each, so many different values have to be seen
+#: The minimum number of different values of each word.
 DIFFERENT = 4
-#: steps of the collector after each change
+#: The number of collector steps after each change.
 STEPS = 12
 TRIES = 20
 
@@ -25,40 +26,53 @@ _Words = tuple[int, int, int, int]
 
 
 class Heap(NamedTuple):
-    """Of the words that the GC counts with, those of blocks of arenas that are in use,
-    of arenas, of large objects outside of both, and of the nursery, relative to where
-    the library is loaded."""
+    """The addresses of the GC's counters, relative to the load address.
+
+    They count bytes of blocks in use in arenas, of arenas, of large objects outside of
+    both, and of the nursery.
+    """
 
     blocks: int
     arenas: int
     large: int
     nursery: int
-    #: blocks are counted on while the GC sweeps: it does not begin anew
+    #: Whether `blocks` stays right while the GC sweeps; otherwise the GC counts again
+    #: from 0.
     is_counted_on: bool
 
 
 def find(memory: Memory) -> Heap:
-    """Of each, the one word that always is what gc.get_stats() tells."""
+    """Return the only words that always agree with gc.get_stats().
+
+    Raises:
+        NotCertain: no word, or more than one, agrees with a value.
+    """
     return _Search(memory).found()
 
 
 class _Search:
+    """The search for the counters, by comparisons at different moments."""
+
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._base = memory.gc - memory.layout.gc
         self._places = self._near()
-        #: of each question, the addresses that agreed with all answers so far
+        #: For each counter, the addresses that have agreed with all values.
         self._agree: list[set[int]] = []
-        #: and these answers
+        #: The different values of each counter.
         self._seen: list[set[int]] = [set(), set(), set(), set()]
         self._has_shrunk = [False] * 3
         self._last: _Words = (0, 0, 0, 0)
-        #: each time that sweeping began: there were no fewer blocks than before
+        #: For each start of sweeping, whether there were at least as many blocks as
+        #: before.
         self._counted_on: list[bool] = []
 
     def _near(self) -> list[tuple[int, int]]:
-        """Addresses and sizes in bytes: of the GC's own words, and of what these point
-        to in the library's data: its parts are there, too, before the program runs."""
+        """Return the addresses and sizes in bytes of the memory that is searched.
+
+        This is the GC itself and the targets of its pointers into the library's data:
+        parts of the GC that exist before the program runs are there.
+        """
         start, size = self._memory.data
         found = {self._memory.gc: GC_SIZE}
         for pointer in self._memory.words(self._memory.gc, GC_SIZE // 8):
@@ -67,6 +81,7 @@ class _Search:
         return sorted(found.items())
 
     def found(self) -> Heap:
+        """Run the allocations, and return the counters."""
         kept: list[Any] = []
         make: list[Callable[[], Any]] = [
             lambda: [[i] for i in range(SMALL + _free() // SMALL_SIZE)],
@@ -78,7 +93,7 @@ class _Search:
         while kept:
             kept.pop()
             self._watch()
-        # the nursery stays as it is
+        # the nursery's size does not change
         if ([len(agree) for agree in self._agree] != [1] * 4
                 or any(len(seen) < DIFFERENT for seen in self._seen[:3])
                 or not all(self._has_shrunk)):
@@ -96,12 +111,12 @@ class _Search:
             self._compare(*self._moment())
             if step.newstate == SWEEPING != step.oldstate:
                 self._counted_on.append(self._last[0] >= before[0] > 0)
-        # arenas are given back where all of one is free
+        # the GC frees arenas that are empty
         gc.collect()
         self._compare(*self._moment())
 
     def _moment(self) -> tuple[_Words, dict[int, int]]:
-        """What the GC tells, and what stands there."""
+        """Return the GC's values, and the words at the same moment."""
         for _ in range(TRIES):
             told = _told()
             words = {address + 8 * i: word for address, size in self._places
@@ -111,6 +126,7 @@ class _Search:
         raise NotCertain("the GC's figures never stand still")
 
     def _compare(self, told: _Words, words: dict[int, int]) -> None:
+        """Remove the addresses that do not agree with the values."""
         if not self._agree:
             self._agree = [set(words) for _ in told]
         for i, value in enumerate(told):
@@ -118,11 +134,12 @@ class _Search:
                               if words.get(address) == value}
             self._seen[i].add(value)
             if i < len(self._has_shrunk) and value < self._last[i]:
-                self._has_shrunk[i] = True      # who keeps the most does not
+                self._has_shrunk[i] = True      # a maximum never shrinks
         self._last = told
 
 
 def _told() -> _Words:
+    """Return the GC's values, in the order of Heap."""
     stats = gc._get_stats()
     nursery = int(stats.nursery_size)
     large = int(stats.total_rawmalloced_memory)
@@ -131,6 +148,6 @@ def _told() -> _Words:
 
 
 def _free() -> int:
-    """Bytes in arenas that no block takes."""
+    """Return the number of bytes in arenas that are in no block."""
     blocks, arenas, _, _ = _told()
     return arenas - blocks

@@ -1,5 +1,7 @@
-"""Where PyPy says what its JIT does: the list of its phases that are on, and the stack
-of roots, which has what RPython's functions that run refer to."""
+"""Find the list of the JIT's present phases, and the end of the shadow stack.
+
+The shadow stack has the references of running RPython functions.
+"""
 from __future__ import annotations
 
 import sys
@@ -21,26 +23,37 @@ from vmprof_allocation.engines.hook.probe.memory import (
 
 PROFILER = "GcStruct rpython.jit.metainterp.jitprof.Profiler {"
 LIST = "GcStruct list { length, items }"
-#: turns of a loop: PyPy compiles what has made some 1000, and traces one of them
+#: The iterations of a loop.  PyPy compiles a loop after about 1000 iterations, and
+#: traces one iteration.
 TURNS = 5000
-#: words that are looked at below the end of the roots
+#: The number of words that are examined below the end of the shadow stack.
 BELOW = 64
 
 
 class Jit(NamedTuple):
-    #: relative to where the library is loaded: a pointer to a list of the phases
+    """The addresses of the two pointers, relative to the load address."""
+
+    #: The pointer to the list of phases.
     phases: int
-    #: likewise: a pointer to the end of the roots
+    #: The pointer to the end of the shadow stack.
     roots: int
 
 
 def find(memory: Memory, types: Types) -> Jit:
+    """Return the addresses of the two pointers.
+
+    Raises:
+        NotCertain: no word, or more than one, can be one of the pointers.
+    """
     base = memory.gc - memory.layout.gc
     return Jit(_phases(memory, types) - base, _roots(memory) - base)
 
 
 def _phases(memory: Memory, types: Types) -> int:
-    """The list is empty unless a loop is compiled."""
+    """Return the address of the pointer to the list of phases.
+
+    The list is empty unless a loop is compiled.
+    """
     kinds = {number for number, row in types.rows.items()
              if types.names[row].startswith(PROFILER)}
     lists = {number for number, row in types.rows.items()
@@ -60,8 +73,9 @@ def _phases(memory: Memory, types: Types) -> int:
 
 
 def _lengths(memory: Memory, field: int) -> set[int]:
+    """Return the lengths of a list while a loop is compiled."""
     place: dict[str, Callable[[set[int]], None]] = {}
-    # code of its own each time: what was compiled is not compiled again
+    # new code each time, because the JIT compiles a loop only once
     exec("def loop(seen):\n"
          "    for _ in range(turns):\n"
          "        seen.add(word(word(field) + 8))\n",
@@ -74,9 +88,12 @@ def _lengths(memory: Memory, field: int) -> set[int]:
 
 
 def _roots(memory: Memory) -> int:
-    """What runs refers to its frame, whatever is called meanwhile."""
+    """Return the address of the pointer to the shadow stack's end.
+
+    The references of a running function to its frame are there during its calls.
+    """
     found = _with_frame(memory)
-    # the same again, with another frame
+    # again with another frame
     found &= (lambda: _with_frame(memory))()
     if len(found) != 1:
         raise NotCertain("%d words lead to the frame that runs" % len(found))
@@ -84,10 +101,11 @@ def _roots(memory: Memory) -> int:
 
 
 def _with_frame(memory: Memory) -> set[int]:
+    """Return the words that point to memory after a reference to this frame."""
     frame = sys._getframe()
     for _ in range(3):
         gc.collect()
-    # old objects stay where they are
+    # old objects do not move
     address = id(frame)
     start, size = memory.data
     library, written = range(start, start + size), limits(is_data)

@@ -1,5 +1,7 @@
-"""This process's objects, read where they are: what the other modules here
-look with, and the type table, learned and cross-checked."""
+"""Read the objects of this process in memory, and check the type table.
+
+The other modules of the probe use this module.
+"""
 from __future__ import annotations
 
 import gc as _gc
@@ -17,25 +19,33 @@ from vmprof_allocation.engines.hook.discovery.process import (
     read_maps,
 )
 
-#: PyPy's, which has more than others
+#: PyPy's module, which has more functions than CPython's.
 gc: Any = _gc
 
-#: an entry of the type table has no more, in bytes
+#: The maximum size of an entry of the type table in bytes.
 ENTRY = 64
-#: bytes of the smallest object: there is room for a forwarding address
+#: The size of the smallest object in bytes, which has room for a forwarding address.
 SMALLEST = 16
-#: a header: the type's number is its lower half, the flags are its upper one
+#: The part of a header with the type's number; the upper half has the flags.
 TYPE = 0xffffffff
 
 
 class NotCertain(Exception):
-    """The message says what was not as it has to be."""
+    """An answer is not certain; the message has the unexpected fact."""
 
 
 class Own(Process):
     """This process, if it runs the build that was searched."""
 
     def __init__(self, layout: Layout):
+        """Check this process.
+
+        Args:
+            layout: the result of the search.
+
+        Raises:
+            NotCertain: this process runs another build.
+        """
         self._searched = layout
         super().__init__()
 
@@ -47,7 +57,7 @@ class Own(Process):
         return self._searched
 
     def data(self) -> tuple[int, int]:
-        """Where the segment that the GC's own words are in is, and its size."""
+        """Return the address and size of the segment with the GC's fields."""
         for kind, _, start, size in self._segments():
             if kind == PT_LOAD and start <= self._searched.gc < start + size:
                 return self.place.base + start, size
@@ -55,56 +65,69 @@ class Own(Process):
 
 
 def limits(is_wanted: Callable[[Mapping], bool]) -> list[int]:
-    """Of what is mapped now: where each part begins and ends, sorted."""
+    """Return the sorted begins and ends of the mappings that are wanted."""
     return sorted(limit for mapping in read_maps() if is_wanted(mapping)
                   for limit in (mapping.start, mapping.end))
 
 
 def is_within(limits: list[int], address: int) -> bool:
-    # (most words are small numbers)
+    """Return whether an address is within one of the mappings."""
+    # most words are small numbers
     return limits[0] <= address and bisect_right(limits, address) % 2 == 1
 
 
 def is_data(mapping: Mapping) -> bool:
+    """Return whether a mapping is writable data."""
     return mapping.permissions[:3] == "rw-"
 
 
 class Differing(NamedTuple):
-    """Objects that look different in two walks."""
+    """The objects that differ in two walks of the heap."""
 
-    #: negative: hook_held()'s outcome, as there is no answer
+    #: The number of these objects.  A negative number is an error of hook_held().
     found: int
-    #: of some of them
+    #: The addresses of some of these objects.
     addresses: list[int]
 
 
 class Snapshot:
-    """Of a part of the nursery: `made` and what came along with it."""
+    """A copy of a part of the nursery, with the objects `made` and others."""
 
     def __init__(self, made: Any, start: int, words: list[int]):
+        """Store the copy.
+
+        Args:
+            made: the objects for which the copy was made.
+            start: the address of the copied memory.
+            words: its content.
+        """
         self.made = made
         self.start = start
         self.words = words
 
 
 class Memory:
-    """Addresses are absolute."""
+    """The memory of this process; addresses are absolute."""
 
     def __init__(self, layout: Layout):
+        """Prepare to read the memory.
+
+        Raises:
+            NotCertain: this process runs another build.
+        """
         process = Own(layout)
         self._ffi, self.layout = process.place.ffi, layout
         self._lib = process.place.lib
         self.gc = process.place.base + layout.gc
         self.free = process.place.word(layout.nursery_free)
         self.table = process.place.base + layout.type_info
-        #: start and size of what the GC's own words are part of
+        #: The address and size of the segment with the GC's fields.
         self.data = process.data()
         self._file = os.open("/proc/self/mem", os.O_RDONLY)
         self._copy = self._ffi.new("uint64_t[]", 2**16)
 
     def bytes_at(self, address: int, size: int) -> bytes:
-        """Nothing, if there is nothing to read: a wrong address does no
-        harm."""
+        """Return the bytes at an address, or b"" if they are not mapped."""
         try:
             data = os.pread(self._file, size, address)
         except (OSError, OverflowError):
@@ -112,16 +135,18 @@ class Memory:
         return data if len(data) == size else b""
 
     def words(self, address: int, count: int) -> list[int]:
-        """None, if there are none."""
+        """Return the words at an address, or an empty list if they are not mapped."""
         return memoryview(self.bytes_at(address, count * 8)).cast("Q").tolist()
 
     def word(self, address: int) -> int:
-        """0, if there is none."""
+        """Return the word at an address, or 0 if it is not mapped."""
         return (self.words(address, 1) or [0])[0]
 
     def _take(self, start: int, end: int) -> None:
-        """At once: other ways to read overwrite the nursery, or have it
-        collected."""
+        """Copy a part of the nursery in one call.
+
+        Slower ways to read would overwrite the nursery, or cause a collection.
+        """
         self._ffi.memmove(self._copy, self._ffi.cast("char *", start),
                           end - start)
 
@@ -130,7 +155,14 @@ class Memory:
 
     def held_compare(self, types: bytes, question: int, dump: bytes,
                      most: int) -> Differing:
-        """hook_held_compare(): a process looks at the heap, and compares."""
+        """Compare the walk of native/held with a dump of the heap, in a forked process.
+
+        Args:
+            types: the text for native/held.
+            question: the id() of the list from heap_snapshot.question().
+            dump: the output of gc.dump_rpy_heap().
+            most: the maximum number of addresses in the result.
+        """
         words = self._ffi.new("int64_t[]", len(dump) // 8)
         self._ffi.memmove(words, dump, len(words) * 8)
         text = self._ffi.new("char[]", types)
@@ -140,7 +172,11 @@ class Memory:
         return Differing(count, list(differ[0:max(0, min(count, most))]))
 
     def again(self, snapshot: Snapshot) -> list[int]:
-        """The same memory, right after a collection."""
+        """Return the same memory again, right after a collection.
+
+        Raises:
+            NotCertain: new objects have overwritten it.
+        """
         end = snapshot.start + len(snapshot.words) * 8
         self._take(snapshot.start, end)
         if int(self.free[0]) >= snapshot.start:
@@ -148,12 +184,16 @@ class Memory:
         return self._taken(snapshot.start, end)
 
     def made_by(self, make: Callable[[], Any]) -> Snapshot:
-        """What is allocated in the nursery while `make` runs."""
+        """Return a copy of the objects that `make` allocates in the nursery.
+
+        Raises:
+            NotCertain: collections prevent it.
+        """
         for _ in range(10):
             start = int(self.free[0])
             made = make()
             end = int(self.free[0])
-            # what follows allocates, too
+            # the following lines allocate, too
             if 0 < end - start <= len(self._copy) * 8:
                 self._take(start, end)
                 if int(self.free[0]) >= end:
@@ -164,14 +204,20 @@ class Memory:
 class Types:
     """The type table.  A type's number is the offset of its entry."""
 
-    #: offsets in an entry, and a bit of the word at the first one
+    #: The offset in an entry of the word that tells whether a type has a length, and
+    #: the bit in this word; and the offset of the word with the length's offset.
     bits: int
     is_varsize: int
     length: int
 
     def __init__(self, memory: Memory):
+        """Read the GC's list of types, and check it.
+
+        Raises:
+            NotCertain: the list is not as expected.
+        """
         self._memory = memory
-        #: of each row, the GC's own name, without "memberN"
+        #: RPython's name of each row, without "memberN".
         self.names: list[str] = []
         for i, line in enumerate(
                 zlib.decompress(gc.get_typeids_z()).decode().splitlines()):
@@ -180,7 +226,7 @@ class Types:
                 raise NotCertain("line %d of the GC's list of types is about %s"
                                  % (i, member))
             self.names.append(name.strip())
-        #: of each row, its number; row 0, and what is no type, has 0
+        #: The number of each row; 0 for row 0 and for rows without a type.
         self.numbers: list[int] = gc.get_typeids_list()
         if not 0 <= len(self.names) - len(self.numbers) <= 1:
             raise NotCertain("%d types have %d names" % (
@@ -190,9 +236,11 @@ class Types:
         self._look()
 
     def entry(self, number: int) -> list[int]:
+        """Return the words of an entry of the type table."""
         return self._memory.words(self._memory.table + number, ENTRY // 8)
 
     def _look(self) -> None:
+        """Find the offsets in an entry, from arrays, instances and strings."""
         arrays = [self.entry(n) for n, row in self.rows.items()
                   if self.names[row].startswith("GcArray of ")]
         instances = [self.entry(n) for n, row in self.rows.items()
@@ -206,7 +254,7 @@ class Types:
         known = {self._memory.layout.type_fixed_size // 8,
                  self._memory.layout.type_item_size // 8}
         found = []
-        # of a type without a length, the entry ends with the common part
+        # the entry of a type without a length ends after the common part
         for i in range(min(known) + 1):
             every, some = ~0, 0
             for entry in arrays:
@@ -216,8 +264,7 @@ class Types:
             bits = every & ~some & (2**64 - 1)
             if i not in known and bits and not bits & bits - 1:
                 found.append((i * 8, bits))
-        # of an array, the length is behind the header; of a string, behind
-        # its hash
+        # the length follows the header of an array, and the hash of a string
         lengths = [i * 8 for i in range(ENTRY // 8) if i not in known
                    and strings[0][i] == 16 and all(a[i] == 8 for a in arrays)]
         if len(found) != 1 or len(lengths) != 1:
@@ -226,8 +273,15 @@ class Types:
         ((self.bits, self.is_varsize),), (self.length,) = found, lengths
 
     def size(self, words: list[int], at: int = 0) -> int:
-        """In bytes, of the object whose header is words[at], as the GC
-        reserves them; 0: it is none."""
+        """Return the size in bytes that the GC reserves for an object.
+
+        Args:
+            words: memory with the object.
+            at: the index of the object's header.
+
+        Returns:
+            0 if the header is invalid.
+        """
         number = words[at] & TYPE
         if number not in self.rows:
             return 0
@@ -239,11 +293,15 @@ class Types:
         return max(size + 7 & ~7, SMALLEST)
 
     def number_of(self, thing: object) -> int:
-        """Of an object or GcRef, as the GC says."""
+        """Return the number of the type of an object or GcRef."""
         return self.numbers[int(gc.get_rpy_type_index(thing))]
 
     def walk(self, snapshot: Snapshot) -> Iterator[tuple[int, int]]:
-        """Header and address of the objects there, if they fit exactly."""
+        """Yield the header and address of each object in a copy of the nursery.
+
+        Raises:
+            NotCertain: the objects do not fill the memory exactly.
+        """
         at, words = 0, snapshot.words
         while at < len(words):
             yield words[at], snapshot.start + at * 8

@@ -1,7 +1,7 @@
-"""What a Python programmer calls the GC's types.
+"""Find names for the GC's types, as a Python programmer would call them.
 
-Python's own types are learned from the objects of this process, of which some
-are made here for that; storage by who refers to it, in the whole heap.
+The names of Python's types come from the objects of this process, some of which are
+made for this purpose.  The names of storage come from its referrers, in the whole heap.
 """
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 from vmprof_allocation.engines.hook.probe.classes import HEAP
 from vmprof_allocation.engines.hook.probe.memory import NotCertain, Types, gc
 
-#: kinds of names, as in PROFILE.rst
+#: The kinds of names in PROFILE.rst.
 PYTHON, STORAGE, INTERNAL = 2, 3, 4
 
-#: what the interpreter alone knows, by the beginning of the GC's name
+#: The names of the interpreter's types, by the beginning of RPython's name.
 INTERNALS = (
     ("JITFRAME", "JIT frame"),
     ("JitVirtualRef", "JIT frame"),
@@ -51,12 +51,12 @@ INTERNALS = (
     ("dictiter ", "RPython iterator"), ("listiter ", "RPython iterator"),
     ("stringiter ", "RPython iterator"), ("range ", "RPython range"),
 )
-#: instances of classes, whose type says nothing of them
+#: Types of instances of classes; only the class has a name in Python.
 _INSTANCE = re.compile(r"GcStruct pypy\.interpreter\.typedef\.\w+User\w* \{")
-#: if nothing better is known: by RPython's word for it
+#: Parts of RPython's names, for types without a better name.
 _CLASS = re.compile(r"GcStruct (?:\w+\.)*(\w+\.\w+) \{")
 _WORD = re.compile(r"Gc(?:Struct ([a-z_A-Z]+)[0-9]* \{|(Array) of )")
-#: what is stored in arrays that more than one kind of object has
+#: The names of arrays that several kinds of objects use, by the type of the items.
 ITEMS = (
     ("* GcStruct object {", "object array"),
     ("* GcStruct pypy.", "object array"),
@@ -70,41 +70,47 @@ ITEMS = (
     ("Char", "byte array"), ("UniChar", "character array"),
     ("Float", "float array"),
 )
-#: likewise
+#: The same for structs.
 STRUCTS = (
     ("rpy_string {", "characters"), ("rpy_unicode {", "characters"),
     ("dicttable {", "hash table"),
 )
-#: RPython's own containers
+#: Containers of RPython.
 _PLAIN = re.compile(r"GcArray of |GcStruct (list|dicttable|weakvaldict"
                     r"|weakkeydict|rpy_string|rpy_unicode) \{")
-#: the module of its classes
+#: The module of an RPython class.
 _MODULE = re.compile(r"GcStruct (pypy\.[a-z_0-9.]+|rpython\.rlib\.rbigint)\.")
-#: these refer to what is not theirs
+#: Types that refer to objects of other owners.
 _ITERATOR = re.compile(r"iter(ator)? \{|Iter|GcStruct weakref")
-#: what has the same storage as a type that everybody knows
+#: Types that have the same storage as a better known type.
 FAMILY = {"frozenset": "set"}
 
 
 class Storage:
-    """Owners of what belongs to Python's objects."""
+    """The owners of the storage that belongs to Python's objects."""
 
     def __init__(self, types: Types, python: dict[int, str]):
+        """Store the types.
+
+        Args:
+            types: the type table.
+            python: the name of Python's type for each of its rows.
+        """
         self._types, self._python = types, python
-        #: for each row, the rows that refer to it
+        #: The rows that refer to each row.
         self.parents: dict[int, set[int]] = {}
-        #: and those that it refers to
+        #: The rows to which each row refers.
         self.children: dict[int, set[int]] = {}
 
     def read_heap(self) -> None:
-        """All of this process's objects."""
+        """Read the references between all objects of this process."""
         found = array.array("q")
         with tempfile.TemporaryFile() as file:
             gc.dump_rpy_heap(file.fileno())
             size = os.fstat(file.fileno()).st_size
             file.seek(0)
             found.fromfile(file, size // found.itemsize)
-        # of each object: address, row, size, what it refers to, -1
+        # each object has: address, row, size, references, -1
         words, at = found.tolist(), 0
         rows, references = {}, []
         while at < len(words):
@@ -122,11 +128,15 @@ class Storage:
             self.children.setdefault(row, set()).add(to)
 
     def is_plain(self, row: int) -> bool:
+        """Return whether a row is a container of RPython."""
         return _PLAIN.match(self._types.names[row]) is not None
 
     def is_part(self, row: int) -> bool:
-        """Of the RPython classes that are no type of Python's: those that a
-        type of Python's in the same module keeps its contents in."""
+        """Return whether a row is a part of Python's objects.
+
+        Such an RPython class is no type of Python, and a type of Python in the same
+        module stores its content there.
+        """
         module = _MODULE.match(self._types.names[row])
         return module is not None and row not in self._python and any(
             parent in self._python and (
@@ -135,8 +145,10 @@ class Storage:
             for parent in self.parents[row])
 
     def owners(self) -> dict[int, set[str]]:
-        """For each row that is storage, the Python types whose objects it belongs to;
-        "" stands for the interpreter."""
+        """Return Python's types to which the objects of each row of storage belong.
+
+        The name of the interpreter is "".
+        """
         found: dict[int, set[str]] = {
             row: set() for row in self.parents
             if self.is_plain(row) or self.is_part(row)}
@@ -160,7 +172,7 @@ class Storage:
 
 
 def specimens() -> list[Any]:
-    """Objects that a process may have, and this one would not."""
+    """Return objects that a program may have, and that this process would not have."""
     import collections
     import datetime
     import decimal
@@ -259,13 +271,18 @@ def _attributes(count: int) -> Any:
 
 
 class _Thing:
-    pass
+    """A class for instances with attributes."""
 
 
 def python_names(kept: list[Any], instances: Iterable[int],
                  types: Types) -> dict[int, str]:
-    """For each row whose objects are all of one of Python's own types, its
-    name."""
+    """Return the name of each row whose objects all have one type of Python.
+
+    Args:
+        kept: objects that are examined in addition to all objects of the GC.
+        instances: the numbers of the types of instances of classes.
+        types: the type table.
+    """
     not_alone = {types.rows[number] for number in instances}
     found: dict[int, set[type]] = {}
     for thing in gc.get_objects() + kept:
@@ -284,7 +301,14 @@ def _qualified(kind: type) -> str:
 
 def text(types: Types, maps: dict[int, int], head: str,
          named: dict[int, tuple[int, str]]) -> str:
-    """For native/hook/gc/types.c: `head`, and a line for each type."""
+    """Return `head` and a line for each type, for native/hook/gc/types.c.
+
+    Args:
+        types: the type table.
+        maps: the offset of the map, by the number of the type.
+        head: the previous lines.
+        named: the kind and name of rows.
+    """
     lines = [head]
     for number, row in types.rows.items():
         kind, name = named.get(row, (0, ""))
@@ -294,12 +318,20 @@ def text(types: Types, maps: dict[int, int], head: str,
 
 
 def _starts(name: str, table: Iterable[tuple[str, str]]) -> str:
+    """Return the name for the first beginning that matches, or ""."""
     return next((to for start, to in table if name.startswith(start)), "")
 
 
 def names(types: Types, bases: dict[int, type]) -> dict[int, tuple[int, str]]:
-    """(kind, name) for each row that has one; `bases`: of the types (their
-    numbers) that instances of classes have, Python's own type."""
+    """Return (kind, name) for each row that has a name.
+
+    Args:
+        types: the type table.
+        bases: the type of the interpreter, by the number of the type of instances.
+
+    Raises:
+        NotCertain: an important type has no objects.
+    """
     kept = specimens()
     python = python_names(kept, bases, types)
     for name in "int", "str", "list", "dict", "function", "tuple":
@@ -327,8 +359,9 @@ def names(types: Types, bases: dict[int, type]) -> dict[int, tuple[int, str]]:
 
 
 def _fallback(name: str) -> str:
+    """Return a name from RPython's name, or ""."""
     if _INSTANCE.match(name):
-        return ""           # Python's, whatever it is called there
+        return ""           # the object has its class's name
     of_class, word = _CLASS.match(name), _WORD.match(name)
     if of_class is not None:
         return of_class.group(1)
@@ -339,14 +372,17 @@ def _fallback(name: str) -> str:
 
 def _storage(row: int, types: Types, owners: set[str],
              storage: Storage) -> str:
-    """The name of the only owner, or one that is true of what all of them
-    have; or "" if it is no storage."""
+    """Return the name of the only owner, or a common name of several owners.
+
+    Returns:
+        "" if the row is no storage.
+    """
     name = types.names[row]
     if len(owners) == 1 and "" not in owners:
         return next(iter(owners))
     shared = _shared(name)
     if not shared and name.startswith("GcStruct list {"):
-        # it goes with its items
+        # a list is named after its items
         items = {_shared(types.names[child])
                  for child in storage.children.get(row, ()) if child}
         shared = items.pop() if len(items) == 1 else ""

@@ -1,9 +1,8 @@
-"""Whether the heap looks to us as it does to the GC: the walk of native/held beside
-gc.dump_rpy_heap(), object by object.
+"""Compare the walk of native/held with gc.dump_rpy_heap(), object by object.
 
-The GC writes twice what there is, and in between we look.  What it says the same of
-both times, nobody has changed; if we see something else there, our walk is wrong, and
-nothing is said of who holds what.
+The GC dumps the heap before and after the walk.  An object that is the same in both
+dumps has not changed.  If the walk finds something else there, it is wrong, and heap
+snapshots are disabled.
 """
 from __future__ import annotations
 
@@ -25,23 +24,30 @@ from vmprof_allocation.engines.hook.probe.memory import (
     gc,
 )
 
-#: through this type the GC has what each thread has of its own
+#: The type with the references of each thread.
 _THREADS = "GcStruct TRACETLREF"
-#: so many objects are looked at that may have changed
+#: The maximum number of objects that may differ because they have changed.
 _MOST = 1024
+#: The minimum number of objects in a dump.
 _LEAST = 10000
 _END = struct.pack("<q", -1)
 
 
-#: how the system says that it makes no such process (bare_fork.c): as an emulator does
+#: The errors if the system refuses to fork such a process (bare_fork.c), as an emulator
+#: does.
 _REFUSED = {-errno.EINVAL, -errno.ENOSYS, -errno.EPERM}
 
 
 class RefusedError(Exception):
-    """The system lets nobody look; it would say the same another time."""
+    """The system refuses to fork the process, and would always do so."""
 
 
 def row_of_threads(types: Types) -> int:
+    """Return the row of the type with the references of each thread.
+
+    Raises:
+        NotCertain: no type, or more than one, has this name.
+    """
     found = [row for row, name in enumerate(types.names[:len(types.numbers)])
              if types.numbers[row] and name.startswith(_THREADS)]
     if len(found) != 1:
@@ -50,7 +56,7 @@ def row_of_threads(types: Types) -> int:
 
 
 def _specimens() -> Any:
-    """What has a trace of its own: stacks that do not run."""
+    """Return objects with a custom trace function: stacks that do not run."""
     end = threading.Event()
     thread = threading.Thread(target=end.wait, daemon=True)
     thread.start()
@@ -61,7 +67,7 @@ def _specimens() -> Any:
         switched.switch([[1], "on its stack alone"])
         kept.append(switched)
     except ImportError:
-        pass            # not all builds have it
+        pass            # some builds do not have it
 
     def generate() -> Iterator[list[int]]:
         only_here = [1, 2]
@@ -74,14 +80,20 @@ def _specimens() -> Any:
 
 
 def _file() -> int:
-    """A descriptor: a file has a finalizer, and would be a root that is new."""
+    """Return the descriptor of a temporary file.
+
+    A file object has a finalizer, and would be a new root.
+    """
     fd, path = tempfile.mkstemp()
     os.unlink(path)
     return fd
 
 
 def _dump(fd: int) -> bytes:
-    """Into a file: where a write may be short, the GC would be left in disorder."""
+    """Dump the heap to a file, and return its content.
+
+    A pipe would not do: after an incomplete write, the GC's flags would be wrong.
+    """
     os.ftruncate(fd, 0)
     os.lseek(fd, 0, os.SEEK_SET)
     gc.dump_rpy_heap(fd)
@@ -91,7 +103,7 @@ def _dump(fd: int) -> bytes:
 
 
 def _record(dump: bytes, address: int) -> bytes:
-    """What it says of the object; nothing: it is not in there."""
+    """Return the record of an object in a dump, or b"" if it is not there."""
     start = _END + struct.pack("<Q", address)
     at = -1
     while True:
@@ -106,15 +118,24 @@ def _record(dump: bytes, address: int) -> bytes:
 
 
 def check(memory: Memory, types: Types, text: str) -> str:
-    """Returns what was compared.  `text`: for native/held.  Raises NotCertain or
-    RefusedError."""
+    """Compare the walk with the GC's dump, and return a description.
+
+    Args:
+        memory: the memory of this process.
+        types: the type table.
+        text: the text for native/held.
+
+    Raises:
+        NotCertain: the walk differs.
+        RefusedError: the system refuses the forked process.
+    """
     kept, fd = _specimens(), _file()
     encoded = text.encode("utf-8", "replace")
     asked = question(row_of_threads(types))
-    gc.collect()                # it is old, then
+    gc.collect()                # makes the list old
     gc.collect()
     asked[0] = question(row_of_threads(types))[0]
-    gc.collect_step()           # a minor one
+    gc.collect_step()           # a minor collection
     before = _dump(fd)
     differ = memory.held_compare(encoded, id(asked), before, _MOST)
     after = _dump(fd)

@@ -1,6 +1,6 @@
-/* A system call's end has its result where its first argument was; and the kernel rewinds
-   a call that it is to make again before it says that the thread was interrupted.  So a
-   call is known where both its beginning and its end were seen. */
+/* At the end of a system call, the result is in the register of the first argument.  If
+   the kernel makes a call again, it moves the program counter back before it reports the
+   stop.  So a call is only known if both its beginning and its end were seen. */
 #define _GNU_SOURCE
 #include "../registers.h"
 
@@ -13,10 +13,10 @@
 
 #define CALL 0xd4000001u        /* svc #0 */
 #define CALL_SIZE 4
-/* of the general registers: that with the call's number, and the frame's */
+/* numbers of the registers for the system call's number and for the frame */
 #define NUMBER 8
 #define FRAME 19
-/* where the headers that this is built with are older */
+/* for older headers */
 #ifndef NT_ARM_GCS
 #define NT_ARM_GCS 0x410
 #endif
@@ -25,7 +25,7 @@
 const bool registers_tell_later = false;
 const bool registers_lack_first = true;
 
-/* the call that began last */
+/* the system call that began last */
 static struct {
     pid_t tid;
     uint64_t pc, number, first;

@@ -1,21 +1,23 @@
-/* What a thread of the other process is made to run (../tracer.c): it makes a thread, and
-   goes on where it was, also if nobody watches it any more.
-
-   x19 is the frame (../frame.h), sp a stack of its own.  The thread was at a system
-   call: it holds no lock of malloc's (../safe_place.c), which is all that
-   pthread_create() needs; what SVE has beyond the registers below is zero behind any
-   system call.  It is the new thread that takes the GIL, and has Python run a program.
-   All signals are blocked, and stay so in the new thread.
-
-   x7 is kept here: at the stops of a system call the kernel has its own value there, and
-   puts back what was in it before, whatever is written meanwhile. */
+/* The code that a thread of the other process runs for ../tracer.c.  It creates a thread,
+ * and then continues the interrupted code, even if the attaching process has ended.
+ *
+ * x19 is the address of the frame (../frame.h), and sp a stack for this code.  The thread
+ * was at a system call.  So it does not hold malloc's lock (../safe_place.c), which is the
+ * only lock that pthread_create() needs.  The parts of SVE's registers that are not saved
+ * here are zero after any system call.  The new thread, and not this one, takes the GIL and
+ * runs a Python program.  All signals are blocked, and stay blocked in the new thread.
+ *
+ * x7 is saved here and not by the attaching process: at the stops of a system call the
+ * kernel has its own value in x7, and restores the previous one even if another value was
+ * written.
+ */
 #include "../stub.h"
 
 #include "../frame.h"
 
 #define TEXT(number) #number
 #define VALUE(field) "#" TEXT(field)
-/* a field of the frame, or a register that it has */
+/* a field of the frame, or one of the registers in it */
 #define AT(field) WORD(field, 0)
 #define WORD(field, number) "[x19, #" TEXT(field) "+8*" TEXT(number) "]"
 #define LINE(instruction) "\t" instruction "\n"
@@ -68,13 +70,14 @@ __asm__(
     LINE("ldp x10, x11, [x9]")
     LINE("msr fpcr, x10")
     LINE("msr fpsr, x11")
-    /* nothing is blocked: who watches takes over here */
+    /* blocks no further signal; the attaching process takes over after this call */
     LINE("ldr x7, " WORD(FRAME_REGISTERS, 7))
     LINE("mov x1, #0")
     SIGPROCMASK("0")
     SYMBOL("stub_marker")
-    /* nobody does: all is put back but x17, which leads to where the thread was.  In
-       three C libraries of Debian's, nothing behind a system call reads it. */
+    /* The attaching process has ended: restore all registers except for x17, which has
+       the address at which the thread was.  In three C libraries of Debian, no code
+       after a system call reads x17. */
     LINE("add x1, x19, " VALUE(FRAME_MASK))
     SIGPROCMASK("2")
     LINE("ldr x9, " WORD(FRAME_REGISTERS, 33))
@@ -88,7 +91,7 @@ __asm__(
     LINE("ldr x30, " WORD(FRAME_REGISTERS, 30))
     LINE("ldr x19, " WORD(FRAME_REGISTERS, 19))
     LINE("ldr x17, stub_resume")
-    /* and no br: nothing there expects a jump (BTI) */
+    /* no br, because with BTI the place would need a landing pad */
     LINE("ret x17")
 
     /* the new thread */
@@ -126,7 +129,7 @@ __asm__(
     LINE("ldr x16, " AT(FRAME_UNMAP))
     LINE("ldr x19, [sp, #16]")
     LINE("ldp x29, x30, [sp], #32")
-    /* that returns to who called this, and not to a page that is gone */
+    /* munmap() returns to the caller of this function, and not to the unmapped page */
     LINE("br x16")
     LINE(".balign 8")
     SYMBOL("stub_resume")

@@ -10,7 +10,7 @@
 #define CODE_64_BIT 0x33
 #define CALL_SIZE 2             /* syscall */
 #define CALL 0x050f
-/* The bytes of libc's syscall() in which the instruction is searched for. */
+/* Number of bytes of libc's syscall() that are searched for the instruction */
 #define FUNCTION_SIZE 48
 
 const bool registers_tell_later = true;

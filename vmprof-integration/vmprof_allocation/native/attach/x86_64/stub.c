@@ -1,10 +1,12 @@
-/* What a thread of the other process is made to run (../tracer.c): it makes a thread, and
-   goes on where it was, also if nobody watches it any more.
-
-   rbx is the frame (../frame.h), rsp a stack of its own.  The thread was at a system
-   call: it holds no lock of malloc's (../safe_place.c), which is all that
-   pthread_create() needs.  It is the new thread that takes the GIL, and has Python run
-   a program.  All signals are blocked, and stay so in the new thread. */
+/* The code that a thread of the other process runs for ../tracer.c.  It creates a thread,
+ * and then continues the interrupted code, even if the attaching process has ended.
+ *
+ * rbx is the address of the frame (../frame.h), and rsp a stack for this code.  The thread
+ * was at a system call, or in PyPy's code.  So it does not hold malloc's lock
+ * (../safe_place.c), which is the only lock that pthread_create() needs.  The new thread,
+ * and not this one, takes the GIL and runs a Python program.  All signals are blocked, and
+ * stay blocked in the new thread.
+ */
 #include "../stub.h"
 
 #include "../frame.h"
@@ -47,11 +49,11 @@ __asm__(
     LINE("mov %ecx, (%rax)")
     ALL_STATES
     LINE("xrstor64 " AT(FRAME_VECTORS))
-    /* nothing is blocked: who watches takes over here */
+    /* blocks no further signal; the attaching process takes over after this call */
     LINE("xor %esi, %esi")
     SIGPROCMASK("0")
     SYMBOL("stub_marker")
-    /* nobody does */
+    /* the attaching process has ended: restore all registers */
     LINE("lea " AT(FRAME_MASK) ", %rsi")
     SIGPROCMASK("2")
     LINE("mov " WORD(FRAME_REGISTERS, 0) ", %r15")
@@ -70,7 +72,7 @@ __asm__(
     LINE("mov " WORD(FRAME_REGISTERS, 14) ", %rdi")
     LINE("pushq " WORD(FRAME_REGISTERS, 15))
     LINE("popfq")
-    /* nothing is pushed from here on: the red zone is the program's */
+    /* nothing is pushed from here on, because the red zone belongs to the program */
     LINE("mov " WORD(FRAME_REGISTERS, 16) ", %rsp")
     LINE("mov " WORD(FRAME_REGISTERS, 5) ", %rbx")
     LINE("jmp *stub_resume(%rip)")
@@ -104,7 +106,7 @@ __asm__(
     LINE("mov " AT(FRAME_MEMORY_SIZE) ", %rsi")
     LINE("mov " AT(FRAME_UNMAP) ", %rax")
     LINE("pop %rbx")
-    /* that returns to who called this, and not to a page that is gone */
+    /* munmap() returns to the caller of this function, and not to the unmapped page */
     LINE("jmp *%rax")
     LINE(".balign 8")
     SYMBOL("stub_resume")

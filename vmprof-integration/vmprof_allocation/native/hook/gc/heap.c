@@ -4,16 +4,17 @@
 
 #include "figures.h"
 
-/* incminimark's gc_state */
+/* values of incminimark's gc_state */
 enum { MARKING = 1, SWEEPING = 2 };
 
+/* The words of the GC, or NULL if they are unknown (hook_place). */
 static struct {
     const int64_t *blocks, *arenas, *large, *nursery;
     const int *state;
     int is_counted_on;
 } place;
 
-/* by minor collections: how many times, and what there was then */
+/* Number of calls of heap_seen(), and the used bytes of blocks at the last one. */
 static int64_t seen_count, seen_blocks = INT64_MAX;
 
 static int64_t word(const int64_t *address)

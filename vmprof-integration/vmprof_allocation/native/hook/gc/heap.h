@@ -1,27 +1,31 @@
 #pragma once
-/* What the GC counts of its heap, read where it stands: figures.h.
+/* The GC's own counts of its heap, read from its memory, for figures.h.
  *
- * These are words of libpypy's own data, at addresses that do not change, which
- * process.py has checked: whoever reads them follows no pointer, and needs no GIL.
+ * The counts are words of libpypy's data at constant addresses, which
+ * discovery/process.py has checked.  A reader follows no pointer, and needs no GIL.
  *
- * While it sweeps, incminimark (but for its newest) counts the blocks of arenas anew,
- * from 0 on, and nobody knows how many are in use.  The count is 0 a moment before the
- * state says so.  But while it marks, blocks only become more; and a minor collection
- * comes before each of its steps.  So who reads without the GIL believes nothing that a
- * minor collection has come between, and, while it marks, no count that is smaller than
- * at the last one.
+ * A reader without the GIL must recognize invalid counts.  While incminimark sweeps, it
+ * counts the used blocks of arenas again from 0, so the number of used blocks is unknown.
+ * Only its newest version keeps a valid count (heap_is_counted_on).  The count becomes 0
+ * shortly before gc_state changes to sweeping.  During marking, the count of blocks only
+ * grows, and a minor collection precedes each marking step.  Therefore, a reader discards
+ * its counts if a minor collection happened meanwhile.  During marking, it also discards
+ * a count that is smaller than at the last minor collection.
  */
 
 #include "hook.h"
 
-/* Bytes that it has of the system; -1: not known */
+/* Return the bytes that the GC has obtained from the system, or -1 if they are unknown. */
 int64_t heap_has(void);
 
+/* Set the addresses of the counts.  Once per process. */
 void heap_prepare(const struct hook_place *place);
 
-/* Before and behind a minor collection */
+/* Remember the count of used blocks.  Call it with the GIL before and after each minor
+   collection. */
 void heap_seen(void);
 
-/* Bytes of all old objects, as the GC counts them, dead ones that it has not swept yet
-   included; -1: not known, or not now.  With the GIL. */
+/* Return the bytes of all old objects as the GC counts them, including dead objects that
+   it has not swept yet.  Returns -1 if they are unknown, or unknown during sweeping.
+   Call it with the GIL. */
 int64_t heap_old_bytes(void);

@@ -23,7 +23,8 @@ void name_add(struct name *name, const char *bytes, size_t size)
     name->size += size;
 }
 
-/* How many bytes a character of UTF-8 has that begins there, or 0 */
+/* Return the number of bytes of the UTF-8 character that begins at 'text', or 0 if it is
+   invalid. */
 static size_t character(const unsigned char *text, size_t size)
 {
     static const struct { unsigned char low, high; size_t size; } leads[] = {

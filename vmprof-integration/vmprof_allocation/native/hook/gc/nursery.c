@@ -9,8 +9,8 @@ static char *unaligned(char *point)
     return (char *)(((uintptr_t)point & ~(uintptr_t)7) | 1);
 }
 
-/* 'bytes' bytes went by without reaching the sample point; or it is not
-   known how many ('unknown'), and the gap is drawn anew. */
+/* Account for 'bytes' bytes that were allocated before the sample point.  If their number
+   is unknown ('unknown') or impossible, draw a new gap. */
 static void account(int64_t bytes, int unknown)
 {
     if (unknown || bytes < 0 || bytes > nursery.sampler.gap) {
@@ -22,9 +22,9 @@ static void account(int64_t bytes, int unknown)
     }
 }
 
-/* Put the real top back, and account for the bytes from counted_from up to
-   'upto', where the program's last object ends.  Returns 1 if 'upto' says
-   nothing of the kind, because of memory pressure. */
+/* Restore the real top, and account for the bytes from counted_from up to 'upto', the end
+   of the program's last object.  Returns 1 if 'upto' is not the end of an object, because
+   of memory pressure. */
 static int settle(char *upto)
 {
     char *top = *nursery.top;
@@ -35,7 +35,7 @@ static int settle(char *upto)
         return 0;
     pressure = lost = ((uintptr_t)upto & 7) != 0;
     if (top != nursery.placed_top) {
-        /* the GC moved it where we could not see it */
+        /* unknown code of the GC has moved it */
         nursery.real_top = top;
         lost = 1;
         nursery.surprises++;
@@ -43,7 +43,7 @@ static int settle(char *upto)
     *nursery.top = nursery.real_top;
     account(upto - nursery.counted_from, lost);
     nursery.pressures += pressure;
-    /* another thread may set it at any moment, without the GIL */
+    /* another thread may set it at any time, without the GIL */
     if (__atomic_load_n(&nursery.new_interval, __ATOMIC_RELAXED) != 0) {
         interval = __atomic_exchange_n(&nursery.new_interval, 0, __ATOMIC_SEQ_CST);
         sampler_set_interval(&nursery.sampler, interval);
@@ -51,6 +51,7 @@ static int settle(char *upto)
     return pressure;
 }
 
+/* Return whether 'collect_every' bytes were allocated since the last minor collection. */
 static int is_collection_due(void)
 {
     int64_t every = __atomic_load_n(&nursery.collect_every, __ATOMIC_RELAXED);
@@ -58,7 +59,7 @@ static int is_collection_due(void)
     return every > 0 && nursery.allocated - nursery.allocated_before >= every;
 }
 
-/* Fold the sample point into nursery_top; the opposite of settle(). */
+/* Fold the sample point into nursery_top.  Undone by settle(). */
 static void place(void)
 {
     char *point;
@@ -76,7 +77,8 @@ static void place(void)
     *nursery.top = nursery.placed_top = unaligned(point);
 }
 
-/* 'start' is where it begins, with its header. */
+/* Account for an object that was just reserved, and take a sample if it contains the
+   sampled byte.  'start' is the address of its header. */
 static void allocated_object(const char *start, int64_t size,
                              enum nursery_place place)
 {
@@ -118,13 +120,14 @@ void *nursery_collect_and_reserve(void *gc, intptr_t size)
     return object;
 }
 
-/* Put the real top back, between two allocations; the opposite of place(). */
+/* Restore the real top between two allocations.  Undone by place(). */
 static void settle_here(void)
 {
     if (settle(*nursery.free))
         *nursery.free = nursery.real_top;
 }
 
+/* Run a minor collection, with the callbacks if allocations are sampled. */
 static void collect(void *gc)
 {
     nursery.collections++;

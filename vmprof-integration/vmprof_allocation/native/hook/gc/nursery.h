@@ -1,12 +1,12 @@
 #pragma once
 /* The sample point, folded into incminimark's nursery check.
  *
- * The GC allocates by bumping nursery_free and comparing it with
- * nursery_top; only when that fails does it call collect_and_reserve().
- * We lower nursery_top to the sample point, so that the very same check
- * also asks "is a sample due?", for free:
+ * The GC allocates by adding to nursery_free and comparing it with nursery_top.  Only
+ * when this check fails does the GC call collect_and_reserve().  We lower nursery_top to
+ * the sample point, so that the same check also finds out whether a sample is due, at no
+ * cost:
  *
- *     nursery            nursery_free     nursery_top        real top
+ *     nursery            nursery_free     nursery_top           real top
  *        v                    v            v                     v
  *        +--------------------+------------+---------------------+
  *        | used               |    gap     |                     |
@@ -14,21 +14,19 @@
  *                ^                          ^
  *                counted_from               the sampled byte
  *
- * What is kept is the *number* of bytes before the sampled byte (sampler.h);
- * the address is worked out anew each time the point is placed.  The point
- * lies in this part of the nursery or beyond it; in the second case
- * nursery_top stands at the real top and the number is carried over.
+ * The sampler keeps the *number* of bytes before the sampled byte (sampler.h).  The
+ * address is computed each time that the point is placed.  If the point lies beyond this
+ * part of the nursery, nursery_top stays at the real top, and the number is kept for the
+ * next part.
  *
- * Every function here runs with the GIL held, in place of one of the GC's
- * own functions, and calls that one through 'original'.  While
- * collect_and_reserve() or a minor collection runs, nursery_top is the real
- * one, always: it reads a pinned object there.
+ * Every function here runs with the GIL, in place of a function of the GC, and calls the
+ * GC's function through 'original'.  While collect_and_reserve() or a minor collection
+ * runs, nursery_top is always the real top, because the GC reads a pinned object there.
  *
- * nursery_top as we set it is never a multiple of 8, but objects always
- * are.  The check comes to the same, and one thing can be told apart:
- * if nursery_free is no multiple of 8, then no object ended there, but
- * raw_malloc_memory_pressure() set nursery_free = nursery_top to ask for a
- * collection.
+ * The value that we store in nursery_top is never a multiple of 8, but addresses of
+ * objects always are.  The result of the check is the same.  If nursery_free is not a
+ * multiple of 8, no object ends there: raw_malloc_memory_pressure() has set nursery_free
+ * = nursery_top to request a collection.
  */
 
 #include <stddef.h>
@@ -36,25 +34,29 @@
 
 #include "sampler/sampler.h"
 
+/* Whether allocations are sampled. */
 enum nursery_phase {
-    NURSERY_OFF,           /* the original functions, and nothing else */
+    NURSERY_OFF,           /* our functions only call the original ones */
     NURSERY_RUNNING
 };
 
+/* The place of a sampled object in memory. */
 enum nursery_place {
     NURSERY_SMALL,         /* in the nursery */
-    NURSERY_LARGE,         /* outside of it, but young */
+    NURSERY_LARGE,         /* outside of the nursery, but young */
     NURSERY_OLD            /* old from birth */
 };
 
+/* An object, or a batched allocation, that contains a sampled byte. */
 struct nursery_sample {
-    const char *start;     /* with the GC's header of the first object */
-    int64_t size;          /* bytes */
-    int64_t at;            /* the sampled byte, from 'start' on */
-    int64_t interval;      /* mean bytes between two, when it was chosen */
+    const char *start;     /* address of the GC's header of the first object */
+    int64_t size;          /* size in bytes */
+    int64_t at;            /* offset of the sampled byte from 'start' */
+    int64_t interval;      /* mean bytes between two samples when the byte was chosen */
     enum nursery_place place;
 };
 
+/* The original functions of the GC, as addresses of their trampolines. */
 struct nursery_original {
     void *(*collect_and_reserve)(void *gc, intptr_t size);
     void (*minor_collection)(void *gc);
@@ -62,69 +64,76 @@ struct nursery_original {
                              uintptr_t young);
 };
 
+/* The state of sampling in this process, which only the holder of the GIL changes, except
+   for 'new_interval' and 'collect_every'. */
 struct nursery {
-    /* what prepare.c fills in */
+    /* fields that prepare.c fills in */
     char **free;                    /* address of the GC's nursery_free */
     char **top;                     /* address of the GC's nursery_top */
     struct nursery_original original;
-    int64_t (*large_size)(uintptr_t type, intptr_t length);    /* bytes */
-    /* What stands at the sample's start is not an object yet: nobody may look
-       before the next minor collection.  Returns the interval to go on with. */
+    int64_t (*large_size)(uintptr_t type, intptr_t length);    /* size in bytes */
+    /* Take a sample.  No object exists yet at its start, so the callee must not read that
+       memory before the next minor collection.  Returns the interval in bytes for the
+       next gap. */
     int64_t (*take_sample)(const struct nursery_sample *sample);
-    /* what the calling thread does is not the program's; or NULL */
+    /* Return whether the allocations of the calling thread are ignored (hook_ignore()).
+       The pointer may be NULL. */
     int (*is_ignored)(void);
-    /* around each minor collection while allocations are sampled: before it,
-       all objects of the nursery are whole */
+    /* Called before and after each minor collection while allocations are sampled.
+       Before the collection, all objects in the nursery are complete. */
     void (*before_collection)(void);
     void (*after_collection)(void);
 
     struct sampler sampler;
-    volatile int64_t new_interval;  /* set by any thread; 0: no change */
+    volatile int64_t new_interval;  /* set by any thread; 0 if the interval does not
+                                       change */
     enum nursery_phase phase;
 
-    char *real_top;                 /* nursery_top as the GC set it */
-    char *placed_top;               /* nursery_top as we set it */
-    char *counted_from;             /* bytes below this one are accounted for */
-    int inside;                     /* an original function is at work */
-    int wants_collection;           /* nursery_collect_soon() */
-    volatile int64_t collect_every; /* Set by any thread.  After this number of bytes, the
-                                       next sample has the nursery collected.  If it is 0,
-                                       the GC alone decides. */
+    char *real_top;                 /* nursery_top as the GC has set it */
+    char *placed_top;               /* nursery_top as we have set it */
+    char *counted_from;             /* address up to which all bytes are accounted for */
+    int inside;                     /* whether an original function is running */
+    int wants_collection;           /* set by nursery_collect_soon() */
+    volatile int64_t collect_every; /* Set by any thread.  When this number of bytes
+                                       was allocated, the next sample point makes the
+                                       nursery be collected.  If it is 0, the GC
+                                       alone decides. */
     int64_t allocated_before;       /* value of 'allocated' at the last collection */
-    int64_t young_large;            /* bytes outside of the nursery, since the last
-                                       minor collection */
+    int64_t young_large;            /* bytes of young objects outside of the nursery,
+                                       since the last minor collection */
 
-    /* statistics, since nursery_start() */
+    /* statistics since nursery_start() */
     volatile int64_t allocated;     /* bytes, from the GC's own pointers */
     volatile int64_t collections;   /* calls of minor_collection */
-    volatile int64_t pressures;     /* each hid the bytes since counted_from */
-    volatile int64_t surprises;     /* nursery_top was moved by someone else */
+    volatile int64_t pressures;     /* memory pressures; each one hid the bytes since
+                                       counted_from */
+    volatile int64_t surprises;     /* times that nursery_top was moved by unknown code */
 };
 
 extern struct nursery nursery;
 
-/* In place of the GC's functions */
+/* The replacements of the GC's functions. */
 void *nursery_collect_and_reserve(void *gc, intptr_t size);
 void nursery_minor_collection(void *gc);
 void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
                               uintptr_t young);
 
-/* Each of these is called with the GIL held, between two allocations, while
-   none of the GC's functions is at work. */
+/* The caller of the following functions holds the GIL between two allocations, while no
+   function of the GC runs. */
 
-/* Forget the statistics of an earlier session */
+/* Set the totals to 0, which may be those of an earlier session. */
 void nursery_clear_statistics(void);
 
-/* Reset the statistics, and place the first sample point */
+/* Reset the statistics, and place the first sample point.  'interval' is in bytes. */
 void nursery_start(int64_t interval, uint64_t seed, int fixed);
 
-/* Use 'new_interval' at once: otherwise the next entry does */
+/* Apply 'new_interval' now, instead of at the next call of a replacement. */
 void nursery_update(void);
 
-/* The next allocation in the nursery collects it, or goes behind a pinned object, as if
-   it were full: so raw_malloc_memory_pressure() does it. */
+/* Make the next allocation in the nursery behave as if the nursery were full.  It starts
+   a collection, or continues after a pinned object.  raw_malloc_memory_pressure()
+   requests a collection in the same way. */
 void nursery_collect_soon(void);
 
-/* Put nursery_top back; from then on, the functions above do nothing but call
-   the GC's own. */
+/* Restore nursery_top.  From then on, the replacements only call the GC's functions. */
 void nursery_stop(void);

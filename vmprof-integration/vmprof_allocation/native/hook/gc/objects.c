@@ -16,24 +16,25 @@
 #include "table.h"
 #include "types.h"
 
-/* incminimark's gc_state */
+/* values of incminimark's gc_state */
 enum { MARKING = 1, SWEEPING = 2 };
 
-/* Before an array of more than so many items of pointers, the GC may reserve
-   one bit for each so many items, in whole words. */
+/* Card marks may precede an array of more than this number of pointers.  There is one bit
+   for each such number of items, in whole words. */
 #define CARD_ITEMS          128
 
-/* An object in the nursery is in no cache of the processor's any more: it is asked for, so
-   many samples before it is looked at. */
+/* A waiting sample's object is no longer in a cache of the processor.  It is prefetched
+   this number of samples ahead. */
 #define AHEAD               8
 
-/* So many bytes of a piece are cleared: no JIT puts more objects into one that
-   are worth the time. */
+/* Bytes at the beginning of a batched allocation that are cleared.  No JIT puts more
+   objects into one than is worth the time. */
 #define CLEARED             4096
 
-/* Bytes of the smallest object in the nursery */
+/* bytes of the smallest object in the nursery */
 #define SMALLEST            16
 
+/* The layout of objects (hook_place); 'gc_state' is 0 if outcomes cannot be found. */
 static struct {
     uintptr_t gc_state;
     uint64_t visited, pinned, has_cards;
@@ -41,57 +42,68 @@ static struct {
     int64_t forwarded;
 } place;
 
+/* A sample that waits for the next minor collection.  'size' and 'at' are in bytes, and
+   'stack' is a node of the recorder. */
 struct waiting {
     uintptr_t start;
     int64_t key, stack, size, at, interval;
     enum nursery_place place;
 };
 
+/* A young sampled object at a minor collection.  'which' is its number among the sampled
+   objects of its sample. */
 struct young {
-    uintptr_t object;           /* 0: it is not known which */
+    uintptr_t object;           /* 0 if the object is unknown */
     int64_t key, stack, interval;
     int64_t size;               /* bytes that were reserved for it */
-    int64_t live_size;          /* bytes that it takes: fewer if it was shrunk */
+    int64_t live_size;          /* bytes that it takes; fewer if it was shrunk */
     int32_t type;
     int32_t which;
     int is_large, is_freed, is_old;
-    int is_part;                /* of a piece of several objects */
+    int is_part;                /* whether it is one of several objects of a batched
+                                   allocation */
 };
 
+/* A sampled object that has survived a minor collection. */
 struct tracked {
     uintptr_t object;
     int64_t key, stack, interval;
     int64_t size, live_size;    /* as in struct young */
     int32_t type;
     unsigned which : 31;
-    unsigned is_ended : 1;      /* the last heap snapshot did not reach it */
+    unsigned is_ended : 1;      /* whether the last heap snapshot did not reach it */
 };
 
+/* The sampled objects of the present profile.  For each table, '..._count' is the number
+   of entries, '..._room' the allocated number, and 'most_...' the largest number so far. */
 static struct objects {
     struct waiting *waiting;
     struct young *young;
     struct tracked *tracked;
     size_t waiting_count, young_count, tracked_count;
-    size_t pinned_count;        /* the first of the young ones: the last minor
-                                   collection left them where they are */
+    size_t pinned_count;        /* number of pinned objects, which the last minor
+                                   collection has not moved; they are the first ones
+                                   in 'young' */
     size_t waiting_room, young_room, tracked_room;
-    size_t left;                /* of those that wait, while they are looked at */
+    size_t left;                /* waiting samples that have not been examined yet */
     size_t most_waiting, most_young, most_tracked;
     int tracks;
-    struct sampler behind;      /* for the objects behind a holder */
+    struct sampler behind;      /* sampler for the later objects of a batched allocation */
     int fixed;
-    int state;                  /* the GC's, when it was last seen */
+    int state;                  /* gc_state when it was last read */
     int64_t surprises;
     int64_t majors;
-    int64_t lost;               /* there was no room for them */
-    int64_t began;              /* the minor collection that is at work */
-    int64_t marking_began;      /* the first minor collection that found it so */
-    int large;                  /* young objects that it may free */
-    int sees_free;              /* it does that through us */
-    double alive, peak;         /* estimated bytes of those that are tracked */
-    double not_known;           /* estimated bytes of which nobody knows */
-    int64_t heap_at_begin;      /* heap_old_bytes() when what was young at the beginning
-                                   had met its first minor collection; -1 until then */
+    int64_t lost;               /* samples and objects without room */
+    int64_t began;              /* start of the running minor collection */
+    int64_t marking_began;      /* start of the first minor collection in the marking
+                                   phase */
+    int large;                  /* young large objects that a minor collection may free */
+    int sees_free;              /* whether the collection frees through objects_free() */
+    double alive, peak;         /* estimated bytes of the tracked objects, now and at
+                                   the peak */
+    double not_known;           /* estimated bytes of objects whose outcome is unknown */
+    int64_t heap_at_begin;      /* heap_old_bytes() after the first minor collection;
+                                   -1 before */
 } objects;
 
 static int64_t word_at(uintptr_t address)
@@ -111,7 +123,8 @@ void objects_prepare(const struct hook_place *p)
     place.visited = p->flag_visited;
     place.pinned = p->flag_pinned;
     place.has_free = p->slot[DIVERT_FREE] != 0;
-    place.has_cards = p->flag_visited << 4;     /* in all of incminimark */
+    place.has_cards = p->flag_visited << 4;     /* GCFLAG_HAS_CARDS, in all versions
+                                                   of incminimark */
     place.forwarded = p->forwarded;
 }
 
@@ -129,7 +142,7 @@ static int gc_state(void)
 }
 
 /* ____________________________________________________________ */
-/* begin */
+/* beginning and end of a profile */
 
 #define HAS_ROOM(name, most) \
     table_has_room((void **)&objects.name, &objects.name##_room, \
@@ -161,12 +174,13 @@ int objects_begin(uint64_t seed, int fixed, int track)
         objects_end();
         return ENOMEM;
     }
-    /* not the sampler's own: the choice of samples is the same without this */
+    /* a separate sampler, so that tracking does not change the choice of samples */
     sampler_start(&objects.behind, 1, seed + 1, fixed);
     objects.fixed = fixed;
     objects.tracks = track;
     objects.state = gc_state();
-    objects.marking_began = recorder_now();     /* or earlier, if it goes on */
+    objects.marking_began = recorder_now();     /* or earlier, if marking has begun
+                                                   before */
     objects.heap_at_begin = -1;
     types_begin();
     recorder_expect_outcomes(1);
@@ -194,9 +208,9 @@ static double probability(int64_t size, int64_t interval)
     return !objects.fixed ? -expm1(-share) : share < 1.0 ? share : 1.0;
 }
 
-/* Estimated bytes that are alive for this object: those that it takes, divided by
-   the probability with which it was sampled, which its size at birth gives
-   (converter/.../estimator.py) */
+/* Return the estimated live bytes that this object represents.  They are the bytes that
+   it takes, divided by the probability with which it was sampled.  This probability
+   follows from its size at birth (vmprof_convert's estimator.py). */
 static double weight(const struct tracked *tracked)
 {
     return (double)tracked->live_size / probability(tracked->size,
@@ -208,14 +222,14 @@ static void add_alive(const struct tracked *tracked, double sign)
     objects.alive += sign * weight(tracked);
 }
 
-/* Nobody will know what became of an object of so many bytes. */
+/* Count an object of 'size' bytes whose outcome will stay unknown. */
 static void count_not_known(int64_t size, int64_t interval)
 {
     objects.not_known += (double)size / probability(size, interval);
 }
 
 /* ____________________________________________________________ */
-/* birth */
+/* new samples */
 
 void objects_sampled(int64_t key, const struct nursery_sample *sample)
 {
@@ -246,8 +260,8 @@ void objects_sampled(int64_t key, const struct nursery_sample *sample)
 /* ____________________________________________________________ */
 /* before a minor collection */
 
-/* Of what begins at 'object': its type, and the bytes that it takes, which are 0 if it is
-   none. */
+/* The type of the object at some address, and the bytes that it takes when it is old.
+   The bytes are 0 if there is no object. */
 struct found {
     struct type *type;
     int64_t old_size;
@@ -261,13 +275,13 @@ static struct found find_object(uintptr_t object)
     return found;
 }
 
-/* Returns NULL if there is no memory. */
+/* Returns NULL if the table has no room. */
 static struct young *new_young(const struct waiting *waiting, uintptr_t object,
                                struct type *type)
 {
     struct young *young;
 
-    /* each sample that is left needs one */
+    /* each sample that is still waiting needs an entry */
     if (objects.young_count + objects.left >= OBJECTS_YOUNG ||
         !HAS_ROOM(young, OBJECTS_YOUNG)) {
         objects.lost++;
@@ -284,7 +298,8 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object,
     return young;
 }
 
-/* Is the piece one object, even if it takes less by now? */
+/* Return whether the allocation is a single object, even if the object takes less by
+   now. */
 static int is_one(const struct waiting *waiting, const struct found *found)
 {
     int64_t size = types_young_size(found->old_size);
@@ -296,8 +311,9 @@ static int is_one(const struct waiting *waiting, const struct found *found)
             word_at(waiting->start + (uintptr_t)size) == 0);
 }
 
-/* What begins at 'object', in a piece that ends at 'end'.  Returns its size: if it is no
-   object, that of the rest, and the type is NULL. */
+/* Find the object at 'object', in a batched allocation that ends at 'end'.  Returns its
+   size in bytes.  If there is no object, returns the size of the remaining bytes, and the
+   type is NULL. */
 static int64_t find_part(uintptr_t object, uintptr_t end, struct found *found)
 {
     int64_t rest = (int64_t)(end - object), size;
@@ -310,7 +326,8 @@ static int64_t find_part(uintptr_t object, uintptr_t end, struct found *found)
     return rest;
 }
 
-/* Was all of it written since it was reserved, as far as it is objects? */
+/* Return whether the whole allocation consists of objects.  Beyond its cleared beginning,
+   old bytes may look like headers. */
 static int is_believable(const struct waiting *waiting)
 {
     uintptr_t object = waiting->start, end = object + (uintptr_t)waiting->size;
@@ -325,8 +342,8 @@ static int is_believable(const struct waiting *waiting)
 }
 
 /* Return 1 if the table of young objects has room for all objects of a batched
-   allocation.  The caller must ask before it chooses the sampled objects: to drop some of
-   the chosen ones would bias the totals. */
+   allocation.  The caller must check this before it chooses the sampled objects: dropping
+   some of the chosen objects would bias the totals. */
 static int has_room_for_parts(const struct waiting *waiting)
 {
     size_t needed = objects.young_count + (size_t)waiting->size / SMALLEST;
@@ -340,6 +357,8 @@ static int has_room_for_parts(const struct waiting *waiting)
     return 1;
 }
 
+/* Find the sampled objects of a batched allocation.  After each one, a gap is drawn from
+   the end of the object on. */
 static void walk_piece(const struct waiting *waiting)
 {
     uintptr_t object = waiting->start;
@@ -350,7 +369,7 @@ static void walk_piece(const struct waiting *waiting)
     int64_t size;
     int which = 0;
 
-    /* as long as another point lies in the piece */
+    /* as long as another sample point lies in the allocation */
     for (behind->gap = waiting->at; behind->gap < (int64_t)(end - object);
          object += (uintptr_t)size) {
         size = find_part(object, end, &found);
@@ -370,6 +389,7 @@ static void walk_piece(const struct waiting *waiting)
     }
 }
 
+/* Examine a waiting sample whose memory is in the nursery. */
 static void look_at_small(const struct waiting *waiting)
 {
     struct found found = find_object(waiting->start);
@@ -390,6 +410,7 @@ static void look_at_small(const struct waiting *waiting)
         (void)new_young(waiting, 0, NULL);
 }
 
+/* Examine a waiting sample whose object is outside of the nursery. */
 static void look_at_large(const struct waiting *waiting)
 {
     struct young *young = new_young(waiting, waiting->start, types_of(waiting->start));
@@ -401,6 +422,7 @@ static void look_at_large(const struct waiting *waiting)
     objects.large += young->is_large;
 }
 
+/* Examine a waiting sample: its objects become young objects. */
 static void look_at(const struct waiting *waiting)
 {
     size_t before = objects.young_count;
@@ -409,7 +431,7 @@ static void look_at(const struct waiting *waiting)
         look_at_small(waiting);
     else
         look_at_large(waiting);
-    if (objects.young_count == before) {        /* no memory */
+    if (objects.young_count == before) {        /* the table has no room */
         recorder_young(waiting->key, OUTCOME_NOT_KNOWN, 0, 0, 0);
         count_not_known(waiting->size, waiting->interval);
     }
@@ -422,7 +444,7 @@ static void forget_all(void)
     objects.alive = 0.0;
 }
 
-/* The GC has moved objects, or freed them, and nobody has seen it. */
+/* Forget all objects, because the GC has moved or freed some of them unnoticed. */
 static void lose_all(void)
 {
     size_t i;
@@ -442,7 +464,7 @@ static void lose_all(void)
         count_not_known(objects.tracked[i].size, objects.tracked[i].interval);
     }
     forget_all();
-    types_major_collection();           /* there may have been one */
+    types_major_collection();           /* there may have been a major collection */
 }
 
 static void forget_dead(const struct tracked *tracked)
@@ -453,7 +475,7 @@ static void forget_dead(const struct tracked *tracked)
     add_alive(tracked, -1.0);
 }
 
-/* All marks are there, and nothing has been swept. */
+/* Find the dead tracked objects.  Marking is complete, and nothing has been swept. */
 static void judge(void)
 {
     size_t i, kept = 0;
@@ -470,13 +492,13 @@ static void judge(void)
         objects.alive = 0.0;     /* no rounding errors */
     types_major_collection();
     if (nursery.is_ignored != NULL && nursery.is_ignored())
-        return;             /* asked for by us: the program had none */
+        return;             /* we have requested this collection, not the program */
     objects.majors++;
     recorder_marked(objects.majors, objects.marking_began);
 }
 
-/* What is pinned may have been shrunk, and its class renamed, since the last minor
-   collection. */
+/* Read size and type again: since the last minor collection, the pinned object may have
+   been shrunk, and its class renamed. */
 static void look_at_pinned(struct young *young)
 {
     struct type *type = types_of(young->object);
@@ -503,8 +525,8 @@ static void look_at_waiting(void)
     note_most(&objects.most_young, objects.young_count);
 }
 
-/* Before a minor collection, the GC counts large objects that are young with the old
-   ones. */
+/* Write the heap's size after a sweep.  Before a minor collection, the GC counts large
+   young objects as old ones. */
 static void tell_swept(void)
 {
     int64_t heap = heap_old_bytes();
@@ -542,9 +564,10 @@ void objects_before_collection(void)
 }
 
 /* ____________________________________________________________ */
-/* during one */
+/* during a minor collection */
 
-/* Where the memory of a large object begins: there may be bits before it. */
+/* Return whether 'memory' is the block of a large object.  Card marks may precede the
+   object. */
 static int is_memory_of(uintptr_t memory, uintptr_t object)
 {
     if (memory >= object)
@@ -573,8 +596,9 @@ void objects_free(void *memory)
 }
 
 /* ____________________________________________________________ */
-/* after one */
+/* after a minor collection */
 
+/* Track an object that has survived a minor collection, at its new address. */
 static void track(const struct young *young, uintptr_t object)
 {
     struct tracked *tracked;
@@ -601,6 +625,8 @@ static void track(const struct young *young, uintptr_t object)
     note_most(&objects.most_tracked, objects.tracked_count);
 }
 
+/* Write the outcome of a young object, its type, and its sizes if they differ from the
+   sample's. */
 static void tell_of(const struct young *young, enum outcome outcome)
 {
     int is_alive;
@@ -615,7 +641,8 @@ static void tell_of(const struct young *young, enum outcome outcome)
                    is_alive && young->live_size != young->size ? young->live_size : 0);
 }
 
-/* Returns 1 if it is pinned: the next minor collection decides. */
+/* Write the outcome of a young object.  Returns 1 if the object is pinned, so that its
+   outcome depends on the next minor collection. */
 static int tell(const struct young *young)
 {
     enum outcome outcome = OUTCOME_DIED;
@@ -633,7 +660,7 @@ static int tell(const struct young *young)
             object = (uintptr_t)word_at(object + sizeof header);
         }
         else if ((uint64_t)header & place.pinned) {
-            /* (the JIT makes none in a piece) */
+            /* the JIT puts no pinned object into a batched allocation */
             if (!young->is_part && objects.tracks)
                 return 1;
             outcome = OUTCOME_NOT_KNOWN;
@@ -668,6 +695,8 @@ void objects_after_collection(void)
     recorder_end_facts();
 }
 
+/* Write the types of waiting samples and young objects.  Live objects get OUTCOME_YOUNG,
+   and unknown ones 'otherwise'. */
 static void tell_waiting(enum outcome otherwise)
 {
     size_t i;
@@ -696,7 +725,7 @@ void objects_tell_young(void)
     struct sampler behind = objects.behind;
 
     tell_waiting(OUTCOME_YOUNG_NOT_KNOWN);
-    /* the same will be found again: what waits stands where it stood */
+    /* the waiting samples stay in place, and will be examined again with the same result */
     objects.waiting_count = count;
     objects.behind = behind;
 }
@@ -728,7 +757,7 @@ void objects_inherit(void)
 }
 
 /* ____________________________________________________________ */
-/* what is alive */
+/* live objects */
 
 void objects_clear(void)
 {

@@ -1,10 +1,10 @@
 #pragma once
-/* The sampled objects, from their birth to their death.
+/* The sampled objects, from birth to death.
  *
- * A sample is taken when its bytes are reserved, before there is an object.  So
- * it *waits* for the next minor collection, before which all headers of the
- * nursery are valid.  The JIT may have reserved the bytes for several objects;
- * the *piece* is walked, from header to header:
+ * A sample is taken when its bytes are reserved, before there is an object.  The sample
+ * *waits* for the next minor collection, before which all headers in the nursery are
+ * valid.  The JIT may have reserved the bytes for several objects (a *batched
+ * allocation*).  Such an allocation is walked from header to header:
  *
  *     sample's start                  sampled byte            end
  *        v                                 v                   v
@@ -12,34 +12,34 @@
  *        | object     |       object       | object  | object  |
  *        +------------+--------------------+---------+---------+
  *                               ^
- *                             holder
+ *                         sampled object
  *
- * The *holder* of the sampled byte is sampled.  The sampler has drawn a new gap
- * at the end of the piece; what it would have drawn at the end of the holder
- * is drawn now, so that objects behind the holder may be sampled, too, each with
- * the probability of its own size.
+ * The object that contains the sampled byte is sampled.  When the sample was taken, the
+ * sampler drew a new gap from the end of the batched allocation on.  The gap from the end
+ * of the sampled object on is drawn now.  So later objects of the batched allocation may
+ * be sampled too, each with the probability that follows from its size.
  *
- * What stands in a piece has been written there since it was reserved, as its
- * memory is cleared then.  So where no header is, no object was made.  Behind a
- * string that is alone in its piece, this is what the string was *shrunk* by: it
- * was allocated with all the bytes of the piece, and is alive with those that it
- * takes now (live_size).  Elsewhere the program has left the JIT's trace before:
- * that remainder counts as an object of which nothing is known.
+ * The memory of a waiting sample is cleared when it is reserved, up to 4096 bytes.
+ * Therefore, where there is no header, no object was made.  A string that is alone in its
+ * allocation was then *shrunk*.  It was allocated with all bytes, and is alive with the
+ * bytes that it takes now (live_size).  Otherwise, the program left the JIT's trace
+ * before the object was made.  The remaining bytes count as one unknown object.
  *
- * An object without a field, as Python's object(), is allocated with 16 bytes, so
- * that there is room for a forwarding address, and is old with 8 (live_size).
+ * An object without fields, such as Python's object(), is allocated with 16 bytes, to
+ * have room for a forwarding address.  When it is old, it takes 8 bytes (live_size).
  *
- * Behind the minor collection, an object of the nursery has left a forwarding
- * address there, or it is pinned, or it is dead; a large one was given back to
- * the C library meanwhile, or not.  Pinned ones stay where they are, and the next
- * minor collection is asked again.  Those that live on are *tracked*: old
- * objects do not move.  When a major collection has marked all that lives, and
- * before it sweeps, those without a mark are dead.  That moment is the first
- * minor collection of the sweeping phase, as incminimark begins each of its
- * major steps with a minor collection.  Nothing is kept alive by this, and an
- * address is forgotten before somebody else can get it.
+ * After the minor collection, an object of the nursery has left a forwarding address, or
+ * it is pinned, or it is dead.  A large object was given back to the C library during the
+ * collection, or it is alive.  Pinned objects stay in the nursery, and are examined again
+ * at the next minor collection.  Surviving objects are *tracked*, because old objects do
+ * not move.
  *
- * The GIL is held in all of these.
+ * When a major collection has marked all live objects and not swept yet, tracked objects
+ * without a mark are dead.  This moment is the first minor collection in the sweeping
+ * phase, because incminimark begins each major step with a minor collection.  Tracking
+ * keeps no object alive, and an address is forgotten before the GC can reuse it.
+ *
+ * The caller of each function has the GIL, unless stated otherwise.
  */
 
 #include <stddef.h>
@@ -48,73 +48,82 @@
 #include "hook.h"
 #include "nursery.h"
 
-/* So many samples wait, or are tracked, at most; of more, nothing is known. */
+/* Maximum numbers of waiting samples and of tracked objects.  The outcome of any further
+   sample stays unknown. */
 #define OBJECTS_WAITING     ((size_t)1 << 20)
-/* Young objects that one minor collection can tell apart: a batched allocation holds
-   several */
+/* Maximum number of young objects that one minor collection can distinguish.  A batched
+   allocation contains several. */
 #define OBJECTS_YOUNG       (2 * OBJECTS_WAITING)
 #define OBJECTS_TRACKED    ((size_t)1 << 22)
 
+/* Set the layout of objects in this process.  Once per process. */
 void objects_prepare(const struct hook_place *place);
 
-/* A profile begins; 'track': beyond the next minor collection.  Returns 0 or
-   ENOMEM.  Nothing may be sampled yet; any thread. */
+/* Begin a profile.  If 'track' is true, objects are followed beyond their first minor
+   collection.  Call it before anything is sampled, in any thread.  Returns 0 or ENOMEM. */
 int objects_begin(uint64_t seed, int fixed, int track);
 
-/* Write the types of young objects: no minor collection will.  Between two
-   allocations. */
+/* Write the types of young objects at the end of sampling, because no further minor
+   collection will.  Call it between two allocations. */
 void objects_tell_waiting(void);
 
-/* As objects_tell_waiting(), but they go on being tracked: the profile ends, and the next
-   one says what becomes of them. */
+/* Write the types of young objects as objects_tell_waiting() does, and continue to track
+   them.  The profile ends, and the next segment contains their outcomes. */
 void objects_tell_young(void);
 
-/* The next profile has begun, with the recorder's pending samples: it is told which
-   promoted objects are alive. */
+/* Write the live promoted objects into the profile that has just begun.  The recorder's
+   pending samples belong to this profile, too. */
 void objects_inherit(void);
 
-/* No more is to be known.  Harmless if it was done before. */
+/* Forget all objects, and give the memory back.  May be called again. */
 void objects_end(void);
 
-/* A sample was taken. */
+/* Add the sample 'key', which has just been taken, to the waiting samples. */
 void objects_sampled(int64_t key, const struct nursery_sample *sample);
 
-/* Around a minor collection; struct nursery's */
+/* Examine the objects before and after a minor collection (struct nursery). */
 void objects_before_collection(void);
 void objects_after_collection(void);
 
-/* In place of libpypy's free(), while a minor collection with large objects is
-   at work */
+/* Replace libpypy's free() during a minor collection, to find out which large objects are
+   freed.  It also accepts calls without the GIL from outside of the GC. */
 void objects_free(void *memory);
 
-/* Forget those that there are, or the largest sum. */
+/* Forget all objects and the peak. */
 void objects_clear(void);
+/* Set the peak to the present sum. */
 void objects_reset_peak(void);
 
-/* Estimated bytes of those that are tracked, and the most that there were
-   after a minor collection */
+/* Store the estimated bytes of the tracked objects, and their maximum after a minor
+   collection. */
 void objects_traced(double *alive, double *peak);
 
-/* Those that are tracked and have not ended, or the one with this 'address', for free();
-   NULL if there is no memory */
+/* Return a copy of the tracked objects that have not ended, or of the object at 'address'
+   if this is not 0.  The caller must free() it.  '*count' becomes its length.  Returns
+   NULL if there is not enough memory. */
 struct hook_object *objects_copy(uint64_t address, int64_t *count);
 
-/* How many there are; and a copy of them, in which 'stack' is a node: for
-   recorder_stack_number() */
+/* Return the number of tracked objects. */
 size_t objects_count(void);
+/* Copy all tracked objects.  In the copy, 'stack' is a node, for
+   recorder_stack_number(). */
 void objects_copy_all(struct hook_object *to);
 
-/* The program could no longer reach the copied objects for which
-   is_garbage(number, context) is true.  Write that they ended at 'time'.  They are tracked
-   until the GC frees them, because a weak reference or a finalizer may give one back to
-   the program; the next call then writes that it has not ended.  A major collection may
-   have freed some objects since they were copied; they end again, earlier. */
+/* Record that copied objects have ended at 'time', because a heap snapshot found that the
+ * program can no longer reach them.  These are the objects for which is_garbage(number,
+ * context) is true.
+ *
+ * They are tracked until the GC frees them, because a weak reference or a finalizer may
+ * give one back to the program.  In that case, the next call records that it has not
+ * ended.  A major collection may have freed some objects since they were copied.  They
+ * end again, with the earlier time.
+ */
 void objects_examined(const struct hook_object *copied, size_t count,
                       int (*is_garbage)(size_t number, const void *context),
                       const void *context, int64_t time);
 
-/* How many there was no room for */
+/* Return the number of samples and objects for which the tables had no room. */
 int64_t objects_lost(void);
 
-/* Bytes that this has taken at most */
+/* Return the peak memory of the tables in bytes. */
 int64_t objects_memory(void);

@@ -1,18 +1,21 @@
 #pragma once
-/* The stack of roots: what functions of RPython's that run refer to.
+/* The shadow stack, which contains the references of running RPython functions.
  *
- * An odd number in it has a bit for each of the words behind, towards the beginning, that are
- * no reference; the GC makes it negative when it has seen it.
+ * An odd word in it is a bit pattern.  Bit i of the pattern is set if the i-th word from
+ * there, towards the beginning of the stack, is not a reference.  The GC negates the
+ * pattern when it has visited it.
  */
 
 #include <stdint.h>
 
+/* A position on the shadow stack, or in a copy of its top. */
 struct roots {
-    const uintptr_t *start, *at;        /* the next word is in front of this one */
+    const uintptr_t *start, *at;        /* next word: at[-1] */
+    /* bit pattern for the next words */
     intptr_t skip;
 };
 
-/* The next reference, from the end of the stack on; 0: there is none. */
+/* Return the next reference, starting at the top of the stack, or 0 after the last one. */
 static inline uintptr_t roots_next(struct roots *roots)
 {
     while (roots->at > roots->start) {

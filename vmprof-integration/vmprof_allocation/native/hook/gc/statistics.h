@@ -2,9 +2,8 @@
 
 #include "profile_log.h"
 
-/* What the GC counts, for recorder_open() */
+/* Fill in the GC's counts, for recorder_open(). */
 void statistics_totals(struct profile_totals *);
 
-/* Tell the profile, which is about to end, how much memory it took to know what becomes
-   of objects. */
+/* Write the peak memory of the object tables into the profile, which is about to end. */
 void statistics_note(void);

@@ -10,77 +10,83 @@
 #include "nursery.h"
 #include "recorder.h"
 
-/* Of incminimark's header: the type */
+/* GC type number in incminimark's header */
 #define TYPE(header)    ((uint32_t)(header))
 #define LARGEST         ((int64_t)1 << 46)
 
-/* How RPython lays out an array, and a string */
+/* offsets in RPython's arrays and strings */
 #define ARRAY_LENGTH    8
 #define ARRAY_ITEMS     16
 #define STRING_LENGTH   16
 #define STRING_TEXT     24
 
-#define ROLES           8       /* types that have the same role, at most */
-#define SLOTS           16384   /* of the index of types: a power of two */
-#define CACHED          4096    /* maps whose class is known: likewise */
-#define NAME_COMPARED   40      /* bytes of it; longer ones are read each time */
-#define NAMES           65536   /* of classes in a profile */
+#define ROLES           8       /* maximum number of types with the same role */
+#define SLOTS           16384   /* slots in the index of types; a power of two */
+#define CACHED          4096    /* maps whose class is cached; a power of two */
+#define NAME_COMPARED   40      /* bytes of a name that are compared; longer names
+                                   are read each time */
+#define NAMES           65536   /* names of classes in a profile */
 #define NAME_SLOTS      (2 * NAMES)
-#define MAX_READ        16384   /* bytes of a string that are looked at */
-#define MAX_ENTRIES     256     /* of a class, among which its module is */
+#define MAX_READ        16384   /* bytes of a string that are read */
+#define MAX_ENTRIES     256     /* entries of a class dict that are searched for
+                                   __module__ */
 
+/* A GC type.  Offsets and sizes are in bytes. */
 struct type {
     uint32_t id;
-    int32_t map;                /* offset in an object, or -1 */
-    uint32_t number, run;       /* in the profile 'run' */
-    /* as the GC's own table has them: bytes, and where in an object the number of its
-       items is; -1: it has none */
+    int32_t map;                /* offset of the map in an object, or -1 */
+    uint32_t number, run;       /* number in the profile 'run' */
+    /* From the GC's type table: size and item size in bytes, and the offset of the length
+       in an object.  The offset is -1 without a length. */
     int64_t fixed_size, item_size, to_length;
-    uint32_t row;               /* in the GC's list */
-    int32_t kind;               /* of its name, or 0 */
+    uint32_t row;               /* row in the GC's list of types */
+    int32_t kind;               /* enum type_name of the name, or 0 */
     const char *names;          /* "NAME\tGC'S NAME\n" */
     enum types_whose whose;
 };
 
+/* The GC types that have the same role, for example all types of strings. */
 struct role {
     int count;
     uint32_t id[ROLES];
 };
 
-/* What the text says */
+/* The contents of the text of probe/names.py. */
 static struct {
     struct type *types;
     int count;
-    uint16_t slots[SLOTS];      /* index of a type plus 1, by its id */
-    uint64_t old;               /* flag of old objects; 0: not known */
+    uint16_t slots[SLOTS];      /* index of a type plus 1, hashed by its ID */
+    uint64_t old;               /* header flag of old objects; 0 if it is unknown */
     struct role classes, strings, texts, cells, codes;
-    /* offsets; -1: not known */
+    /* offsets in bytes; -1 if they are unknown */
     int64_t to_end, to_class, to_qualname, to_table, to_entries, to_string,
         to_value, to_function;
 } known;
 
 static struct hook_place place;
 
-/* Numbers in this profile, the last of them, and that of classes; what is of
-   another run counts as empty. */
+/* The number of the present profile, and its last numbers of types and classes.  An entry
+   of another 'run' counts as empty. */
 static uint32_t run = 1, last_number, named_classes;
 static struct {
     uint64_t key;
     uint32_t number, run;
 } class_numbers[NAME_SLOTS];
 
-/* Classes of maps.  What is old is where it is until a major collection begins to
-   free, which is a new generation; what is young, until the next minor one.
-   Strings are told to be old by a major collection only; until then, the class's
-   name is compared. */
+/* The classes of maps.  Old objects keep their address until a major collection begins to
+ * free, which starts a new 'generation'.  Young objects keep it until the next minor
+ * collection.  A string is marked as old by a major collection only.  Until then, the
+ * name of the class is compared.
+ */
 #define OLD             (-1)
 static uint32_t generation = 1;
+/* A map, and the class to which it leads. */
 static struct cached {
     uintptr_t map, its_class, qualname;
-    int64_t length;             /* of the name; -1: it stays where it is, and is
-                                   not compared */
+    int64_t length;             /* bytes of the name; -1 if the name is old and need
+                                   not be compared */
     char text[NAME_COMPARED];
-    int64_t collection;         /* OLD, or the number of minor collections */
+    int64_t collection;         /* OLD, or the number of minor collections at that time */
     uint32_t number, run, generation, type;
 } cache[CACHED];
 
@@ -91,8 +97,9 @@ static uint64_t mix(uint64_t x)
 }
 
 /* ____________________________________________________________ */
-/* the text */
+/* the text of probe/names.py */
 
+/* Return the GC type with this number, or NULL. */
 static struct type *find(uint32_t id)
 {
     uint32_t at = (uint32_t)mix(id) & (SLOTS - 1);
@@ -106,6 +113,7 @@ static struct type *find(uint32_t id)
     return NULL;
 }
 
+/* Return the owner of a GC type by its name. */
 static enum types_whose whose(const char *gcs)
 {
     static const struct {
@@ -114,7 +122,7 @@ static enum types_whose whose(const char *gcs)
     } known_ones[] = {
         { "GcStruct rpython.jit.", TYPES_JITS },
         { "GcStruct pypy.", TYPES_PYTHONS },
-        { "GcStruct JITFRAME ", TYPES_PYTHONS },        /* of compiled code */
+        { "GcStruct JITFRAME ", TYPES_PYTHONS },        /* frame of compiled code */
         { "GcStruct rpython.rlib.rjitlog.rjitlog.LogTrace ", TYPES_LOGS },
         { "GcStruct rpython.rlib.rjitlog.", TYPES_JITS },
     };
@@ -126,6 +134,7 @@ static enum types_whose whose(const char *gcs)
     return TYPES_ANYBODYS;
 }
 
+/* Read the sizes of a type from the GC's type table. */
 static void read_sizes(struct type *type)
 {
     const char *info = (const char *)place.type_info + type->id;
@@ -140,6 +149,8 @@ static void read_sizes(struct type *type)
     memcpy(&type->to_length, info + place.type_length, sizeof type->to_length);
 }
 
+/* Add a type from a line of the text: its number, row, kind, and offset of the map, and
+   its names. */
 static void add_type(const char *line)
 {
     struct type *type = &known.types[known.count];
@@ -258,6 +269,7 @@ void types_major_collection(void)
 /* ____________________________________________________________ */
 /* numbers and names */
 
+/* Give the next number in the profile to a type, with the GC's name. */
 static uint32_t new_number(const struct type *type)
 {
     const char *name = strchr(type->names, '\t') + 1;
@@ -268,7 +280,7 @@ static uint32_t new_number(const struct type *type)
     return last_number;
 }
 
-/* Of a type as a whole */
+/* Return the number of a type without regard to classes. */
 static uint32_t type_number(struct type *type)
 {
     if (type->run != run) {
@@ -281,7 +293,8 @@ static uint32_t type_number(struct type *type)
     return type->number;
 }
 
-/* Of a class, whose instances are of this type; 0: there are too many */
+/* Return the number of a class whose instances have this type, or 0 if there are too many
+   classes. */
 static uint32_t class_number(const struct type *type, uint64_t key,
                              const char *name, size_t size)
 {
@@ -305,9 +318,9 @@ static uint32_t class_number(const struct type *type, uint64_t key,
 }
 
 /* ____________________________________________________________ */
-/* reading what may not be there */
+/* guarded reads */
 
-/* Returns 1 if there is something to read. */
+/* Returns 1 if the memory is readable. */
 static int read_at(uintptr_t address, void *to, size_t size)
 {
     struct iovec local = { to, size }, remote = { (void *)address, size };
@@ -323,7 +336,8 @@ static uintptr_t pointer_at(uintptr_t address)
     return read_at(address, &pointer, sizeof pointer) ? pointer : 0;
 }
 
-/* An object's header, and one of its fields, in one go; 0 and 0: there is none. */
+/* Read an object's header and one of its fields in one call.  Returns the field.  Both
+   are 0 if there is no object. */
 static uintptr_t field_at(uintptr_t object, int64_t offset, uint64_t *header)
 {
     uintptr_t field;
@@ -356,7 +370,8 @@ static int is_old(uint64_t header)
     return known.old != 0 && (header & known.old) != 0;
 }
 
-/* Returns its header; 0: there is no string.  "" is one. */
+/* Append an RPython string.  Returns its header, or 0 if there is no string.  An empty
+   string has a header. */
 static uint64_t add_string(struct name *name, uintptr_t string)
 {
     struct {
@@ -370,7 +385,7 @@ static uint64_t add_string(struct name *name, uintptr_t string)
         !is_a(head.header, &known.strings) ||
         head.length < 0 || head.length > LARGEST)
         return 0;
-    /* of more, the rest is not looked at */
+    /* the rest of a longer string is ignored */
     for (at = 0; at < head.length && at < MAX_READ; at += size) {
         size = head.length - at < (int64_t)sizeof part ? head.length - at
                                                        : (int64_t)sizeof part;
@@ -384,7 +399,7 @@ static uint64_t add_string(struct name *name, uintptr_t string)
 /* ____________________________________________________________ */
 /* classes */
 
-/* Returns 0 if that is not the key of a module. */
+/* Return whether 'key' is the string "__module__". */
 static int is_module_key(uintptr_t key)
 {
     static const char wanted[] = "__module__";
@@ -400,7 +415,7 @@ static int is_module_key(uintptr_t key)
            memcmp(string.text, wanted, sizeof wanted - 1) == 0;
 }
 
-/* What a class has in its dict as its module, or 0 */
+/* Return the value of __module__ in the dict of a class, or 0. */
 static uintptr_t module_of(uintptr_t its_class)
 {
     uintptr_t entry[2], entries, items;
@@ -422,7 +437,7 @@ static uintptr_t module_of(uintptr_t its_class)
     return 0;
 }
 
-/* Begin with "module." if there is one, and it is not that of Python's own types. */
+/* Begin the name with "module.", unless the module is unknown or "builtins". */
 static void begin_with_module(struct name *name, uintptr_t its_class)
 {
     static const char builtins[] = "builtins";
@@ -444,7 +459,7 @@ static void begin_with_module(struct name *name, uintptr_t its_class)
         name_add(name, ".", 1);
 }
 
-/* Returns 0 if the name is too long for that. */
+/* Store the name for comparison.  Returns 0 if the name is too long. */
 static int remember_name(struct cached *cached, uint64_t header)
 {
     struct {
@@ -464,7 +479,8 @@ static int remember_name(struct cached *cached, uint64_t header)
     return 1;
 }
 
-/* Of an instance with this map */
+/* Return the number of the class of an instance with this map, and cache it.  Returns 0
+   if the class is unknown. */
 static uint32_t follow(const struct type *type, uintptr_t map,
                        struct cached *cached)
 {
@@ -498,10 +514,10 @@ static uint32_t follow(const struct type *type, uintptr_t map,
     return number;
 }
 
-/* Whether the class still has the name that was cached */
+/* Return whether the class still has the cached name. */
 static int has_its_name(const struct cached *cached)
 {
-    /* the class is alive, so that this is its name and whole */
+    /* the class is alive, so the string is its valid name */
     const char *string = *(const char *const *)(
         cached->its_class + (uintptr_t)known.to_qualname);
     int64_t length;
@@ -515,6 +531,7 @@ static int has_its_name(const struct cached *cached)
            memcmp(string + STRING_TEXT, cached->text, (size_t)length) == 0;
 }
 
+/* Return the number of the class of an instance, or 0 if the class is unknown. */
 static uint32_t instance_number(const struct type *type, uintptr_t object)
 {
     uintptr_t map = *(const uintptr_t *)(object + (uintptr_t)type->map);
@@ -534,7 +551,7 @@ static uint32_t instance_number(const struct type *type, uintptr_t object)
 }
 
 /* ____________________________________________________________ */
-/* what others call */
+/* interface */
 
 struct type *types_of(uintptr_t object)
 {

@@ -1,16 +1,15 @@
 #pragma once
-/* Which type an object is of, in words of a Python programmer.
+/* The type of an object, with the name that a Python programmer uses.
  *
- * Every function here runs with the GIL held, inside one of the GC's own
- * functions, while what the nursery holds is whole: before a minor collection
- * begins.  Nothing is allocated from the GC, and nothing waits.
+ * Every function here runs with the GIL, inside of a function of the GC, before a minor
+ * collection begins.  The objects in the nursery are complete at this time.  The
+ * functions neither allocate from the GC nor wait.
  *
- * An object begins with its header, whose lower half says of which of the GC's
- * types it is.  What that is called, probe/ has written into a text.  All
- * instances of Python's classes share a few of these types: from such an
- * object, the way leads over its map to its class, and from there to the
- * class's name.  It is followed without trust: what the JIT has reserved, but
- * not filled, may look like an object.
+ * The lower half of an object's header is the number of its GC type.  A text that
+ * probe/names.py wrote contains the name of each GC type.  All instances of Python
+ * classes share a few GC types.  For such an instance, these functions follow the
+ * object's map to its class, and read the name of the class.  They check each pointer,
+ * because bytes that the JIT has reserved but not filled may look like an object.
  */
 
 #include <stddef.h>
@@ -18,52 +17,56 @@
 
 #include "hook.h"
 
-/* The text (probe/names.py), which is to stay where it is.  NULL: types are
-   not known.  Once per process. */
+/* Read the text of probe/names.py, which must stay in memory.  With NULL, types are
+   unknown.  Once per process. */
 void types_prepare(const struct hook_place *place, const char *text,
                    size_t size);
 
-/* Whether types are known: otherwise the functions below return NULL or 0. */
+/* Return whether types are known.  Otherwise, the functions below return NULL or 0. */
 int types_are_known(void);
 
-/* A profile begins: nothing has been named in it.  Any thread, before the
-   first sample. */
+/* Begin a profile, in which no type has a name yet.  Call it before the first sample, in
+   any thread. */
 void types_begin(void);
 
-/* The type of what begins at 'object'; NULL: it is not known, or no object.  Of what has no
-   type, number and size are 0. */
+/* Return the type of the object at 'object', or NULL if the type is unknown or there is
+   no object.  types_number() and types_old_size() return 0 for a NULL type. */
 struct type;
 struct type *types_of(uintptr_t object);
 
-/* The number in the profile's 'types' of an object of this type.  Names that are new go
-   to recorder_type().  With the recorder's lock. */
+/* Return the number of the object's type in the profile ('types' in PROFILE.rst).  A new
+   name is written with recorder_type().  The caller has the recorder's lock. */
 int64_t types_number(struct type *, uintptr_t object);
 
-/* Bytes that it takes when it is old; 0: what stands there is no header of an object that
-   may be young, or no length. */
+/* Return the size in bytes that the object has when it is old.  Returns 0 if the header
+   cannot belong to a young object, or if the length is invalid. */
 int64_t types_old_size(const struct type *, uintptr_t object);
 
-/* Bytes that the GC reserves for what takes 'old_size': in the nursery there is room for
-   the address that a minor collection leaves, and an object() has nothing but a header. */
+/* Return the bytes that the GC reserves in the nursery for an object that takes
+   'old_size' bytes when it is old.  A minor collection needs room for a forwarding
+   address, but an object() has only a header. */
 #define TYPES_SMALLEST  16
 static inline int64_t types_young_size(int64_t old_size)
 {
     return 0 < old_size && old_size < TYPES_SMALLEST ? TYPES_SMALLEST : old_size;
 }
 
-/* Whether it may have been an array of more items, of characters: the GC shrinks
-   what a string is built in. */
+/* Return whether the object may have been an array of more items.  The GC shrinks the
+   arrays of characters in which strings are built. */
 int types_may_shrink(const struct type *);
 
-/* If what stands at 'object', which may be anything, is the code of a Python function:
-   vmprof's number of it; otherwise, and where that is not known, 0. */
+/* Return vmprof's number of the Python function whose code object is at 'object'.
+   Returns 0 if there is no code object, or if code objects are unknown.  'object' may be
+   any address. */
 int64_t types_function(uintptr_t object);
 
-/* Whose an object with this first word is by its type: the JIT's own, one of the
-   interpreter's or of Python's, what writes a trace to the JIT's log, or anything, such as
-   an array. */
+/* The owner of an object, by the GC type in its header.  It is the JIT, the interpreter
+   or Python code, the writer of a trace in the JIT's log, or unknown.  An array, for
+   example, may have any owner. */
 enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS, TYPES_LOGS };
+/* Return the owner of an object with this header. */
 enum types_whose types_whose(uint64_t header);
 
-/* The GC has marked what is alive, and is about to free the rest. */
+/* Forget cached addresses: the GC has marked the live objects, and is about to free the
+   others. */
 void types_major_collection(void);

@@ -2,18 +2,18 @@
 
 #define LEVELS          8
 
-/* As in RPython's skiplist.c and codemap.c */
+/* as in RPython's skiplist.c and codemap.c */
 struct node {
     uintptr_t address;
     const struct {
         uint32_t size;
-        uint32_t numbers;       /* four for each entry */
+        uint32_t numbers;       /* 4 numbers for each entry */
         const struct codemap_entry *entries;
     } *piece;
-    const struct node *next[LEVELS];    /* there may be fewer */
+    const struct node *next[LEVELS];    /* a node may have fewer levels */
 };
 
-static const struct node *first;        /* stands for no piece */
+static const struct node *first;        /* head of the list, without a piece */
 
 void codemap_prepare(uintptr_t head)
 {
@@ -25,7 +25,7 @@ int codemap_is_known(void)
     return first != NULL;
 }
 
-/* The last node whose piece begins at 'address' or before, or 'first' */
+/* Return the last node whose piece begins at or before 'address', or 'first'. */
 static const struct node *search(uintptr_t address)
 {
     const struct node *node = first, *next;
@@ -71,7 +71,7 @@ int codemap_at(const struct codemap_piece *piece, int64_t offset,
         else if (entry->next / 4 > i)
             i = (int)(entry->next / 4);
         else
-            break;              /* nothing that PyPy writes */
+            break;              /* PyPy does not write such an entry */
     }
     return found;
 }

@@ -1,10 +1,11 @@
 #pragma once
-/* PyPy's table of the JIT's machine code: which functions are inlined where.
+/* PyPy's table of compiled code: the functions that are inlined at each place.
  *
- * It is a skip list of pieces of code, by their address.  A piece has a list of *entries*:
- * a function, from which offset in the code on and up to which one it runs, and where the
- * list goes on behind those that run inside of it.  RPython's
- * jit/backend/llsupport/codemap.py writes it, with the GIL held.
+ * The table is a skip list of pieces of machine code, sorted by address.  A piece is the
+ * code of one loop or bridge.  It has a list of *entries*.  An entry has the number of a
+ * function, and the offsets in the code between which the function runs.  It also has the
+ * index of the next entry that is not inlined in this one.  RPython's
+ * jit/backend/llsupport/codemap.py writes the table with the GIL.
  */
 
 #include <stddef.h>
@@ -12,32 +13,36 @@
 
 #pragma GCC visibility push(hidden)
 
+/* A function that runs in a piece, in PyPy's own layout. */
 struct codemap_entry {
-    int64_t function;           /* vmprof's number; 0: not told */
-    int64_t start, stop;        /* offsets in the code: it runs before 'stop' */
-    int64_t next;               /* the entry behind all that is inside of this one,
-                                   times 4 */
+    int64_t function;           /* vmprof's number; 0 if the table does not contain
+                                   the function */
+    int64_t start, stop;        /* offsets in the code; the function runs before 'stop' */
+    int64_t next;               /* 4 times the index of the entry after all entries
+                                   that are inlined in this one */
 };
 
+/* The machine code of one loop or bridge. */
 struct codemap_piece {
     uintptr_t start;
-    size_t size;                /* bytes */
+    size_t size;                /* size in bytes */
     const struct codemap_entry *entries;
     int count;
 };
 
-/* No more functions are inlined in each other; PyPy's vmprof looks no further. */
+/* Maximum depth of inlined functions; PyPy's vmprof has the same limit. */
 #define CODEMAP_DEEPEST 384
 
-/* Where the list begins (probe/codemap.py); 0: not known */
+/* Set the address of the first node (probe/codemap.py), or 0 if it is unknown. */
 void codemap_prepare(uintptr_t head);
+/* Return whether the table was found. */
 int codemap_is_known(void);
 
-/* The piece that holds 'address'; returns 0 if none does. */
+/* Find the piece that contains 'address'.  Returns 0 if no piece contains it. */
 int codemap_find(uintptr_t address, struct codemap_piece *piece);
 
-/* What runs at this offset: indices of entries, from the outermost on.  Returns how
-   many. */
+/* Find the functions that run at this offset.  Stores the indices of their entries,
+   outermost first, and returns their number. */
 int codemap_at(const struct codemap_piece *piece, int64_t offset,
                int which[CODEMAP_DEEPEST]);
 

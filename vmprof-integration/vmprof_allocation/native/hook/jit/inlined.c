@@ -6,28 +6,32 @@
 #include "machines/jit_call.h"
 #include "python_call.h"
 
-#define PIECES          1024    /* that are remembered */
-#define MOST_RAISING    16      /* calls of a piece that raise; more are not looked at */
-#define LARGE           12288   /* bytes of a piece; of one whose trace was too long, measured:
-                                   15,000 to 23,000 */
+#define PIECES          1024    /* pieces that are remembered */
+#define MOST_RAISING    16      /* calls of a piece that raise; further ones are ignored */
+#define LARGE           12288   /* bytes of a large piece; the pieces of traces that
+                                   were too long had 15,000 to 23,000 bytes */
 #define CHUNK           4096    /* bytes of code that are read at once */
 
-/* Pieces without a call that raises, which are nearly all, take as much room here. */
+/* The calls that raise in a piece of compiled code.  Nearly all pieces have none, but
+   each takes the same memory. */
 static struct known {
     uintptr_t start;
     const struct codemap_entry *entries;
-    int count;                          /* entries */
-    int is_certain;                     /* that no call was taken for another one */
-    int returns;                        /* its code ends with a return, not a jump */
-    int left_before;                    /* functions that it begins in, by the table, and
-                                           that were left before */
+    int count;                          /* number of entries */
+    int is_certain;                     /* whether the kinds of all calls are certain */
+    int returns;                        /* whether the code ends with a return, not a
+                                           jump */
+    int left_before;                    /* functions in which the piece begins
+                                           according to the table, but which were
+                                           left before */
     int raising_count;
     struct raising {
-        int64_t end;                    /* offset behind the call */
-        int64_t function;               /* 0: of another interpreter than Python's */
-    } raising[MOST_RAISING];            /* by their place */
+        int64_t end;                    /* offset after the call */
+        int64_t function;               /* 0 for an interpreter other than Python's */
+    } raising[MOST_RAISING];            /* sorted by offset */
 } all[PIECES];
 
+/* Add the call with this return address if it raises. */
 static void look_at(const struct codemap_piece *piece, uintptr_t address,
                     struct known *known)
 {
@@ -37,7 +41,7 @@ static void look_at(const struct codemap_piece *piece, uintptr_t address,
     if (!call.raises || call.is_left || call.end == 0 || count == MOST_RAISING ||
         (call.function == 0 && !call.is_others))
         return;
-    /* of a call there are two places, that of the callee and that of what helps it */
+    /* A call has two return addresses: the callee's and the helper's. */
     if (count > 0 && known->raising[count - 1].end == call.end)
         return;
     known->raising[count].end = call.end;
@@ -45,6 +49,7 @@ static void look_at(const struct codemap_piece *piece, uintptr_t address,
     known->raising_count++;
 }
 
+/* Search the machine code of a piece for calls that raise. */
 static void find_raising(const struct codemap_piece *piece, struct known *known)
 {
     unsigned char code[CHUNK];
@@ -63,7 +68,7 @@ static void find_raising(const struct codemap_piece *piece, struct known *known)
     }
 }
 
-/* Does this call end the innermost function? */
+/* Return whether this call ends the innermost function. */
 static int ends(const struct raising *raising, const struct codemap_piece *piece,
                 const int *which, int found)
 {
@@ -74,7 +79,7 @@ static int ends(const struct raising *raising, const struct codemap_piece *piece
     return python_call_may_be_own(raising->function, piece, which, found);
 }
 
-/* What runs, while a piece is gone through */
+/* The running functions while a piece is walked. */
 struct state {
     const struct codemap_piece *piece;
     const struct raising *next, *last;
@@ -82,14 +87,14 @@ struct state {
     int found;
 };
 
-/* All calls that raised up to this offset have ended what they end. */
+/* Apply all calls that have raised up to this offset. */
 static void go_to(struct state *state, int64_t offset)
 {
     for (; state->next < state->last && state->next->end <= offset; state->next++)
         state->found -= ends(state->next, state->piece, state->which, state->found);
 }
 
-/* What runs at 'offset', as codemap_at() */
+/* Find the functions that run at 'offset', like codemap_at(). */
 static int run(const struct codemap_piece *piece, const struct known *known,
                int64_t offset, int which[CODEMAP_DEEPEST])
 {
@@ -97,7 +102,7 @@ static int run(const struct codemap_piece *piece, const struct known *known,
     struct state state = {
         piece, known->raising, known->raising + known->raising_count, which, 0
     };
-    int open[CODEMAP_DEEPEST];          /* as the table has it */
+    int open[CODEMAP_DEEPEST];          /* according to the table */
     int opened = 0, left_before = known->left_before, i;
 
     for (i = 0;; i++) {
@@ -105,7 +110,7 @@ static int run(const struct codemap_piece *piece, const struct known *known,
             state.found -= left_before;
             left_before = 0;
         }
-        /* what the table leaves before it enters the next one */
+        /* functions that the table leaves before it enters the next one */
         while (opened > 0 && (i == piece->count ||
                               entries[open[opened - 1]].next / 4 <= i)) {
             int64_t stop = entries[open[--opened]].stop;
@@ -124,10 +129,15 @@ static int run(const struct codemap_piece *piece, const struct known *known,
     return state.found;
 }
 
-/* When a trace ends, all functions are left, or, if it ends with a jump to a loop, all but
-   the one of the loop.  If the table has more that are never left, and no call of this
-   piece is the reason, the piece began with them.  A trace that became too long ends
-   anywhere, so that of large pieces nothing is known. */
+/* Count the functions that were left before the piece begins, although the table has
+ * them.
+ *
+ * When a trace ends, it leaves all functions.  If it ends with a jump to a loop, it
+ * leaves all except the function of the loop.  If the table has more functions that are
+ * never left, and no call of this piece is the reason, the piece began with these
+ * functions.  A trace that was too long ends anywhere, so nothing is known about large
+ * pieces.
+ */
 static int count_left_before(const struct codemap_piece *piece, const struct known *known)
 {
     const struct codemap_entry *entries = piece->entries;
@@ -142,6 +152,7 @@ static int count_left_before(const struct codemap_piece *piece, const struct kno
     return left > 0 && left < begins_in ? left : 0;
 }
 
+/* Return the calls of a piece that raise.  Searches the piece if it is not remembered. */
 static const struct known *known_of(const struct codemap_piece *piece)
 {
     struct known *known = &all[(piece->start >> 4 ^ piece->start >> 14) % PIECES];

@@ -1,15 +1,16 @@
 #pragma once
-/* Which functions run at a place of a piece of the JIT's code: what PyPy's table (codemap.h)
- * says, without an error that PyPy makes in it.
+/* The functions that run at a place of compiled code, as PyPy's table has them
+ * (codemap.h), without an error in the table.
  *
- * A trace that enters a function may come to code that is compiled already: a loop of that
- * function, or a generator that yields in several places.  It calls this code (jit_call.h)
- * and the function is left behind the call; but not if the call raises an exception, as a
- * generator does at its end (pyjitpl.py, opimpl_jit_merge_point: leave_portal_frame() is
- * passed over).  The next function that is left then counts as this one, and each of those
- * around it is left too late, or never:
+ * A trace that enters a function may reach code that is already compiled: a loop of this
+ * function, or a generator with several yields.  The trace calls this code (jit_call.h),
+ * and the table leaves the function after the call.  But if the call raises an exception,
+ * as at the end of a generator, the table does not leave the function.  In pyjitpl.py,
+ * opimpl_jit_merge_point then skips leave_portal_frame().  Therefore, the table takes the
+ * next function that ends for this one.  It leaves each outer function too late, or
+ * never:
  *
- *      code                  runs        the table says
+ *      code                  runs        table
  *      enter f               f           f
  *      enter g               f g         f g
  *      enter a generator     f g -       f g -
@@ -17,17 +18,19 @@
  *      leave g               f           f g
  *      leave f                           f
  *
- * (A JIT with pypy-branch/patches/08 leaves it before it looks whether the call raised.)
- * So calls that raise are looked for in the code of a piece, once, and end the function that
- * made them.  Pieces that begin at such a place (bridges) have the error from their beginning,
- * and keep it.
+ * A JIT with pypy-branch/patches/08 leaves the function before it checks for an
+ * exception.
+ *
+ * So the code of each piece is searched once for calls that raise, and each of them ends
+ * its function.  A bridge that begins at such a place has the error from its beginning,
+ * and keeps it.
  */
 
 #include "codemap.h"
 
 #pragma GCC visibility push(hidden)
 
-/* As codemap_at(). */
+/* Find the functions that run at this offset, like codemap_at(). */
 int inlined_at(const struct codemap_piece *piece, int64_t offset,
                int which[CODEMAP_DEEPEST]);
 

@@ -4,16 +4,16 @@
 #include "gc/types.h"
 #include "machines/guarded_read.h"
 
-/* Items of the list: rpython/rlib/jit.py's Counters */
-#define COMPILES        1       /* the other one is that it traces */
+/* values in the list: Counters of rpython/rlib/jit.py */
+#define COMPILES        1       /* the other one is tracing */
 
-#define ROOTS           128     /* words of their stack that are looked at */
-#define OF_LOG          48      /* references: for whether a trace is written to the log */
-/* A trace has 6000 operations by default: no list of them is larger.  Larger objects are
-   the program's, of which the JIT runs what it traces. */
+#define ROOTS           128     /* words of the shadow stack that are read */
+#define OF_LOG          48      /* references that are searched for a LogTrace */
+/* A trace has 6000 operations by default, and no list of them is larger.  Larger objects
+   are the program's, which runs while the JIT traces it. */
 #define LARGEST         (64 << 10)
 
-/* As RPython lays them out */
+/* RPython's layout of a list */
 struct list {
     uint64_t header;
     int64_t length;
@@ -24,6 +24,7 @@ struct list {
     } *items;
 };
 
+/* The words of hook_place, or NULL if they are unknown. */
 static const struct list *const *phases;
 static const uintptr_t *const *roots_end;
 
@@ -33,14 +34,15 @@ void jit_work_prepare(uintptr_t its_phases, uintptr_t roots)
     roots_end = (const uintptr_t *const *)roots;
 }
 
-/* How deep the stack of roots is, is not known.  Returns 0 if it can't be read. */
+/* Read the top of the shadow stack, whose depth is unknown.  Returns 0 if it cannot be
+   read. */
 static int read_roots(uintptr_t words[ROOTS])
 {
     return roots_end != NULL &&
            guarded_read((uintptr_t)(*roots_end - ROOTS), words, ROOTS * sizeof *words);
 }
 
-/* Whose is the innermost function that runs, of those of which that can be told? */
+/* Return the owner of the innermost running function whose owner is known. */
 static enum types_whose innermost(const uintptr_t words[ROOTS])
 {
     struct roots roots = { words, words + ROOTS, 0 };
@@ -56,7 +58,7 @@ static enum types_whose innermost(const uintptr_t words[ROOTS])
     return whose;
 }
 
-/* Is a trace being written to the log? */
+/* Return whether a trace is being written to the log. */
 static int writes_log(const uintptr_t words[ROOTS])
 {
     struct roots roots = { words, words + ROOTS, 0 };

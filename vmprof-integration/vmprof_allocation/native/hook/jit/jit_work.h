@@ -1,26 +1,28 @@
 #pragma once
-/* Whether it is the JIT itself that allocates: it traces a loop, makes it better, and writes
- * machine code for it.
+/* Whether the JIT itself allocates: it traces a loop, optimizes it, and writes machine
+ * code.
  *
- * PyPy keeps a list of what its JIT does, for its statistics.  While it traces, it runs what
- * it traces, so that the list is not enough: what runs then are functions of the program's,
- * or the JIT's.  Which of them was called last, its *roots* tell: each function of RPython's
- * that runs keeps there which objects it refers to.
+ * PyPy has a list of the current phases of its JIT, for its statistics.  This list is not
+ * sufficient, because the JIT runs the program while it traces.  The running functions
+ * are then the program's or the JIT's.  The shadow stack has the references of all
+ * running RPython functions, so it shows which kind was called last.
  *
- * A trace is written to the JIT's log (jit_log.h) by a method of an object that nothing else
- * refers to: it is among the roots, not far behind those of what the method has called, which
- * may be the interpreter, for the name of a function.
+ * A method of an object that is referenced from nowhere else writes a trace to the JIT's
+ * log (jit_log.h).  This object is on the shadow stack.  The references of the functions
+ * that the method has called follow it.  They may include the interpreter, which returns
+ * the name of a function.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* hook_place's words; 0: not known */
+/* Set the words of hook_place, or 0 if they are unknown. */
 void jit_work_prepare(uintptr_t phases, uintptr_t roots);
 
-/* As profiles have it (PROFILE.rst) */
+/* The kinds of work, as in PROFILE.rst. */
 enum jit_work { JIT_WORK_NONE = 0, JIT_WORK_COMPILER = 1, JIT_WORK_LOG = 2 };
 
-/* Does the JIT allocate these bytes for itself, or for its log, if it 'has_log'?  With the
-   GIL, where the GC could begin to collect. */
+/* Return the kind of work for which the JIT allocates 'size' bytes, or JIT_WORK_NONE if
+   the program allocates them.  The log is considered if 'has_log' is true.  The caller
+   has the GIL, at a place where the GC may collect. */
 enum jit_work jit_work(size_t size, int has_log);

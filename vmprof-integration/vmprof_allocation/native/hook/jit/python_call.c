@@ -5,12 +5,12 @@
 #include "machines/jit_call.h"
 
 #define MAX_UNROLL_RECURSION 7  /* PyPy's parameter of this name */
-#define CONSTANTS       16      /* objects that a piece which only calls refers to */
+#define CONSTANTS       16      /* objects to which a piece that only makes a call refers */
 
-static uintptr_t pythons_helper;        /* 0: not known yet */
+static uintptr_t pythons_helper;        /* 0 if it is not known yet */
 
-/* The function that is run by a piece of which the table doesn't tell it: the piece refers
-   to its code, in front of where it begins. */
+/* Return the function that is run by a piece that the table does not describe.  Its code
+   object is among the piece's constants, which precede its entry. */
 static int64_t function_that_is_run(const struct codemap_piece *piece, uintptr_t entry)
 {
     uintptr_t constants[CONSTANTS];
@@ -30,6 +30,7 @@ static int64_t function_that_is_run(const struct codemap_piece *piece, uintptr_t
     return found;
 }
 
+/* Return vmprof's number of the function that is called, or 0 if it is unknown. */
 static int64_t function_called(const struct jit_call *call)
 {
     struct codemap_piece piece;
@@ -42,12 +43,12 @@ static int64_t function_called(const struct jit_call *call)
         pythons_helper = call->helper;
         return piece.entries[which[0]].function;
     }
-    /* loops of PyPy's own are compiled, too, such as that of list.extend() */
+    /* PyPy's own loops are compiled, too, such as the loop of list.extend() */
     return call->helper == pythons_helper ? function_that_is_run(&piece, call->callee)
                                           : 0;
 }
 
-/* Does the table leave this function during the call? */
+/* Return whether the table leaves this function during the call. */
 static int leaves(const struct python_call *call, const struct codemap_entry *entry)
 {
     return entry->stop > call->begin && entry->stop <= call->end;
@@ -110,7 +111,8 @@ int python_call_is_inside(const struct python_call *call,
     if (call->function == 0 || call->end == 0 || count == 0 ||
         piece->entries[which[count - 1]].function != call->function)
         return 0;
-    /* it is left when it has returned; maybe not if it has raised (inlined.h) */
+    /* The table leaves the function when the call has returned, but perhaps not if it has
+       raised (inlined.h). */
     return call->raises && !call->is_left
         ? python_call_may_be_own(call->function, piece, which, count)
         : leaves(call, &piece->entries[which[count - 1]]);

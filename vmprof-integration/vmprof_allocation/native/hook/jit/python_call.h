@@ -1,5 +1,6 @@
 #pragma once
-/* Calls of one compiled Python function by another (jit_call.h): which one is called. */
+/* The Python function that compiled code calls with another piece of compiled code
+   (jit_call.h). */
 
 #include <stdint.h>
 
@@ -7,37 +8,43 @@
 
 #pragma GCC visibility push(hidden)
 
+/* A call of compiled code by compiled code. */
 struct python_call {
-    int64_t function;           /* vmprof's number of it; 0: that is no such call, or it is
-                                   not known which */
-    int is_helped;              /* a guard of the callee has failed: the interpreter goes
-                                   on with it */
-    int raises;                 /* it ends with an exception */
-    int is_left;                /* the table leaves a function between the call and the
-                                   check for an exception, as a PyPy does whose JIT has
-                                   pypy-branch/patches/08 */
-    int is_settled;             /* it need not be asked again as long as the code is there */
-    int is_others;              /* what is called is compiled code, but of no Python
-                                   function: another interpreter's, as of generators */
-    int64_t begin, end;         /* offsets in the caller's piece: of the return address,
-                                   and at which it has returned; 0: not known */
+    int64_t function;           /* vmprof's number of the function; 0 if this is not
+                                   such a call, or if the function is unknown */
+    int is_helped;              /* whether a guard of the callee has failed, so that
+                                   the interpreter continues it */
+    int raises;                 /* whether the call ends with an exception */
+    int is_left;                /* whether the table leaves a function between the
+                                   call and the check for an exception, as in a PyPy
+                                   with pypy-branch/patches/08 */
+    int is_settled;             /* whether this result stays valid as long as the
+                                   code is there */
+    int is_others;              /* whether the callee is compiled code of another
+                                   interpreter than Python's, such as the interpreter
+                                   of generators */
+    int64_t begin, end;         /* offsets of the return address and of the end of
+                                   the call in the caller's piece; 0 if they are
+                                   unknown */
 };
 
-/* Are calls of Python's functions told from those of other interpreters' code?  Not before
-   the first one of a function that the table tells. */
+/* Return whether calls of Python functions can be distinguished from calls of other
+   interpreters' code.  This is impossible before the first call of a function that is in
+   the table. */
 int python_call_is_certain(void);
 
-/* Of this return address, which is in 'piece' */
+/* Return the call with this return address, which is in 'piece'. */
 struct python_call python_call_at(uintptr_t address, const struct codemap_piece *piece);
 
-/* May a call of this function that raises have been made by the innermost of these entries
-   itself, to its own loop?  Or does it call itself?  It was inlined before, as often as PyPy
-   does that. */
+/* Return whether the innermost of these entries may have made a raising call of
+   'function' to its own loop.  If PyPy has already inlined the function as often as it
+   permits (MAX_UNROLL_RECURSION), the call is a recursive call instead. */
 int python_call_may_be_own(int64_t function, const struct codemap_piece *piece,
                            const int *which, int count);
 
-/* Of these entries, which run there, is the innermost one the callee's?  It was inlined as
-   far as its loop, which is what is called.  Or does it call itself? */
+/* Return whether the innermost of these entries, which run at the call, belongs to the
+   callee.  The callee was then inlined up to its loop, and the call is to its loop.
+   Otherwise, the function calls itself. */
 int python_call_is_inside(const struct python_call *call,
                           const struct codemap_piece *piece, const int *which,
                           int count);

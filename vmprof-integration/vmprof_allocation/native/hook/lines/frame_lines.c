@@ -2,18 +2,19 @@
 
 #include "gc/roots.h"
 
-#define MOST            512     /* functions, which vmprof's stacks have at most; and */
-#define MOST_FRAMES     8192    /*   frames among the roots, which are so many */
-#define MOST_ROOTS      ((size_t)1 << 18)       /*   words */
+#define MOST            512     /* functions of a stack; vmprof's stacks have no more */
+#define MOST_FRAMES     8192    /* frames on the shadow stack */
+#define MOST_ROOTS      ((size_t)1 << 18)       /* words of the shadow stack */
 
+/* The address of the pointer to the top of the shadow stack, and the offsets in frames. */
 static const uintptr_t *const *roots_end;
 static int fields[FRAME_FIELDS];
 
-/* Those among the roots, from the innermost one on; each once, where it comes several times
-   in a row */
+/* The frames on the shadow stack, innermost first, without adjacent duplicates. */
 static uintptr_t frames[MOST_FRAMES];
 static size_t count;
-/* From the outermost on: those before this one were gone through, and these found */
+/* The state of the search, from the outermost frame on: the number of frames that remain,
+   and the frames that were found. */
 static size_t next;
 static uintptr_t taken[MOST];
 static size_t taken_count;
@@ -42,14 +43,16 @@ static int64_t word_of(uintptr_t object, int field)
     return *(const int64_t *)(object + (uintptr_t)fields[field]);
 }
 
+/* Return whether the frame runs the function with this number. */
 static int is_of(uintptr_t frame, int64_t code_number)
 {
     uintptr_t code = (uintptr_t)word_of(frame, FRAME_CODE);
 
-    /* one that is being made has none yet */
+    /* a frame that is being made has no code yet */
     return code != 0 && word_of(code, CODE_NUMBER) == code_number;
 }
 
+/* Find all frames on the shadow stack of this thread. */
 static void find_frames(void)
 {
     struct roots roots = { roots_end[-1], *roots_end, 0 };
@@ -63,7 +66,7 @@ static void find_frames(void)
             (count == 0 || frames[count - 1] != root))
             frames[count++] = root;
     if (count == MOST_FRAMES)
-        count = 0;              /* the outermost ones are not there */
+        count = 0;              /* the outermost frames are missing */
 }
 
 uint64_t frame_lines_find(uint64_t key)
@@ -80,9 +83,10 @@ uint64_t frame_lines_find(uint64_t key)
 }
 
 /* ____________________________________________________________ */
-/* tables of lines */
+/* line tables */
 
-/* Pairs of bytes: so many bytes of instructions on, so many lines on */
+/* The table has pairs of bytes: an increment of the instruction's offset in bytes, and an
+   increment of the line. */
 static int64_t line_of_pairs(const unsigned char *table, int64_t size, int64_t line,
                              int64_t instruction)
 {
@@ -97,8 +101,9 @@ static int64_t line_of_pairs(const unsigned char *table, int64_t size, int64_t l
     return line;
 }
 
-/* Of each instruction: its line from the first one on, plus 1, 7 bits a byte, or 0; then 0,
-   or three bytes: columns, plus 1, and lines */
+/* The table has an entry for each instruction.  It begins with the line relative to the
+   first line, plus 1, with 7 bits per byte; 0 means no line.  Unless it is 0, either a
+   byte 0 follows, or three bytes: columns, plus 1, and lines. */
 static int64_t line_of_each(const unsigned char *table, int64_t size, int64_t first,
                             int64_t instruction)
 {
@@ -121,13 +126,14 @@ static int64_t line_of_each(const unsigned char *table, int64_t size, int64_t fi
     return delta == 0 ? 0 : first + delta - 1;
 }
 
+/* Return the line at which a frame is, or 0 if it is unknown. */
 static uint32_t line_of(uintptr_t frame)
 {
     int64_t instruction = word_of(frame, FRAME_INSTRUCTION), first, line, size;
     uintptr_t code = (uintptr_t)word_of(frame, FRAME_CODE), table;
     const unsigned char *bytes;
 
-    /* compiled code runs it; or it has not begun */
+    /* compiled code runs the frame, or the frame has not started */
     if (word_of(frame, FRAME_TOKEN) != 0 || instruction < 0)
         return 0;
     first = word_of(code, CODE_FIRST_LINE);
@@ -142,7 +148,8 @@ static uint32_t line_of(uintptr_t frame)
     return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
-/* The function before, which called: its code, 0 if there is none; and its frame, or 0 */
+/* The previous function, which is the caller: its code, or 0 if there is no caller, and
+   its frame, or 0. */
 static struct {
     int64_t code;
     uintptr_t frame;
@@ -178,6 +185,7 @@ static int is_taken(uintptr_t frame)
     return 0;
 }
 
+/* Return whether the frame's caller may be the previous function. */
 static int is_called_by_caller(uintptr_t frame)
 {
     uintptr_t back = (uintptr_t)word_of(frame, FRAME_CALLER);
@@ -186,7 +194,7 @@ static int is_called_by_caller(uintptr_t frame)
     if (back != 0 && type == (uint32_t)fields[REFERENCE_TYPE]) {
         back = (uintptr_t)word_of(back, REFERENCE_FORCED);
         if (back == 0)
-            return caller.is_compiled;  /* and has no frame yet */
+            return caller.is_compiled;  /* the caller has no frame yet */
         type = *(const uint32_t *)back;
     }
     if (back == 0 || type != (uint32_t)fields[FRAME_TYPE])
@@ -194,7 +202,8 @@ static int is_called_by_caller(uintptr_t frame)
     return caller.frame != 0 ? back == caller.frame : is_of(back, caller.code);
 }
 
-/* Are there so many frames of this code that compiled code does not run? */
+/* Return whether there are as many frames of this code as 'calls' that compiled code does
+   not run. */
 static int are_frames(int64_t code, int calls)
 {
     uintptr_t before = 0;

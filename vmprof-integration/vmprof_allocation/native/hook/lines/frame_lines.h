@@ -1,14 +1,17 @@
 #pragma once
-/* At which instruction, and line, interpreted functions are.
+/* The instructions and lines at which interpreted functions are.
  *
- * vmprof's list has their code only.  Their frames are among the GC's roots: each function
- * of the interpreter's that works on a frame refers to it, but for some of the JIT's.  From
- * the outermost one on, the next frame of the next function's code is that function's, as it
- * comes up before anything that it calls, if its caller's frame is that of the function
- * before.  Of a function that calls itself, that is certain only if the frame of its caller is
- * known, or if there are as many frames as calls: the JIT may have one, which is no root, while
- * the interpreter goes on where compiled code could not.  While compiled code runs a frame,
- * its instruction is not up to date.
+ * vmprof's list of frames has only their code objects.  The frames themselves are on the
+ * shadow stack.  Each function of the interpreter that works on a frame refers to this
+ * frame, except for some functions of the JIT.  The search begins with the outermost
+ * function.  The next frame with the code of the next function belongs to this function,
+ * if its caller's frame is the frame of the previous function.  A function's frame comes
+ * before the frames of all functions that it calls.
+ *
+ * For a function that calls itself, this is certain in two cases only.  The frame of its
+ * caller is known, or there are as many frames as calls.  The JIT may have a frame that
+ * is not on the shadow stack, while the interpreter continues where compiled code could
+ * not.  While compiled code runs a frame, its instruction is not up to date.
  */
 
 #include <stddef.h>
@@ -16,32 +19,40 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Where things are (probe/frames.py) */
+/* Indices of the fields that probe/frames.py finds. */
 enum {
-    FRAME_TYPE,                 /* its number; 0: nothing is known */
-    FRAME_CODE, FRAME_INSTRUCTION, FRAME_TOKEN, FRAME_CALLER,   /* offsets in a frame; */
-    CODE_NUMBER, CODE_FIRST_LINE, CODE_TABLE,           /*   in its code */
-    REFERENCE_TYPE,             /* of the JIT's references to frames, its number; and */
-    REFERENCE_FORCED,           /*   where the frame is, if it was made */
-    CODE_TABLE_KIND,            /* 0: as of Python 3.9, 1: as of PyPy's 3.10 and later */
-    STRING_START,               /* of RPython's: where its characters begin, behind their */
-    STRING_LENGTH,              /*   number */
+    FRAME_TYPE,                 /* type number of frames; 0 if the fields are unknown */
+    FRAME_CODE, FRAME_INSTRUCTION, FRAME_TOKEN, FRAME_CALLER,   /* offsets in a frame */
+    CODE_NUMBER, CODE_FIRST_LINE, CODE_TABLE,           /* offsets in a code object */
+    REFERENCE_TYPE,             /* type number of the JIT's references to frames */
+    REFERENCE_FORCED,           /* offset of the frame in such a reference; the frame
+                                   may not exist yet */
+    CODE_TABLE_KIND,            /* 0 for the table of Python 3.9, 1 for the table of
+                                   PyPy 3.10 and later */
+    STRING_START,               /* offset of the characters in an RPython string */
+    STRING_LENGTH,              /* offset of their number */
     FRAME_FIELDS
 };
-/* 'roots': a pointer to the end of the stack of roots, behind one to its beginning */
+/* Set the fields.  'roots' is the address of a pointer to the top of the shadow stack;
+   the word before it is a pointer to the beginning. */
 void frame_lines_prepare(uintptr_t roots, const int fields[FRAME_FIELDS]);
+/* Return whether the lines of frames can be found. */
 int frame_lines_are_known(void);
 
-/* Find this thread's frames, between two allocations.  What stands for the stack is 'key',
-   not 0: returns what stands for it with the instructions. */
+/* Find the frames of this thread between two allocations.  'key' identifies the stack,
+   and is not 0.  Returns a key that also identifies the instructions of the frames. */
 uint64_t frame_lines_find(uint64_t key);
+/* Forget the frames. */
 void frame_lines_forget(void);
 
-/* Then, of each function, from the outermost on: 'code' is vmprof's number.  Of one that is
-   interpreted, returns the line; 0: it is not known.  'calls': so many functions of the stack
-   have this code, and are interpreted. */
+/* Begin the search for lines, after frame_lines_find().  The two functions below must
+   then be called for each function of the stack, from the outermost to the innermost. */
 void frame_lines_from_outermost(void);
+/* Return the line of an interpreted function, or 0 if it is unknown.  'code' is vmprof's
+   number of the function.  'calls' is the number of interpreted functions of the stack
+   that have this code. */
 uint32_t frame_lines_interpreted(int64_t code, int calls);
+/* Pass over a function that compiled code runs.  It is the caller of the next function. */
 void frame_lines_compiled(int64_t code);
 
 #pragma GCC visibility pop

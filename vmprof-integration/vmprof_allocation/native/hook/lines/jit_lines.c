@@ -8,85 +8,97 @@
 #include "machines/jit_call.h"
 #include "table.h"
 
-/* What runs, at a place of a trace: the innermost function, and what it is inlined in */
+/* The running functions at a place of a trace: the innermost function, and the state of
+   the function into which it is inlined. */
 struct state {
-    uint32_t outer : 31;        /* 0: there is none */
-    uint32_t is_doubtful : 1;   /* one of the functions may have been left */
-    uint32_t line : 31;         /* 0: not known */
-    uint32_t is_left : 1;       /* the outermost function, which returns */
-    int64_t function;           /* 0: the one that the trace begins in; or this: */
+    uint32_t outer : 31;        /* index of that state; 0 without one */
+    uint32_t is_doubtful : 1;   /* whether one of the functions may have been left */
+    uint32_t line : 31;         /* 0 if the line is unknown */
+    uint32_t is_left : 1;       /* whether the outermost function has been left and
+                                   returns */
+    int64_t function;           /* 0 for the function in which the trace begins, or
+                                   NOT_KNOWN */
 };
-#define NOT_KNOWN       (-1)    /*   nor are those around it */
+#define NOT_KNOWN       (-1)    /* neither are the outer functions */
 
-/* A place in machine code that calls something, or allocates */
+/* A place in machine code that makes a call or allocates. */
 struct place {
-    uint32_t start, end;        /* offsets of the operation */
+    uint32_t start, end;        /* offsets of the operation in bytes */
     uint32_t state;
 };
 
-/* From this offset on, up to the next span's, these functions run: what PyPy's table has on
-   other machines (jit_table_is_whole) */
+/* A span of machine code with the same functions, up to the next span.  It replaces
+   PyPy's table on machines where the table is incomplete (jit_table_is_whole()). */
 struct span {
     uint32_t start;
-    uint32_t state;             /* once it is known; 0 is none */
-    int64_t enters;             /* the function; or LEFT */
+    uint32_t state;             /* 0 until it is known, or if there is no state */
+    int64_t enters;             /* function that is entered, or LEFT */
 };
 #define LEFT            (-1)
 #define NOT_TOLD        UINT32_MAX
 
+/* The machine code of one trace. */
 struct trace {
     uintptr_t start, end;
-    size_t places, count;       /* the first one */
-    size_t spans, span_count;   /* likewise; the first span is the whole trace's */
-    uint32_t first;             /* the state that it begins in */
+    size_t places, count;       /* index of the first place; number of places */
+    size_t spans, span_count;   /* index of the first span, which is the whole
+                                   trace's; number of spans */
+    uint32_t first;             /* state in which the trace begins */
 };
 
-/* Of the trace that is read: what may run other code, or allocate; guards; and, of the
-   optimized stage, where functions begin and end, and lines */
+/* An operation of the trace that is being read: a call, an allocation, or a guard.  The
+   optimized stage also has the beginnings and ends of functions, and lines. */
 struct event {
-    uint32_t kind;              /* the operation, or one of these; of a guard, both */
-    uint32_t state;             /* once it is known */
-    int64_t value;              /* of a guard, which; the function, or the line */
-    int copied;                 /* a guard: 0, or how it is */
-    int is_raised;              /* a guard: JIT_EXCEPTION */
-    int is_python;              /* JIT_PYTHON_CALL */
-    uint32_t start, size;       /* of its machine code; 0: not told */
+    uint32_t kind;              /* number of the operation, or one of the values
+                                   below, or both for a guard */
+    uint32_t state;             /* 0 until it is known */
+    int64_t value;              /* descr of a guard, number of a function, or line */
+    int copied;                 /* for a guard, 0 or JIT_COPIED and so on */
+    int is_raised;              /* for a guard, whether it is a JIT_EXCEPTION */
+    int is_python;              /* whether it is a JIT_PYTHON_CALL */
+    uint32_t start, size;       /* its machine code in bytes; 0 if it is unknown */
 };
 #define GUARD           0x10000u
 #define ANY_GUARD       (GUARD | 0xffffu)
-#define NEW             0x20000u        /* it allocates; which way, is not told */
-#define CALL            0x30000u        /* of some kind */
+#define NEW             0x20000u        /* an allocation of any kind */
+#define CALL            0x30000u        /* a call of any kind */
 #define ENTER           0x40000u
 #define LEAVE           0x50000u
 #define LINE            0x60000u
 
-#define MOST            ((size_t)1 << 22)       /* states, spans: each 64 MiB; places: 48 */
+#define MOST            ((size_t)1 << 22)       /* maximum of states and spans, which
+                                                   take 64 MiB each, and of places,
+                                                   which take 48 MiB */
 #define MOST_GUARDS     ((size_t)1 << 20)
 
 #define TABLE(type) struct { type *at; size_t count, room; }
-static TABLE(struct state) states;      /* the first one stands for nothing */
+static TABLE(struct state) states;      /* state 0 means that there is no state */
 static TABLE(struct place) places;
 static TABLE(struct span) spans;
-static TABLE(struct trace) traces;      /* by where they are; none overlap */
+static TABLE(struct trace) traces;      /* sorted by address, without overlaps */
 static TABLE(struct event) optimized, assembled;
-/* open addressing; 'is_doubtful': what runs where it fails may be less */
+/* A hash table with open addressing.  'is_doubtful' is set if fewer functions may run
+   where the guard fails. */
 static struct { uint64_t descr; uint32_t state : 31, is_doubtful : 1; } *guards;
 static size_t guards_room, guards_count;
 
 static int is_on;
 static struct {
-    int is_optimized;           /* which stage */
-    int is_there;               /* its optimized stage is */
-    int is_lost;                /* there was no room */
-    int is_of_unknown;          /* a guard that is not known, or the interpreter */
-    int is_doubtful;            /* all states from here on */
-    uint32_t first;             /* where it begins */
+    int is_optimized;           /* whether the present stage is the optimized one */
+    int is_there;               /* whether the trace has an optimized stage */
+    int is_lost;                /* whether there was not enough memory */
+    int is_of_unknown;          /* whether the guard is unknown, or the trace is an
+                                   entry bridge */
+    int is_doubtful;            /* applies to all states from here on */
+    uint32_t first;             /* state in which the trace begins */
     uintptr_t start, end;
-    /* what is told next: of which event; and where what the next call needs begins, or 0 */
+    /* operation to which the next offset belongs; start of the allocation for the next
+       call, or 0 */
     enum { OF_NONE, OF_LAST, OF_NEXT, OF_SPAN } offset_is;
     uint32_t start_before;
-    uint32_t told_to;           /* where what was told ends */
-    size_t not_told, not_told_count;    /* events since then: the first one */
+    uint32_t told_to;           /* end of the last offset */
+    size_t not_told, not_told_count;    /* first of the events since then, and their
+                                           number */
     size_t first_span;
 } now;
 
@@ -98,6 +110,7 @@ static struct {
         memset(&(table), 0, sizeof (table)); \
     } while (0)
 
+/* Return the index of a new state, or 0 if there is not enough memory. */
 static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
 {
     struct state *state = ADD(states);
@@ -115,8 +128,9 @@ static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
 }
 
 /* ____________________________________________________________ */
-/* guards: where bridges begin */
+/* guards, at which bridges begin */
 
+/* Return the slot of a guard, which is empty if the guard is unknown. */
 static size_t slot_of(uint64_t descr)
 {
     size_t i = descr * 0x9e3779b97f4a7c15u >> 20 & (guards_room - 1);
@@ -155,6 +169,7 @@ static int grow_guards(void)
     return 1;
 }
 
+/* Store the state in which a guard fails.  A bridge from the guard begins in this state. */
 static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
 {
     size_t i;
@@ -162,7 +177,7 @@ static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
     if (descr == 0)
         return;
     if (2 * (guards_count + 1) > guards_room && !grow_guards())
-        return;                 /* bridges from there have no lines */
+        return;                 /* bridges from this guard have no lines */
     i = slot_of(descr);
     guards_count += guards[i].descr == 0;
     guards[i].descr = descr;
@@ -171,8 +186,9 @@ static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
 }
 
 /* ____________________________________________________________ */
-/* a trace */
+/* one trace */
 
+/* Return a copy of a state, which is doubtful if all states are from now on. */
 static uint32_t copy_of(uint32_t state)
 {
     struct state is = states.at[state];
@@ -180,6 +196,7 @@ static uint32_t copy_of(uint32_t state)
     return new_state(is.outer, is.function, is.line);
 }
 
+/* Begin a trace, in the state of its guard if it is a bridge. */
 static void put_trace(uint64_t guard)
 {
     size_t i;
@@ -198,8 +215,8 @@ static void put_trace(uint64_t guard)
         now.first = new_state(0, 0, 0);
 }
 
-/* It is a bridge.  If its guard is not one of a trace that is known, nothing tells in which
-   functions it begins. */
+/* Mark the trace as a bridge.  If its guard is not in a known trace, the functions in
+   which the bridge begins are unknown. */
 static void put_patched(void)
 {
     size_t i;
@@ -249,6 +266,7 @@ static int is_guard(const struct event *event)
     return (event->kind & ~0xffffu) == GUARD;
 }
 
+/* Add an event to the present stage. */
 static void put_event(uint32_t kind, int64_t value, int copied)
 {
     struct event *event = now.is_optimized ? ADD(optimized) : ADD(assembled);
@@ -277,6 +295,7 @@ static void tell_raised(void)
         optimized.at[optimized.count - 1].is_raised = 1;
 }
 
+/* Handle an operation of either stage (struct jit_log_reader). */
 static void put_operation(enum jit_operation kind, uint32_t number, uint64_t descr,
                           int64_t value)
 {
@@ -326,14 +345,17 @@ static void put_operation(enum jit_operation kind, uint32_t number, uint64_t des
     }
 }
 
-/* Of an operation that is assembled with the guard behind it, as AArch64's calls are, it is
-   not told where it is: if it is the only one, it is between those of which it is. */
+/* Find the place of an operation without an offset.  If an operation is assembled
+ * together with the following guard, as calls are on AArch64, the log lacks its offset.
+ * If there is only one such operation, it lies between the offsets of the adjacent
+ * operations.
+ */
 static void put_what_was_not_told(uint32_t start)
 {
     struct event *event = &assembled.at[now.not_told];
     size_t count = now.not_told_count;
 
-    /* the last one is told now; or nobody wants to know where it is */
+    /* The last operation has an offset now, or its offset is not needed. */
     if (count > 0 && (now.offset_is == OF_LAST ||
                       assembled.at[assembled.count - 1].kind == CALL))
         count--;
@@ -344,6 +366,7 @@ static void put_what_was_not_told(uint32_t start)
     now.not_told_count = 0;
 }
 
+/* Handle the place of the previous operation in the machine code. */
 static void put_offset(uint32_t start, uint32_t size)
 {
     if (now.is_optimized)
@@ -373,9 +396,9 @@ static void put_line(int64_t line)
 }
 
 /* ____________________________________________________________ */
-/* what runs, in the optimized stage */
+/* states in the optimized stage */
 
-/* What runs when the innermost function is left */
+/* Return the state after the innermost function has been left. */
 static uint32_t leave(uint32_t state)
 {
     struct state is = states.at[state];
@@ -387,9 +410,11 @@ static uint32_t leave(uint32_t state)
     return state;
 }
 
-/* From the call on, up to the end of the function that it was made by, 'left' (one of these
-   operations): its frame knows the line.  Returns what runs where a guard between them
-   fails, as the function has run already then; 'of_guard' if there is none. */
+/* From the call on, up to the end of the function that made it ('left'), let the frame
+ * provide the line.  A guard between them fails in the state of the outer function,
+ * because the function has already run then.  Returns this state, or 'of_guard' without
+ * such a guard.
+ */
 static uint32_t leave_to_frame(size_t call, size_t left, uint32_t of_guard)
 {
     struct state is = states.at[optimized.at[call].state];
@@ -407,8 +432,8 @@ static uint32_t leave_to_frame(size_t call, size_t left, uint32_t of_guard)
     return of_guard;
 }
 
-/* This call has raised.  If the function was left to its own loop by it, it is not told that
-   it is left. */
+/* Mark the states from the call on as doubtful, because the call has raised.  If the call
+   was to the function's own loop, the log does not contain the end of the function. */
 static uint32_t doubt_from(size_t call, size_t guard)
 {
     uint32_t state;
@@ -424,17 +449,19 @@ static uint32_t doubt_from(size_t call, size_t guard)
     return state;
 }
 
+/* Find the state of each event in the optimized stage, and store the states of its
+   guards. */
 static void follow_states(void)
 {
     uint32_t state = now.first, of_guard = state;
-    int is_doubtful = 0;                /* 'of_guard' */
-    size_t i, call = SIZE_MAX;          /* the last one of Python's behind the last line */
+    int is_doubtful = 0;                /* whether 'of_guard' is doubtful */
+    size_t i, call = SIZE_MAX;          /* last call of Python code after the last line */
 
     for (i = 0; i < optimized.count; i++) {
         struct event *event = &optimized.at[i];
         struct state is = states.at[state];
         if (is.is_left && (event->kind == ENTER || event->kind == LINE))
-            state = 0;          /* all was left, and still something runs */
+            state = 0;          /* all functions were left, but code still runs */
         else if (event->kind == ENTER && state != 0)
             state = new_state(state, event->value, 0);
         else if (event->kind == LEAVE)
@@ -457,7 +484,7 @@ static void follow_states(void)
         else if (event->kind == LEAVE && call != SIZE_MAX) {
             of_guard = leave_to_frame(call, i, of_guard);
             if (states.at[state].is_left)
-                state = event->state = 0;       /* where it returns, is not known */
+                state = event->state = 0;       /* the place of its return is unknown */
         }
         if (event->is_raised && call != SIZE_MAX)
             state = of_guard = doubt_from(call, i);
@@ -466,7 +493,8 @@ static void follow_states(void)
     }
 }
 
-/* ... and in the assembled one.  Returns 0 if it is not told where one of the spans begins. */
+/* Find the states of the spans in the assembled stage.  Returns 0 if the beginning of a
+   span is unknown. */
 static int follow_spans(void)
 {
     uint32_t state = now.first;
@@ -489,9 +517,9 @@ static int follow_spans(void)
 }
 
 /* ____________________________________________________________ */
-/* the two stages side by side */
+/* matching of the two stages */
 
-/* Only what is in both stages */
+/* Remove the events that only the optimized stage has. */
 static void leave_out_states(void)
 {
     size_t i, left = 0;
@@ -514,8 +542,7 @@ static int are_alike(const struct event *one, const struct event *other)
     return one->kind == other->kind || (one->kind == CALL && other->kind < GUARD);
 }
 
-/* Of what is between two guards, is the n-th of the optimized ones the n-th of the
-   assembled ones? */
+/* Return whether the n-th event between two guards is the same in both stages. */
 static int fits(const struct event *one, size_t count, const struct event *other,
                 size_t other_count)
 {
@@ -545,7 +572,7 @@ static void put_place(const struct event *event, uint32_t state)
     place->state = state;
 }
 
-/* Returns 0 if the guards are not the same. */
+/* Store the places of the matching events.  Returns 0 if the guards differ. */
 static int put_places(void)
 {
     const struct event *one = optimized.at, *other = assembled.at;
@@ -566,7 +593,7 @@ static int put_places(void)
     }
 }
 
-/* The first trace that ends behind 'address' */
+/* Return the index of the first trace that ends after 'address'. */
 static size_t find(uintptr_t address)
 {
     size_t low = 0, high = traces.count, middle;
@@ -581,7 +608,7 @@ static size_t find(uintptr_t address)
     return low;
 }
 
-/* What was there before is gone. */
+/* Add the present trace.  Traces that were at the same addresses are gone. */
 static void add_trace(size_t first_place)
 {
     size_t at = find(now.start), gone = at;
@@ -609,6 +636,7 @@ static void add_trace(size_t first_place)
     trace->first = now.first;
 }
 
+/* Add the trace when its assembled stage is complete. */
 static void end_stage(void)
 {
     size_t first_place = places.count;
@@ -619,7 +647,7 @@ static void end_stage(void)
         follow_states();
         leave_out_states();
     }
-    /* without its other stage, it is known that there is other code now */
+    /* without the optimized stage, at least the old code at this place is gone */
     if (!now.is_there || now.is_lost || !put_places() || now.is_lost)
         places.count = first_place;
     if (!now.is_there || now.is_lost || !follow_spans() || now.is_lost)
@@ -665,17 +693,19 @@ void jit_lines_end(void)
     memset(&now, 0, sizeof now);
 }
 
+/* Return the trace whose machine code contains the address, or NULL. */
 static const struct trace *trace_at(uintptr_t address)
 {
     const struct trace *trace;
 
     if (now.start <= address && address < now.end)
-        end_stage();            /* it runs: so all of it was told */
+        end_stage();            /* the code runs, so the log of the trace is complete */
     trace = &traces.at[find(address)];
     return trace < traces.at + traces.count && trace->start <= address ? trace : NULL;
 }
 
-/* A return address is behind the call, and not behind the operation. */
+/* Return the state of the operation at this return address, which is after the call
+   instruction, but not after the operation. */
 static uint32_t state_at(const struct trace *trace, uint32_t offset)
 {
     size_t low = trace->places, high = low + trace->count, middle;
@@ -691,6 +721,7 @@ static uint32_t state_at(const struct trace *trace, uint32_t offset)
            ? places.at[low].state : 0;
 }
 
+/* Return the state at a return address, or 0 if it is unknown. */
 static uint32_t state_of(uintptr_t address)
 {
     const struct trace *trace = is_on ? trace_at(address) : NULL;
@@ -698,7 +729,7 @@ static uint32_t state_of(uintptr_t address)
     return trace == NULL ? 0 : state_at(trace, (uint32_t)(address - trace->start));
 }
 
-/* As state_at(), of any place */
+/* Return the state at any offset, from the spans. */
 static uint32_t state_of_span(const struct trace *trace, uint32_t offset)
 {
     size_t low = trace->spans, high = low + trace->span_count, middle;
@@ -713,6 +744,7 @@ static uint32_t state_of_span(const struct trace *trace, uint32_t offset)
     return low > trace->spans ? spans.at[low - 1].state : 0;
 }
 
+/* Return the number of functions in a state. */
 static int depth_of(uint32_t state)
 {
     int depth = 0;
@@ -738,7 +770,7 @@ int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
     count = depth_of(state);
     if (state == 0 || states.at[state].is_doubtful || count > most)
         return -1;
-    /* where the interpreter comes to, is told by a number that a guard may have had before */
+    /* The log identifies an entry bridge by a number that a guard may have had before. */
     if (begins_in == 1 && depth_of(trace->first) > 1)
         return -1;
     *calls_own_loop = states.at[state].line == JIT_LINES_IN_FRAME;
@@ -762,8 +794,8 @@ void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32
     memset(lines, 0, (size_t)count * sizeof *lines);
     if (first != 0 && states.at[first].is_left)
         return;
-    /* The functions have to be the same ones.  (What is entered without a function,
-       jit_log.c leaves out.) */
+    /* The functions must be the same.  jit_log.c omits functions of other interpreters,
+       which are 0 here. */
     for (i = count - 1, at = first; i >= 0 && at != 0; i--) {
         if (i > 0 && functions[i] == 0)
             continue;

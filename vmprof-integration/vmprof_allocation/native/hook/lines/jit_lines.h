@@ -1,23 +1,26 @@
 #pragma once
-/* Which line of its source each function is at, at a place of the JIT's code.
+/* The line at which each function is, at a place of compiled code.
  *
- * PyPy's table of that code (codemap.h) has functions only.  But PyPy's log (jit_log.h) tells
- * of each trace, when it is compiled, the lines between its operations; and where these are in
- * the machine code, though that is told of other operations, into which these were rewritten:
+ * PyPy's table of compiled code (codemap.h) has only functions.  PyPy's JIT log
+ * (jit_log.h) has more.  For each compiled trace, it contains the lines between the
+ * optimized operations, and the offsets of the assembled operations in the machine code.
+ * The JIT rewrites operations when it assembles a trace.  The two lists are matched like
+ * this:
  *
- *      optimized                       assembled
+ *      optimized               assembled       matched as
  *      line 7
- *      enter f; line 2                                 how it is told
- *      new_with_vtable                 malloc          of the n-th between two guards, if
- *      leave f; line 8                                 there are as many in both, and in the
- *      call_r                          call_r          same order
- *      guard_no_exception              guard           the n-th guard is the n-th
+ *      enter f; line 2
+ *      new_with_vtable         malloc          the n-th one between two guards, if both
+ *      leave f; line 8                         lists have the same operations in the
+ *      call_r                  call_r          same order
+ *      guard_no_exception      guard           the n-th guard
  *
- * A bridge begins where its guard is.  What does not fit has no line.
+ * A bridge begins in the state of its guard.  An operation without a match has no line.
  *
- * A function that is inlined may be left to its own loop, which is called, and runs the rest of
- * the function, too, behind the loop: its frame knows where that is (frame_lines.h).  No line
- * comes between such a call and the function's end, at which it returns what the call did.
+ * A function that is inlined may be left in favour of its loop, which is compiled
+ * already.  The trace calls the loop, and the loop also runs the rest of the function.
+ * The function's frame knows the line (frame_lines.h).  No line comes between such a call
+ * and the end of the function, which returns the result of the call.
  */
 
 #include <stddef.h>
@@ -25,32 +28,45 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Begin; returns the descriptor on which _jitlog is to be enabled, or -errno. */
+/* Begin to read the log.  Returns the descriptor on which the caller must enable _jitlog,
+   or -errno. */
 int jit_lines_begin(void);
+/* Return whether the log is being read. */
 int jit_lines_are_on(void);
+/* Stop reading, and give the memory back. */
 void jit_lines_end(void);
 
-/* Which functions run at 'address', from the outermost on, 'most' at most, if the log tells it
-   for certain: returns how many; 0: all of them are left; -1: it is not certain.  PyPy's table
-   says which the outermost one is, and in how many the code begins, or 0 where it doesn't;
-   others it may have wrong, as a bridge gets those of its guard, and not those of where the
-   program goes on if that fails.  'calls_own_loop': the innermost one goes on in a loop that is called. */
+/* Find the functions that run at 'address', if the log has them for certain.  Stores up
+ * to 'most' functions, outermost first.  Returns their number, 0 if all functions have
+ * ended, or -1 if the functions are not certain.
+ *
+ * From PyPy's table come 'outermost', the number of the outermost function, and
+ * 'begins_in', the count of functions in which the code begins.  'begins_in' is 0 on
+ * machines where the table lacks it.  Other functions in the table may be wrong.  A
+ * bridge gets the functions of its guard, not the functions at the place where the
+ * program continues if the guard fails.  '*calls_own_loop' tells whether the innermost
+ * function continues in a loop that is called.
+ */
 int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
                         int64_t *functions, int most, int *calls_own_loop);
 
-/* Fill in the lines of these functions, which run at 'address', from the outermost one on; a
-   line that is not known is 0, and one that the frame knows is this: */
+/* Fill in the lines of these functions, which run at 'address', outermost first.  A line
+   is 0 if it is unknown, or JIT_LINES_IN_FRAME if the function's frame knows it. */
 #define JIT_LINES_IN_FRAME      INT32_MAX
 
 void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines);
 
-/* What a function returns may be allocated last, when the table has left it.  If the outermost
-   one is left at 'address': its number, 0 if it is the one that the trace begins in; and the
-   line of its return, or 0. */
+/* The function that returns at an address, and the line of its return.  A function may
+ * allocate its result last, when the table has already left the function.
+ *
+ * 'function' is the number of the outermost function, or 0 for the function in which the
+ * trace begins.  'line' is 0 if no function returns at the address.
+ */
 struct jit_return {
     int64_t function;
     uint32_t line;
 };
+/* Return the function that returns at this return address. */
 struct jit_return jit_lines_returning(uintptr_t address);
 
 #pragma GCC visibility pop

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #define VERSION         4
-#define OPERATIONS      1024    /* kinds of them */
-#define VALUES          16      /* of a merge point, at most */
-#define LINE_NUMBER     2       /* what a value of a merge point means */
-#define NO_FILE         INT_MAX /* no process has so many */
+#define OPERATIONS      1024    /* kinds of operations */
+#define VALUES          16      /* maximum number of values of a merge point */
+#define LINE_NUMBER     2       /* meaning of a value of a merge point */
+#define NO_FILE         INT_MAX /* no process has this many descriptors */
 
 enum {
     INPUT_ARGUMENTS = 0x11, OPERATION_NAMES, OPERATION, OPERATION_WITH_DESCR, CODE, OFFSET,
@@ -16,25 +16,31 @@ enum {
     PREFIX, ABORTED, SOURCE, REDIRECT, CALLBACK
 };
 
-static const struct jit_log_reader *reader;     /* NULL: nothing is read */
-static int has_begun;                   /* with a head of this version */
+static const struct jit_log_reader *reader;     /* NULL if nothing is read */
+static int has_begun;                   /* whether a header of this version was read */
 static int is_wrong;
-static uint8_t kinds[OPERATIONS];
-static int is_told;                     /* the stage that is read */
-static uint64_t needs_before;           /* hash of what the guard before needs, if it fails */
-static uint64_t others;                 /* drivers of the JIT's, by bits: is_others() */
-static uint32_t offset_before;          /* offsets have 16 bits in the log */
+static uint8_t kinds[OPERATIONS];       /* enum jit_operation of each kind */
+static int is_told;                     /* whether the present stage is passed to the
+                                           reader */
+static uint64_t needs_before;           /* hash of the state that the previous guard
+                                           restores if it fails */
+static uint64_t others;                 /* bit set of the JIT drivers of other
+                                           interpreters: is_others() */
+static uint32_t offset_before;          /* last offset; the log has only its lower 16
+                                           bits */
 static struct {
     uint8_t meaning, type;
 } values[VALUES];
 static int value_count;
 
-/* What is written at once, and read: 'is_short' if it ends within a record */
+/* The bytes that are being read.  'is_short' is set if they end within a record. */
 static struct {
     const unsigned char *at, *end;
     int is_short;
 } in;
 
+/* Return the next 'size' bytes.  If they are missing, returns zeros, or NULL for more
+   than 8 bytes. */
 static const unsigned char *take(size_t size)
 {
     static const unsigned char zeros[8];
@@ -83,6 +89,7 @@ static int is(const char *s, size_t size, const char *name)
     return size == strlen(name) && begins(s, size, name);
 }
 
+/* Return the kind of the operation with this name. */
 static enum jit_operation kind_of(const char *s, size_t size)
 {
     if (is(s, size, "guard_always_fails"))
@@ -126,7 +133,7 @@ static void read_names(void)
     }
 }
 
-/* The number behind so many commas: "result,driver,function" */
+/* Return the number after 'which' commas, as in "result,driver,function". */
 static int64_t argument(const char *s, size_t size, int which)
 {
     const char *end = s + size, *at = s;
@@ -140,7 +147,8 @@ static int64_t argument(const char *s, size_t size, int which)
     return value;
 }
 
-/* Its descr is among the arguments: <ResumeGuardCopiedDescr object at ...> */
+/* Return whether the guard is copied.  Its descr is among the arguments:
+   <ResumeGuardCopiedDescr object at ...> */
 static int is_copied(const char *s, size_t size)
 {
     return memmem(s, size, "<ResumeGuardCopied", strlen("<ResumeGuardCopied")) != NULL;
@@ -155,8 +163,9 @@ static uint64_t hash(const char *s, size_t size)
     return value;
 }
 
-/* The optimizer may put a guard that tells more into the place of one that is copied
-   (replace_guard(), RPython's): that is not told, but it needs the same as the one before. */
+/* Return the property of a guard.  The optimizer may replace a copied guard by a stronger
+   one (replace_guard() in RPython).  The log does not contain this, but the new guard
+   restores the same state as the previous guard. */
 static int64_t copied(const char *s, size_t size, const char *needs, size_t needs_size)
 {
     uint64_t before = needs_before;
@@ -166,8 +175,9 @@ static int64_t copied(const char *s, size_t size, const char *needs, size_t need
            before != 0 && before == needs_before ? JIT_PERHAPS_COPIED : 0;
 }
 
-/* Other interpreters than Python's, as that of generators, are entered, too, without a
-   function; and not left if they end with an exception. */
+/* Return whether the operation belongs to an interpreter other than Python's, such as the
+   interpreter of generators.  It is entered without a function, and is not left if it
+   ends with an exception. */
 static int is_others(enum jit_operation kind, const char *s, size_t size)
 {
     int64_t driver = argument(s, size, 1) & 63;
@@ -253,7 +263,7 @@ static void read_line(void)
     int i;
 
     for (i = 0; i < value_count; i++) {
-        uint64_t how = number(1);       /* 0xef: the prefix alone */
+        uint64_t how = number(1);       /* 0xef: only the prefix */
         if (values[i].type == 's') {
             if (how != 0xef)
                 skip_text();
@@ -299,7 +309,7 @@ static void read_header(void)
         is_wrong = 1;
 }
 
-/* That the stage is over: what is none of its records */
+/* End the present stage, because another kind of record follows. */
 static void end_stage(void)
 {
     if (is_told)

@@ -1,13 +1,14 @@
 #pragma once
-/* PyPy's log of what the JIT compiles (rpython/rlib/rjitlog), version 4.
+/* A reader of PyPy's log of compiled code (rpython/rlib/rjitlog), version 4.
  *
- * PyPy's module _jitlog writes it into a file that there is not, some 10 MB a second while a
- * program compiles: libpypy's write() leads here (prepare.c), so that each record is read when
- * it is written, with the GIL, and nothing is kept.  A forked child goes on by itself.
+ * PyPy's module _jitlog writes the log, about 10 MB per second while a program compiles,
+ * to a placeholder descriptor.  libpypy's calls of write() lead here (prepare.c).  Each
+ * record is read when it is written, with the GIL, and is not stored.  A forked child
+ * continues without its parent.
  *
- * Of each trace it has three stages: as it was recorded, which is passed over; optimized,
- * with the places in the program (merge points) between the operations; and assembled,
- * with offsets in the machine code instead.
+ * The log has three stages of each trace.  The recorded stage is ignored.  The optimized
+ * stage has merge points, which are places in the program, between the operations.  The
+ * assembled stage has offsets in the machine code instead.
  */
 
 #include <stddef.h>
@@ -15,56 +16,67 @@
 
 #pragma GCC visibility push(hidden)
 
+/* The kinds of operations in the optimized and the assembled stage. */
 enum jit_operation {
     JIT_OTHER,
     JIT_GUARD,
-    JIT_ANY_GUARD,              /* it becomes a guard of some kind, when assembled */
-    JIT_EXCEPTION,              /* a guard that the call before has raised */
-    JIT_CALL,                   /* it may run other code; ... */
-    JIT_PYTHON_CALL,            /*   also that of Python functions */
-    JIT_NEW,                    /* it allocates, when optimized */
-    JIT_COPY,                   /* it becomes a call, when assembled */
-    JIT_MALLOC,                 /* it allocates, when assembled */
-    JIT_MALLOC_FRAME,           /* likewise, what the next call needs */
-    JIT_CHECK_MEMORY,           /* the call before it has allocated */
-    JIT_ENTER, JIT_LEAVE        /* a function that is inlined begins, and ends */
+    JIT_ANY_GUARD,              /* a guard that becomes some kind of guard when it is
+                                   assembled */
+    JIT_EXCEPTION,              /* a guard which checks that the previous call has raised */
+    JIT_CALL,                   /* a call, which may run other code */
+    JIT_PYTHON_CALL,            /* a call that may run Python functions */
+    JIT_NEW,                    /* an allocation in the optimized stage */
+    JIT_COPY,                   /* an operation that is assembled as a call */
+    JIT_MALLOC,                 /* an allocation in the assembled stage */
+    JIT_MALLOC_FRAME,           /* an allocation of a frame for the next call */
+    JIT_CHECK_MEMORY,           /* the previous call has allocated */
+    JIT_ENTER, JIT_LEAVE        /* beginning and end of an inlined function */
 };
 
-/* Of a guard: where it fails, the program goes on where it would behind the guard before, if
-   that is no such one; or perhaps */
+/* Properties of a guard.  If a copied guard fails, the program continues where it would
+   after the previous guard that is not copied.  The second value means that this is
+   uncertain. */
 #define JIT_COPIED              1
 #define JIT_PERHAPS_COPIED      2
 
-/* What is told, in the order of the log */
+/* The functions that receive the contents of the log, in its order. */
 struct jit_log_reader {
-    /* A trace; 'guard': the one at which it begins, or 0: it is no bridge.  That the
-       interpreter comes to it is told in the same way; patched() tells a bridge. */
+    /* Begin a trace.  'guard' is the guard at which a bridge begins, or 0 for other
+       traces.  The log also has a number for an entry bridge, which the interpreter
+       enters.  Only patched() identifies the bridge of a guard. */
     void (*trace)(uint64_t guard);
+    /* Begin the optimized or the assembled stage. */
     void (*optimized)(void);
     void (*assembled)(void);
+    /* Set the addresses of the trace's machine code. */
     void (*code)(uintptr_t start, uintptr_t end);
-    /* 'number' is that of the operation; 'descr' tells which guard it is; 'value' is the
-       function that is entered; or, of a guard, 0 or one of those above. */
+    /* Handle an operation with the number 'number'.  'descr' identifies a guard.  'value'
+       is the function that is entered, or a property of the guard: 0 or one of the values
+       above. */
     void (*operation)(enum jit_operation kind, uint32_t number, uint64_t descr,
                       int64_t value);
-    /* Where the machine code of the operation before is, in that of the trace */
+    /* Set the place of the previous operation in the trace's machine code, in bytes. */
     void (*offset)(uint32_t start, uint32_t size);
+    /* Handle a merge point at this line. */
     void (*line)(int64_t line);
-    /* The trace is told: something else comes. */
+    /* End the trace; other records follow. */
     void (*end)(void);
-    /* Of the trace that was told last: its guard jumps to it. */
+    /* Mark the last trace as the bridge of a guard, because its guard jumps to the trace
+       now. */
     void (*patched)(void);
 };
 
-/* Returns the descriptor on which _jitlog is to be enabled: no file has that number. */
+/* Begin to read.  Returns the descriptor on which _jitlog must be enabled.  No file has
+   this descriptor. */
 int jit_log_begin(const struct jit_log_reader *reader);
-/* Of what was written since, in this process: it is of the version that is described above.
-   Where it is not, nothing more is told. */
+/* Return whether the records so far, in this process, had the version above.  If they had
+   not, nothing more is read. */
 int jit_log_is_as_known(void);
-/* What libpypy writes to that descriptor: whole records */
+/* Return whether 'fd' is the placeholder descriptor. */
 int jit_log_is(int fd);
+/* Read whole records that libpypy writes to that descriptor. */
 void jit_log_write(const void *data, size_t size);
-/* Nothing more is told, whatever PyPy writes. */
+/* Ignore everything that PyPy writes from now on. */
 void jit_log_end(void);
 
 #pragma GCC visibility pop

@@ -7,6 +7,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* The address of each pointer, our function, and the original function. */
 static struct {
     uintptr_t *slot;
     uintptr_t ours;
@@ -26,6 +27,7 @@ void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
     }
 }
 
+/* Change pointer i.  The caller has the mutex.  Returns 0 or an errno. */
 static int set(int i, int diverted)
 {
     uintptr_t *slot = pointers[i].slot;

@@ -1,33 +1,35 @@
 #pragma once
-/* libpypy's pointers to C functions: the ones that calls from libpypy to
- * write() and the like go through.  Nobody else's calls do.
+/* libpypy's pointers to C functions such as write().  Only calls from libpypy use these
+ * pointers.
  *
- * Each pointer is changed by one atomic store, so that who calls needs no
- * lock: a call goes to the one function or to the other.  A mutex guards the changes: one
- * thread must not protect a page again while another thread writes to it.
+ * Each pointer is changed by one atomic store, so a caller needs no lock: it calls either
+ * the one function or the other.  A mutex guards the changes, because one thread must not
+ * protect a page again while another thread writes to this page.
  */
 
 #include <stdint.h>
 
 enum {
+    /* The pointers, in the order of IMPORTS in layout.py. */
     DIVERT_WRITE, DIVERT_MMAP, DIVERT_MMAP64, DIVERT_MUNMAP, DIVERT_LSEEK,
     DIVERT_LSEEK64, DIVERT_EXIT, DIVERT_ABORT, DIVERT_KILL, DIVERT_RAISE,
     DIVERT_EXECV, DIVERT_EXECVE, DIVERT_SIGACTION, DIVERT_FREE,
     DIVERTS
 };
 
-/* Where the pointers are, 0 for one that libpypy does not have; which are
-   read-only, bit by bit; and what they are to become.  Once per process; changes
-   nothing yet. */
+/* Set the addresses of the pointers, the bit mask of read-only pointers, and the
+   replacements.  An address is 0 if libpypy lacks the pointer.  Once per process; changes
+   no pointer. */
 void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
                     const uintptr_t ours[DIVERTS]);
 
-/* Lead pointer i to our function, or back to where it led before.  Either is
-   harmless if it has been done already.  Returns 0 or an errno. */
+/* Redirect pointer i to our function, or restore its previous target.  Does nothing if
+   this is done already.  Returns 0 or an errno. */
 int divert_set(int i, int diverted);
 
-/* Unlock the mutex in a forked child: another thread of the parent may have held it. */
+/* Reset the mutex in a forked child, because another thread of the parent may have held
+   it. */
 void divert_forked(void);
 
-/* All of them, however far the first error comes.  Returns it, or 0. */
+/* Change all pointers, even after an error.  Returns 0 or the first errno. */
 int divert_set_all(int diverted);

@@ -10,14 +10,16 @@
 
 #include "machines/entry_patch.h"
 
-#define LINE            4096            /* bytes of /proc/self/maps, at most */
+#define LINE            4096            /* maximum bytes of a line of /proc/self/maps */
 
+/* The address of each entry, the original word there, and the word that leads to the
+   detour. */
 static struct {
     uintptr_t entry;
     uint64_t original_word, word;
 } hooks[TRAMPOLINES];
 
-static unsigned char *page;
+static unsigned char *page;     /* page of the trampolines */
 
 static uintptr_t page_size(void)
 {
@@ -25,11 +27,13 @@ static uintptr_t page_size(void)
 }
 
 /* ____________________________________________________________ */
-/* a place that the jumps reach */
+/* a page within the jumps' reach */
 
-/* The place for a page in the gap from 'start' to 'end' of the address space,
-   within reach of 'code'.  0: there is none.  Below the code, as near as can
-   be; above it, as far as can be: the heap, if it lies there, grows up. */
+/* Return the address for a page in the gap from 'start' to 'end' of the address space,
+ * within reach of 'code', or 0.  It is at the upper end of the gap: below the code, this
+ * is as near as possible.  Above the code, it is as far away as possible, because a heap
+ * that lies there grows upwards.
+ */
 static uintptr_t place_in_gap(uintptr_t start, uintptr_t end, uintptr_t code)
 {
     uintptr_t reach = entry_reach(), size = page_size();
@@ -49,12 +53,14 @@ static uintptr_t distance(uintptr_t a, uintptr_t b)
     return a > b ? a - b : b - a;
 }
 
+/* The search for the nearest place for a page. */
 struct nearest {
-    uintptr_t code, beyond;     /* further away than 'beyond' */
-    uintptr_t previous_end;     /* of the mapping before */
+    uintptr_t code, beyond;     /* the place must be further away than 'beyond' */
+    uintptr_t previous_end;     /* end of the previous mapping */
     uintptr_t place;
 };
 
+/* Examine the gap between the previous mapping and 'end'. */
 static void look_at_gap(struct nearest *n, uintptr_t end)
 {
     uintptr_t place = place_in_gap(n->previous_end, end, n->code);
@@ -65,7 +71,7 @@ static void look_at_gap(struct nearest *n, uintptr_t end)
         n->place = place;
 }
 
-/* a line of /proc/self/maps: START-END and so on, in order of addresses */
+/* Examine a line of /proc/self/maps: START-END and so on, sorted by address. */
 static void look_at_line(struct nearest *n, char *line)
 {
     char *dash;
@@ -73,13 +79,13 @@ static void look_at_line(struct nearest *n, char *line)
 
     if (*dash != '-')
         return;
-    /* the kernel wants a gap of its own below what the stack grows into */
+    /* below a stack, which may grow, the kernel needs a gap */
     if (strstr(line, "[stack]") == NULL)
         look_at_gap(n, start);
     n->previous_end = strtoul(dash + 1, NULL, 16);
 }
 
-/* The nearest place to 'code' that is further away than 'beyond', or 0 */
+/* Return the nearest place to 'code' that is further away than 'beyond', or 0. */
 static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
 {
     struct nearest n = { code, beyond, 0, 0 };
@@ -105,10 +111,11 @@ static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
         memmove(buffer, line, used);
     }
     close(fd);
-    /* beyond the last one lies the kernel */
+    /* after the last mapping is the kernel */
     return n.place;
 }
 
+/* Map a page as near to 'code' as possible.  Returns NULL and sets errno if this fails. */
 static unsigned char *map_near(uintptr_t code)
 {
     uintptr_t place = nearest_place(code, 0);
@@ -118,10 +125,10 @@ static unsigned char *map_near(uintptr_t code)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         if (p == (void *)place)
             return p;
-        if (p != MAP_FAILED)            /* a kernel without NOREPLACE */
+        if (p != MAP_FAILED)            /* a kernel without MAP_FIXED_NOREPLACE */
             munmap(p, page_size());
-        else if (errno != EEXIST)       /* another thread was faster */
-            return NULL;                /* and it's no better elsewhere */
+        else if (errno != EEXIST)       /* EEXIST: another thread was faster */
+            return NULL;                /* it would fail elsewhere, too */
     }
     errno = ENOMEM;
     return NULL;

@@ -16,12 +16,13 @@
 
 #define OWN_SETTINGS    160
 #define VARIABLE_SIZE   8192
-#define COMMAND_SIZE    2048    /* a longer one is not told */
+#define COMMAND_SIZE    2048    /* bytes of a command; a longer one is not recorded */
 
 struct child_settings child;
+/* The variable for children that execute this interpreter, and the command line. */
 static char variable_of_children[VARIABLE_SIZE];
 static char command_of_this[COMMAND_SIZE];
-/* of the interpreter */
+/* the file of the interpreter */
 static dev_t device;
 static ino_t inode;
 
@@ -101,7 +102,8 @@ const char *child_known_command(void)
 /* ____________________________________________________________ */
 /* exec */
 
-/* The interpreter is told not to import `site`, which would find the variable. */
+/* Return whether these arguments keep the interpreter from importing 'site', which would
+   read the variable. */
 static int is_without_site(char *const arguments[])
 {
     const char *p;
@@ -121,7 +123,7 @@ static int is_without_site(char *const arguments[])
             if (*p == 'S')
                 return 1;
             if (*p == 'c' || *p == 'm')
-                return 0;       /* what follows is the program's */
+                return 0;       /* the remaining arguments are the program's */
             if (*p == 'W' || *p == 'X' || *p == 'Q') {
                 if (p[1] == '\0' && *++arguments == NULL)
                     return 0;

@@ -13,7 +13,7 @@
 
 #define MOST_TOLD       64
 
-/* the last ones that were told to end, by process 'teller' */
+/* the last processes to which process 'teller' sent SIGTERM or SIGKILL */
 static struct {
     pid_t pid;
     int signal;
@@ -29,7 +29,7 @@ void end_notes_remember(pid_t pid, int signal)
         return;
     if (teller != getpid()) {
         teller = getpid();
-        told_count = 0;         /* of the one that this was forked from */
+        told_count = 0;         /* they belong to the parent process */
     }
     for (i = 0; i < told_count && i < MOST_TOLD; i++)
         if (told[i].pid == pid) {

@@ -1,17 +1,16 @@
 #pragma once
-/* What a profile says of its end: why it ends before the program does, and which other
- * processes this one told to end, as theirs can't say it.
- */
+/* Notes in a profile about its end: the reason for an early end, and the processes to
+   which this process has sent SIGTERM or SIGKILL.  They cannot record it themselves. */
 
 #include <sys/types.h>
 
-/* Write into the profile why it ends, and what end_notes_waiting() does; "": it goes on.
-   Keeps errno. */
+/* Write the reason for the profile's end, after end_notes_waiting().  "" means that the
+   profile continues.  Keeps errno. */
 void end_notes_why(const char *why);
 
-/* This process has sent 'pid' the signal. */
+/* Remember that this process has sent a signal to the process 'pid'. */
 void end_notes_remember(pid_t pid, int signal);
 
-/* Write into the profile what waits for its end: other programs, whom this process told
-   to end, statistics. */
+/* Write the notes that are kept until the end: other programs, killed processes, and
+   statistics. */
 void end_notes_waiting(void);

@@ -1,3 +1,7 @@
+/* The fork handlers of the hook engine (hook_watch_forks()).  Before a fork, they bring the
+ * recorder, native memory and vmprof's timer into a state that can be copied.  In a child,
+ * they start the child's own sampling, or end the parent's.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/time.h>
@@ -13,9 +17,11 @@
 #include "vmprof/signals.h"
 #include "vmprof/vmprof_output.h"
 
+/* The program's timer at the fork of this thread. */
 static __thread __attribute__((tls_model("initial-exec")))
 struct itimerval timer_at_fork;
 
+/* Whether this thread has taken the recorder's lock for the fork. */
 static __thread __attribute__((tls_model("initial-exec"))) int is_locked;
 
 static int is_program_timer(void)
@@ -28,8 +34,9 @@ static void before_fork(void)
     if (is_program_timer())
         (void)getitimer(ITIMER_PROF, &timer_at_fork);
     raw_memory_before_fork();
-    /* While this thread has the lock, none is in vmprof's handler, for which a child
-       would wait for ever, and none leaves the recorder's tables half changed. */
+    /* While this thread has the lock, no other thread is in vmprof's handler, for which a
+       child would wait forever.  No other thread leaves the recorder's tables half
+       changed, either. */
     if (!recorder_has_lock()) {
         recorder_lock();
         is_locked = 1;
@@ -37,7 +44,8 @@ static void before_fork(void)
     child_before_fork();
 }
 
-/* vmprof stops the process's timer, and starts its own again. */
+/* Restore the program's timer: vmprof stops the timer of the process, and starts its own
+   again. */
 static void after_fork_in_parent(void)
 {
     if (is_locked)
@@ -48,8 +56,8 @@ static void after_fork_in_parent(void)
         (void)setitimer(ITIMER_PROF, &timer_at_fork, NULL);
 }
 
-/* Here a child is told from its parent, for the native half: it may never run Python.
-   The Python half compares the process's number where it is called (session.py). */
+/* Let the native half notice that this process is a child, which may never run Python.
+   The Python half compares PIDs when it is called (session.py). */
 static void after_fork_in_child(void)
 {
     int is_sampled = child_is_wanted();
@@ -64,7 +72,7 @@ static void after_fork_in_child(void)
     is_sampled = is_sampled && child_begin() == 0;
     raw_memory_forked(is_sampled);
     if (!is_sampled) {
-        jit_log_end();          /* that PyPy writes none, Python has to say */
+        jit_log_end();          /* only Python can stop PyPy's writing of the log */
         start_stop_forked();
     }
 }
@@ -76,8 +84,8 @@ int hook_watch_forks(void)
 
     if (is_watching)
         return 0;
-    /* after vmprof's own, which it has set by now; of the ones before a
-       fork, the last comes first */
+    /* vmprof has registered its handlers by now.  Handlers before a fork run in reverse
+       order, so ours run first. */
     error = pthread_atfork(before_fork, after_fork_in_parent,
                            after_fork_in_child);
     is_watching = (error == 0);

@@ -19,13 +19,17 @@
 #include "snapshots/held_by.h"
 #include "vmprof/signals.h"
 
-#define MOST_VARIABLES  4000    /* with more, a program is not sampled */
+#define MOST_VARIABLES  4000    /* environment variables; with more, a program is not
+                                   sampled */
 
-/* The functions that end a process run outside of a safepoint, and may have released the
-   GIL.  If no other thread can take the GIL, then nothing changes the nursery, and the
-   headers in it are valid: the sampled objects in it get types, and batched allocations
-   are divided into objects.  If the process continues nevertheless, the outcomes of these
-   objects remain unknown. */
+/* Give types to the sampled objects in the nursery, and divide batched allocations into
+ * objects.
+ *
+ * The functions that end a process run outside of a safepoint, and may have released the
+ * GIL.  If no other thread can take the GIL, nothing changes the nursery, and its headers
+ * are valid.  If the process continues nevertheless, the outcomes of these objects stay
+ * unknown.
+ */
 static void find_young_objects(void)
 {
     if (run_process() == getpid() && flusher_is_only_other_thread())
@@ -37,7 +41,7 @@ void process_end_exit(int code)
     held_by_process_ends(1);
     find_young_objects();
     if (child_is_this())
-        (void)run_end();        /* multiprocessing's children end like that */
+        (void)run_end();        /* children of multiprocessing end like this */
     else
         end_notes_why("the program called os._exit()");
     _exit(code);
@@ -64,7 +68,8 @@ static int ends_the_process(int signal)
     }
 }
 
-/* Would this signal have its default action? */
+/* Record the reason if the signal would have its default action.  Returns whether it
+   would. */
 static int note_signal(int signal)
 {
     struct sigaction action;
@@ -78,7 +83,8 @@ static int note_signal(int signal)
     return 1;
 }
 
-/* kill(2): also all of a group, and all that there are */
+/* Return whether kill(2) sends a signal for 'pid' to this process.  'pid' may also name a
+   process group, or all processes. */
 static int is_this_process(pid_t pid)
 {
     return pid == getpid() || pid == 0 || pid == -1 || pid == -getpgrp();
@@ -92,7 +98,7 @@ int process_end_kill(pid_t pid, int signal)
     if (result == 0 && pid != getpid())
         end_notes_remember(pid, signal);
     if (may_end)
-        end_notes_why("");   /* it goes on */
+        end_notes_why("");   /* the process continues */
     return result;
 }
 
@@ -106,7 +112,8 @@ int process_end_raise(int signal)
     return result;
 }
 
-/* A timer outlives an exec, and would kill the new program. */
+/* Prepare for an exec.  vmprof's timer would survive it, and its signal would kill the
+   new program. */
 static void before_exec(const char *path, struct itimerval *timer)
 {
     static const struct itimerval off;
@@ -135,7 +142,7 @@ static int failed_exec(int result, const struct itimerval *timer)
 static int execve_with(const char *path, char *const arguments[],
                        char *const environment[], size_t count, char *variable)
 {
-    /* on the stack: another thread may have held malloc()'s lock at the fork */
+    /* on the stack, because another thread may have held malloc()'s lock at the fork */
     char *with_ours[count + 2];
 
     if (count > 0)

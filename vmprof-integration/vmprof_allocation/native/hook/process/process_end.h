@@ -1,9 +1,10 @@
 #pragma once
-/* What ends the process before its time: the profile is ended first, or says why. */
+/* The functions that end the process early.  They complete the profile, or record the
+   reason for its end. */
 
 #include <sys/types.h>
 
-/* What libpypy calls instead of the C functions of these names */
+/* The functions that libpypy calls instead of the C functions of these names. */
 void process_end_exit(int code);
 void process_end_abort(void);
 int process_end_kill(pid_t pid, int signal);

@@ -9,18 +9,20 @@
 
 #include "recorder.h"
 
-#define MOST            16      /* further names are counted as one */
+#define MOST            16      /* further names are counted together */
 #define NAME_SIZE       28
 
+/* A program that some children execute, in memory that all processes of the run share. */
 struct program {
-    int state;                  /* 0: free, 1: its name is being written, 2 */
+    int state;                  /* 0 if it is free, 1 while its name is being
+                                   written, then 2 */
     volatile int count;
     char name[NAME_SIZE];
 };
 
 static struct program *programs;
-static pid_t first;             /* the process whose profile names them */
-static int noted;
+static pid_t first;             /* process whose profile names the programs */
+static int noted;               /* executions that the profile contains */
 
 void programs_end(void)
 {
@@ -41,7 +43,7 @@ void programs_begin(void)
         programs = map;
 }
 
-/* What settings can hold (PROFILE.rst) */
+/* Make a name that the settings can contain (PROFILE.rst). */
 static void clean_name(const char *path, char *name)
 {
     const char *slash = strrchr(path, '/');
@@ -70,14 +72,14 @@ void programs_count(const char *path, int by)
     for (i = 0; i < MOST; i++) {
         struct program *program = &programs[i];
         if (i == MOST - 1) {
-            memset(name, 0, NAME_SIZE);     /* all of it is compared */
+            memset(name, 0, NAME_SIZE);     /* memcmp() compares all bytes */
             strcpy(name, "others");
         }
         if (__sync_bool_compare_and_swap(&program->state, 0, 1)) {
             memcpy(program->name, name, NAME_SIZE);
             __atomic_store_n(&program->state, 2, __ATOMIC_RELEASE);
         }
-        /* one that is being written may be this one: then it has two places */
+        /* If another process is writing this name, the name gets two entries. */
         if (has_name(program) && memcmp(program->name, name, NAME_SIZE) == 0) {
             __sync_fetch_and_add(&program->count, by);
             return;

@@ -1,20 +1,21 @@
 #pragma once
-/* Other programs that forked children of the sampled process become: they are not
- * sampled, and the profile names them.  All processes of a run count together, in
- * memory that they share.
+/* A count of the other programs that forked children of the sampled process execute.
+ *
+ * These programs are not sampled, but the profile names them.  All processes of a run
+ * share the memory with the counts.
  */
 
-/* Count from now on, for forked children, too. */
+/* Begin to count, also in forked children. */
 void programs_begin(void);
+/* Stop counting, and give the memory back. */
 void programs_end(void);
 
-/* This process, a child, is about to become the program 'path'; or, after all, it
-   can't. */
+/* Add 'by' to the count of the program 'path'.  A child calls it with 1 before it
+   executes 'path', and with -1 if the execution failed. */
 void programs_count(const char *path, int by);
 
-/* Write into the first process's profile which there were, if there were new
-   ones. */
+/* Write the programs into the profile of the first process, if there are new ones. */
 void programs_note(void);
 
-/* It goes on in another profile, which is to have all of them. */
+/* Continue in the next segment, which gets all programs again. */
 void programs_begin_next(void);

@@ -35,16 +35,18 @@
 #include "vmprof/signals.h"
 #include "vmprof/vmprof_output.h"
 
-#define SMALLEST_LIMIT      4096    /* bytes of a file, for RLIMIT_FSIZE */
+#define SMALLEST_LIMIT      4096    /* bytes of a file; with a smaller RLIMIT_FSIZE,
+                                       there is no profile */
 
+/* The file of the present profile; a rotation changes to the other one. */
 static struct file_sink files[2], *file = files;
-static const char *ended = "";
-static int error_at_end;
-/* the process in which a profile is being written; 0: none */
+static const char *ended = "";  /* reason for an early end */
+static int error_at_end;        /* errno */
+/* process whose profile is being written; 0 without a profile */
 static pid_t running;
 
-/* one at a time: the program may disable vmprof while another thread stops the
-   sampling */
+/* One thread at a time ends the profile.  The program may disable vmprof while another
+   thread stops sampling. */
 static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
 static void (*at_disable)(void);
 
@@ -59,6 +61,8 @@ void run_note_raw_memory(void)
         recorder_figure(FIGURES_RAW, counted - heap);
 }
 
+/* Write the end of the profile with 'trailer', vmprof's last record, and forget the file.
+   The caller has 'ending'.  Returns 0, or the errno that ended the profile early. */
 static int end_profile(const void *trailer, size_t size)
 {
     held_by_end();
@@ -72,7 +76,7 @@ static int end_profile(const void *trailer, size_t size)
     return recorder_close();
 }
 
-/* Somebody else has disabled vmprof: the profile ends here. */
+/* End the profile, because the program has disabled vmprof. */
 static void on_disabled(const void *trailer, size_t size)
 {
     pthread_mutex_lock(&ending);
@@ -98,8 +102,8 @@ int run_end(void)
     char trailer[CODE_NAMES_TRAILER];
     int error;
 
-    /* a child; or this thread is amidst a sample, and was interrupted; or
-       another one is about to end it */
+    /* The profile may be the parent process's.  Or a signal has interrupted this thread
+       while it takes a sample.  Or another thread is about to end the profile. */
     if (running != getpid() || recorder_has_lock() ||
         pthread_mutex_trylock(&ending) != 0)
         return -1;
@@ -115,15 +119,15 @@ int run_end(void)
     return error;
 }
 
-/* The interpreter has ended, and nobody has stopped the sampling: the program
-   has cleared its exit functions, and ours with them. */
+/* End the profile at the exit of the process.  Sampling was not stopped, because the
+   program has cleared its exit functions, including ours. */
 static void on_exit_of_process(void)
 {
     static const struct timespec millisecond = { 0, 1000000 };
     int tries;
 
     held_by_process_ends(1);
-    /* another thread may be amidst a rotation */
+    /* another thread may be rotating the profile */
     for (tries = 0; tries < 100 && run_end() < 0 && running == getpid(); tries++)
         nanosleep(&millisecond, NULL);
 }
@@ -133,6 +137,7 @@ void hook_finish(void)
     (void)run_end();
 }
 
+/* Register on_exit_of_process() once.  Returns 0 or an errno. */
 static int watch_exit(void)
 {
     static int is_registered;
@@ -148,8 +153,8 @@ int hook_open(int fd)
     struct rlimit limit;
     int decoy, error;
 
-    /* vmprof's own first bytes would end a program that has the default action for
-       SIGXFSZ; and there would be no profile */
+    /* With the default action of SIGXFSZ, vmprof's first bytes would kill the program,
+       and there would be no profile. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < SMALLEST_LIMIT)
         return -EFBIG;
     ended = "";
@@ -231,7 +236,7 @@ int hook_lines(void)
 {
     int descriptor;
 
-    /* a time sample reads it, perhaps without the GIL */
+    /* CPU samples read it, perhaps without the GIL */
     recorder_lock();
     descriptor = jit_lines_begin();
     recorder_unlock();
@@ -250,7 +255,7 @@ int hook_lines_are_as_known(void)
 
 int hook_raw_memory_is_possible(void)
 {
-    /* the program calls malloc() without the GIL, too */
+    /* malloc() is also called without the GIL */
     return jit_returns_are_in_place();
 }
 
@@ -276,15 +281,15 @@ int hook_disabling(void)
 
     end_notes_waiting();
     pthread_mutex_lock(&ending);
-    running = 0;                /* the calling thread ends it */
+    running = 0;                /* the calling thread ends the profile */
     held_by_end();
     signals_end_time_samples();
     recorder_stop();
     recorder_lock();
     native_names_finish();
     recorder_unlock();
-    /* our handler stays until vmprof ignores the signal: a raw one could
-       interrupt us */
+    /* Our handler stays until vmprof ignores the signal.  Otherwise, vmprof's own handler
+       could interrupt us. */
     signals_save();
     vmprof_output_control(1);
     is_enabled = vmprof_output_is_enabled();
@@ -307,7 +312,7 @@ int hook_close(void)
     child_end();
     error = recorder_close();
     if (is_child)
-        file->sink.forget(&file->sink);   /* who opened it was no Python code */
+        file->sink.forget(&file->sink);   /* no Python code has opened it */
     code_names_end();
     walk_native(0);
     native_names_end();
@@ -353,8 +358,8 @@ int run_follow(int fd, int64_t started, const char *settings)
         error = vmprof_output_follow();
     if (error == 0)
         error = watch_exit();
-    /* A thread of the parent's may have been in vmprof's buffers, which stay locked
-       then, and fill up. */
+    /* At the fork, a thread of the parent may have been in vmprof's buffers.  They stay
+       locked then, and fill up. */
     if (error == 0 &&
         vmprof_output_probe(signals_call_vmprof_now, &record) == 0)
         error = ENOTSUP;
@@ -386,14 +391,14 @@ int run_rotate(int fd, const char *settings, int *error_before)
 
     if (error != 0)
         return error;
-    /* another thread has ended it, or is about to */
+    /* another thread has ended the profile, or is about to */
     if (running != getpid() || pthread_mutex_trylock(&ending) != 0)
         return ECANCELED;
     end_notes_waiting();
     memset(&next, 0, sizeof next);
     next.sink = &other->sink;
     next.settings = settings;
-    run_note_raw_memory();              /* what is in use as this part ends */
+    run_note_raw_memory();              /* bytes in use at the end of this segment */
     raw_memory_begin_rotation();
     recorder_lock();
     vmprof_output_take_names();
@@ -403,7 +408,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
     error = profile_log_begin_next(&next, recorder_now());
     recorder_unlock();
     if (error == 0) {
-        held_by_end();          /* what it would tell is of the one before */
+        held_by_end();          /* the snapshot belongs to the previous segment */
         objects_tell_young();
         code_names_trailer(trailer);
         next.trailer = trailer;
@@ -413,7 +418,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
         native_names_begin_next();
         recorder_unlock();
         if (child_is_this())
-            file->sink.forget(&file->sink);     /* nobody else closes it */
+            file->sink.forget(&file->sink);     /* no Python code closes it */
         file = other;
         objects_inherit();
         run_note_raw_memory();

@@ -1,30 +1,34 @@
 #pragma once
-/* One run, from hook_open() to hook_close(): the profile, and vmprof. */
+/* One run of the profiler, from hook_open() to hook_close(): its profile, and its use of
+   vmprof. */
 
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The process whose profile is being written; 0: none is */
+/* Return the PID of the process whose profile is being written, or 0 without a profile. */
 pid_t run_process(void);
 
-/* In a forked child: go on with a profile of its own, which goes to 'fd' and
-   began at 'started', as recorder_now() has it.  Returns 0 or an errno. */
+/* Begin the profile of a sampled forked child on 'fd'.  Its start is 'started', a time of
+   recorder_now().  Returns 0 or an errno. */
 int run_follow(int fd, int64_t started, const char *settings);
 
-/* The profile ends whole, and the next one begins, which goes to 'fd'.  With the
-   GIL.  Returns 0, and '*error_before' is the errno that ended the one before, or
-   0; or an errno if this can't be: then it goes on; ECANCELED: it ends. */
+/* Complete the profile, and begin the next segment on 'fd'.  The caller has the GIL.
+ * Returns 0, an errno if the present profile continues, or ECANCELED if the profile is
+ * ending.  After a success, '*error_before' is the errno that ended the previous segment
+ * early, or 0.
+ */
 int run_rotate(int fd, const char *settings, int *error_before);
 
-/* Write the end of the profile.  Returns 0 if all was written; an errno; -1: it is not
-   this process's, or another thread ends it. */
+/* Write the end of the profile.  Returns 0 if everything was written, otherwise an errno.
+   Returns -1 if the profile belongs to another process, or if another thread is ending
+   it. */
 int run_end(void);
 
-/* Write what malloc counts, beside the GC's heap, if raw memory is sampled. */
+/* Write malloc's count of bytes in use, less the GC's heap, if native memory is sampled. */
 void run_note_raw_memory(void);
 
-/* What is called when the program has disabled vmprof, and the profile has ended */
+/* Call 'then' after the program has disabled vmprof and the profile has ended. */
 void run_at_disable(void (*then)(void));
 
-/* In a forked child, where nobody else ends the run */
+/* End the parent's run in a forked child. */
 void run_forked(void);

@@ -18,12 +18,13 @@
 #include "start_stop.h"
 #include "vmprof/vmprof_output.h"
 
-#define TRIES           100     /* files of other processes with this pid */
+#define TRIES           100     /* maximum number of names that files of other
+                                   processes with this PID may have taken */
 
-static int is_waiting;          /* this child, for its first sample */
+static int is_waiting;          /* whether this child has not taken its first sample yet */
 static int has_file;
-static int64_t forked;
-static char own_path[PATH_MAX];
+static int64_t forked;          /* start of the child in nanoseconds of recorder_now() */
+static char own_path[PATH_MAX]; /* path of the child's profile */
 
 int hook_is_sampled_child(void)
 {
@@ -38,7 +39,7 @@ const char *hook_child_path(void)
 /* ____________________________________________________________ */
 /* forks */
 
-/* of splitmix64: another seed, as good as any */
+/* Return another seed, by splitmix64. */
 static uint64_t another(uint64_t seed)
 {
     seed += 0x9e3779b97f4a7c15u;
@@ -70,7 +71,7 @@ int child_begin(void)
     has_file = 0;
     own_path[0] = '\0';
     forked = recorder_now();
-    /* its own children have others */
+    /* its own children get other seeds */
     child.seed = another(~child.seed);
     memset(&recorder_counts, 0, sizeof recorder_counts);
     error = start_stop_sample_child(child.seed);
@@ -82,12 +83,13 @@ int child_begin(void)
 /* ____________________________________________________________ */
 /* the child's profile */
 
+/* Create the file of the child's profile.  Returns its descriptor, or -1 and sets errno. */
 static int open_file(void)
 {
     int i, fd = -1, high;
     size_t size = sizeof own_path;
 
-    /* nobody waits for more if it is gone */
+    /* if the first process's profile was deleted, no further profile is needed */
     if (access(child.present, F_OK) < 0)
         return -1;
     for (i = 1; i <= TRIES; i++) {
@@ -105,8 +107,9 @@ static int open_file(void)
     }
     if (fd < 0)
         return -1;
-    (void)flock(fd, LOCK_EX | LOCK_NB);     /* who tidies up sees that it is in use */
-    /* out of the way of the program's own descriptors */
+    (void)flock(fd, LOCK_EX | LOCK_NB);     /* a process that deletes old files sees
+                                               that it is in use */
+    /* keep the low descriptors for the program */
     high = fcntl(fd, F_DUPFD_CLOEXEC, 512);
     if (high < 0)
         return fd;
@@ -114,6 +117,7 @@ static int open_file(void)
     return high;
 }
 
+/* Begin the child's profile.  Returns 0 or an errno. */
 static int open_profile(void)
 {
     char settings[SETTINGS_SIZE];
@@ -148,7 +152,8 @@ static void open_at_first_sample(void)
     is_waiting = 0;
     has_file = open_profile() == 0;
     if (!has_file) {
-        /* it may not write there any more: count it as not sampled */
+        /* the child may have lost the permission to write there; it counts as not
+           sampled */
         child.is_on = child.is_child = 0;
         (void)recorder_forget();
         vmprof_output_unfollow();

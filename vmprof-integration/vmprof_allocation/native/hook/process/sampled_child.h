@@ -1,23 +1,24 @@
 #pragma once
-/* A forked child of the sampled process goes on in a profile of its own.
+/* The sampling of a forked child of the sampled process, into a separate profile.
  *
- * At the fork, only the sampler begins anew; the file, and all that a profile
- * takes, come with the child's first sample: most children make none, or become
- * another program at once.  vmprof is not enabled again, which takes milliseconds:
- * what it wrote in the parent is known (code_names.h).
+ * At the fork, only the sampler starts again.  The file and everything else that a
+ * profile needs are made at the child's first sample.  Most children take no sample, or
+ * execute another program at once.  vmprof is not enabled again, because this takes
+ * milliseconds.  Its output in the parent is known (code_names.h).
  */
 
 #include <stdint.h>
 
 #include "gc/nursery.h"
 
-/* Before a fork */
+/* Prepare for a fork. */
 void child_before_fork(void);
 
-/* In a forked child, before anything else: is it one that can go on? */
+/* Return whether this forked child can be sampled.  Call it before anything else in the
+   child. */
 int child_is_wanted(void);
-/* Then: sample it.  Returns 0 or an errno. */
+/* Sample this child, if child_is_wanted() has returned 1.  Returns 0 or an errno. */
 int child_begin(void);
 
-/* walk_take_sample(); and before the first one of a child, its profile is opened. */
+/* Call walk_take_sample().  Before the first sample of a child, open its profile. */
 int64_t child_take_sample(const struct nursery_sample *sample);

@@ -1,11 +1,16 @@
 #pragma once
-/* A pool ends its workers with SIGTERM, and many live for less time than passes between
- * two writes of the profile.  So in a sampled child, as long as nobody has set anything
- * else for this signal, a handler writes what waits; then the signal has its default
- * action. */
+/* A handler of SIGTERM in a sampled child.
+ *
+ * A pool ends its workers with SIGTERM, and many workers live for less time than passes
+ * between two writes of the profile.  Therefore, a handler writes the pending records,
+ * unless the program has set another action for the signal.  Then the handler sends the
+ * signal again, which has its default action this time.
+ */
 
+/* Set the handler if the signal has its default action. */
 void sigterm_watch(void);
+/* Return whether the handler is set. */
 int sigterm_is_watched(void);
 
-/* The default action, as before.  Harmless if there is no handler of ours. */
+/* Restore the default action if the handler is set. */
 void sigterm_unwatch(void);

@@ -18,11 +18,13 @@
 #include "snapshots/held_by.h"
 #include "vmprof/signals.h"
 
-/* external_malloc(), in hook_place.entry */
+/* index of external_malloc() in hook_place.entry */
 #define ENTRY_EXTERNAL_MALLOC   2
 
+/* The requests; see needs_safepoint(). */
 enum { NOTHING, HOOK, UPDATE, UNHOOK, UNHOOK_SOON, ASK, ROTATE, PAUSE, END };
 
+/* The pending request, which any thread may set. */
 static volatile int request;
 static struct {
     int64_t interval;
@@ -35,24 +37,26 @@ static struct {
     int fd;
     char *settings;
     int ended;
-    volatile int error;                 /* errno; -1: not carried out */
+    volatile int error;                 /* errno; -1 if the request has not run */
 } rotation;
 
-static int asked;                       /* HOOK_SNAPSHOT, ... */
+static int asked;                       /* HOOK_SNAPSHOT and so on */
 static uint64_t asked_about;
+/* The answer to HOOK_SNAPSHOT, and its number of objects. */
 static struct hook_object *volatile copy;
 static int64_t copied;
 
-/* This thread's next large object is a safepoint allocation: Python made it so that
-   the pending request runs. */
+/* Whether the calling thread's next large object is a safepoint allocation, which Python
+   makes so that the pending request runs. */
 static __thread __attribute__((tls_model("initial-exec"))) int is_safepoint;
 
-static volatile int are_pages_writable;
-/* A thread that waits for the end of a request has no GIL, and sees it here. */
+static volatile int are_pages_writable; /* pages of the entries */
+/* Threads without the GIL wait for the end of a request by this variable. */
 static volatile int is_running_request;
-static int is_forked_child;
-static int end_error = -1;
+static int is_forked_child;     /* whether this is a forked child that is not sampled */
+static int end_error = -1;      /* result of hook_end_error() */
 
+/* Make the pages of the entries writable, or undo it. */
 static void make_pages(int writable)
 {
     are_pages_writable = trampoline_writable(writable) == 0 && writable;
@@ -84,7 +88,7 @@ static void answer_question(void)
     }
 }
 
-/* The hooks stay, and do nothing. */
+/* Stop sampling.  The hooks stay, and do nothing. */
 static void pause_sampling(void)
 {
     if (nursery.phase != NURSERY_OFF)
@@ -93,6 +97,7 @@ static void pause_sampling(void)
     objects_end();
 }
 
+/* Stop sampling, and restore libpypy's code. */
 static void unhook(void)
 {
     pause_sampling();
@@ -108,11 +113,14 @@ static void unhook(void)
     is_forked_child = 0;
 }
 
-/* Sampling begins only in a safepoint allocation: its thread is not inside one of the
-   GC's functions that is not hooked yet.  The thread that asks what holds each object has
-   listed the roots: its own stack, and copies of the other threads' stacks.  A profile ends
-   in a safepoint allocation, because any other object that is being allocated has no type
-   yet.  Only UNHOOK_SOON ends it anywhere: no safepoint allocation comes for it. */
+/* Return whether a request may run only in a safepoint allocation.
+ *
+ * Sampling begins only there, because its thread is not inside an original function whose
+ * entry is not patched yet.  A snapshot needs it, because the requesting thread has
+ * listed the roots: its own stack, and copies of the other threads' stacks.  A profile
+ * ends only there, because any other object that is being allocated has no type yet.
+ * Only UNHOOK_SOON may run anywhere, because it gets no safepoint allocation.
+ */
 static int needs_safepoint(int wanted)
 {
     switch (wanted) {
@@ -129,7 +137,8 @@ static int needs_safepoint(int wanted)
     }
 }
 
-/* With the GIL, between two allocations.  'at_safepoint': after a safepoint allocation */
+/* Run the pending request.  The caller has the GIL between two allocations.
+   'at_safepoint' is true after a safepoint allocation. */
 static void run_pending_request(int at_safepoint)
 {
     int saved_errno = errno;
@@ -139,7 +148,8 @@ static void run_pending_request(int at_safepoint)
         return;
     is_running_request = 1;
     if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
-        wanted = NOTHING;       /* it has changed: next time */
+        wanted = NOTHING;       /* another thread has changed the request; it runs
+                                   next time */
     switch (wanted) {
     case HOOK:
         trampoline_set(1);
@@ -161,7 +171,7 @@ static void run_pending_request(int at_safepoint)
         answer_question();
         break;
     case ROTATE:
-        nursery_update();               /* all that was allocated is counted */
+        nursery_update();               /* count all allocated bytes */
         rotation.error = run_rotate(rotation.fd, rotation.settings,
                                     &rotation.ended);
         break;
@@ -203,7 +213,7 @@ void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
     void *object;
 
     raw_memory_gc_depth++;
-    if (is_safepoint)         /* the program did not ask for this object */
+    if (is_safepoint)         /* the program did not allocate this object */
         object = nursery.original.external_malloc(gc, type, length, young);
     else
         object = nursery_external_malloc(gc, type, length, young);
@@ -223,7 +233,7 @@ void hook_entry_changed(void)
     trampoline_changed();
 }
 
-/* Unhook when the GC is next entered. */
+/* Restore libpypy's code at the next call of a replacement. */
 static void unhook_soon(void)
 {
     if (hook_is_hooked())
@@ -287,7 +297,7 @@ int hook_rotate(int fd, const char *next_settings)
 
     if (copied_settings == NULL)
         return ENOMEM;
-    free(rotation.settings);            /* nobody is about to use them */
+    free(rotation.settings);            /* no request uses them */
     rotation.settings = copied_settings;
     rotation.fd = fd;
     rotation.error = -1;
@@ -302,7 +312,8 @@ int hook_rotated(int *ended)
 {
     *ended = rotation.ended;
     if (request == ROTATE)
-        is_safepoint = 1;       /* the last one came while a thread was inside the GC */
+        is_safepoint = 1;       /* the last safepoint came while a thread was inside
+                                   the GC */
     return rotation.error;
 }
 

@@ -1,39 +1,43 @@
 #pragma once
-/* The life of sampling in a process, as requests that the entries of the GC's functions
- * run (hook.h says why):
+/* The states of sampling in a process, and the requests that change them.
+ *
+ * The replacements of the GC's functions run the requests (hook.h):
  *
  *             hook_open, hook_enabled          hook_hook
  *     CLOSED ------------------------> OPEN ------------> SAMPLING <--+
  *        ^                              ^                  |   |  |   | hook_rotate:
- *        |          hook_close          |    hook_unhook   |   |  +---+ the next profile
+ *        |          hook_close          |    hook_unhook   |   |  +---+ the next segment
  *        +------------------------------+------------------+   |
  *                                       ^                      | hook_end(0)
  *                                       +------- PAUSED <------+
  *                                       hook_unhook
  *
- * OPEN: there is a profile, and libpypy's code is what it was.  PAUSED: our entries are
- * there, and call the GC's own functions only.  The state is not stored a second time:
- * hook_is_hooked() reads libpypy's code, nursery.phase says whether samples are taken,
- * and run.c whether there is a profile.  A forked child begins like its parent
- * (start_stop_sample_child) or goes to OPEN (start_stop_forked), and then closes.
+ * In OPEN, there is a profile, and libpypy's code is in its original state.  In PAUSED,
+ * the entries of the GC's functions are patched, but our replacements only call the
+ * original functions.  The state is not stored in a variable.  hook_is_hooked() reads
+ * libpypy's code, nursery.phase is set while samples are taken, and run.c knows whether
+ * there is a profile.  A forked child begins in its parent's state
+ * (start_stop_sample_child()).  If it is not sampled, it changes to OPEN
+ * (start_stop_forked()), and closes then.
  */
 
 #include <stdint.h>
 
-/* What the entries lead to, in the order of hook_place.entry */
+/* The detours of the patched entries, in the order of hook_place.entry. */
 void *start_stop_collect_and_reserve(void *gc, intptr_t size);
 void start_stop_minor_collection(void *gc);
 void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
                                  uintptr_t young);
 
-/* The process is sampled, and no request waits: a child can go on. */
+/* Return whether the process is sampled and no request is pending, so that a forked child
+   can be sampled, too. */
 int start_stop_may_sample_child(void);
 
-/* In a forked child, with the GIL: sample it from now on, as its parent, with
-   another seed.  Returns 0 or an errno. */
+/* Sample this forked child from now on, as its parent, with another seed.  The caller has
+   the GIL.  Returns 0 or an errno. */
 int start_stop_sample_child(uint64_t seed);
 
-/* In a forked child, which is not sampled.  Most children become another
-   program at once: what takes more than a few system calls is left to the next
-   entry. */
+/* End sampling in a forked child.  Most children execute another program at once.
+   Therefore, work that takes more than a few system calls is done by the next call of a
+   replacement. */
 void start_stop_forked(void);

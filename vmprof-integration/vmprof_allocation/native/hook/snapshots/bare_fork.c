@@ -15,7 +15,7 @@
 
 #include "recorder.h"
 
-/* Descriptors that are closed where the system can't close all of them at once */
+/* descriptors that are closed one by one if the kernel lacks close_range() */
 #define MOST_FILES      4096
 
 static void close_all_files(void)
@@ -30,12 +30,11 @@ static void close_all_files(void)
         close(fd);
 }
 
-/* In the new process: what the program told it to do at signals, and the program's files,
-   go. */
+/* Give up the program's files, signal handlers and process group in the new process. */
 static void take_leave(pid_t parent, int niceness)
 {
     static const char first_to_go[] = "1000\n";
-    /* our faults, and what is to end it */
+    /* signals of our own faults, and signals that end this process */
     static const int usual[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGALRM };
     size_t i;
     struct rlimit none = { 0, 0 };
@@ -43,8 +42,8 @@ static void take_leave(pid_t parent, int niceness)
     sigset_t all;
     int number, fd;
 
-    /* a signal for the program's group is not for this process, nor would the program be
-       told that one of its children was stopped */
+    /* Signals for the program's process group must not reach this process.  A stop of
+       this process must not be reported to the program, either. */
     setpgid(0, 0);
     memset(&action, 0, sizeof action);
     action.sa_handler = SIG_IGN;
@@ -55,9 +54,9 @@ static void take_leave(pid_t parent, int niceness)
         sigaction(usual[i], &action, NULL);
     setrlimit(RLIMIT_CORE, &none);
     close_all_files();
-    (void)!chdir("/");          /* the program's folder may be unmounted meanwhile */
+    (void)!chdir("/");          /* otherwise the program's folder could not be unmounted */
     prctl(PR_SET_NAME, "who-holds");
-    /* if there is not enough memory, it is this process that has too much */
+    /* if memory runs out, the kernel must kill this process and not the program */
     fd = open("/proc/self/oom_score_adj", O_WRONLY);
     if (fd >= 0) {
         (void)!write(fd, first_to_go, sizeof first_to_go - 1);
@@ -65,7 +64,7 @@ static void take_leave(pid_t parent, int niceness)
     }
     setpriority(PRIO_PROCESS, 0, niceness);
     alarm(BARE_FORK_SECONDS);
-    /* who asked is gone: its heap is not to stay because of us */
+    /* end with the thread that asked, so that the copy of its heap does not stay */
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent)
         _exit(1);

@@ -1,29 +1,32 @@
 #pragma once
-/* A process of ours that is the program's in name only: a copy of its memory, without its
- * files, its signals' handlers, and its process group.
+/* A process for heap snapshots, forked from the program (held_by.c).
  *
- * It is forked by the bare system call: no handler of a fork runs, and it sends no signal at
- * its end, so that the program's wait() and handlers do not notice it.  It ends with the
- * thread that made it.  Another thread may have been anywhere: it must call nothing that
- * takes a lock.
+ * The process has a copy of the program's memory, but not its files, signal handlers, and
+ * process group.  It is forked with the bare system call, so no fork handler runs.  It
+ * sends no signal at its end, so the program's wait() and signal handlers do not notice
+ * it.  It ends together with the thread that forked it.  Another thread may have been
+ * anywhere at the fork.  Therefore, the process must not call a function that takes a
+ * lock.
  */
 
 #include <sys/types.h>
 
 #pragma GCC visibility push(hidden)
 
-/* It stays no longer, if nobody ends it before. */
+/* Lifetime of the process in seconds, if it does not end earlier. */
 #define BARE_FORK_SECONDS  90
 
-/* Fork with this niceness.  Return 0 in the new process, or -errno. */
+/* Fork with this niceness.  Returns 0 in the new process, and its PID or -errno in the
+   calling one. */
 pid_t bare_fork(int niceness);
 
-/* For so many seconds at most, or until a signal comes.  Returns 0 if it has ended, or is
-   none; it is still to be reaped. */
+/* Wait for the process 'child', at most for 'seconds', or until a signal arrives.
+   Returns 1 if it is still running, or 0 if it has ended or does not exist.  The caller
+   must then reap it. */
 int bare_fork_is_at_work(pid_t child, double seconds);
 
-/* Reap it.  If it was still at work, that is its end, and 'is_late' is 1.  Returns 0 if
-   there is none. */
+/* Reap the process 'child'.  If it is still running, it is killed, and '*is_late' becomes
+   1.  Returns 1, or 0 if there is no such process. */
 int bare_fork_reap(pid_t child, int *status, int *is_late);
 
 #pragma GCC visibility pop

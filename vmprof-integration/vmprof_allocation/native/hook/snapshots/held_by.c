@@ -27,25 +27,27 @@
 #define USUAL_NICENESS  10
 
 static struct hook_place place;
-/* Who asks has these to itself; but another thread may end the child, which 'reaping' is
-   for: its number is then nobody's, or that of a stranger. */
+/* The state of the snapshot, for the thread that requested it.  Another thread may kill
+   the process, and the PID is invalid afterwards.  So 'reaping' protects 'child'. */
 static struct {
-    volatile pid_t child;               /* 0: there is none, or none any more */
-    pid_t parent;                       /* of that: this process, or one before it */
-    int error;                          /* there is none */
-    volatile int is_over;               /* the answer would come too late */
-    int end;                            /* how the child ended, as hook_held() has it */
-    struct held_result *result;         /* the child sees it, too, ... */
-    struct hook_object *objects;        /*   and behind it the sampled objects */
-    size_t size, count;                 /* bytes of both; objects */
+    volatile pid_t child;               /* PID of the process; 0 without a process */
+    pid_t parent;                       /* process that forked it: this process, or
+                                           an earlier one */
+    int error;                          /* errno if the fork failed */
+    volatile int is_over;               /* whether the result would come too late */
+    int end;                            /* how the process ended, as a result of
+                                           hook_held() */
+    struct held_result *result;         /* shared memory, which begins with the result */
+    struct hook_object *objects;        /* copies of the sampled objects, in this memory */
+    size_t size, count;                 /* bytes of the shared memory; number of objects */
     int wants_holders, is_answered;
-    int64_t began, still;               /* nanoseconds that the program stood still */
+    int64_t began, still;               /* start, and the program's pause, in nanoseconds */
     int64_t allocated;                  /* bytes of this profile before the snapshot */
 } asked;
-static int64_t questions, cost;
+static int64_t questions, cost; /* snapshots with retainers; hook_held_cost() in ns */
 static int niceness = USUAL_NICENESS;
 static pthread_mutex_t reaping = PTHREAD_MUTEX_INITIALIZER;
-/* the process that is about to end: nothing is asked there any more */
+/* the process that is about to end, where no snapshot is made any more */
 static volatile pid_t ending;
 
 void held_by_prepare(const struct hook_place *p)
@@ -61,7 +63,8 @@ static void *map_shared(size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* How it ended, as hook_held() returns it; if it is still at work, that is its end. */
+/* Reap the process.  Returns how it ended, as a result of hook_held().  If it is still
+   running, it is killed. */
 static int reap(pid_t child, const struct held_result *result)
 {
     int status, is_late;
@@ -72,7 +75,7 @@ static int reap(pid_t child, const struct held_result *result)
 }
 
 /* ____________________________________________________________ */
-/* the parent */
+/* the program's process */
 
 static void forget(void)
 {
@@ -84,6 +87,7 @@ static void forget(void)
         munmap(result, size);
 }
 
+/* Reap the process of this process's last snapshot, if any.  The caller has 'reaping'. */
 static void reap_child(void)
 {
     if (asked.child > 0 && asked.parent == getpid())
@@ -92,7 +96,8 @@ static void reap_child(void)
     figures_pages_are_shared(0);
 }
 
-/* In the child: the program need not wait for a copy of its sampled objects. */
+/* Find the answer in the forked process.  The sampled objects are copied here, so that
+   the program need not wait for the copy. */
 static void answer(uint64_t list)
 {
     struct held_question question;
@@ -109,12 +114,13 @@ static void answer(uint64_t list)
     held_answer(&question, asked.result);
 }
 
+/* Fork the process.  The caller has 'reaping'. */
 static void ask(uint64_t list, int wants_holders)
 {
     struct profile_totals totals;
     size_t size;
 
-    reap_child();               /* of who did not wait for the answer */
+    reap_child();               /* a process whose result was never taken */
     forget();
     asked.parent = getpid();
     asked.wants_holders = wants_holders;
@@ -180,6 +186,8 @@ void held_by_forked(void)
     figures_pages_are_shared(0);
 }
 
+/* Return whether the sampled object 'number' is unreachable, or reachable only from an
+   object that waits for its finalizer. */
 static int is_garbage(size_t number, const void *found)
 {
     int how = ((const struct held_object *)found)[number].how;
@@ -187,13 +195,14 @@ static int is_garbage(size_t number, const void *found)
     return how == HELD_NO_PATH || how == HELD_BY_FINALIZER;
 }
 
-/* The profile has the other objects already as ended. */
+/* Return whether the object 'number' is written.  Objects that have already ended in the
+   profile are omitted. */
 static int is_told(size_t number)
 {
     return !asked.objects[number].is_ended || !is_garbage(number, asked.result->found);
 }
 
-/* Rows as PROFILE.rst has them */
+/* Write the snapshot as the rows of PROFILE.rst. */
 static void tell(int problem)
 {
     const struct held_result *result = asked.result;
@@ -235,7 +244,8 @@ static void tell(int problem)
     }
 }
 
-/* And who asked waits, or will: it did not go without a word, long ago. */
+/* Return whether a thread of this process still waits for the result.  A thread that has
+   disappeared since it asked does not count after BARE_FORK_SECONDS. */
 static int is_asked(void)
 {
     return asked.parent == getpid() && !asked.is_answered &&
@@ -255,7 +265,8 @@ int hook_held(void)
 {
     int problem;
 
-    if (!is_asked())            /* or who asked was forked while it waited */
+    if (!is_asked())            /* this process may have been forked while its parent
+                                   waited */
         return asked.parent != 0 ? ENDED : NOT_ASKED;
     pthread_mutex_lock(&reaping);
     reap_child();
@@ -328,7 +339,7 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
     struct held_question question = { types, types_size, type_info, list, 0, NULL, 0, 0 };
     size_t size = sizeof(struct held_result) + sizeof(int64_t) + most * sizeof *differ;
     struct held_result *result = map_shared(size);
-    /* behind it: how many, and which */
+    /* after the result: the number of differing objects, and their addresses */
     int64_t *shared = (int64_t *)(result + 1), count;
     pid_t child;
 

@@ -1,31 +1,37 @@
 #pragma once
-/* Has a forked process look who holds what is alive.
+/* Heap snapshots: a forked process finds the retainers, or the reachable sampled objects.
  *
- * The fork (bare_fork.h) is made where the heap is whole: with the GIL, between two
- * allocations.  Its stacks, of which the GC knows the references, are those of all threads.
- * It runs held/ alone, and what it finds goes into memory that both have.
+ * The process is forked (bare_fork.h) with the GIL between two allocations, when the heap
+ * is consistent.  The list of roots that it gets covers the stacks of all threads.  It
+ * only runs native/held, and stores the result in shared memory.  hook.h documents the
+ * functions that Python calls.
  */
 
 #include <stdint.h>
 
 #include "hook.h"
 
+/* Set the layout of objects in this process.  Once per process. */
 void held_by_prepare(const struct hook_place *place);
 
-/* Begin, with the GIL, between two allocations; hook_held() ends it.  Without
-   'wants_holders', the process only finds the sampled objects that can be reached. */
+/* Fork the process for a heap snapshot.  Call it with the GIL between two allocations;
+   hook_held() takes the result.  'list' is the address of the list of roots.  Without
+   'wants_holders', the process only finds the reachable sampled objects. */
 void held_by_ask(uint64_t list, int wants_holders);
 
-/* With the GIL, after hook_held().  If 'is_certain', unreachable objects are garbage: stop
-   tracking them, and write the snapshot into the profile. */
+/* Use the result of the snapshot, with the GIL after hook_held().  If 'is_certain',
+   unreachable objects are garbage.  They are recorded as ended, and the snapshot is
+   written into the profile. */
 void held_by_examined(int is_certain);
 
-/* The profile ends: nobody needs the answer.  The child is gone then.  Keeps errno. */
+/* Kill the process, because the profile ends and the result is no longer needed.  Keeps
+   errno. */
 void held_by_end(void);
 
-/* The process ends, or becomes another program, whose child would be one that it does not
-   know; or, if that is 0, it could not.  Keeps errno. */
+/* Kill the process, because the program's process ends or executes another program, which
+   would not know this child.  If 'ends' is 0, the program's process continues after all.
+   Keeps errno. */
 void held_by_process_ends(int ends);
 
-/* In a forked child: what was asked is its parent's. */
+/* In a forked child: forget the parent's snapshot. */
 void held_by_forked(void);

@@ -10,16 +10,17 @@
 #include "small_file.h"
 
 #define MIB             (1024 * 1024)
-/* memory/cgroup.py reads the same limits of cgroups, because there is no native library in
-   every process that reports its memory.  A test compares the two. */
+/* memory/cgroup.py reads the same limits of cgroups, because not every process that
+   reports its memory has a native library.  A test compares the two. */
 
-/* The process takes up to 0.6 of the heap's size: 27 % was measured for 10 million small
-   objects, and each page that the program writes to meanwhile is copied. */
+/* The process takes up to 60 % of the heap's size.  27 % was measured for 10 million
+   small objects, and each page that the program writes to meanwhile is copied. */
 #define PERCENT         60
 #define ADDITIONAL      (32 * MIB)
 /* Version 1 of cgroups has larger numbers for groups without a limit. */
 #define NO_LIMIT        ((int64_t)1 << 62)
 
+/* The files of a version of cgroups. */
 struct group_files {
     const char *folder, *limit, *used;
 };
@@ -42,6 +43,7 @@ static int64_t number_of(const char *text, const char *name)
     return -1;
 }
 
+/* Return the number in a file, or -1. */
 static int64_t number_in(const char *folder, const char *name)
 {
     char path[4096], text[64], *end;
@@ -51,10 +53,11 @@ static int64_t number_in(const char *folder, const char *name)
         !small_file_read(path, text, sizeof text))
         return -1;
     number = strtoll(text, &end, 10);
-    return end == text ? -1 : number;   /* "max" */
+    return end == text ? -1 : number;   /* "max", or no number */
 }
 
-/* The kernel returns the memory of files when it is needed. */
+/* Return the bytes of cached files in the cgroup.  The kernel frees them when memory is
+   needed. */
 static int64_t bytes_of_files(const char *folder)
 {
     static const char *const names[] = { "active_file ", "inactive_file " };
@@ -96,7 +99,8 @@ static int64_t left_in_groups(const char *root, const struct group_files *files,
     }
 }
 
-/* 'controllers' is the second field of a line of /proc/self/cgroup. */
+/* Return whether "memory" is among the controllers in the second field of a line of
+   /proc/self/cgroup. */
 static int has_memory(const char *controllers)
 {
     size_t length = strlen("memory");
@@ -111,6 +115,7 @@ static int has_memory(const char *controllers)
     return 0;
 }
 
+/* Return the bytes of memory that this process may still get. */
 static int64_t memory_left(const char *root)
 {
     char path[4096], text[8192], *line, *next;
@@ -141,7 +146,8 @@ static int64_t memory_left(const char *root)
     return left;
 }
 
-/* Return -1 if the number is unknown, as before Linux 5.9 or outside of a container. */
+/* Return the number of a process's seccomp filters, or -1 if it is unknown, as before
+   Linux 5.9 or outside of a container. */
 static int64_t filters_of(const char *root, const char *process)
 {
     char path[4096], text[8192];
@@ -151,8 +157,8 @@ static int64_t filters_of(const char *root, const char *process)
                                                     : -1;
 }
 
-/* A filter of system calls that the parent process does not have is the program's own, and
-   may end it at a fork. */
+/* Return whether this process has more filters of system calls than its parent.  These
+   are the program's own, and may kill it at a fork. */
 static int has_own_filters(const char *root)
 {
     char parent[32];
@@ -163,7 +169,8 @@ static int has_own_filters(const char *root)
     return of_parent >= 0 && filters_of(root, "self") > of_parent;
 }
 
-/* PyPy aborts if it gets no memory for the question. */
+/* Return whether the address space is nearly exhausted.  PyPy aborts if it gets no memory
+   for the list of roots. */
 static int is_address_space_short(const char *root, struct snapshot_memory *memory)
 {
     char path[4096], text[128];

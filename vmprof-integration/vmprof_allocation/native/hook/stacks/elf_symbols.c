@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_BYTES      ((uint64_t)1 << 28)     /* of one table */
+#define MOST_BYTES      ((uint64_t)1 << 28)     /* maximum bytes of one table */
 #define DEBUG_FOLDER    "/usr/lib/debug/.build-id/"
 
 typedef void name_function(uintptr_t value, const char *name, void *argument);
 
-/* A part of a file, copied: the file may be cut while it is looked at. */
+/* A copy of a part of a file, because the file may be truncated while it is read. */
 struct piece {
     char *bytes;
     size_t size;
@@ -29,7 +29,7 @@ static void drop(struct piece *piece)
     piece->size = 0;
 }
 
-/* Zero stands behind it.  Returns 0 if it isn't there. */
+/* Copy a part of a file, and append a zero.  Returns 0 if the part does not exist. */
 static int get(int fd, uint64_t at, uint64_t size, struct piece *piece)
 {
     size_t done = 0;
@@ -66,7 +66,7 @@ static int is_elf(const Elf64_Ehdr *head)
 }
 
 /* ____________________________________________________________ */
-/* which build it is */
+/* build IDs */
 
 static size_t padded(size_t size)
 {
@@ -107,7 +107,7 @@ void elf_symbols_id_in_memory(uintptr_t start, uintptr_t end, uintptr_t base,
     int i;
 
     id->size = 0;
-    /* the first page is there: it is the start of what is loaded */
+    /* the first page is mapped, because 'start' is the start of the library */
     if (end - start < 4096 || !is_elf(head) || head->e_phentsize != sizeof *segment ||
         head->e_phoff > 4096 ||
         head->e_phoff + head->e_phnum * sizeof *segment > 4096)
@@ -122,6 +122,7 @@ void elf_symbols_id_in_memory(uintptr_t start, uintptr_t end, uintptr_t base,
     }
 }
 
+/* Return whether the file has this build ID. */
 static int is_build(int fd, const Elf64_Shdr *sections, size_t count,
                     const struct build_id *id)
 {
@@ -137,14 +138,15 @@ static int is_build(int fd, const Elf64_Shdr *sections, size_t count,
             drop(&notes);
         }
     if (id->size == 0)
-        return 1;               /* it can't be told from others */
+        return 1;               /* without a build ID, any file is accepted */
     return is_there && theirs.size == id->size &&
            memcmp(theirs.bytes, id->bytes, id->size) == 0;
 }
 
 /* ____________________________________________________________ */
-/* what it names */
+/* symbols */
 
+/* Call 'each' for the functions of a symbol table. */
 static void read_table(const struct piece *symbols, const struct piece *strings,
                        name_function *each, void *argument)
 {
@@ -186,7 +188,7 @@ static int read_tables(int fd, const Elf64_Shdr *sections, size_t count,
     return is_there;
 }
 
-/* Returns 1 if it has all its symbols. */
+/* Returns 1 if the file has all its symbols. */
 static int read_file(const char *path, const struct build_id *id,
                      name_function *each, void *argument)
 {
@@ -216,8 +218,8 @@ static int read_file(const char *path, const struct build_id *id,
     return is_whole;
 }
 
-/* What was stripped from a file, beside it: pypy.org's archives have it there.
-   Returns 1 if it has all symbols. */
+/* Read the separate debug file in the same folder, where pypy.org's archives have it.
+   Returns 1 if the file has all its symbols. */
 static int read_beside(const char *path, const struct build_id *id,
                        name_function *each, void *argument)
 {

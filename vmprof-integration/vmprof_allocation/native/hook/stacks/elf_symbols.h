@@ -1,30 +1,32 @@
 #pragma once
-/* The functions that an ELF file names.
+/* The functions that the symbol tables of an ELF file name, for native_names.c.
  *
- * Called when a profile ends, wherever that may be: it needs no memory of malloc's,
- * and files that are not what they should be name nothing. */
+ * These functions run when a profile ends, which can be in any state of the process.
+ * They do not call malloc().  An invalid file names no functions.
+ */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define BUILD_ID_MOST   64
 
-/* A note of the linker's that tells a file from all others */
+/* The build ID, a note of the linker that identifies a file. */
 struct build_id {
     unsigned char bytes[BUILD_ID_MOST];
-    size_t size;                        /* 0: it has none */
+    size_t size;                        /* 0 if the file has no build ID */
 };
 
-/* Look for one among notes. */
+/* Find the build ID among notes.  Returns 1 if it was found. */
 int elf_symbols_find_id(const char *notes, size_t size, struct build_id *id);
 
-/* Of a library that is loaded from 'start' to 'end', and whose addresses count from
-   'base' on */
+/* Read the build ID of a library that is loaded from 'start' to 'end'.  'base' is added
+   to the addresses in its file. */
 void elf_symbols_id_in_memory(uintptr_t start, uintptr_t end, uintptr_t base,
                               struct build_id *id);
 
-/* Call 'each' for the functions that the file names, or the file with what was
-   stripped from it: if they are of this build.  'value' is as the linker has it. */
+/* Call 'each' for every function in the symbol tables of the file 'path', or of its
+   separate debug file.  Files of another build are ignored.  'value' is the symbol's
+   address in the file, without the library's base. */
 void elf_symbols_read(const char *path, const struct build_id *id,
                       void (*each)(uintptr_t value, const char *name, void *argument),
                       void *argument);

@@ -15,30 +15,35 @@
 #define MARKER_NAME     '\x02'
 #define RECORD_HEAD     (1 + 2 * sizeof(int64_t))
 
-#define MOST_FUNCTIONS  32768   /* what comes later has no name */
+#define MOST_FUNCTIONS  32768   /* later functions get no name */
 #define SLOTS           (2 * MOST_FUNCTIONS)
 #define MOST_LIBRARIES  512
 #define MOST_PATHS      ((size_t)1 << 17)
-#define MOST_NAME       1024    /* characters of it that are told */
-#define MOST_PATH       4096    /* likewise */
+#define MOST_NAME       1024    /* bytes of a name that are written */
+#define MOST_PATH       4096    /* bytes of a path that are written */
 
+/* A function of a native frame, and its library's index. */
 struct function {
     uintptr_t address;
     uint16_t library;
-    unsigned char is_told;              /* this profile has some name of it */
-    unsigned char is_final;             /* there is no better one */
+    unsigned char is_told;              /* whether this profile has a name of the
+                                           function */
+    unsigned char is_final;             /* whether the name can become no better */
 };
 
+/* A library, with its absolute path if this is known. */
 struct library {
     uintptr_t base;
     const char *path;
     struct build_id id;
 };
 
+/* All functions and libraries of the run, or NULL if native frames are off. */
 static struct names {
     uint32_t functions_count, libraries_count;
     size_t paths_size;
-    uint16_t slots[SLOTS];              /* by address: the function's index + 1 */
+    uint16_t slots[SLOTS];              /* index of a function plus 1, hashed by its
+                                           address */
     struct function functions[MOST_FUNCTIONS];
     struct library libraries[MOST_LIBRARIES];
     char paths[MOST_PATHS];
@@ -74,15 +79,15 @@ static const char *last_part(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* The whole of it, as it is now: the program may go elsewhere.  NULL: there is no
-   room. */
+/* Store the absolute path, as the program may change its working directory.  Returns NULL
+   if there is no room. */
 static const char *keep_path(const char *path)
 {
     char *p = names->paths + names->paths_size;
     size_t room = MOST_PATHS - names->paths_size, used = 0;
     ssize_t size;
 
-    if (*path == '\0') {                /* the program itself */
+    if (*path == '\0') {                /* the program's executable */
         size = room > 0 ? readlink("/proc/self/exe", p, room - 1) : -1;
         used = size < 0 ? 0 : (size_t)size;
     }
@@ -99,7 +104,7 @@ static const char *keep_path(const char *path)
     return p;
 }
 
-/* Its index, or -1 if there is no room */
+/* Return the index of the function's library, or -1 if there is no room. */
 static int library_of(uintptr_t function)
 {
     struct native_library found;
@@ -110,7 +115,8 @@ static int library_of(uintptr_t function)
         return -1;
     for (i = 0; i < names->libraries_count; i++) {
         library = &names->libraries[i];
-        if (library->base == found.base &&      /* the program has no path here */
+        if (library->base == found.base &&      /* the linker has no path for the
+                                                   executable */
             (*found.path == '\0' ||
              strcmp(last_part(library->path), last_part(found.path)) == 0))
             return (int)i;
@@ -127,7 +133,7 @@ static int library_of(uintptr_t function)
     return (int)i;
 }
 
-/* Where the function is, or would be */
+/* Return the slot of the function, which is empty if the function is unknown. */
 static uint16_t *slot_of(uintptr_t address)
 {
     uint64_t hash = (uint64_t)address * 0x9e3779b97f4a7c15u;
@@ -139,7 +145,8 @@ static uint16_t *slot_of(uintptr_t address)
     return &names->slots[i];
 }
 
-/* NULL: there is no room */
+/* Return the function, which is added if it is unknown.  Returns NULL if there is no
+   room. */
 static struct function *function_at(uintptr_t address)
 {
     uint16_t *slot = slot_of(address);
@@ -161,10 +168,10 @@ static struct function *function_at(uintptr_t address)
 }
 
 /* ____________________________________________________________ */
-/* their names */
+/* names of functions */
 
-/* As vmprof writes a name of native code; 'keep': for later profiles, 'write':
-   in the present one */
+/* Make a name record in vmprof's format for native code.  'keep' stores it for later
+   profiles, and 'write' writes it into the present profile. */
 static void name(const struct function *function, const char *text, int keep,
                  int write)
 {
@@ -185,6 +192,7 @@ static void name(const struct function *function, const char *text, int keep,
         profile_log_bytes(record, RECORD_HEAD + (size_t)size);
 }
 
+/* Name a function by its library and its offset there. */
 static void name_by_offset(const struct function *function, int keep, int write)
 {
     const struct library *library = &names->libraries[function->library];
@@ -206,11 +214,12 @@ void native_names_tell(const uintptr_t *functions, size_t count)
         if (function == NULL || function->is_told)
             continue;
         function->is_told = 1;
-        if (!function->is_final)        /* code_names.h has told it then */
+        if (!function->is_final)        /* otherwise, code_names.h has written the name */
             name_by_offset(function, 0, 1);
     }
 }
 
+/* Name a function by its symbol, if the function was sampled. */
 static void take_symbol(uintptr_t value, const char *text, void *argument)
 {
     const struct library *library = argument;
@@ -226,6 +235,7 @@ static void take_symbol(uintptr_t value, const char *text, void *argument)
     name(function, text, 1, 1);
 }
 
+/* Return whether a function of the library has no symbol yet. */
 static int wants_names(uint32_t library)
 {
     uint32_t i;

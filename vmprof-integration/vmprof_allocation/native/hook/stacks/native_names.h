@@ -1,33 +1,36 @@
 #pragma once
-/* What the functions of native frames are called.
+/* The names of the functions in native frames.
  *
- * When one is first met, the profile learns its library, and where in it the
- * function begins: that is known at once, and without a lock, while the library is
- * still there.  What it is called stands in files, and these are read when the
- * profile ends, or the next one begins: never while a sample is taken.  The later
- * name replaces the earlier one, which stays if the process was killed.
+ * When a function is first sampled, the profile gets the name of its library and the
+ * function's offset.  Both are known at once, without a lock, while the library is
+ * loaded.  The symbol is in a file, which is read when the profile ends or is rotated,
+ * and never while a sample is taken.  The symbol then replaces the offset, which stays if
+ * the process is killed.
  *
- * All of it with the recorder's lock, but begin and end. */
+ * The caller has the recorder's lock, except in native_names_begin() and
+ * native_names_end().
+ */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What stands for this function in stacks: vmprof's numbers are even. */
+/* Return the number that represents this function in stacks.  It is odd, because vmprof's
+   numbers are even. */
 static inline uintptr_t native_names_number(uintptr_t function)
 {
     return function | 1;
 }
 
-/* A run begins, and knows no functions.  Returns 0 or an errno. */
+/* Begin a run without known functions.  Returns 0 or an errno. */
 int native_names_begin(void);
-/* Give the memory back; the rest is harmless then. */
+/* Give the memory back.  The other functions then do nothing. */
 void native_names_end(void);
 
-/* These functions are in a stack that is new in the profile. */
+/* Name the functions of a stack that is new in the profile. */
 void native_names_tell(const uintptr_t *functions, size_t count);
 
-/* The profile ends: write what they are called, and have code_names.h keep it for
-   those that follow. */
+/* Write the symbols at the end of a profile, and keep them for the next profiles
+   (code_names.h). */
 void native_names_finish(void);
-/* It was another one's, or its parent's, and the present one knows nothing yet. */
+/* Begin another profile in this process or in a forked child.  It has no names yet. */
 void native_names_begin_next(void);

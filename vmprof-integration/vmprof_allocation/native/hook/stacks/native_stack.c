@@ -10,8 +10,9 @@
 #include "machines/found_object.h"
 
 #define UNWINDER        "libgcc_s.so.1"
-#define LEAST_FRAMES    5       /* Python ones, to learn from */
+#define LEAST_FRAMES    5       /* Python frames that are needed to learn from */
 
+/* The functions of glibc and libgcc. */
 static found_object_finder *find_object;
 static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
 static _Unwind_Word (*get_cfa)(struct _Unwind_Context *);
@@ -19,7 +20,9 @@ static _Unwind_Ptr (*get_function)(struct _Unwind_Context *);
 static _Unwind_Ptr (*get_address)(struct _Unwind_Context *);
 static void *(*find_function)(void *);
 
+/* The library whose frames are omitted, and the unwinder's library. */
 static struct native_library own, unwinder;
+/* The functions that run Python frames. */
 static uintptr_t loops[NATIVE_LOOPS];
 static size_t loops_count;
 
@@ -28,8 +31,8 @@ int native_stack_is_possible(void)
     return found_object_find_finder() != NULL;
 }
 
-/* Does the library's table of strings have the name of glibc's function?  Then it
-   calls it: there is nothing else that it could want it for. */
+/* Return whether the library's string table contains the name of glibc's function.  If it
+   does, the library calls the function: it has no other use for the name. */
 static int finds_objects(void *handle)
 {
     const ElfW(Dyn) *entry;
@@ -58,7 +61,7 @@ int native_stack_open(const void *own_code)
     find_object = found_object_find_finder();
     if (find_object == NULL)
         return ENOTSUP;
-    /* it stays: a thread that ends may need it just as well */
+    /* it stays loaded, because a thread that ends may need it, too */
     handle = dlopen(UNWINDER, RTLD_NOW | RTLD_NODELETE);
     if (handle == NULL)
         return ENOENT;
@@ -98,7 +101,7 @@ int native_stack_is_unwinder(uintptr_t address)
 }
 
 /* ____________________________________________________________ */
-/* a walk */
+/* walk */
 
 struct walk {
     uintptr_t *functions;
@@ -116,19 +119,21 @@ static int is_loop(uintptr_t function)
     return 0;
 }
 
+/* Handle one frame of a walk, innermost first. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument)
 {
     struct walk *walk = argument;
     uintptr_t function = get_function(context);
 
-    /* where no table is, it says what it said of the last frame */
+    /* for code without an unwind table, the unwinder repeats the function of the last
+       frame */
     if (function == walk->last &&
         (uintptr_t)find_function((void *)get_address(context)) != function)
         return _URC_END_OF_STACK;
     walk->last = function;
     if (function >= own.start && function < own.end)
         return _URC_NO_REASON;
-    /* what it calls the CFA is where the frame's callee was called */
+    /* libgcc's "CFA" is the stack address at which the frame called its callee */
     if (function == 0 || get_cfa(context) >= walk->limit ||
         walk->count == walk->most || is_loop(function))
         return _URC_END_OF_STACK;
@@ -145,7 +150,7 @@ size_t native_stack_walk(uintptr_t *functions, size_t most, uintptr_t limit)
 }
 
 /* ____________________________________________________________ */
-/* who runs Python frames */
+/* functions that run Python frames */
 
 static size_t count_of(const uintptr_t *functions, size_t count, uintptr_t function)
 {
@@ -156,7 +161,8 @@ static size_t count_of(const uintptr_t *functions, size_t count, uintptr_t funct
     return found;
 }
 
-/* Is it there once between each of these places and the next one? */
+/* Return whether the function occurs exactly once between each of these places and the
+   next one. */
 static int is_in_each(const uintptr_t *functions, const size_t *places,
                       size_t places_count, uintptr_t function)
 {
@@ -177,8 +183,8 @@ size_t native_stack_find_loops(const uintptr_t *functions, size_t count,
 
     if (count > NATIVE_WINDOW)
         count = NATIVE_WINDOW;
-    /* of those that are there most often, the innermost: what is further out may
-       be there once less, as there are more frames than these */
+    /* Choose the innermost of the most frequent functions.  Outer functions may occur one
+       time less, because only a part of the stack is examined. */
     for (i = 0; i < count; i++) {
         size_t times = count_of(functions, count, functions[i]);
         if (times > most) {
@@ -206,7 +212,7 @@ int native_stack_learn(void)
     size_t count;
 
     if (loops_count > 0)
-        return 0;               /* they stay what they are */
+        return 0;               /* these functions do not change */
     count = native_stack_walk(functions, NATIVE_WINDOW, UINTPTR_MAX);
     if (count == NATIVE_WINDOW)
         loops_count = native_stack_find_loops(functions, count, loops);

@@ -1,63 +1,66 @@
 #pragma once
-/* The native frames of a sample: what C code runs between the allocation and the
- * innermost Python frame.
+/* The native frames of a sample: the C functions between the allocation and the innermost
+ * Python frame.
  *
- * libgcc's unwinder walks the thread's own stack.  It gets there from the hook,
- * with the GIL, in any thread, or from inside malloc(), so that it must not wait for a lock
- * that somebody may hold who waits for the GIL, or asks for memory.  Since libgcc 12 it asks glibc's (2.35)
- * _dl_find_object() where unwind tables are, which takes no lock and needs no
- * memory; before, it went through the linker's list of libraries, under its lock.
- * So there the answer is no.
+ * libgcc's unwinder walks the calling thread's stack.  The walk starts in the hook, with
+ * the GIL, in any thread, or inside of malloc().  So it must not wait for a lock whose
+ * holder waits for the GIL or calls malloc().  Since version 12, libgcc finds unwind
+ * tables with glibc's _dl_find_object() (2.35), which takes no lock and needs no memory.
+ * Earlier versions read the linker's list of libraries under its lock, so native frames
+ * are refused there.
  *
- * The linker keeps that list as libraries come and go; what is not in it, like the
- * JIT's code, has no tables, and ends the walk.
+ * The linker updates that list when libraries are loaded and unloaded.  Code that is not
+ * in the list, such as the JIT's, has no unwind tables, and ends the walk.
  *
- * Where the Python frame begins, no symbol says.  The functions that run one are
- * always the same ones, in the same order; native_stack_learn() is called from
- * inside of many, entered in as many ways, and what all of these have in common
- * are they.
+ * No symbol marks the place where a Python frame begins.  But the functions that run a
+ * Python frame are always the same, in the same order.  native_stack_learn() is called
+ * below many Python frames that are called in different ways.  The functions that occur
+ * exactly once per Python frame run the Python frames.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of one sample; the outer ones are left out.  Each takes a sixth of a microsecond or
-   a bit more, so that all together take five or six.  stack_tree.h has room for them and vmprof's. */
+/* Maximum number of native frames of a sample; outer ones are omitted.  Each frame takes
+   0.17 us or slightly more, so all of them take 5 to 6 us.  A stack of stack_tree.h has
+   room for them and vmprof's frames. */
 #define NATIVE_FRAMES   32
 
-/* Can it be had here?  Asks nobody who would have to be loaded. */
+/* Return whether native frames are possible here.  Loads no library. */
 int native_stack_is_possible(void);
 
-/* Load the unwinder.  Frames of the library that holds 'own' are left out; NULL:
-   none are.  Returns 0 or an errno: ENOTSUP if it would take locks. */
+/* Load the unwinder.  Frames of the library that contains 'own' are omitted; with NULL,
+   no frames are.  Returns 0 or an errno: ENOTSUP if the unwinder would take locks. */
 int native_stack_open(const void *own);
 
-/* Find out which functions run Python frames: at least NATIVE_WINDOW native frames
-   have to be there, of Python functions that were called in different ways.  Returns
-   0, or ENOTSUP if it isn't clear. */
+/* Find out which functions run Python frames.  The stack must have at least NATIVE_WINDOW
+   native frames, between Python functions that were called in different ways.  Returns 0,
+   or ENOTSUP if the result is ambiguous. */
 #define NATIVE_WINDOW   96
 int native_stack_learn(void);
 
-/* The functions at 'functions', from which on there are 'count', the innermost one
-   first: those that run Python frames, into 'loops', as many as it returns; 0: it
-   isn't clear. */
+/* Find the functions that run Python frames in a stack of 'count' functions, innermost
+   first.  Stores them in 'loops', and returns their number.  Returns 0 if the result is
+   ambiguous. */
 #define NATIVE_LOOPS    16
 size_t native_stack_find_loops(const uintptr_t *functions, size_t count,
                                uintptr_t loops[NATIVE_LOOPS]);
 
-/* Whether the unwinder's own code is there.  It asks for memory with a lock that it takes to
-   walk as well, if code was registered with it (__register_frame()): then it must not be
-   asked to. */
+/* Return whether 'address' is in the unwinder's code.  If the unwinder has called
+   malloc(), the stack must not be walked.  For code that was registered with
+   __register_frame(), it calls malloc() with a lock that a walk takes, too. */
 int native_stack_is_unwinder(uintptr_t address);
 
-/* Where the functions begin whose frames are inside of the innermost Python frame,
-   and below the address 'limit', the innermost one first.  Returns how many. */
+/* Walk the calling thread's stack up to the innermost Python frame, or up to the stack
+   address 'limit'.  Stores the start addresses of up to 'most' functions, innermost
+   first, and returns their number. */
 size_t native_stack_walk(uintptr_t *functions, size_t most, uintptr_t limit);
 
-/* The library that holds an address: where it is loaded, how it begins and ends
-   there, and its file's name.  Returns 0 if there is none. */
+/* The library that contains an address: its base, its start and end in memory, and its
+   file name. */
 struct native_library {
     uintptr_t base, start, end;
     const char *path;
 };
+/* Find the library that contains an address.  Returns 0 if no library contains it. */
 int native_stack_library(uintptr_t address, struct native_library *library);

@@ -12,23 +12,25 @@
 #include "machines/jit_stub.h"
 #include "stack_tree.h"
 
-/* Kinds of a pair */
+/* kinds of a pair (PROFILE.rst) */
 #define INTERPRETED     1
 #define INLINED         3
 #define PIECE           6
-#define PIECE_NOT_KNOWN 3       /* instead of where it begins */
+#define PIECE_NOT_KNOWN 3       /* value of a PIECE whose functions are not all known */
 #define LINE            8
 
-/* The stack that is being made; and the line of each pair, 0, or where it is to be found */
+/* The stack that is being walked, and the line of each pair: 0, or IN_FRAME if it is in
+   the interpreter's frame. */
 static int64_t *stack;
 static uint32_t lines[TRUE_STACK_CUT / 2];
 static size_t size;
 static int with_lines;
 #define IN_FRAME        ((uint32_t)JIT_LINES_IN_FRAME)
-/* That of the function which comes next, if compiled code runs it that is in the stack already:
-   its frame is not up to date */
+/* The line of the next function, if it is run by compiled code that is already in the
+   stack.  The frame of this function is not up to date then. */
 static struct jit_return returning;
 
+/* Add a frame and its line.  A full stack stays unchanged. */
 static void add_at(int64_t kind, int64_t value, uint32_t line)
 {
     if (size + 2 > TRUE_STACK_CUT)
@@ -52,7 +54,8 @@ static int is_in_frame(size_t at)
     return stack[at] == INTERPRETED || lines[at / 2] == IN_FRAME;
 }
 
-/* Of each function whose line is in a frame: how many calls of it are such */
+/* For each function whose line is in a frame, the number of its calls on this stack whose
+   lines are in frames, too. */
 static int calls[TRUE_STACK_CUT / 2];
 
 static void count_calls(void)
@@ -64,7 +67,7 @@ static void count_calls(void)
             calls[i / 2] += stack[j + 1] == stack[i + 1] && is_in_frame(j);
 }
 
-/* Of interpreted functions, from the outermost on */
+/* Find the lines of interpreted functions, beginning with the outermost. */
 static void find_lines(void)
 {
     size_t i;
@@ -85,7 +88,7 @@ static void find_lines(void)
     }
 }
 
-/* A line stands before its function. */
+/* Insert the lines.  A line precedes its function. */
 static void put_lines(void)
 {
     size_t with = size, from, i, to;
@@ -106,28 +109,30 @@ static void put_lines(void)
 }
 
 /* ____________________________________________________________ */
-/* places in code */
+/* return addresses in compiled code */
 
-#define PLACES          2048    /* that are remembered */
-#define CHECKED         32      /* bytes of code before and behind: other code in the same
-                                   place is told by them */
-#define FUNCTIONS       24      /* of a place that is remembered */
+#define PLACES          2048    /* return addresses that are remembered */
+#define CHECKED         32      /* bytes of code before and after an address; they
+                                   change if the JIT puts other code there */
+#define FUNCTIONS       24      /* functions of an address that can be remembered */
 
-/* What a return address says.  Most stacks that are new have no new one.  The JIT may put
-   other code with the same bytes there: what is said is believed as long as the keys of
-   stacks are (stack_tree.h). */
+/* The functions at a return address in compiled code.  Most new stacks contain no new
+   return address.  The JIT may put other code with the same bytes at the same address.
+   Therefore, an entry is valid as long as the keys of stacks (stack_tree.h). */
 struct place {
     uintptr_t address;
     unsigned char code[2 * CHECKED];
-    uintptr_t piece;            /* where it begins; 0: no code of the JIT's */
-    int64_t called;             /* as in struct python_call */
+    uintptr_t piece;            /* start of the piece; 0 if no compiled code is there */
+    int64_t called;             /* python_call.function */
     int is_helped, is_settled;
     int is_inside;              /* python_call_is_inside() */
-    int is_outermost_only;      /* what else runs there, neither the table nor the log tells */
-    int was_certain;            /* python_call_is_certain() */
-    unsigned keys;              /* stack_tree_keys() */
-    int count;                  /* of those that run there, from the outermost on; 0 is one */
-    int64_t few[FUNCTIONS];     /*   that the table doesn't tell; if there are more, 'many' */
+    int is_outermost_only;      /* neither the table nor the log has the other functions */
+    int was_certain;            /* result of python_call_is_certain() at that time */
+    unsigned keys;              /* result of stack_tree_keys() at that time */
+    int count;                  /* number of functions in 'few', or in 'many' if it
+                                   exceeds FUNCTIONS */
+    int64_t few[FUNCTIONS];     /* functions, outermost first; 0 if the table does
+                                   not contain the function */
 };
 
 static struct place places[PLACES];
@@ -138,7 +143,8 @@ static int64_t *functions_of(struct place *place)
     return place->count > FUNCTIONS ? many : place->few;
 }
 
-/* What the log of compiled code tells for certain, in place of what the table says */
+/* Replace the functions from the table by the functions from the JIT log, if the log has
+   them for certain. */
 static void look_into_log(struct place *place, const struct codemap_piece *piece,
                           int64_t called)
 {
@@ -163,6 +169,7 @@ static void look_into_log(struct place *place, const struct codemap_piece *piece
     place->is_inside = calls_own_loop && count > 0 && told[count - 1] == called;
 }
 
+/* Fill in the entry of a return address. */
 static void look_at(struct place *place, uintptr_t address)
 {
     int which[CODEMAP_DEEPEST], i;
@@ -172,7 +179,7 @@ static void look_at(struct place *place, uintptr_t address)
     place->piece = 0;
     place->is_settled = place->is_outermost_only = 0;
     place->keys = stack_tree_keys();
-    place->was_certain = python_call_is_certain();      /* it may become so below */
+    place->was_certain = python_call_is_certain();      /* it may become certain below */
     if (!codemap_find(address, &piece))
         return;
     call = python_call_at(address, &piece);
@@ -188,7 +195,7 @@ static void look_at(struct place *place, uintptr_t address)
         look_into_log(place, &piece, call.function);
 }
 
-/* Until it is called again */
+/* Return the entry of a return address.  It is valid until the next call. */
 static struct place *place_at(uintptr_t address)
 {
     struct place *place = &places[(address ^ address >> 11) % PLACES];
@@ -209,9 +216,9 @@ static struct place *place_at(uintptr_t address)
 
 /* ____________________________________________________________ */
 
-/* Add the functions at this place of a piece.  'inner' is the outermost function of the
-   piece that it has called: 0, if the table doesn't tell it; -1: it has called none.
-   Returns its own outermost one. */
+/* Add the functions at this return address.  'inner' is the outermost function of the
+   piece that was called from here.  It is 0 if the table does not contain the function,
+   or -1 if no piece was called.  Returns the outermost function at this address. */
 static int64_t add_place(struct place *place, int64_t inner)
 {
     const int64_t *functions = functions_of(place);
@@ -239,7 +246,8 @@ static int64_t add_place(struct place *place, int64_t inner)
     return place->count > 0 ? functions[0] : 0;
 }
 
-/* The place of the next piece's call, of 'returns' if they are given; NULL: not known */
+/* Return the entry for the call of the next piece, from 'returns' if this is not NULL.
+   Returns NULL if the address is unknown. */
 static struct place *next_place(const struct stack_node *node, int is_innermost,
                                 const uintptr_t **returns)
 {
@@ -255,10 +263,11 @@ static struct place *next_place(const struct stack_node *node, int is_innermost,
     return place_at(stub != 0 ? stub : address);
 }
 
+/* Add the functions of all nodes from 'node' on.  'inner' is as for add_place(). */
 static void add_functions(const struct stack_node *innermost, const struct stack_node *node,
                           const uintptr_t *returns, int64_t inner)
 {
-    /* what is full takes no more, however deep the stack is */
+    /* a full stack accepts no more frames, so the walk may end */
     for (; node != NULL && size + 2 <= TRUE_STACK_CUT; node = node->next) {
         struct place *place;
         if (node->kind != NODE_JITTED) {
@@ -267,7 +276,7 @@ static void add_functions(const struct stack_node *innermost, const struct stack
             continue;
         }
         place = next_place(node, node == innermost, &returns);
-        /* otherwise it is not the address of a call */
+        /* otherwise, it is not the return address of a call */
         inner = place != NULL && place->piece != 0 ? add_place(place, inner) : -1;
     }
 }
@@ -301,12 +310,14 @@ size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
 
     begin(words, 0);
     if (pc != 0 && codemap_find(pc, &piece)) {
-        /* a place is behind what runs there; what ends a piece may have none */
+        /* An entry is for the address after the running instruction.  The end of a piece
+           may have no entry. */
         struct place *place = place_at(pc + 1);
         if (place->piece == piece.start)
             inner = add_place(place, -1);
         if (node != NULL && node->kind == NODE_JITTED) {
-            /* its own; for a few instructions at its ends its caller's, as vmprof has it */
+            /* The node of the interrupted piece.  For a few instructions at the ends of
+               the piece, it is the caller's node, as in vmprof. */
             node = node->next;
             if (returns != NULL && *returns != 0)
                 returns++;

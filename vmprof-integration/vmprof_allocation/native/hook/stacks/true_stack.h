@@ -1,17 +1,17 @@
 #pragma once
-/* A thread's stack, as vmprof would write it, but right where vmprof is not.
+/* A thread's stack in vmprof's format, without the errors of vmprof's own.
  *
- * vmprof walks a list that has a node for each piece of the JIT's code that is running, and
- * looks up in a table (codemap.h) which functions are inlined there.  Both are wrong where
- * compiled code calls compiled code (jit_call.h):
+ * vmprof walks a list that has a node for each running piece of compiled code.  It looks
+ * up the functions that are inlined there in PyPy's table of compiled code (codemap.h).
+ * Both are wrong where compiled code calls compiled code (jit_call.h):
  *
- * - A function that is about to be compiled is called through a piece of code that has the
- *   interpreter run it.  The table doesn't say of which function this piece is, and the
- *   list has no node for the function.
- * - A function of which a guard has failed goes on in the interpreter.  The node of its
- *   piece is gone, and it gets no other.
- * - A function that was inlined as far as its loop, which is a piece of its own, is told
- *   of both pieces.
+ * - A function that will be compiled soon is called through a piece of code that lets the
+ *   interpreter run the function.  The table does not contain the function of this piece,
+ *   and the list has no node for the function.
+ * - A function in which a guard failed continues in the interpreter.  The node of its
+ *   piece is gone, and it gets no other node.
+ * - A function that was inlined up to its loop, which is a separate piece, is in the
+ *   table for both pieces.
  */
 
 #include <stddef.h>
@@ -19,18 +19,19 @@
 
 #include "stack_nodes.h"
 
-/* Words: PyPy's vmprof cuts a stack here; and with the lines of compiled code (jit_lines.h),
-   of which there is one for each function at most */
+/* Words of a stack.  PyPy's vmprof cuts a stack at the first number.  The second one
+   includes the lines of compiled code (jit_lines.h), at most one for each function. */
 #define TRUE_STACK_CUT  1018
 #define TRUE_STACK_MOST 1900
 
-/* The stack that begins with the node 'innermost', as pairs (kind, address) of
-   PROFILE.rst.  Returns the number of words.  With the GIL, and the recorder's lock. */
+/* Walk the stack that begins with the node 'innermost'.  Stores it as pairs (kind,
+   address) of PROFILE.rst, and returns the number of words.  The caller has the GIL and
+   the recorder's lock. */
 size_t true_stack(const struct stack_node *innermost,
                   int64_t words[TRUE_STACK_MOST]);
 
-/* Likewise without lines, with the recorder's lock alone, and while PyPy doesn't change its
-   table.  'pc': where a signal interrupts this thread, and 'returns' what
-   jit_returns_interrupted() says of it; or 0 and NULL. */
+/* Walk the stack without lines.  The caller has the recorder's lock, and PyPy must not
+   change its table meanwhile.  'pc' is the address at which a signal interrupts this
+   thread, or 0.  'returns' is the result of jit_returns_interrupted(), or NULL. */
 size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
                                const uintptr_t *returns, int64_t words[TRUE_STACK_MOST]);

@@ -7,12 +7,13 @@
 #include "machines/guarded_read.h"
 
 #define MAX_NODES       100000
-#define FULL_RECORD     1000    /* words; 8 KiB hold no more than 1019 */
+#define FULL_RECORD     1000    /* words of a full record, at least; 8 KiB hold at
+                                   most 1019 */
 #define MOST_KEYS       1024    /* glibc's PTHREAD_KEYS_MAX */
-#define THREAD_WORDS    32      /* of what RPython keeps of a thread, at most */
+#define THREAD_WORDS    32      /* words of RPython's data of a thread that are searched */
 
-/* RPython keeps what it has of each thread where a key of pthread's leads to: among it,
-   at this offset, vmprof's list.  0: not known */
+/* RPython stores a pointer to its data of each thread under a pthread key.  vmprof's list
+   is at this offset in the data; 0 if it was not found. */
 static size_t list_offset;
 static pthread_key_t list_key;
 
@@ -22,8 +23,8 @@ static int copy(uintptr_t address, void *to, size_t size)
            guarded_read(address, to, size);
 }
 
-/* Does the list that begins with the node at 'address' hold the interpreted
-   frames of 'record', in their order, and no others? */
+/* Return whether the list that begins with the node at 'address' has the same interpreted
+   frames as 'record', in the same order, and no others. */
 static int matches(uintptr_t address, const char *record, size_t size)
 {
     const size_t head = 1 + 2 * sizeof(int64_t);
@@ -56,13 +57,13 @@ static int matches(uintptr_t address, const char *record, size_t size)
     return frames > 0;
 }
 
-/* In what a key leads to, the offset of the list; 0: it is not there */
+/* Return the offset of the list in a thread's data, or 0. */
 static size_t find_list(uintptr_t thread, const char *record, size_t size)
 {
     uintptr_t word;
     size_t i;
 
-    /* (the first word says that it is in use) */
+    /* the first word only marks the data as used */
     for (i = 1; i < THREAD_WORDS; i++)
         if (!copy(thread + i * sizeof word, &word, sizeof word))
             return 0;

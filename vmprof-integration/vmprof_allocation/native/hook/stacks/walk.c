@@ -24,15 +24,15 @@
 #include "vmprof/vmprof_output.h"
 #include "vmprof_stack.h"
 
-/* vmprof's, of frames in a record */
-#define NODE_PIECE      6       /* ... of the JIT's code; or, instead of where that
-                                   begins, enum jit_work */
+/* kinds of vmprof's frames in a record */
+#define NODE_PIECE      6       /* a piece of compiled code, or enum jit_work instead
+                                   of its address */
 #define NODE_NATIVE     7
 
 static const struct raw_memory_stacks raw_stacks;
 static long (*vmprof_enter_signal)(void);
 static long (*vmprof_exit_signal)(void);
-static int returns_are_free;            /* jit_returns_are_free() */
+static int returns_are_free;            /* result of jit_returns_are_free() */
 
 void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void))
 {
@@ -45,13 +45,15 @@ void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void))
 /* ____________________________________________________________ */
 /* native frames */
 
+/* The native functions of a sample, innermost first. */
 struct native {
     uintptr_t functions[NATIVE_FRAMES];
     size_t count;
 };
 
 static int with_native;
-static struct native native;            /* the GIL is held from find_native() on */
+static struct native native;            /* valid from find_native() on, while the GIL
+                                           is held */
 
 void walk_native(int on)
 {
@@ -59,19 +61,19 @@ void walk_native(int on)
     native.count = 0;
 }
 
-/* Those of this thread; returns how many. */
+/* Walk the native frames of this thread.  Returns their number. */
 static size_t walk_natively(uintptr_t *functions)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
 
     if (innermost == NULL)
-        return 0;               /* it isn't a Python frame that it would end at */
+        return 0;               /* there is no Python frame at which the walk would end */
     return native_stack_walk(
         functions, NATIVE_FRAMES,
         innermost->kind == NODE_JITTED ? (uintptr_t)innermost->value : UINTPTR_MAX);
 }
 
-/* What stands for the Python frames is 'key': returns what stands for all. */
+/* Add native functions to the key of the Python frames.  Returns the new key. */
 static uint64_t with_functions(uint64_t key, const uintptr_t *functions, size_t count)
 {
     size_t i;
@@ -83,12 +85,14 @@ static uint64_t with_functions(uint64_t key, const uintptr_t *functions, size_t 
     return key;
 }
 
+/* Find the native frames of the sample.  Returns the key of the whole stack. */
 static uint64_t find_native(uint64_t key)
 {
     native.count = walk_natively(native.functions);
     return with_functions(key, native.functions, native.count);
 }
 
+/* Store native frames as pairs.  Returns the number of words. */
 static size_t put_native(const struct native *of, int64_t *words)
 {
     size_t i;
@@ -100,11 +104,12 @@ static size_t put_native(const struct native *of, int64_t *words)
     return 2 * of->count;
 }
 
-/* Of the stack now being walked */
-static int has_key;                     /* otherwise vmprof takes none, or it is too
-                                           deep */
+/* The stack that is being walked. */
+static int has_key;                     /* 0 if vmprof takes no sample now, or if the
+                                           stack is too deep */
 static enum jit_work jit;
 
+/* Pass the stack of the sample to the recorder, from our walk or from vmprof's. */
 static void find_stack(void)
 {
     static int64_t words[2 + 2 * NATIVE_FRAMES + TRUE_STACK_MOST];
@@ -118,7 +123,7 @@ static void find_stack(void)
     count += put_native(&native, words + count);
     if (is_true)
         count += true_stack(vmprof_stack_innermost(), words + count);
-    /* (how much memory is resident, only vmprof says) */
+    /* only vmprof can add the resident memory */
     if (is_true && count > 0 && !profile_log_has_memory())
         recorder_walked(words, count);
     else if (count > 0)
@@ -129,8 +134,8 @@ static void find_stack(void)
 
 /* ____________________________________________________________ */
 
-/* vmprof is to see where a stub of the JIT returns to, and not the stub.  Returns the
-   stub's address for come_back_to(), or 0. */
+/* Replace the return address of a JIT stub by the address to which the stub jumps, for
+   vmprof.  Returns the address in the stub for come_back_to(), or 0. */
 static uintptr_t leave_stub(const struct stack_node *innermost)
 {
     uintptr_t *return_address, stub, back;
@@ -152,6 +157,7 @@ static void come_back_to(const struct stack_node *innermost, uintptr_t stub)
         *stack_nodes_return_address(innermost) = stub;
 }
 
+/* Walk the stack of an allocation sample whose key is unknown, for the recorder. */
 static void walk_stack(void)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
@@ -165,8 +171,8 @@ static void walk_stack(void)
     }
 }
 
-/* What stands for this thread's stack in this state; 0 if vmprof would take no sample
-   now, or can't be asked */
+/* Return the key of this thread's stack in this state.  Returns 0 if vmprof would take no
+   sample now, or if this is unknown. */
 static uint64_t key_of(int state)
 {
     int ignores;
@@ -217,12 +223,15 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 }
 
 /* ____________________________________________________________ */
-/* perhaps without the GIL */
+/* walks that may run without the GIL */
 
-/* vmprof's stacks lack what true_stack.h says; and where a signal interrupts compiled code, it
-   takes the place of the last call for the one that is interrupted.  This thread's stack,
-   where 'context' interrupts it, or, if that is NULL, here; with the recorder's lock.  Returns
-   the number of words; 0: it is not known, or vmprof takes no sample now. */
+/* Walk this thread's stack with the recorder's lock.  Returns the number of words, or 0
+ * if the stack is unknown or vmprof takes no sample now.
+ *
+ * 'context' is the code that a signal interrupts, or NULL for a walk from here.  vmprof's
+ * own stacks have the errors that true_stack.h lists.  In addition, where a signal
+ * interrupts compiled code, vmprof takes the last call for the interrupted place.
+ */
 static size_t find_functions(const ucontext_t *context, int64_t words[TRUE_STACK_MOST])
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
@@ -233,7 +242,7 @@ static size_t find_functions(const ucontext_t *context, int64_t words[TRUE_STACK
     if (!returns_are_free || !codemap_is_known() || vmprof_enter_signal == NULL ||
         vmprof_exit_signal == NULL)
         return 0;
-    /* until the latter, PyPy doesn't change the table */
+    /* PyPy does not change the table before vmprof_exit_signal() */
     if (vmprof_enter_signal() == 0) {
         if (context != NULL)
             returns = jit_returns_interrupted(innermost, context, &pc);
@@ -244,12 +253,12 @@ static size_t find_functions(const ucontext_t *context, int64_t words[TRUE_STACK
 }
 
 /* ____________________________________________________________ */
-/* of time */
+/* CPU samples */
 
 static struct {
     siginfo_t *info;
     void *context;
-} interrupted;                          /* with the recorder's lock */
+} interrupted;                          /* protected by the recorder's lock */
 
 static void call_vmprof(void)
 {
@@ -270,11 +279,11 @@ void walk_time_sample(siginfo_t *info, void *context)
 }
 
 /* ____________________________________________________________ */
-/* of raw memory: names of Python functions have to wait for the GIL */
+/* native memory, where names of Python functions must wait for the GIL */
 
-#define RAW_MEMORY      3       /* beside enum jit_work: other stacks than theirs */
+#define RAW_MEMORY      3       /* state of key_of() that differs from enum jit_work */
 
-static struct native raw;               /* with the lock of raw memory's */
+static struct native raw;               /* protected by the lock of raw_memory.c */
 
 static size_t raw_native(uintptr_t caller, uintptr_t functions[RAW_MEMORY_NATIVE])
 {
@@ -288,6 +297,7 @@ static uint64_t raw_key(const uintptr_t *functions, size_t count)
     return with_functions(key_of(RAW_MEMORY), functions, count);
 }
 
+/* Walk the stack of a sample of native memory, for the recorder. */
 static void walk_raw_stack(void)
 {
     const struct stack_node *innermost = vmprof_stack_innermost();
@@ -322,9 +332,9 @@ int walk_find_stack(void)
     size_t size = 0;
     int tries;
 
-    /* vmprof takes none while another thread changes the table of the JIT's
-       code, which waits for the GIL meanwhile: with several that compile, and a
-       busy machine, a second was too short once in 4,000 times */
+    /* vmprof takes no sample while another thread changes the table of compiled code.
+       That thread waits for the GIL meanwhile.  With several compiling threads on a busy
+       machine, one second was too short once in 4,000 times. */
     for (tries = 0; tries < 5000 && size == 0; tries++) {
         if (tries > 0)
             nanosleep(&millisecond, NULL);

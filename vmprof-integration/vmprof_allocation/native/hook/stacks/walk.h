@@ -1,30 +1,33 @@
 #pragma once
-/* The stack of the thread that allocates: it is known by the list of frames that vmprof
- * keeps, or walked (true_stack.h), or, where PyPy's table of compiled code was not found,
- * vmprof is asked to take a sample. */
+/* The stack of the calling thread, for allocation samples, CPU samples, and native
+ * memory.
+ *
+ * If the list of frames that vmprof keeps was seen before, its key identifies the stack.
+ * Otherwise, the stack is walked (true_stack.h).  If PyPy's table of compiled code was
+ * not found, vmprof takes a sample instead.
+ */
 
 #include <signal.h>
 #include <stdint.h>
 
 #include "gc/nursery.h"
 
-/* What vmprof puts around its own handler, or NULL: the first of these tells whether it
-   ignores its signals just now. */
+/* Set the functions that vmprof calls around its own handler, or NULL.  The first
+   function returns whether vmprof ignores its signals at this moment. */
 void walk_prepare(long (*enter_signal)(void), long (*exit_signal)(void));
 
-/* Find vmprof's own stack, with a sample of this thread.  Returns 0 or an
-   errno. */
+/* Find vmprof's list of frames by a sample of this thread.  Returns 0 or an errno. */
 int walk_find_stack(void);
 
-/* With native frames, or without.  They have to be learnt before. */
+/* Switch native frames on or off.  native_stack_learn() must have succeeded before. */
 void walk_native(int on);
 
-/* What the calling thread does is not the program's: hook_ignore() */
+/* Return whether the allocations of the calling thread are ignored (hook_ignore()). */
 int walk_is_ignored(void);
 
-/* Take a time sample, of what 'context' interrupts: in a signal's handler, with the recorder's
-   lock. */
+/* Take a CPU sample of the code that 'context' interrupts.  The caller is a signal
+   handler with the recorder's lock. */
 void walk_time_sample(siginfo_t *info, void *context);
 
-/* Take an allocation sample; nursery.h says what is returned. */
+/* Take an allocation sample (struct nursery).  Returns the interval for the next gap. */
 int64_t walk_take_sample(const struct nursery_sample *sample);

@@ -13,11 +13,11 @@
 #include "small_file.h"
 
 #define MILLISECOND     1000000         /* ns */
-/* of one thread: more than a short function takes */
+/* CPU time in ns after which a thread has left a short function */
 #define COMPUTED        (10 * MILLISECOND)
-/* a nap in such a function is of microseconds */
+/* time in ns after which a thread no longer sleeps in a short function */
 #define NAP             (50 * MILLISECOND)
-/* for a thread of which the kernel doesn't tell what it does */
+/* time in ns for a thread whose state is unknown */
 #define NOT_KNOWN       (100 * MILLISECOND)
 
 static int64_t now(void)
@@ -28,7 +28,7 @@ static int64_t now(void)
     return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
 }
 
-/* Read what the kernel says of a thread.  Returns 0 if it doesn't. */
+/* Read a file of /proc about a thread.  Returns 0 if it cannot be read. */
 static int read_of_thread(const char *thread, const char *name, char *text,
                           size_t size)
 {
@@ -38,7 +38,7 @@ static int read_of_thread(const char *thread, const char *name, char *text,
     return small_file_read(path, text, size);
 }
 
-/* Nanoseconds for which a thread has computed; -1: not known */
+/* Return the CPU time of a thread in nanoseconds, or -1 if it is unknown. */
 static int64_t computed(const char *thread)
 {
     char text[128];
@@ -48,8 +48,8 @@ static int64_t computed(const char *thread)
     return strtoll(text, NULL, 10);
 }
 
-/* Does a thread wait in a system call, or has it ended?  In a call that short
-   functions make, too, it does not wait, unless it stays there. */
+/* Return whether a thread waits in a system call, or has ended.  A thread in a system
+   call that short functions also make counts as waiting only if it stays there. */
 static int is_waiting(const char *thread, int64_t since)
 {
     char text[256], *end;
@@ -60,8 +60,8 @@ static int is_waiting(const char *thread, int64_t since)
     call = strtol(text, &end, 10);
     if (end == text)                    /* "running" */
         return 0;
-    if (call < 0)                       /* amidst a page fault; or of the first
-                                           thread, which stays when it ends */
+    if (call < 0)                       /* a page fault; or the first thread, which
+                                           remains after its end */
         return strtoull(end, NULL, 16) == 0;
     if (call == SYS_write || call == SYS_nanosleep ||
         call == SYS_clock_nanosleep)
@@ -69,11 +69,13 @@ static int is_waiting(const char *thread, int64_t since)
     return 1;
 }
 
+/* Another thread, by the name of its folder in /proc/self/task. */
 struct other {
     char name[16];
-    int64_t computed;           /* when it was first looked at; -1: not known */
+    int64_t computed;           /* CPU time at the beginning in ns; -1 if it is unknown */
 };
 
+/* Return whether a thread has left the function in which it may have been at 'since'. */
 static int has_left(const struct other *thread, int64_t since)
 {
     int64_t time = computed(thread->name);
@@ -84,7 +86,7 @@ static int has_left(const struct other *thread, int64_t since)
            is_waiting(thread->name, since);
 }
 
-/* All but this one, for free(); 'count' becomes how many they are. */
+/* Return all threads except this one, for free(), and their number in '*count'. */
 static struct other *others(size_t *count)
 {
     long self = syscall(SYS_gettid);
@@ -123,7 +125,7 @@ int grace_period(int milliseconds)
     struct other *threads = others(&count);
 
     while (count > 0) {
-        /* those that have left are not looked at again */
+        /* a thread that has left is not checked again */
         for (i = 0; i < count; )
             if (has_left(&threads[i], since))
                 threads[i] = threads[--count];

@@ -1,12 +1,12 @@
 #pragma once
-/* A grace period, as RCU has: what other threads were in the middle of when it
- * began, they have left when it ends.
+/* A grace period, as in RCU: when it ends, other threads have left the functions in which
+ * they were when it began.
  *
- * For short functions only, in which a thread computes and at most writes or
- * naps.  A thread is out of such a function as soon as it is seen to wait in
- * another system call, or has computed for longer than the function takes.
+ * It is for short functions only, in which a thread computes, and at most writes or
+ * sleeps for microseconds.  A thread has left such a function when it waits in another
+ * system call, or when it has computed for longer than the function takes.
  */
 
-/* Returns 0; or ETIMEDOUT if a thread may still be there after so many
-   'milliseconds'. */
+/* Wait for all other threads.  Returns 0, or ETIMEDOUT if a thread may still be there
+   after 'milliseconds'. */
 int grace_period(int milliseconds);

@@ -8,18 +8,19 @@
 
 #include "recorder.h"
 
+/* vmprof's handler. */
 static struct sigaction vmprof_action;
 static volatile int takes_time_samples;
 static void (*take_sample)(siginfo_t *info, void *context);
 
-/* what the program did with them, as long as they are not its own */
+/* the program's settings, while they are replaced */
 static struct sigaction program_action;
 static struct itimerval program_timer;
 static enum {
-    OWN,            /* they are the program's */
-    OURS,           /* time samples: ours, unless the program has set another
-                       handler since */
-    SAVED           /* vmprof does with them what it likes */
+    OWN,            /* the settings are the program's */
+    OURS,           /* CPU samples are taken: the settings are ours, unless the
+                       program has changed the handler since */
+    SAVED           /* vmprof may change the settings */
 } state;
 
 void signals_call_vmprof(siginfo_t *info, void *context)
@@ -29,15 +30,15 @@ void signals_call_vmprof(siginfo_t *info, void *context)
 
 void signals_call_vmprof_now(void)
 {
-    /* it reads no more of these than the program counter, which it looks up
-       among the JIT's code: NULL is not found there */
+    /* The handler only reads the program counter, and searches it in the JIT's code.
+       NULL is not found there. */
     static siginfo_t info;
     static ucontext_t context;
 
     signals_call_vmprof(&info, &context);
 }
 
-/* In front of vmprof's own handler.  Its signals come from the timer. */
+/* Run before vmprof's own handler.  The signals come from vmprof's timer. */
 static void on_sigprof(int signal, siginfo_t *info, void *context)
 {
     int saved_errno = errno;
@@ -97,8 +98,8 @@ void signals_save(void)
     state = SAVED;
 }
 
-/* vmprof leaves the signal ignored, which programs started from this one would
-   inherit; that has discarded what was on its way. */
+/* vmprof leaves the signal ignored, which programs that this one starts would inherit.
+   Ignoring it has also discarded pending signals. */
 void signals_restore(void)
 {
     if (state != OWN) {

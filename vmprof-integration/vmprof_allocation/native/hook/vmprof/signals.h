@@ -1,35 +1,37 @@
 #pragma once
-/* SIGPROF and its timer belong to the program, but for time samples.
+/* SIGPROF and its timer, which belong to the program except while CPU samples are taken.
  *
- * vmprof does with them what it likes when it is enabled and disabled: what
- * the program did is *saved* before, and *restored* afterwards.
+ * vmprof changes both when it is enabled and disabled.  Therefore, the program's settings
+ * are *saved* before, and *restored* afterwards.
  */
 
 #include <signal.h>
 #include <stdint.h>
 
-/* What the program does with them, as far as it is not vmprof's or ours */
+/* Save the program's handler and timer, unless they are vmprof's or ours. */
 void signals_save(void);
 
-/* Harmless if it was done before */
+/* Restore them.  May be called again. */
 void signals_restore(void);
 
-/* Learn vmprof's handler, which it has just set.  Returns 0 or an errno. */
+/* Read vmprof's handler, which vmprof has just set.  Returns 0 or an errno. */
 int signals_learn_vmprofs(void);
 
+/* Return the address of vmprof's handler. */
 uintptr_t signals_vmprofs_handler(void);
 
-/* Have vmprof's handler take a sample: of what 'context' interrupts, ... */
+/* Make vmprof's handler take a sample of the code that 'context' interrupts. */
 void signals_call_vmprof(siginfo_t *info, void *context);
-/* ... or of this thread, here and now */
+/* Make vmprof's handler take a sample of this thread, here and now. */
 void signals_call_vmprof_now(void);
 
-/* From now on, vmprof's signals take time samples: 'take' has the recorder's lock.  Returns
-   0 or an errno. */
+/* Let vmprof's signals take CPU samples from now on.  'take' is called with the
+   recorder's lock.  Returns 0 or an errno. */
 int signals_begin_time_samples(void (*take)(siginfo_t *info, void *context));
-/* No more; but the signals still come. */
+/* Take no more CPU samples, although the signals continue. */
 void signals_end_time_samples(void);
+/* Return whether CPU samples are taken. */
 int signals_take_time_samples(void);
 
-/* In a forked child, where no timer goes on */
+/* Restore the program's handler in a forked child, which inherits no timer. */
 void signals_forget(void);

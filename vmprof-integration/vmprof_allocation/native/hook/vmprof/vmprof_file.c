@@ -7,11 +7,13 @@
 #include "machines/guarded_read.h"
 #include "machines/handler_word.h"
 
-#define HANDLER_SIZE    192     /* bytes of its code that are looked at */
+#define HANDLER_SIZE    192     /* bytes of its code that are searched */
 
+/* The address of the variable, or NULL; and whether we have set it. */
 static int *file;
 static int is_set;
 
+/* Find the variable as vmprof_file_learn() does. */
 static int look(uintptr_t handler, int fd)
 {
     unsigned char code[HANDLER_SIZE];
@@ -38,13 +40,13 @@ int vmprof_file_learn(uintptr_t handler, int fd)
     file = NULL;
     is_set = 0;
     if (fd < 3)
-        return ENOTSUP;         /* many words hold a small number */
+        return ENOTSUP;         /* many variables contain a small number */
     return look(handler, fd);
 }
 
 int vmprof_file_set(int fd)
 {
-    /* vmprof has closed its own at the fork */
+    /* vmprof has reset it at the fork */
     if (file == NULL || *file != -1)
         return ENOTSUP;
     *file = fd;

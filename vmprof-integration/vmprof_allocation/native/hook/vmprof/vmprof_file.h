@@ -1,15 +1,17 @@
 #pragma once
-/* vmprof keeps the descriptor of its file in a word of its own.  It forgets it in a
- * forked child, and its signal handler, which walks stacks for us, must have one.
+/* The variable in which vmprof stores the descriptor of its file.
+ *
+ * vmprof resets it in a forked child.  But its signal handler, which walks stacks for us,
+ * needs a descriptor.
  */
 
 #include <stdint.h>
 
-/* Learn where that word is, from the code of vmprof's 'handler', while vmprof is
-   enabled on 'fd'.  Returns 0, or ENOTSUP if it is not certain. */
+/* Find the variable in the code of vmprof's 'handler', while vmprof is enabled on 'fd'.
+   Returns 0, or ENOTSUP if the result is ambiguous. */
 int vmprof_file_learn(uintptr_t handler, int fd);
 
-/* In a forked child: this is its file.  Returns 0 or an errno. */
+/* Set vmprof's descriptor in a forked child.  Returns 0 or an errno. */
 int vmprof_file_set(int fd);
-/* It has none any more; harmless if nothing was set. */
+/* Reset the descriptor if it was set. */
 void vmprof_file_take_back(void);

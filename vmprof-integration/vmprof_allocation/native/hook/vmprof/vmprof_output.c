@@ -22,10 +22,10 @@
 #define MARKER_TRAILER  '\x03'
 #define TRAILER_SIZE    25
 
-/* ms in which a thread has written a name to vmprof's buffers */
+/* milliseconds after which a thread has written a name to vmprof's buffers */
 #define GRACE           5000
 
-/* The head of vmprof's buffers, of which it maps 20 in one piece */
+/* The layout of vmprof's buffers; vmprof maps all 20 at once. */
 #define BUFFERS         20
 #define BUFFER_SIZE     8192
 struct vmprof_buffer {
@@ -34,22 +34,28 @@ struct vmprof_buffer {
     char data[BUFFER_SIZE - 2 * sizeof(unsigned int)];
 };
 
+/* Whether this thread enables or disables vmprof for us. */
 static __thread __attribute__((tls_model("initial-exec"))) int is_control;
 
+/* The decoy's descriptor, or -1, and its device and inode, which identify it. */
 static int decoy = -1;
 static dev_t decoy_device;
 static ino_t decoy_inode;
 static void (*disabled)(const void *trailer, size_t size);
 
 static volatile int was_enabled;
-static struct vmprof_buffer *volatile buffers;  /* NULL: vmprof is disabled */
-static volatile int writing;                    /* threads: of its buffers */
+static struct vmprof_buffer *volatile buffers;  /* NULL if vmprof is disabled */
+static volatile int writing;                    /* threads that write its buffers */
 static volatile unsigned int writes;
-static volatile int has_failed;                 /* to be disabled */
-static unsigned int names_taken[BUFFERS];       /* bytes of it */
-static unsigned int complete[BUFFERS];          /* and how many of them are certain */
-static int64_t first_name[BUFFERS];             /* to tell a reuse */
+static volatile int has_failed;                 /* whether vmprof could not be disabled */
+static unsigned int names_taken[BUFFERS];       /* bytes of names that were seen in
+                                                   each buffer */
+static unsigned int complete[BUFFERS];          /* bytes of these names that are final */
+static int64_t first_name[BUFFERS];             /* first function's number, to
+                                                   recognize a reused buffer */
 
+/* A stack sample that does not go to the recorder directly, its size in bytes, and the
+   reason. */
 static char probe[BUFFER_SIZE];
 static size_t probe_size;
 static enum { NOT_PROBING, PROBING, TAKING } is_probing;
@@ -57,12 +63,13 @@ static enum { NOT_PROBING, PROBING, TAKING } is_probing;
 /* ____________________________________________________________ */
 /* the decoy */
 
+/* Make the decoy.  Returns its descriptor, or -1 and sets errno. */
 static int open_decoy(void)
 {
     struct stat st;
     int fd = memfd_create("vmprof", MFD_CLOEXEC);
 
-    if (fd < 0)         /* forbidden: then nobody can read it */
+    if (fd < 0)         /* if memfd_create() is forbidden, the decoy cannot be read */
         fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (fd < 0 || (fd = own_file_move_up(fd)) < 0)
         return -1;
@@ -87,11 +94,12 @@ int vmprof_output_open(void (*on_disabled)(const void *, size_t))
     return open_decoy();
 }
 
+/* Return whether the descriptor still refers to the decoy. */
 static int is_decoy(int fd)
 {
     struct stat st;
 
-    /* the program may have closed it, and opened one of its own */
+    /* the program may have closed it, and opened another file */
     return fd >= 0 && fd == decoy && fstat(fd, &st) == 0 &&
            st.st_dev == decoy_device && st.st_ino == decoy_inode;
 }
@@ -142,7 +150,7 @@ void vmprof_output_close(void)
 void vmprof_output_forget(void)
 {
     is_control = 0;
-    writing = 0;                /* the parent's threads */
+    writing = 0;                /* threads of the parent */
     if (is_decoy(decoy))
         close(decoy);
     decoy = -1;
@@ -172,8 +180,8 @@ void vmprof_output_unfollow(void)
 #define NAME_HEAD       (1 + 2 * (unsigned int)sizeof(int64_t))
 #define LONGEST_NAME    (NAME_HEAD + 1023)      /* vmprof cuts the text */
 
-/* Return the size of the record with a name that begins at 'at', or BUFFER_SIZE if its length is
-   invalid. */
+/* Return the size of the record with a name that begins at 'at', or BUFFER_SIZE if its
+   length is invalid. */
 static unsigned int record_size(const struct vmprof_buffer *b, unsigned int at)
 {
     int64_t length;
@@ -184,14 +192,16 @@ static unsigned int record_size(const struct vmprof_buffer *b, unsigned int at)
     return NAME_HEAD + (unsigned int)length;
 }
 
-/* vmprof keeps the names of new functions to itself until 8 KiB are full.
-   A profile whose process gets killed needs them: take the ones that came
-   since the last look.
-
-   vmprof raises data_size before it writes the record, without the GIL.  The last record may
-   therefore still be a part of older ones.  It is complete when another record follows or vmprof
-   writes the buffer.  Until then each look takes it again, and code_names.c replaces the name
-   if the text has changed. */
+/* Pass the new names in buffer 'i' to the recorder.
+ *
+ * vmprof keeps the names of new functions until 8 KiB are full.  The profile of a process
+ * that is killed needs them earlier.
+ *
+ * vmprof raises data_size before it writes the record, without the GIL.  The last record
+ * may therefore still be a part of older ones.  It is complete when another record
+ * follows or vmprof writes the buffer.  Until then, each call passes it again, and
+ * code_names.c replaces the name if the text has changed.
+ */
 static void take_names(int i, unsigned int size)
 {
     struct vmprof_buffer *b = &buffers[i];
@@ -203,13 +213,14 @@ static void take_names(int i, unsigned int size)
         complete[i] = 0;
     }
     profile_log_names(b->data + complete[i], size - complete[i]);
-    /* Records are found from the first to the last, and the last one cannot begin before the
-       place at which this stops. */
+    /* Records are found from the first to the last, and the last one cannot begin before
+       the place at which this loop stops. */
     while (complete[i] + LONGEST_NAME < size)
         complete[i] += record_size(b, complete[i]);
     names_taken[i] = size;
 }
 
+/* Return whether a buffer contains names and nothing else. */
 static int holds_names(const struct vmprof_buffer *b)
 {
     unsigned int at = 0, size = b->data_size;
@@ -234,9 +245,9 @@ void vmprof_output_take_names(void)
 }
 
 /* ____________________________________________________________ */
-/* what libpypy calls */
+/* functions that libpypy calls */
 
-/* The index of vmprof's buffer from which 'data' is written, or -1 */
+/* Return the index of vmprof's buffer from which 'data' is written, or -1. */
 static int buffer_index(const char *data)
 {
     ptrdiff_t offset = data - (const char *)buffers;
@@ -252,6 +263,7 @@ static void take_stack(const char *data, size_t size)
         profile_log_bytes(data, size);
 }
 
+/* Pass a record from buffer 'i' to the recorder, or keep it for a probe. */
 static void take_record(int i, const char *data, size_t size)
 {
     if (*data == MARKER_NAME) {
@@ -259,7 +271,7 @@ static void take_record(int i, const char *data, size_t size)
         return;
     }
     if (is_probing != NOT_PROBING && size <= sizeof probe) {
-        /* a time sample that could not be written at once */
+        /* a CPU sample that could not be written at once */
         if (is_probing == TAKING && probe_size > 0)
             take_stack(probe, probe_size);
         memcpy(probe, data, size);
@@ -269,17 +281,18 @@ static void take_record(int i, const char *data, size_t size)
     take_stack(data, size);
 }
 
+/* Pass a record of vmprof to the recorder, with its lock. */
 static void write_record(const void *data, size_t size)
 {
     int held = recorder_has_lock(), i;
 
     if (!held)
         recorder_lock();
-    i = buffer_index(data);             /* they may be gone by now */
+    i = buffer_index(data);             /* vmprof may have unmapped the buffers by now */
     if (i >= 0)
         take_record(i, data, size);
     else {
-        profile_log_bytes(data, size);  /* header, trailer */
+        profile_log_bytes(data, size);  /* header or trailer */
         code_names_keep_head(data, size);
     }
     if (!held)
@@ -296,7 +309,7 @@ ssize_t vmprof_output_write(int fd, const void *data, size_t size)
         if (is_decoy(fd))
             (void)file_sink_write(fd, data, size);
         else if (!is_control && !is_trailer)
-            return write(fd, data, size);       /* a file of the program's */
+            return write(fd, data, size);       /* a file of the program */
         if (!is_control && is_trailer) {
             disabled(data, size);
             return (ssize_t)size;
@@ -309,8 +322,8 @@ ssize_t vmprof_output_write(int fd, const void *data, size_t size)
     return (ssize_t)size;
 }
 
-/* When a function is made, its name goes into vmprof's buffers, for which PyPy
-   releases the GIL.  Returns 0, or an errno if one is still on its way. */
+/* Wait until no thread writes a name.  The name of a new function is written to vmprof's
+   buffers without the GIL.  Returns 0, or an errno if a thread has not finished. */
 static int await_names(void)
 {
     static const struct timespec pause = { 0, 100000 };
@@ -325,15 +338,16 @@ static int await_names(void)
         }
         before = writes;
         error = grace_period(GRACE);
-        /* who waits may wait for us to take a record */
+        /* a waiting thread may wait until we have taken a record */
     } while (error == 0 && (writing != 0 || writes != before));
     return error;
 }
 
-/* vmprof_disable() has vmprof's signal ignored, and unmaps the buffers then.
-   It takes care of threads that sample, but not of those that write names:
-   they would write to what is no longer there, or make an assertion fail.  No
-   new one can begin by now. */
+/* Wait for the writers of names when vmprof_disable() ignores vmprof's signal, because it
+ * unmaps the buffers next.  It waits for threads that sample, but not for threads that
+ * write names.  These would write to unmapped memory, or make an assertion fail.  No new
+ * writer can begin by now.
+ */
 int vmprof_output_sigaction(int signal, const struct sigaction *action,
                             struct sigaction *before)
 {
@@ -350,7 +364,7 @@ int vmprof_output_sigaction(int signal, const struct sigaction *action,
     return sigaction(signal, action, before);
 }
 
-/* vmprof maps its buffers when it is enabled, */
+/* Notice the buffers, which vmprof maps when it is enabled. */
 void *vmprof_output_mmap(void *address, size_t size, int protection, int flags,
                          int fd, off_t offset)
 {
@@ -363,11 +377,11 @@ void *vmprof_output_mmap(void *address, size_t size, int protection, int flags,
     return map;
 }
 
-/* and unmaps them when it is disabled, whoever does that. */
+/* Notice that vmprof unmaps its buffers, because some thread disables it. */
 int vmprof_output_munmap(void *address, size_t size)
 {
     if (address != NULL && address == buffers) {
-        /* who takes names reads them */
+        /* vmprof_output_take_names() reads the buffers */
         recorder_lock();
         buffers = NULL;
         recorder_unlock();
@@ -375,9 +389,8 @@ int vmprof_output_munmap(void *address, size_t size)
     return munmap(address, size);
 }
 
-/* With each sample vmprof rewinds the file that tells the resident memory,
-   also if it has not opened it, and learns from the kernel that -1 is no
-   file. */
+/* Reject an invalid descriptor without a system call.  With each sample, vmprof rewinds
+   the file for the resident memory, even if it has not opened the file. */
 off_t vmprof_output_lseek(int fd, off_t offset, int whence)
 {
     if (fd < 0) {

@@ -11,17 +11,17 @@
 
 #include "segment.h"
 
-/*     entry:      b  slot + DETOUR        slot:           the moved instruction
- *     entry + 4:  ...                                     b  entry + 4
- *                                         slot + DETOUR:  ldr x16, detour; br x16
+/*      entry:      b  slot + DETOUR        slot:           the moved instruction
+ *      entry + 4:  ...                                     b  entry + 4
+ *                                          slot + DETOUR:  ldr x16, detour; br x16
  *
- * The way back is a b, too: where branch targets are guarded (BTI), a br would need a
- * landing there.  x16 is what any call may change on its way.
+ * The jump back is also a b: with guarded branch targets (BTI), a br would need a landing
+ * pad there.  A call may change x16 on its way.
  *
- * Replacing an instruction that another processor may execute at that moment is defined
- * for some, b among them, but not for what libpypy's functions begin with: it is the GIL
- * that keeps the others out.  What they have fetched before, and the cache of instructions
- * itself, have to follow: entry_changed().
+ * The architecture allows some instructions, including b, to be replaced while another
+ * processor may execute them, but not the first instructions of libpypy's functions.  So
+ * the GIL must keep other threads out.  entry_changed() updates the instruction cache and
+ * the instructions that other processors have fetched before.
  */
 
 #define INSTRUCTION     4
@@ -42,7 +42,7 @@ uintptr_t entry_reach(void)
 
 int entry_begin(void)
 {
-    /* without this, a thread may get the GIL and run what it fetched earlier */
+    /* without this, a thread may get the GIL and run instructions that it fetched before */
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
                    0, 0) < 0 ? errno : 0;
 }
@@ -66,7 +66,7 @@ uint64_t entry_build(unsigned char *slot, uintptr_t entry, int moved,
     (void)moved;
     there[0] = (uint32_t)entry_load(entry);
     there[1] = branch((uintptr_t)&there[1], entry + INSTRUCTION);
-    far[0] = 0x58000050;                /* ldr x16, the word behind the br */
+    far[0] = 0x58000050;                /* ldr x16, the word after the br */
     far[1] = 0xd61f0200;                /* br x16 */
     memcpy(&far[2], &detour, sizeof detour);
     return branch(entry, (uintptr_t)far);
@@ -74,7 +74,8 @@ uint64_t entry_build(unsigned char *slot, uintptr_t entry, int moved,
 
 /* ____________________________________________________________ */
 
-/* Does a note of properties say that all of the library's branches have landings? */
+/* Return whether a note of properties records that all targets of branches in the
+   library have landing pads. */
 static int has_landings(const unsigned char *note, size_t size)
 {
     const Elf64_Nhdr *head = (const Elf64_Nhdr *)note;
@@ -103,7 +104,8 @@ int entry_protection(uintptr_t entry)
     const unsigned char *note;
     size_t size;
 
-    /* the loader guards its pages then: mprotect() without this would end that */
+    /* the dynamic linker guards the library's pages; mprotect() without PROT_BTI would
+       remove that */
     if (!(getauxval(AT_HWCAP2) & HWCAP2_BTI))
         return 0;
     note = segment_find(entry, PT_GNU_PROPERTY, &size);
@@ -125,6 +127,6 @@ void entry_store(uintptr_t entry, uint64_t word)
 void entry_changed(uintptr_t code, size_t size)
 {
     __builtin___clear_cache((char *)code, (char *)code + size);
-    /* entry_begin() has seen that the kernel does it */
+    /* entry_begin() has checked that the kernel supports it */
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
 }

@@ -4,8 +4,8 @@
 
 #include "../guarded_read.h"
 
-/* The word that two instructions at 'address' read: adrp, and a ldr of four bytes with the
-   register that the former sets.  0: they are others. */
+/* Return the address of the word that two instructions at 'address' load: adrp, and a
+   4-byte ldr with the register that adrp has set.  Returns 0 for other instructions. */
 static uintptr_t word_read(const unsigned char *code, uintptr_t address)
 {
     uint32_t adrp, ldr;
@@ -16,7 +16,7 @@ static uintptr_t word_read(const unsigned char *code, uintptr_t address)
     if ((adrp & 0x9f000000) != 0x90000000 || (ldr & 0xffc00000) != 0xb9400000 ||
         (ldr >> 5 & 31) != (adrp & 31))
         return 0;
-    /* 21 bits with their sign, the lowest two apart */
+    /* 21 bits with a sign; the lowest two bits are elsewhere */
     pages = (int64_t)(int32_t)((adrp >> 5 & 0x7ffff) << 13) >> 11 | (adrp >> 29 & 3);
     return (address & ~(uintptr_t)4095) + (uintptr_t)(pages * 4096) +
            4 * (ldr >> 10 & 0xfff);

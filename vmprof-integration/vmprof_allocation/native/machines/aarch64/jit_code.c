@@ -1,5 +1,5 @@
-/* The JIT's code for AArch64 allocates without a stub behind the end of a piece, so that a
- * return address is where the program stands.  Its calls of compiled code are not read. */
+/* The JIT's code on AArch64 allocates without a stub after the end of a piece, so a
+   return address is the real place.  Calls of compiled code are not recognized. */
 #include "../jit_call.h"
 #include "../jit_stub.h"
 

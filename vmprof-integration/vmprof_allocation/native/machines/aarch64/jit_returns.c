@@ -7,33 +7,35 @@
 #include "../guarded_read.h"
 #include "unwind.h"
 
-/* The frame of a piece, S being what vmprof's node of it holds:
+/* The frame of a piece; S is the value of the piece's node in vmprof's list:
  *
  *      S + 80      its caller's frame
  *      S           x30 and x29 of its caller, and vmprof's node, among others
  *      S - 16      x30, if the piece has called one of the JIT's own stubs, such as
- *                  malloc_slowpath; below that, or here, the frame of what is called
+ *                  malloc_slowpath; below that, or here, the frame of the called function
  *
- * vmprof looks at S - 8.
+ * vmprof reads the return address at S - 8.
  */
 #define PIECE_FRAME     80
 #define STUB_FRAME      16
-#define MOST_PIECES     512     /* vmprof's samples have no more */
+#define MOST_PIECES     512     /* vmprof's samples have at most 512 pieces */
 
 static struct user {
     struct unwind_rules rules;
-    uintptr_t *places[MOST_PIECES];             /* where vmprof looks, ... */
-    uintptr_t before[MOST_PIECES];              /*   and what was there */
-    uintptr_t returns[MOST_PIECES + 1];
+    uintptr_t *places[MOST_PIECES];             /* where vmprof reads, ... */
+    uintptr_t before[MOST_PIECES];              /* ... and the words that were there */
+    uintptr_t returns[MOST_PIECES + 1];         /* return addresses, then 0 */
     size_t count;
-} of_thread, of_signal;                         /* with the GIL; of a signal's handler */
+} of_thread, of_signal;                         /* one for threads with the GIL, and one
+                                                   for signal handlers */
 
 static uintptr_t word(uintptr_t address)
 {
     return *(const uintptr_t *)address;
 }
 
-/* Is there a call in front of this return address, which may be anything?  bl or blr */
+/* Return whether the instruction before this address, which may have any value, is a
+   call: bl or blr. */
 static int is_behind_call(uintptr_t address)
 {
     uint32_t call;
@@ -44,8 +46,8 @@ static int is_behind_call(uintptr_t address)
     return (call & 0xfc000000) == 0x94000000 || (call & 0xfffffc1f) == 0xd63f0000;
 }
 
-/* Unwind from 'frame' to the piece with this stack pointer.  Returns its return address;
-   0: the way there is not known. */
+/* Unwind from 'frame' to the piece with this stack pointer.  Returns the return address
+   in this piece, or 0 if a frame on the way is unknown. */
 static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t sp)
 {
     uintptr_t found = 0;
@@ -53,19 +55,21 @@ static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t s
     while (frame->sp < sp && unwind_step(&user->rules, frame, sp))
         ;
     if (frame->sp == sp)
-        /* what has no frame, if it is the first one: it may be the piece itself */
+        /* The first function may have no frame; it may also be the piece itself. */
         found = frame->is_interrupted ? unwind_without_signature(frame->lr) : frame->pc;
     else if (frame->sp == sp - STUB_FRAME)
-        /* (it is the piece that the stub was called from) */
+        /* the address in the piece that has called the stub */
         found = word(sp - STUB_FRAME);
     if (is_behind_call(found))
         return found;
-    /* it stands in the piece, which has moved the stack pointer (arguments, or a result that is
-       kept while it waits for the GIL); or in what has no table: that is in no piece */
+    /* The address is in the piece, which has moved the stack pointer for arguments, or
+       for a result that it keeps while it waits for the GIL.  Otherwise, it is in a
+       function without a table, which is in no piece. */
     return frame->sp <= sp && (frame->is_interrupted || is_behind_call(frame->pc))
                ? frame->pc : 0;
 }
 
+/* Find the return addresses of the pieces in this list, from 'frame' on. */
 static void find(struct user *user, const struct stack_node *innermost,
                  struct unwound *frame)
 {
@@ -79,7 +83,7 @@ static void find(struct user *user, const struct stack_node *innermost,
             continue;
         returns = unwind_to(user, frame, sp);
         if (returns == 0)
-            break;              /* the list is not this stack's */
+            break;              /* the list does not belong to this stack */
         user->places[user->count] = stack_nodes_return_address(innermost);
         user->returns[user->count++] = returns;
         frame->pc = word(sp);
@@ -102,14 +106,14 @@ void jit_returns_begin(const struct stack_node *innermost)
     int saved_errno;
     size_t i;
 
-    /* that of the caller: the ABI has x29 lead to what it was there, where a function has
-       a frame pointer, as this one has for that reason */
+    /* The frame of the caller.  By the ABI, x29 leads to the caller's x29 in a function
+       with a frame pointer, which this function has for this reason. */
     frame.pc = (uintptr_t)__builtin_return_address(0);
     frame.sp = (uintptr_t)__builtin_dwarf_cfa();
     frame.fp = word((uintptr_t)__builtin_frame_address(0));
     frame.lr = 0;
     frame.is_interrupted = 0;
-    /* (to read what may be no address sets it) */
+    /* reading an invalid address sets errno */
     saved_errno = errno;
     find(user, innermost, &frame);
     errno = saved_errno;

@@ -1,13 +1,14 @@
 #pragma once
-/* A part of the library that holds an address, as its program headers have it */
+/* Finds a segment of a library by an address in it and the library's program headers. */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC visibility push(hidden)
 
-/* The segment of this kind (PT_...) of the library that holds 'code', and its size.  NULL:
-   it has none, or no library is there. */
+/* Return the segment of this kind (PT_...) of the library that contains 'code', and
+   store its size in bytes.  Returns NULL if the library has no such segment, or if no
+   library contains the address. */
 const unsigned char *segment_find(uintptr_t code, uint32_t kind, size_t *size);
 
 #pragma GCC visibility pop

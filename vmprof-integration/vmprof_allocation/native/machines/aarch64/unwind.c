@@ -11,7 +11,8 @@
 #define FP              29
 #define LR              30
 #define SP              31
-#define STATES          8       /* that a table may remember at once */
+#define STATES          8       /* maximum number of states that a table remembers at
+                                   once */
 #define NOT_SAVED       UNWIND_NOT_SAVED
 
 static found_object_finder *find_object;
@@ -24,7 +25,7 @@ int unwind_is_free(void)
 }
 
 /* ____________________________________________________________ */
-/* reading a table; what is behind its end is 0 */
+/* reading of tables; the bytes after the end of a table are read as 0 */
 
 struct reader {
     const unsigned char *p, *end;
@@ -75,7 +76,7 @@ static int32_t half(const unsigned char *p)
 /* ____________________________________________________________ */
 /* the table of a function */
 
-/* The sorted list of tables of the library that holds 'pc', or NULL */
+/* Return the sorted list of tables of the library that contains 'pc', or NULL. */
 static const unsigned char *find_list(uintptr_t pc)
 {
     struct found_object found;
@@ -86,11 +87,11 @@ static const unsigned char *find_list(uintptr_t pc)
     return find_object((void *)pc, &found) == 0 ? found.tables : NULL;
 }
 
-/* That of the function that holds 'pc', or NULL: by the sorted list of pairs (where a
-   function begins, where its table is), both as distances from the header */
+/* Return the table of the function that contains 'pc', or NULL.  The sorted list has
+   pairs (a function's begin, its table), both as distances from the header. */
 static const unsigned char *find_table(uintptr_t pc)
 {
-    /* version 1; how the three that follow are encoded, as every linker does */
+    /* version 1, and the encodings of the three following fields that every linker uses */
     static const unsigned char usual[4] = { 1, 0x1b, 0x03, 0x3b };
     const unsigned char *header = find_list(pc), *list;
     uint32_t low = 0, high, middle;
@@ -114,7 +115,7 @@ static const unsigned char *find_table(uintptr_t pc)
 }
 
 /* ____________________________________________________________ */
-/* its instructions */
+/* the instructions of a table */
 
 static void set_saved(struct unwind_rule *rule, uint64_t reg, int32_t offset)
 {
@@ -130,11 +131,12 @@ static void set_as_before(struct unwind_rule *rule, uint64_t reg,
     set_saved(rule, reg, reg == LR ? before->lr : before->fp);
 }
 
+/* The state of reading a function's table */
 struct function {
-    uintptr_t at;               /* the place that the rule is true of */
+    uintptr_t at;               /* address for which the rule is valid */
     uint64_t code_factor;
     int64_t data_factor;
-    struct unwind_rule before;  /* what is true of all functions of this kind */
+    struct unwind_rule before;  /* rule at the beginning of all functions of this kind */
 };
 
 static int32_t offset(struct reader *r, const struct function *function, int is_signed)
@@ -142,8 +144,8 @@ static int32_t offset(struct reader *r, const struct function *function, int is_
     return (int32_t)((int64_t)leb(r, is_signed) * function->data_factor);
 }
 
-/* One instruction other than those that go on to another place.  Returns 0 if it is not
-   understood. */
+/* Carry out an instruction, except for the instructions that advance the address.
+   Returns 0 if the instruction is unknown or cannot be represented. */
 static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
                      const struct function *function, struct unwind_rule *states,
                      int *count)
@@ -168,7 +170,8 @@ static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
     case 0x06:                                  /* restore_extended */
         set_as_before(rule, leb(r, 0), &function->before);
         return 1;
-    case 0x07:                                  /* undefined: LR's, of the outermost */
+    case 0x07:                                  /* undefined; x30 is undefined in the
+                                                   outermost frame */
         return leb(r, 0) != LR;
     case 0x08:                                  /* same_value */
         set_saved(rule, leb(r, 0), NOT_SAVED);
@@ -211,13 +214,14 @@ static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
     case 0x2e:                                  /* GNU_args_size */
         (void)leb(r, 0);
         return 1;
-    default:                                    /* the CFA is an expression, ... */
+    default:                                    /* the CFA is an expression, or the
+                                                   instruction is unknown */
         return 0;
     }
 }
 
-/* Carry out those that are for addresses up to 'pc'.  Returns 0 if one is not
-   understood. */
+/* Carry out the instructions for addresses up to 'pc'.  Returns 0 if an instruction is
+   not understood. */
 static int run(struct reader r, struct unwind_rule *rule, struct function *function,
                uintptr_t pc)
 {
@@ -242,8 +246,8 @@ static int run(struct reader r, struct unwind_rule *rule, struct function *funct
     return 1;
 }
 
-/* What tables of this kind have in common (CIE).  Returns 0 if it isn't what compilers
-   write for AArch64. */
+/* Read the common part of the tables of a kind (CIE).  Returns 0 if compilers for
+   AArch64 do not write such a part. */
 static int read_kind(const unsigned char *kind, struct function *function,
                      struct reader *instructions)
 {
@@ -262,20 +266,22 @@ static int read_kind(const unsigned char *kind, struct function *function,
     behind = r.p + size;
     for (augmentation++; *augmentation != '\0'; augmentation++)
         switch (*augmentation) {
-        case 'R':                               /* how a function's address is written */
+        case 'R':                               /* encoding of a function's address */
             if (number(&r, 1) != 0x1b)
                 return 0;
             break;
-        case 'P':                               /* what handles exceptions */
+        case 'P':                               /* address of the exception handler */
             encoding = (unsigned)number(&r, 1) & 0x0f;
             skip(&r, encoding == 0x0b || encoding == 0x03 ? 4 : 8);
             break;
         case 'L':
             (void)number(&r, 1);
             break;
-        case 'B':                               /* signed with the second key */
+        case 'B':                               /* return addresses are signed with the
+                                                   second key */
             break;
-        default:                                /* 'S': a signal's frame */
+        default:                                /* for example 'S', the frame of a signal
+                                                   handler */
             return 0;
         }
     instructions->p = behind;
@@ -283,6 +289,7 @@ static int read_kind(const unsigned char *kind, struct function *function,
     return behind <= r.end;
 }
 
+/* Find the rule for an address, whose 'is_known' is 0 if no table has it. */
 static void find_rule(struct unwind_rule *rule, uintptr_t pc)
 {
     const unsigned char *table = find_table(pc);
@@ -294,7 +301,7 @@ static void find_rule(struct unwind_rule *rule, uintptr_t pc)
     rule->pc = pc;
     rule->cfa_register = SP;
     rule->lr = rule->fp = NOT_SAVED;
-    /* (an end of ~0: of 64 bits, which no compiler writes) */
+    /* (a size of ~0 would announce a 64-bit size, which no compiler writes) */
     if (table == NULL || half(table) == -1 ||
         !read_kind(table + 4 - half(table + 4), &function, &common))
         return;
@@ -319,12 +326,13 @@ uintptr_t unwind_without_signature(uintptr_t address)
 {
     register uintptr_t x30 __asm__("x30") = address;
 
-    __asm__("hint #7" : "+r"(x30));     /* xpaclri; older processors do nothing */
+    __asm__("hint #7" : "+r"(x30));     /* xpaclri; no operation on older processors */
     return x30;
 }
 
-/* The word that a frame from 'low' to 'high' has saved, 'offset' from its end.  (Whatever a
-   table says, nothing else is read.)  Returns 0 if it isn't in it. */
+/* Read the word that a frame from 'low' to 'high' has saved at 'offset' from its end.
+   Returns 0 if the word is outside of the frame: whatever a table contains, nothing else
+   is read. */
 static int saved(uintptr_t low, uintptr_t high, int32_t offset, uintptr_t *value)
 {
     uintptr_t place = high + (uintptr_t)(intptr_t)offset;
@@ -337,7 +345,7 @@ static int saved(uintptr_t low, uintptr_t high, int32_t offset, uintptr_t *value
 
 int unwind_step(struct unwind_rules *rules, struct unwound *frame, uintptr_t limit)
 {
-    /* the call, and not what comes behind it: that may be another function */
+    /* the call itself, because the next instruction may belong to another function */
     uintptr_t pc = frame->pc - !frame->is_interrupted, cfa, lr = frame->lr, fp = frame->fp;
     struct unwind_rule *rule = &rules->at[(pc ^ pc >> 12) % UNWIND_RULES];
 
@@ -347,7 +355,8 @@ int unwind_step(struct unwind_rules *rules, struct unwound *frame, uintptr_t lim
         return 0;
     cfa = (rule->cfa_register == SP ? frame->sp : frame->fp) +
           (uintptr_t)(intptr_t)rule->cfa_offset;
-    /* one that has saved nothing yet, or no more, may have no frame */
+    /* an interrupted function that has saved nothing yet, or nothing any more, may have
+       no frame */
     if (cfa < frame->sp || cfa > limit || (cfa == frame->sp && !frame->is_interrupted) ||
         (rule->lr != NOT_SAVED && !saved(frame->sp, cfa, rule->lr, &lr)) ||
         (rule->fp != NOT_SAVED && !saved(frame->sp, cfa, rule->fp, &fp)))

@@ -4,8 +4,8 @@
 
 #include "../guarded_read.h"
 
-/* Where an instruction of 'size' bytes at 'address' leads, which ends with an
-   offset from its end */
+/* Return the address to which an instruction of 'size' bytes at 'address' refers.  The
+   instruction ends with an offset from its end. */
 static uintptr_t target(const unsigned char *code, uintptr_t address, int size)
 {
     int32_t offset;

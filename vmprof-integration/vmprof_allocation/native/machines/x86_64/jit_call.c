@@ -6,19 +6,21 @@
 
 #include "../guarded_read.h"
 
-/* Bytes that are looked at, before the return address and from there on.  Measured: the
-   return addresses of the two calls are 79 bytes apart, and the end is 151 bytes behind
-   the first one. */
+/* Number of bytes that are examined, before the return address and from there on.
+   Measured distances: 79 bytes between the return addresses of the two calls, and 151
+   bytes from the first return address to the end. */
 #define BEFORE          200
 #define BEHIND          256
 #define PAGE            4096
-#define SHORTEST        21      /* bytes of a call */
-#define SECOND_GUARD    80      /* bytes of the second guard, at most */
-#define MOST_JUMPS      8       /* from where a callee began to where it begins now */
+#define SHORTEST        21      /* minimum size of a call in bytes */
+#define SECOND_GUARD    80      /* maximum size of the second guard in bytes */
+#define MOST_JUMPS      8       /* maximum number of jumps from the old to the present
+                                   code of a callee */
 
+/* Machine code, and the position of the reader in it */
 struct code {
-    uintptr_t address;          /* of bytes[0] */
-    size_t at;                  /* what was read so far */
+    uintptr_t address;          /* address of bytes[0] */
+    size_t at;                  /* number of bytes that were read */
     unsigned char bytes[BEFORE + BEHIND];
 };
 
@@ -27,8 +29,8 @@ static int digit(char c)
     return c <= '9' ? c - '0' : c - 'a' + 10;
 }
 
-/* Do the bytes that come next agree with 'pattern'?  It is hexadecimal, with two points
-   for any byte.  If so, the code is read as far as behind them. */
+/* Return whether the next bytes match 'pattern', and if so, advance after them.  The
+   pattern is hexadecimal, with two points for any byte. */
 static int comes(struct code *code, const char *pattern)
 {
     size_t i, size = strlen(pattern) / 2;
@@ -43,7 +45,7 @@ static int comes(struct code *code, const char *pattern)
     return 1;
 }
 
-/* The last number that was read, which has so many bytes */
+/* Return the last number that was read, which has 'size' bytes. */
 static int64_t number(const struct code *code, size_t size)
 {
     const unsigned char *p = code->bytes + code->at - size;
@@ -60,8 +62,8 @@ static int64_t number(const struct code *code, size_t size)
     return word;
 }
 
-/* The JIT keeps constants in r11: it loads one, or adds a difference to the one before.
-   Returns 0 if no such instruction comes. */
+/* Read an instruction that loads a constant into r11, or adds a difference to the
+   constant there.  Returns 0 if the next instruction is another one. */
 static int constant(struct code *code, uintptr_t *r11)
 {
     if (comes(code, "49bb................"))            /* mov r11, imm64 */
@@ -75,21 +77,22 @@ static int constant(struct code *code, uintptr_t *r11)
     return 1;
 }
 
-/* The target of a jump whose distance was read last */
+/* Return the index of the target of a jump whose distance was read last. */
 static size_t target(const struct code *code, size_t size)
 {
     return code->at + (size_t)number(code, size);
 }
 
-/* Is the place at bytes[behind] the one behind a call of compiled code?  The address of
-   a map for the GC is in r11 before.  Returns what is called, or 0. */
+/* Return the function that is called by the call of compiled code that ends at
+   bytes[behind], or 0 if it is no such call.  Before the call, r11 has the address of a
+   map for the GC. */
 static uintptr_t called(struct code *code, size_t behind)
 {
     static const size_t sizes[] = { 24, SHORTEST };     /* by the size of x */
     uintptr_t r11 = 0;
     size_t i;
 
-    /* nearly no place is behind a call, and this tells it at once */
+    /* nearly no return address is after such a call; this test is fast */
     if (behind < SHORTEST || memcmp(code->bytes + behind - 3, "\x41\xff\xd3", 3) != 0)
         return 0;
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -107,7 +110,8 @@ static uintptr_t called(struct code *code, size_t behind)
     return 0;
 }
 
-/* Behind each call, the frame may be elsewhere: the GC's stack of roots has it. */
+/* Read the instructions after a call that reload the frame from the GC's shadow stack,
+   because the frame may have moved. */
 static int reloads_frame(struct code *code, uintptr_t *r11)
 {
     if (!comes(code, "49bb................"))
@@ -118,7 +122,7 @@ static int reloads_frame(struct code *code, uintptr_t *r11)
            comes(code, "48c7452000000000");             /* mov [rbp+32], 0 */
 }
 
-/* What was called, and the frame of the function, become arguments. */
+/* Skip the moves that pass the callee and the frame as arguments. */
 static void skip_moves(struct code *code)
 {
     while (comes(code, "4889..") || comes(code, "4c89..") ||
@@ -127,8 +131,8 @@ static void skip_moves(struct code *code)
         ;
 }
 
-/* From where the first call returns on.  Returns the place of 'fast:', or 0; sets what the
-   second call calls, and the place behind that. */
+/* Read from the return address of the first call on.  Returns the index of 'fast:', or
+   0.  Stores the function that the second call calls, and the index after that call. */
 static size_t fast_path(struct code *code, uintptr_t *helper, size_t *second)
 {
     uintptr_t r11;
@@ -154,7 +158,7 @@ static size_t fast_path(struct code *code, uintptr_t *helper, size_t *second)
                                                                                 : 0;
 }
 
-/* Reads the first guard.  Returns 0 if there is none. */
+/* Read the first guard.  Returns 0 if the next instructions are no guard. */
 static int first_guard(struct code *code, size_t fast)
 {
     code->at = fast;
@@ -163,7 +167,7 @@ static int first_guard(struct code *code, size_t fast)
     return comes(code, "48837d10000f85........");
 }
 
-/* The place behind the next conditional jump, or 0 */
+/* Return the index after the next conditional jump, or 0. */
 static size_t next_jump(const struct code *code, size_t from)
 {
     size_t i;
@@ -174,7 +178,7 @@ static size_t next_jump(const struct code *code, size_t from)
     return 0;
 }
 
-/* Sets the place behind the two guards. */
+/* Find the address after the two guards. */
 static void find_end(struct code *code, size_t fast, struct jit_call *call)
 {
     uintptr_t r11;
@@ -199,7 +203,8 @@ static void find_end(struct code *code, size_t fast, struct jit_call *call)
     }
 }
 
-/* Where the JIT has compiled a function anew, the old code begins with a jump. */
+/* Return the present code of a callee.  If the JIT has compiled a function again, its
+   old code begins with a jump. */
 static uintptr_t follow_jumps(uintptr_t callee)
 {
     struct code code;
@@ -220,8 +225,8 @@ static uintptr_t follow_jumps(uintptr_t callee)
     return 0;
 }
 
-/* Does the call that returns to bytes[first] call compiled code?  If so, returns the place
-   of 'fast:', and sets the one to which the helper returns; otherwise 0. */
+/* Return the index of 'fast:' if the call that returns to bytes[first] calls compiled
+   code, and 0 otherwise.  Stores the index to which the helper returns. */
 static size_t look(struct code *code, size_t first, struct jit_call *call,
                    size_t *second)
 {
@@ -238,7 +243,7 @@ static size_t look(struct code *code, size_t first, struct jit_call *call,
     return call->callee != 0 ? fast : 0;
 }
 
-/* Of what is around 'address', read what is there: all, or what is in its own page. */
+/* Read the bytes around 'address': all, or at least the bytes in its own page. */
 static int read_around(uintptr_t address, struct code *code)
 {
     size_t before = address % PAGE < BEFORE ? address % PAGE : BEFORE;
@@ -284,7 +289,7 @@ int jit_code_returns(const unsigned char *code, size_t bytes)
 
 size_t jit_code_calls(const unsigned char code[JIT_CODE_LOOK])
 {
-    /* call r11; and behind a call of compiled code: mov r11, imm64 */
+    /* call r11; after a call of compiled code, mov r11, imm64 follows */
     static const unsigned char call_and_reload[] = { 0x41, 0xff, 0xd3, 0x49, 0xbb };
 
     return memcmp(code, call_and_reload, sizeof call_and_reload) == 0 ? 3 : 0;

@@ -5,17 +5,17 @@
 
 #include "../guarded_read.h"
 
-/* The return address may be anything: it is the word below the stack pointer
- * of a piece, which may have lowered the pointer for a call with many
- * arguments.  So it is never followed before the memory is known to be there,
- * and never believed before both ends of the stub have been seen: the jump
- * back at the end of it, and before the place to which that jumps the
- * conditional jump to the stub.
+/* The return address may have any value: it is the word below the stack pointer of a piece,
+ * and the piece may have lowered the pointer for a call with many arguments.  So an address
+ * is only followed if its memory is mapped.  A stub is recognized by both ends: the jump
+ * back at its end, and the conditional jump to the stub before the target of this jump.
  */
 
-#define STUB_TAIL       96      /* bytes behind the call: a few instructions */
-#define STUB_SIZE       256     /* the stub begins this close to the call */
-#define BEFORE_BACK     40      /* the conditional jump is this close to it */
+#define STUB_TAIL       96      /* bytes after the call: a few instructions */
+#define STUB_SIZE       256     /* maximum distance from the beginning of the stub to the
+                                   call */
+#define BEFORE_BACK     40      /* maximum distance from the conditional jump to the
+                                   target */
 
 static uintptr_t relative(uintptr_t next, const unsigned char *operand)
 {
@@ -25,9 +25,9 @@ static uintptr_t relative(uintptr_t next, const unsigned char *operand)
     return next + (uintptr_t)(intptr_t)distance;
 }
 
-/* The size of one of the instructions that the JIT writes between the call
-   and the jump back: it moves the result, loads constants and spilled values,
-   and looks for an exception.  0 for any other. */
+/* Return the size of an instruction that the JIT writes between the call and the jump
+   back, or 0 for other instructions.  These instructions move the result, load constants
+   and spilled values, and check for an exception. */
 static size_t tail_instruction(const unsigned char *p)
 {
     static const struct {
@@ -60,7 +60,8 @@ static size_t tail_instruction(const unsigned char *p)
     return 0;
 }
 
-/* Where the stub that contains the return address jumps back to, or 0 */
+/* Return the target of the jump at the end of the stub that contains the return address,
+   or 0. */
 static uintptr_t jump_target(uintptr_t address)
 {
     unsigned char tail[STUB_TAIL];
@@ -77,7 +78,7 @@ static uintptr_t jump_target(uintptr_t address)
     return relative(address + at + 5, tail + at + 1);
 }
 
-/* Is there a conditional jump to the stub, before 'back'? */
+/* Return whether a conditional jump before 'back' jumps to the stub. */
 static int is_entered_from(uintptr_t back, uintptr_t address)
 {
     unsigned char code[BEFORE_BACK];
@@ -86,7 +87,7 @@ static int is_entered_from(uintptr_t back, uintptr_t address)
 
     if (back >= address || !guarded_read(start, code, sizeof code))
         return 0;
-    /* most often it is the last instruction */
+    /* usually it is the last instruction before 'back' */
     for (i = sizeof code - 6 + 1; i-- > 0; )
         if (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80 &&
             address - relative(start + i + 6, code + i + 2) <= STUB_SIZE)
@@ -105,9 +106,9 @@ static uintptr_t look(uintptr_t address)
     return back;
 }
 
-/* What was found at addresses that were asked for lately.  The JIT frees code
-   and writes other code in its place: what is found then is wrong, but no more
-   than LOOK_AGAIN times.  (Most stacks are known, and don't come here.) */
+/* The results for recent addresses.  The JIT may free code and write other code in its
+   place; then a result is wrong, but it is used only LOOK_AGAIN times.  Most stacks are
+   known (stack_nodes.h), and do not need this. */
 #define LOOK_AGAIN  10
 
 static struct {

@@ -1,7 +1,7 @@
-"""What knows the instructions of machines, for search.py, which asks about code.
+"""The machines whose instructions search.py can analyse.
 
-Which machine it is, the file says, and not where the search runs.  Only what knows that
-one is loaded: capstone may not be there.
+The ELF file determines the machine, and not the machine on which the search runs.  Only
+the module for this machine is imported, because capstone may not be installed.
 """
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from vmprof_allocation.engines.hook.discovery.machines.machine import Machine, T
 
 
 def machine(e_machine: str, text: Text) -> Machine:
-    """The code of a library; `e_machine` as its ELF header has it.  Raises ValueError
-    if that machine is not known."""
+    """Return the analysis of a library's code.
+
+    Args:
+        e_machine: the machine in the ELF header.
+        text: the code.
+
+    Raises:
+        ValueError: the machine is unknown.
+    """
     if e_machine == "EM_X86_64":
         from vmprof_allocation.engines.hook.discovery.machines import x86_64
         return x86_64.X8664(text)

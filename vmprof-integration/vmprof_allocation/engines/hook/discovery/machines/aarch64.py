@@ -1,6 +1,6 @@
-"""AArch64: each word is an instruction, and a mask says which one.
+"""The analysis of AArch64 code, in which each instruction is one word.
 
-There are no memory operands relative to the program counter::
+Memory operands cannot be relative to the program counter::
 
     adrp x1, PAGE; add x1, x1, #x   the GC
     ldr  x0, [x1, #400]             nursery_free
@@ -11,8 +11,9 @@ There are no memory operands relative to the program counter::
     b.ls 1f
     mov  x0, x1; mov x1, #32; bl collect_and_reserve
 
-so that what is counted needs the constants in registers.  They are followed as the
-words stand, not as they run; a function begins with none, and a call leaves few.
+So the counts need the constants in registers.  They are followed in the order of the
+addresses, not of the execution.  At the start of a function, no constant is known, and
+few are known after a call.
 """
 from __future__ import annotations
 
@@ -25,28 +26,36 @@ from vmprof_allocation.engines.hook.discovery.machines.machine import Machine, T
 
 
 class AArch64(Machine):
+    """The analysis of AArch64 code."""
+
     name = "aarch64"
     import_kinds = 1026, 1025
 
     def __init__(self, text: Text):
+        """Store the code, and analyse the whole text."""
         super().__init__(text)
         self._functions: dict[int, _Function] = {}
         self._counts = _Counts(text)
 
     def compared(self) -> collections.Counter[int]:
+        """Count the words that are compared: see Machine.compared()."""
         return self._counts.compared
 
     def first_compared(self, word: int) -> int:
+        """Return the address of the first comparison: see Machine.first_compared()."""
         return self._counts.first_compared[word]
 
     def stored(self) -> collections.Counter[int]:
+        """Count the words that are written: see Machine.stored()."""
         return self._counts.stored
 
     def passed(self, inside: range) -> dict[int, collections.Counter[int]]:
+        """Count the callees of first arguments: see Machine.passed()."""
         return {argument: callees for argument, callees in self._counts.passed.items()
                 if argument in inside}
 
     def addressed(self) -> Set[int]:
+        """Return the functions whose address is computed: see Machine.addressed()."""
         return self._counts.made
 
     def _function(self, function: int) -> _Function:
@@ -55,26 +64,31 @@ class AArch64(Machine):
         return self._functions[function]
 
     def callees(self, function: int) -> set[int]:
+        """Return the functions that it calls directly."""
         return {place for w, place in self._function(function).targets()
                 if words.is_call(w)}
 
     def calls(self, function: int, others: Set[int]) -> bool:
+        """Return whether it calls one of the other functions."""
         return not others.isdisjoint(self.callees(function))
 
     def _stores_to(self, function: int, offset: int) -> list[int]:
-        """The registers whose values it writes to [register + offset]."""
+        """Return the registers whose values it writes to [register + offset]."""
         return [register for w in self._function(function).words
                 for is_store, base, places in [words.access(w) or (False, 0, [])]
                 if is_store and base != words.ZERO
                 for at, register in places if at == offset]
 
     def clears(self, function: int, offset: int) -> bool:
+        """Return whether it writes zero to [register + offset]."""
         return words.ZERO in self._stores_to(function, offset)
 
     def stores(self, function: int, offsets: Set[int]) -> bool:
+        """Return whether it writes to [register + offset], for all offsets."""
         return all(self._stores_to(function, offset) for offset in offsets)
 
     def factors(self, function: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Find multiplications by a factor from a table: see Machine.factors()."""
         code = self._function(function)
         for at, w in enumerate(code.words):
             for register in words.multiplied(w) or ():
@@ -83,6 +97,7 @@ class AArch64(Machine):
                     yield at, found
 
     def displacements(self, function: int, before: int, table: int) -> set[int]:
+        """Return the displacements of loaded words: see Machine.displacements()."""
         code = self._function(function)
         return {offset for at, w in enumerate(code.words[:before])
                 for is_store, base, places in [words.access(w) or (True, 0, [])]
@@ -90,6 +105,7 @@ class AArch64(Machine):
                 for offset, _ in places}
 
     def movable(self, function: int) -> int:
+        """Return the number of bytes that a jump can replace: see Machine.movable()."""
         code = self._function(function)
         if (len(code.words) == 0 or not words.is_movable(code.words[0])
                 or any(place == function and not words.is_call(w)
@@ -98,6 +114,7 @@ class AArch64(Machine):
         return SWAPPED[self.name]       # one instruction
 
     def takes(self, function: int, arguments: int) -> bool:
+        """Return whether it reads its arguments: see Machine.takes()."""
         left = set(range(arguments))
         for w in self._function(function).words:
             left -= words.read(w)
@@ -107,21 +124,21 @@ class AArch64(Machine):
 
 
 class _Function:
-    """A function's instructions, and where the values in its registers come from."""
+    """The instructions of a function, and the origin of the values in its registers."""
 
     def __init__(self, code: bytes, address: int):
         self.words = words.words(code)
         self._address = address
 
     def targets(self) -> Iterator[tuple[int, int]]:
-        """(word, address) of direct calls and jumps."""
+        """Yield (word, target address) of direct calls and jumps."""
         for at, w in enumerate(self.words):
             place = words.target(w, self._address + 4 * at)
             if place is not None:
                 yield w, place
 
     def _last_write(self, at: int, register: int) -> int:
-        """The place before `at`; -1: there is none."""
+        """Return the index of the last write before `at`, or -1."""
         if register != words.ZERO:
             for i in range(at - 1, -1, -1):
                 if register in words.written(self.words[i]):
@@ -129,8 +146,11 @@ class _Function:
         return -1
 
     def constant(self, at: int, register: int) -> int | None:
-        """The address that is in a register before instruction `at`, if it was made by
-        adrp and add."""
+        """Return the address in a register before instruction `at`.
+
+        Returns:
+            None if adrp and add did not compute it.
+        """
         at = self._last_write(at, register)
         if at < 0:
             return None
@@ -144,7 +164,7 @@ class _Function:
         return None if place is None else place + more
 
     def table(self, at: int, base: int) -> int | None:
-        """The constant address T, if a register is T + something before `at`."""
+        """Return the constant T if a register is T + something before `at`, or None."""
         at = self._last_write(at, base)
         registers = words.summed(self.words[at]) if at >= 0 else None
         found = [place for place in (self.constant(at, register)
@@ -153,8 +173,11 @@ class _Function:
         return found[0] if len(found) == 1 else None
 
     def loaded_from(self, at: int, register: int) -> tuple[int, int] | None:
-        """(T, displacement) if a register has, before `at`, what was loaded from
-        [T + something + displacement]."""
+        """Return the origin (T, displacement) of the value in a register before `at`.
+
+        Returns:
+            None if the value was not loaded from [T + something + displacement].
+        """
         at = self._last_write(at, register)
         found = words.access(self.words[at]) if at >= 0 else None
         if found is None or found[0]:
@@ -165,23 +188,23 @@ class _Function:
         return table, next(offset for offset, into in found[2] if into == register)
 
 
-#: what is in a register, if it is not known
+#: An unknown value of a register.
 _NONE = -1
 
 
 class _Counts:
-    """One pass over the whole text."""
+    """The counts of one pass over the whole text."""
 
     def __init__(self, text: Text):
         self.compared: collections.Counter[int] = collections.Counter()
         self.first_compared: dict[int, int] = {}
         self.stored: collections.Counter[int] = collections.Counter()
-        #: by first argument, functions
+        #: Counts of the callees, by their first argument.
         self.passed: dict[int, collections.Counter[int]] = {}
-        #: functions whose address is made
+        #: Functions whose address is computed.
         self.made: set[int] = set()
-        # by register: the constant in it, and the constant address that its value was
-        # loaded from
+        # by register: the constant in it, and the constant address from which its value
+        # was loaded
         self._constants = [_NONE] * 32
         self._origins = [_NONE] * 32
         self._starts = set(text.starts)
@@ -204,6 +227,7 @@ class _Counts:
             self.first_compared.setdefault(origin, pc)
 
     def _run(self, w: int, pc: int) -> None:
+        """Update registers and counts for an instruction."""
         constants, origins = self._constants, self._origins
         found = words.access(w)
         if found is not None and constants[found[1]] != _NONE:
@@ -230,7 +254,7 @@ class _Counts:
             self.passed.setdefault(argument, collections.Counter())[callee] += 1
 
     def _value(self, w: int, pc: int) -> tuple[int, int]:
-        """What is made in register `w & 31`: the constant, and the origin."""
+        """Return the constant and the origin of the new value in register `w & 31`."""
         constant = words.address_of(w, pc)
         if constant is None:
             source, more = words.added(w) or (words.moved_from(w), 0)

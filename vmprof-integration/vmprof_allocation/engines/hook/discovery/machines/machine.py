@@ -1,4 +1,4 @@
-"""What search.py asks of a machine's code."""
+"""The analysis of a machine's code, as an interface for search.py."""
 from __future__ import annotations
 
 import abc
@@ -8,15 +8,22 @@ from collections.abc import Iterator, Set
 
 
 class Text:
-    """The code of a library, and where its functions start (sorted)."""
+    """The code of a library, and the sorted addresses of its functions."""
 
     def __init__(self, data: bytes, address: int, starts: list[int]):
+        """Store the code.
+
+        Args:
+            data: the section .text.
+            address: the address of its first byte.
+            starts: the sorted addresses of all functions.
+        """
         self.data = data
         self.address = address
         self.starts = starts
 
     def code(self, function: int) -> bytes:
-        """Up to where the next one starts; empty if none starts there."""
+        """Return the code up to the next function, or b"" if none starts there."""
         i = bisect.bisect_left(self.starts, function)
         if i == len(self.starts) or self.starts[i] != function:
             return b""
@@ -26,78 +33,105 @@ class Text:
 
 
 class Machine(abc.ABC):
-    """A `function` is the address at which it starts; a word has 64 bits."""
+    """The analysis of a library's code.
 
-    #: kinds of relocations of pointers to imported functions: of one that is called
-    #: (JUMP_SLOT), and then of one whose address is taken (GLOB_DAT)
+    A `function` is the address of its first instruction; a word has 64 bits.
+    """
+
+    #: The types of relocations of pointers to imported functions: for calls
+    #: (JUMP_SLOT), and for functions whose address is taken (GLOB_DAT).
     import_kinds: tuple[int, int]
 
-    #: as Layout has it
+    #: The name in Layout.machine.
     name: str
 
     def __init__(self, text: Text):
+        """Store the code of a library."""
         self.text = text
 
-    # of the whole text: what is counted may be wrong here and there
+    # Analyses of the whole text, which may count some instructions wrongly
 
     @abc.abstractmethod
     def compared(self) -> collections.Counter[int]:
-        """The words at constant addresses that are compared with something."""
+        """Count the words at constant addresses that are compared with a value."""
 
     @abc.abstractmethod
     def first_compared(self, word: int) -> int:
-        """Where that is done with this one for the first time.  Raises KeyError."""
+        """Return the address of the first comparison of a word.
+
+        Raises:
+            KeyError: the word is not compared.
+        """
 
     @abc.abstractmethod
     def stored(self) -> collections.Counter[int]:
-        """The words at constant addresses that are written to."""
+        """Count the words at constant addresses that are written."""
 
     @abc.abstractmethod
     def passed(self, inside: range) -> dict[int, collections.Counter[int]]:
-        """For each constant in `inside` that is passed as the first argument, the
-        functions that get it."""
+        """Count the callees of each constant in `inside` that is a first argument."""
 
     @abc.abstractmethod
     def addressed(self) -> Set[int] | None:
-        """The functions whose address is made, if a call by an address has to lead to
-        an instruction that is for that; None: it has not."""
+        """Return the functions whose address is computed.
 
-    # of a function, for certain
+        Returns:
+            None if a call by an address may lead to any instruction.  Some machines
+            require a special instruction there.
+        """
+
+    # Analyses of a function, which are certain
 
     @abc.abstractmethod
     def callees(self, function: int) -> set[int]:
-        """Whom it calls by address."""
+        """Return the functions that it calls directly."""
 
     @abc.abstractmethod
     def calls(self, function: int, others: Set[int]) -> bool:
-        """Does it call one of them?"""
+        """Return whether it calls one of the other functions."""
 
     @abc.abstractmethod
     def clears(self, function: int, offset: int) -> bool:
-        """Does it write zero to [register + offset]?"""
+        """Return whether it writes zero to [register + offset]."""
 
     @abc.abstractmethod
     def stores(self, function: int, offsets: Set[int]) -> bool:
-        """Does it write to [register + offset], of each offset?"""
+        """Return whether it writes to [register + offset], for all offsets."""
 
     @abc.abstractmethod
     def factors(self, function: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Of its multiplications, the factors that come from [T + something +
-        displacement], with T a constant: (which instruction, (T, displacement))."""
+        """Find multiplications by a factor from a table.
+
+        Yields:
+            (index of the instruction, (T, displacement)) for each factor that is loaded
+            from [T + something + displacement], where T is a constant.
+        """
 
     @abc.abstractmethod
     def displacements(self, function: int, before: int, table: int) -> set[int]:
-        """Of the words that it reads from [T + something + displacement], before an
-        instruction."""
+        """Return the displacements of words that it loads from a table.
+
+        Args:
+            function: the function.
+            before: the index of the instruction up to which it is examined.
+            table: the constant T in [T + something + displacement].
+        """
 
     @abc.abstractmethod
     def movable(self, function: int) -> int:
-        """How many bytes at its start can run elsewhere: whole instructions that don't
-        depend on where they are, and that nothing jumps into.  0 if that is not
-        enough for a jump, or too much to swap at once."""
+        """Return the number of bytes at its start that a jump can replace.
+
+        These are whole instructions that can run at another address, and that are not
+        the target of a jump.
+
+        Returns:
+            0 if these bytes are too few for a jump, or too many for one store.
+        """
 
     @abc.abstractmethod
     def takes(self, function: int, arguments: int) -> bool:
-        """Does it read so many arguments from where the source has them?  With
-        link-time optimization, a compiler may leave out those that are always the same,
-        and move the others up."""
+        """Return whether it reads this number of arguments from their usual places.
+
+        With link-time optimization, a compiler may omit arguments that are always the
+        same, and move the following arguments to their places.
+        """

@@ -1,4 +1,7 @@
-"""x86-64: byte patterns for what is counted, capstone for what has to be certain."""
+"""The analysis of x86-64 code.
+
+Byte patterns count instructions in the whole text; capstone decodes single functions.
+"""
 from __future__ import annotations
 
 import collections
@@ -16,11 +19,12 @@ from vmprof_allocation.engines.hook.discovery.machines import (
 )
 from vmprof_allocation.engines.hook.discovery.machines.machine import Machine, Text
 
-#: the jump that is written over a function's entry, and the room for it
+#: The size of the jump at a function's entry, and the maximum size of the code that it
+#: replaces.
 JUMP_SIZE, MAX_MOVED = 5, SWAPPED["x86_64"]
 
-# A pattern may match in the middle of an instruction; among 20,000 such noise doesn't
-# count.
+# A pattern may match in the middle of an instruction.  Compared with 20,000 real
+# matches, such matches are negligible.
 _RIP = rb"[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]....(?<=....)"
 _COMPARE = rb"[\x48\x4c][\x39\x3b]" + _RIP      # cmp reg, [rip+x] or reverse
 _STORE = rb"[\x48\x4c]\x89" + _RIP              # mov [rip+x], reg
@@ -30,18 +34,23 @@ _CALL_WITH = re.compile(rb"\x48\x8d\x3d(....).{0,16}?\xe8(....)", re.DOTALL)
 
 
 class X8664(Machine):
+    """The analysis of x86-64 code."""
+
     name = "x86_64"
     import_kinds = 7, 6
 
     def __init__(self, text: Text):
+        """Store the code, and prepare the decoder."""
         super().__init__(text)
         self._functions: dict[int, list[Any]] = {}
         self._decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
         self._decoder.detail = True
 
     def _targets(self, pattern: bytes) -> Iterator[tuple[int, int]]:
-        """(where, operand) of the RIP-relative instructions that match; their
-        displacement is the last thing in `pattern`."""
+        """Yield (address, operand) of the RIP-relative instructions that match.
+
+        The displacement must be the last part of `pattern`.
+        """
         for match in re.finditer(pattern, self.text.data, re.DOTALL):
             end = match.end()
             (displacement,) = struct.unpack_from("<i", self.text.data, end - 4)
@@ -49,18 +58,22 @@ class X8664(Machine):
                    self.text.address + end + displacement)
 
     def compared(self) -> collections.Counter[int]:
+        """Count the words that are compared: see Machine.compared()."""
         return collections.Counter(word for _, word in self._targets(_COMPARE))
 
     def first_compared(self, word: int) -> int:
+        """Return the address of the first comparison: see Machine.first_compared()."""
         for at, operand in self._targets(_COMPARE):
             if operand == word:
                 return at
         raise KeyError(word)
 
     def stored(self) -> collections.Counter[int]:
+        """Count the words that are written: see Machine.stored()."""
         return collections.Counter(word for _, word in self._targets(_STORE))
 
     def passed(self, inside: range) -> dict[int, collections.Counter[int]]:
+        """Count the callees of first arguments: see Machine.passed()."""
         callees: dict[int, collections.Counter[int]] = {}
         starts = set(self.text.starts)
         for match in _CALL_WITH.finditer(self.text.data):
@@ -73,29 +86,31 @@ class X8664(Machine):
         return callees
 
     def addressed(self) -> None:
-        return None         # Linux has no such thing for programs
+        return None         # on Linux, a program may call any address
 
     def _decoded(self, function: int) -> list[Any]:
-        """Its instructions."""
+        """Return the instructions of a function."""
         if function not in self._functions:
             self._functions[function] = list(
                 self._decoder.disasm(self.text.code(function), function))
         return self._functions[function]
 
     def callees(self, function: int) -> set[int]:
+        """Return the functions that it calls directly."""
         return {i.operands[0].imm for i in self._decoded(function)
                 if i.id == x86.X86_INS_CALL and i.operands[0].type == x86.X86_OP_IMM}
 
     def calls(self, function: int, others: Set[int]) -> bool:
-        # to decode it takes long: are the bytes of a call somewhere in it?
+        """Return whether it calls one of the other functions."""
+        # decoding takes long, so first search for the bytes of such a call
         return any(
             function + match.end() + 4 + struct.unpack("<i", match.group(1))[0]
             in others for match in _CALL.finditer(self.text.code(function))
         ) and not others.isdisjoint(self.callees(function))
 
     def _stores_to(self, function: int, offset: int) -> list[Any]:
-        """The `mov [register + offset], ...`."""
-        # what an instruction's operands are takes capstone longest
+        """Return the instructions `mov [register + offset], ...`."""
+        # capstone takes longest to decode the operands
         wanted = _displacement(offset)
         return [i for i in self._decoded(function)
                 if i.id == x86.X86_INS_MOV and wanted in i.bytes
@@ -103,16 +118,18 @@ class X8664(Machine):
                 if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
 
     def clears(self, function: int, offset: int) -> bool:
+        """Return whether it writes zero to [register + offset]."""
         return any(i.operands[1].type == x86.X86_OP_IMM and i.operands[1].imm == 0
                    for i in self._stores_to(function, offset))
 
     def stores(self, function: int, offsets: Set[int]) -> bool:
+        """Return whether it writes to [register + offset], for all offsets."""
         code = self.text.code(function)
         return (all(_displacement(offset) in code for offset in offsets)
                 and all(self._stores_to(function, offset) for offset in offsets))
 
     def factors(self, function: int) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Of `imul`: in memory, or in a register."""
+        """Find factors of `imul`, in memory or in a register: see Machine.factors()."""
         code = self._decoded(function)
         for at, instruction in enumerate(code):
             if instruction.id == x86.X86_INS_IMUL:
@@ -122,6 +139,7 @@ class X8664(Machine):
                         yield at, found
 
     def displacements(self, function: int, before: int, table: int) -> set[int]:
+        """Return the displacements of loaded words: see Machine.displacements()."""
         code = self._decoded(function)[:before]
         return {m.disp for at, i in enumerate(code) if i.id == x86.X86_INS_MOV
                 and i.operands[0].size == 8
@@ -129,6 +147,7 @@ class X8664(Machine):
                 if n == 1 and registers.table(code, at, m) == table}
 
     def movable(self, function: int) -> int:
+        """Return the number of bytes that a jump can replace: see Machine.movable()."""
         code = self._decoded(function)
         size = 0
         for instruction in code:
@@ -151,9 +170,10 @@ class X8664(Machine):
         return size
 
     def takes(self, function: int, arguments: int) -> bool:
+        """Return whether it reads its arguments: see Machine.takes()."""
         return registers.takes(self._decoded(function), arguments)
 
 
 def _displacement(offset: int) -> bytes:
-    """The bytes that an access to [register + offset] has, if it has four of them."""
+    """Return the displacement of [register + offset], if it has four bytes."""
     return b"" if -128 <= offset < 128 else struct.pack("<i", offset)

@@ -1,8 +1,9 @@
-"""Where the value in a register comes from, within one function.
+"""The origin of values in registers, within one function.
 
-Instructions are followed backwards as they stand, not as they run.  A register that
-was last written by anything but what is understood here is of unknown origin: a value
-is never guessed, for what comes of it is an address in somebody's process.
+Instructions are followed backwards in the order of their addresses, not of their
+execution.  If a register was last written by an unknown instruction, its origin is
+unknown.  A value is never guessed, because the sampler writes to addresses that are
+derived from it.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 from capstone import x86
 
-#: the 64 bits that a register is part of
+#: The 64-bit register that contains a smaller register.
 _WHOLE = {
     getattr(x86, "X86_REG_" + part): getattr(x86, "X86_REG_" + whole)
     for whole, parts in {
@@ -19,27 +20,28 @@ _WHOLE = {
         **{"R" + n: ("E" + n, n, n + "L") for n in ("SI", "DI", "BP", "SP")},
         **{"R%d" % i: ("R%dD" % i, "R%dW" % i, "R%dB" % i) for i in range(8, 16)},
     }.items() for part in parts}
-#: of these, the first operand is read only
+#: Instructions that do not write their first operand.
 _WRITES_NOTHING = {x86.X86_INS_CMP, x86.X86_INS_TEST, x86.X86_INS_PUSH,
                    x86.X86_INS_BT, x86.X86_INS_CALL}
-#: what a call may leave as it likes
+#: Registers that a call may change.
 _VOLATILE = {getattr(x86, "X86_REG_" + name) for name in (
     "RAX", "RCX", "RDX", "RSI", "RDI", "R8", "R9", "R10", "R11")}
 
 
 def whole(register: int) -> int:
+    """Return the 64-bit register that contains a register."""
     return int(_WHOLE.get(register, register))
 
 
 def memory(instruction: Any) -> Iterator[tuple[int, Any]]:
-    """Its operands that are in memory, with their numbers."""
+    """Yield the operands in memory of an instruction, with their indexes."""
     for i, operand in enumerate(instruction.operands):
         if operand.type == x86.X86_OP_MEM:
             yield i, operand.mem
 
 
 def _writes(instruction: Any, register: int) -> bool:
-    """`register`: a whole one."""
+    """Return whether an instruction writes a 64-bit register."""
     if instruction.id == x86.X86_INS_CALL:
         return register in _VOLATILE
     if any(whole(r) == register for r in instruction.regs_write):
@@ -54,7 +56,7 @@ def _writes(instruction: Any, register: int) -> bool:
 
 
 def _last_write(code: list[Any], at: int, register: int) -> int:
-    """The place before `at`; -1: there is none."""
+    """Return the index of the last write before `at`, or -1."""
     register = whole(register)
     for i in range(at - 1, -1, -1):
         if _writes(code[i], register):
@@ -63,8 +65,11 @@ def _last_write(code: list[Any], at: int, register: int) -> int:
 
 
 def constant(code: list[Any], at: int, register: int) -> int | None:
-    """The address that is in a register before instruction `at`, if it was made by
-    `lea register, [rip + x]`."""
+    """Return the address in a register before instruction `at`.
+
+    Returns:
+        None if `lea register, [rip + x]` did not compute it.
+    """
     at = _last_write(code, at, register)
     if at < 0:
         return None
@@ -80,14 +85,22 @@ def constant(code: list[Any], at: int, register: int) -> int | None:
 
 
 def _one_constant(code: list[Any], at: int, registers: tuple[int, int]) -> int | None:
-    """Of the two that are added up, the one that is an address."""
+    """Return the address if only one of two summands is a known address, or None."""
     found = [c for c in (constant(code, at, r) for r in registers) if c is not None]
     return found[0] if len(found) == 1 else None
 
 
 def table(code: list[Any], at: int, place: Any) -> int | None:
-    """Of a memory operand of instruction `at`, the constant address T, if it is
-    [T + something + displacement]."""
+    """Return the constant address T of an operand [T + something + displacement].
+
+    Args:
+        code: the instructions of the function.
+        at: the index of the operand's instruction.
+        place: the operand, which is in memory.
+
+    Returns:
+        None if the operand has another form.
+    """
     if place.index and place.scale == 1 and place.base:
         return _one_constant(code, at, (place.base, place.index))
     if place.index or place.base in (0, x86.X86_REG_RIP):
@@ -107,8 +120,14 @@ def table(code: list[Any], at: int, place: Any) -> int | None:
 
 
 def loaded_from(code: list[Any], at: int, operand: Any) -> tuple[int, int] | None:
-    """(T, displacement) if an operand of instruction `at` is [T + something +
-    displacement], or a register with what was loaded from there."""
+    """Return the origin (T, displacement) of an operand of instruction `at`.
+
+    The operand is [T + something + displacement], or a register that was loaded from
+    there.
+
+    Returns:
+        None if the operand has another origin.
+    """
     if operand.type == x86.X86_OP_REG:
         at = _last_write(code, at, operand.reg)
         if (at < 0 or code[at].id != x86.X86_INS_MOV
@@ -121,14 +140,16 @@ def loaded_from(code: list[Any], at: int, operand: Any) -> tuple[int, int] | Non
     return None if address is None else (address, operand.mem.disp)
 
 
-#: where a function's arguments are, in their order
+#: The registers of a function's arguments, in order.
 ARGUMENTS = (x86.X86_REG_RDI, x86.X86_REG_RSI, x86.X86_REG_RDX, x86.X86_REG_RCX)
 
 
 def takes(code: list[Any], arguments: int) -> bool:
-    """Does a function read so many arguments from where the source has them?  With
-    link-time optimization, a compiler may leave out those that are always the same,
-    and move the others up."""
+    """Return whether a function reads this number of arguments from their usual places.
+
+    With link-time optimization, a compiler may omit arguments that are always the same,
+    and move the following arguments to their places.
+    """
     left = set(ARGUMENTS[:arguments])
     for instruction in code:
         read, written = ({whole(r) for r in registers}
@@ -137,7 +158,7 @@ def takes(code: list[Any], arguments: int) -> bool:
         if (instruction.id == x86.X86_INS_XOR and operands[0].type == x86.X86_OP_REG
                 and operands[1].type == x86.X86_OP_REG
                 and operands[0].reg == operands[1].reg):
-            read = set()                # it makes a zero
+            read = set()                # it computes zero
         left -= read
         if not left or left & written or instruction.id == x86.X86_INS_CALL:
             break

@@ -1,56 +1,68 @@
-"""What grows and goes on growing: leaks, told from caches that fill and from
-garbage.
+"""Find leaks: allocation sites whose live memory grows in two successive windows.
 
-L(k) are the bytes of old objects that the k-th major collection found alive, of those
-that were old before its marking ended.  So short-lived garbage is not in it, and of
-garbage that lives longer as much is in L(j) as in L(k): what is left is what is held.
-Two windows are compared, from major collection a to b, and from b to c.  In a window
-the sampled objects that came (they are in L at its end, and not at its start) have
-weights that add up to the growth, and those that went count against it: the sum is
-unbiased (estimator.py).
+find_leaks() gets the sampled objects of one or several processes that survived their
+first minor collection (`OldObjects`). It returns the leaks, the caches that fill, and
+the growth of all other places, in bytes with 95 % intervals. report/leaks/ writes the
+result.
 
-Objects are told apart by their *place*, the innermost function of the program's own
-code on the stack, and by their type: that is a *site*.  Whether a site grows in a
-window: if it holds as much as before on average, then each sampled object that came or
-went is as likely to be one that came, whatever its weight.  So of n such objects the
-number of those that came is binomial, with probability 1/2 (the sign test; exact, and
-given n, independent of how many objects the site has).  A site is found to grow if it
-grows in both windows, so that the larger one of the two p-values is that of no growth
-(Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics
-1982: an intersection-union test needs no correction).  Where a place has several types
-of which at least half of what came stays, these are also tested together: each may be
-too little.  As many tests are made, their p-values are corrected by Holm ("A simple
-sequentially rejective multiple test procedure", Scandinavian Journal of Statistics
-1979), after those are left out that could not become significant, as too few of their
-objects came or went (Tarone, "A modified Bonferroni method for discrete data",
-Biometrics 1990).  So in 95 of 100 runs without a leak none is reported, if objects come
-and go one by one.
+Live bytes. L(k) are the bytes of old objects that the k-th major collection or heap
+snapshot found alive. Only objects that were old before its marking ended are in L(k),
+so short-lived garbage is not. Longer-lived garbage is in L(j) as much as in L(k), and
+cancels out in the difference. The growth from moment a to b is compared with the growth
+from b to c. An object appeared in a window if it is in L at the end of the window, and
+not at its start. The weights of the sampled objects that appeared, minus the weights of
+those that disappeared, are an unbiased estimate of the growth (estimator.py).
 
-Objects that come and go together, as the items of a queue do, make a site go up and
-down by more than single ones would: if three moments were independent, it would
-grow twice in one of six runs.  Against this, what the collections between a and c
-found has to rise as well: Kendall's tau, one-sided, exact (Kendall, "A new measure
-of rank correlation", Biometrika 1938; Mann 1945), at 5 % for each test, as far as
-there are enough collections for it, five.  With fewer, at least half of the sampled
-objects that came in the first window have to be there at the end of the second.  With
-more, a site that keeps fewer is one whose objects are replaced, by more and more: a
-queue that grows, or what happened to be in use when the heap was marked.  That is
-said, and those that stay are named before it.  Storage of lists and dicts is replaced
-when these grow, too: where its pieces became larger rather than more, it is no queue.
+Sites. A *place* is the innermost function of user code on the stack. A *site* is a
+place and a type.
 
-A *leak* is a place where one of these tests finds growth.  Its figure is about all
-objects that were allocated there, also those of types that are too few to be tested, or
-were not significant: with these left out, it would be too small.  growth.py estimates
-it.  What is at no such place is the rest; leaks, caches and the rest add up to all
-growth.
+Test of growth. Assume that a site holds the same number of bytes on average. Then each
+sampled object that appeared or disappeared is as likely to have appeared, whatever its
+weight. Among n such objects, the number that appeared has a binomial distribution with
+probability 1/2. This sign test is exact. Given n, it does not depend on the number of
+objects that the site has. A site is found to grow if it grows in both windows.
+Therefore its p-value is the larger one of the two windows' p-values. This
+intersection-union test needs no correction (Berger, "Multiparameter hypothesis testing
+and acceptance sampling", Technometrics 1982). A place may have several types of which
+at least half of the new objects stay. These types are also tested together, because
+each may have too few samples.
 
-A cache that fills grows less and less: what grows in the second window by less than
-half of what it did in the first, in the same time, while as much is allocated, and
-between two marks, and not by chance, is said to slow down.  A cache that is larger than
-the run can't be told from a leak.
+Correction for many tests. First, tests are omitted that could not become significant,
+because too few of their objects appeared or disappeared (Tarone, "A modified Bonferroni
+method for discrete data", Biometrics 1990). Then the p-values are corrected by Holm ("A
+simple sequentially rejective multiple test procedure", Scandinavian Journal of
+Statistics 1979). So in 95 of 100 runs without a leak, no leak is reported if objects
+come and go independently.
 
-Processes that do the same work, as those of a server do, are looked at together: each
-has its three moments, and what came and went in all of them is added up.
+Test of the trend. Objects that come and go together, such as the items of a queue, make
+a site go up and down more than single objects would. If three moments were independent,
+such a site would grow in both windows in one of six runs. Therefore the live bytes at
+the moments between a and c have to rise, too. The test is Kendall's tau, one-sided and
+exact, at 5 % for each site (Kendall, "A new measure of rank correlation", Biometrika
+1938; Mann 1945). It needs five moments. With fewer moments, at least half of the
+sampled objects that appeared in the first window have to stay until the end of the
+second.
+
+Replaced objects. With five moments or more, a site may pass both tests although fewer
+than half of its objects stay. More and more objects are then in use, and replace each
+other. Such a site is a growing queue, or was in use by chance when the heap was marked.
+The report says so, and lists the sites whose objects stay first. A growing list also
+replaces its storage. Storage that became larger rather than more numerous is therefore
+no queue.
+
+Size of a leak. A *leak* is a place where one of the tests finds growth. Its size
+includes all objects that were allocated there, also the types that were not significant
+or not tested. Without them, it would be too small. growth.py estimates the size. All
+other places are the *rest*. Leaks, caches and the rest add up to the whole growth.
+
+Caches. A cache that fills grows less and less. A site slows down if it grows in the
+second window by less than half of its growth in the first window, and if this is not
+chance. This has to be true per second, per allocated byte, and per mark. A cache that
+is larger than the run allows cannot be distinguished from a leak.
+
+Several processes. Processes that do the same work, such as the workers of a server, are
+analysed together. Each process has its own three moments, and the numbers of objects
+are added.
 """
 from __future__ import annotations
 
@@ -60,10 +72,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from vmprof_convert.analysis import leak_memory
 from vmprof_convert.analysis.growth import Change
-from vmprof_convert.analysis.leak_memory import Memory
-from vmprof_convert.analysis.leak_sites import (
+from vmprof_convert.analysis.leaks.memory import Memory, memory_of, memory_of_all
+from vmprof_convert.analysis.leaks.sites import (
     MAX_FRAMES,
     STAYS,
     Place,
@@ -72,14 +83,14 @@ from vmprof_convert.analysis.leak_sites import (
     Tally,
     all_that_stays,
 )
-from vmprof_convert.analysis.leak_statistics import (
+from vmprof_convert.analysis.leaks.statistics import (
     ALPHA,
     find_significant,
     named,
     samples_needed,
     sign_test,
 )
-from vmprof_convert.analysis.leak_windows import (
+from vmprof_convert.analysis.leaks.windows import (
     Windows,
     count_snapshots,
     find_windows,
@@ -112,40 +123,48 @@ from vmprof_convert.profile.model import (
 from vmprof_convert.profile.probability import probability
 from vmprof_convert.readers.pypy_stacks import COMPILER, LOG
 
-#: a caller is shown as the only one if so much of what came is from there
+#: the share of the new bytes from which a caller is shown as the only one
 _SAME = 0.9
-#: in this order types are named
+#: the order in which types are listed
 _KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
-#: innermost functions that stand for the interpreter: what they keep is kept once, or,
-#: of the JIT, as long as it compiles
+#: innermost functions that represent the interpreter. It keeps their objects once, or,
+#: for the JIT, while it compiles
 _NOT_THE_PROGRAMS = IMPORT, UNCAUGHT, COMPILER, LOG
-#: standard deviations by which a sum may exceed its estimate
+#: the number of standard deviations by which a sum may exceed its estimate
 _SURE = 4.0
-#: an object that was not freed, as a number of a major collection
+#: the index of the major collection that freed an object which was not freed
 _NEVER = 2**62
 
 
 class OldObjects:
-    """Keeps the samples that became old, while they are read (model.Rows)."""
+    """The sampled objects that survived a minor collection, in columns of equal length.
+
+    It implements model.Rows, so that a reader fills it and other samples need no
+    memory.
+    """
 
     def __init__(self) -> None:
+        """Start with no objects."""
         self.begin({})
 
     def begin(self, settings: dict[str, str]) -> None:
+        """Discard all objects."""
         self.stack = array.array("i")
         self.type = array.array("i")
         self.size = array.array("q")
         self.interval = array.array("q")
-        #: see model.Samples
+        #: the columns `live_size` and `collected` of model.Samples
         self.live_size = array.array("q")
         self.collected = array.array("q")
-        #: when it was freed; -1: it was not
+        #: the time in nanoseconds at which the object was found dead; -1 if it was not
+        #: freed
         self.freed = array.array("q")
         self.thread = array.array("q")
-        #: those that were lost sight of
+        #: the number of objects whose outcome is unknown
         self.lost = 0
 
     def extend(self, rows: Columns) -> None:
+        """Add the samples that became old, and count those with an unknown outcome."""
         self.lost += rows.fate.count(LOST)
         old = rows.chosen([fate in (ALIVE, FREED) for fate in rows.fate])
         self.stack.extend(old.stack)
@@ -158,77 +177,82 @@ class OldObjects:
         self.thread.extend(old.thread)
 
     def carry(self, object_: Carried) -> None:
+        """Add an object that was sampled in an earlier segment and is inherited."""
         self.extend(Columns(*((value,) for value in Row(
             time=0, thread=0, memory=0, **object_._asdict()))))
 
 
 class OfType(NamedTuple):
-    """What grew at a place, of one type."""
+    """The growth of one type at a place."""
 
     type: Shown
-    #: in each window, in bytes; and in both
+    #: the growth in each window, and over both windows, in bytes
     windows: tuple[float, float]
     growth: Estimate
-    #: see Site
+    #: the corrected p-value (Site.p)
     p: float
 
     @property
     def is_clear(self) -> bool:
-        """Whether it grew more than by chance."""
+        """Return whether the type grew more than by chance."""
         return self.p < 1.0 or self.growth.low > 0.0
 
 
 class Leak(NamedTuple):
-    """What grew at one place."""
+    """The growth of one place."""
 
-    #: those that clearly grew come first, of these classes, of these those in a module
-    #: before Python's own; then by growth
+    #: the types. Types that clearly grew come first, ordered by kind, starting with
+    #: classes. Types of modules come before Python's own types, and larger growth
+    #: before smaller growth
     types: list[OfType]
-    #: the innermost frames of the program, innermost first: the place, and callers
-    #: that `_SAME` of what came came through
+    #: the place and its callers, innermost first; a caller is included if a share of
+    #: `_SAME` of the new bytes came through it
     places: tuple[Place, ...]
-    #: where there is no such caller: which there are, and the share of each
+    #: the callers and the share of each if no caller is included in `places`
     callers: list[tuple[Place, float]]
-    #: the innermost one of all code, of the stack that most of it came from
+    #: the innermost place of all code, on the stack that allocated most of the growth
     innermost: Place
-    #: in each window, in bytes; and in both
+    #: the growth in each window, and over both windows, in bytes
     windows: tuple[float, float]
     growth: Estimate
-    #: of each process
+    #: the growth of each process
     processes: list[Estimate]
-    #: the least one of its types, or of all of them together; 1.0: it was not found
+    #: the smallest p-value of the types, or of all types together; 1.0 if the place was
+    #: not found to grow
     p: float
-    #: of the sampled objects that came in the first window, the share that was there at
-    #: the end of the second; None: it was not found, or it is storage that is replaced
-    #: by larger one
+    #: among the sampled objects that appeared in the first window, the share that was
+    #: live at the end of the second. None if the place was not found to grow, or if it
+    #: is storage that is replaced by larger storage
     stayed: float | None
-    #: bytes of its largest object: one buffer that is in use at the last moment, and
-    #: not at the first, looks like growth
+    #: the bytes of the largest object; one buffer that is in use at the last moment,
+    #: and not at the first, looks like growth
     largest: int
 
     @property
     def is_replaced(self) -> bool:
-        """Whether its objects come and go, by more and more."""
+        """Return whether objects replace each other, and more and more are in use."""
         return self.stayed is not None and self.stayed < STAYS
 
 
 class Rest(NamedTuple):
-    """All that is in no leak, and does not slow down."""
+    """The growth of all places that neither leak nor slow down."""
 
     growth: Estimate
     windows: tuple[float, float]
-    #: largest first
+    #: the places, with the largest growth first
     places: list[Leak]
 
     @property
     def shrank(self) -> bool:
-        """More than by chance."""
+        """Return whether the rest shrank by more than chance."""
         return self.growth.high < 0.0
 
     @property
     def largest(self) -> list[Leak]:
-        """The places that grew most, or if all together shrank, that shrank most; not
-        by chance, though they are the largest of so many (Bonferroni)."""
+        """Return the places that clearly grew most, or shrank most if the rest shrank.
+
+        A Bonferroni correction considers that they are the largest of many places.
+        """
         sign = -1 if self.shrank else 1
         return [leak for leak in self.places[::sign] if _z(leak.growth, sign) > 0.0
                 and math.erfc(_z(leak.growth, sign) / math.sqrt(2)) / 2 * len(
@@ -236,77 +260,92 @@ class Rest(NamedTuple):
 
 
 class Leaks(NamedTuple):
-    """What was found, by the bytes that it grew by; what stays comes first."""
+    """The result of find_leaks().
 
-    #: of each process
+    The leaks are ordered by their growth, with replaced objects at the end.
+    """
+
+    #: the windows of each process
     windows: list[Windows]
     leaks: list[Leak]
-    #: that grew in the first window, and slow down
+    #: the places that grew in the first window, and slow down
     slowing: list[Leak]
     rest: Rest
-    #: how many places had enough samples
+    #: the number of places that had enough samples for a significant result
     tested: int
-    #: samples that nobody followed to the end
+    #: the number of samples whose outcome is unknown
     lost: int
-    #: of all together, in both windows and in each
+    #: the growth of all objects, over both windows and in each window, in bytes
     growth: Estimate
     windows_growth: tuple[float, float]
-    #: bytes of the largest object that came
+    #: the bytes of the largest object that appeared
     largest: int
-    #: of what is not looked at: the JIT's own, and what importing keeps, which is kept
-    #: once
+    #: the growth that is not examined: objects of the JIT itself, and objects that
+    #: imports keep once
     apart: Estimate
-    #: bytes a second that a place has to grow by to be seen
+    #: the bytes per second by which a place has to grow to be found
     limit: float
-    #: of the whole processes, between the first moment and the last one; None: it was
+    #: the memory of the processes between the first and the last moment; None if it was
     #: not read in one of them
     memory: Memory | None
-    #: bytes of native memory that malloc's own count grew by in the whole run and that
-    #: the sampled blocks do not explain; None if malloc's count is unknown
+    #: the growth of malloc's own count in the whole run that the sampled blocks do not
+    #: explain, in bytes; None if malloc's count is unknown
     unseen: float | None = 0.0
-    #: bytes by which the estimated growth exceeds the exact growth of all live objects:
-    #: new objects replaced objects that were not sampled; 0.0: no more than the error
+    #: the bytes by which the estimated growth exceeds the exact growth of all live
+    #: objects, because new objects replaced objects without samples. It is 0.0 if the
+    #: excess is within the error
     replaced: float = 0.0
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """Of the windows; of several processes on average."""
+        """Return the mean length of the first and of the second window, in seconds."""
         first, second = mean_seconds(self.windows)
         return first, second
 
     @property
     def unsure(self) -> list[int]:
-        """Return the number of major collections of each process whose growth may be
-        garbage.  See Windows.shows_leaks."""
+        """Return the numbers of major collections of the uncertain processes.
+
+        The growth of these processes may be garbage (see Windows.shows_leaks).
+        """
         return [windows.frees or 0 for windows in self.windows
                 if not windows.shows_leaks]
 
     @property
     def allocated(self) -> int:
-        """Bytes, in both windows; 0: not known."""
+        """Return the bytes allocated in both windows; 0 if the number is unknown."""
         return sum(sum(windows.allocated) for windows in self.windows)
 
 
 class Process(NamedTuple):
-    """What is looked at of one."""
+    """The profile of one process, and the objects that are examined."""
 
     profile: Profile
     objects: OldObjects
-    #: with the program's own code only (user_code.py): then a place is where that
-    #: allocates, itself or in what it calls
+    #: the profile reduced to user code (user_code.py), so that allocations of libraries
+    #: belong to the calling user function; None to use all code
     own: Profile | None = None
-    #: see find_windows()
+    #: the examined time (see find_windows())
     part: tuple[int, int | None] | None = None
-    #: whether objects of this stack, type and thread are looked at
+    #: a function that returns whether objects of a stack, a type and a thread are
+    #: examined; None to examine all
     includes: Callable[[int, int, int], bool] | None = None
 
 
-def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
-    """Of one process, or of several together.  Raises ProfileError if a profile can't
-    tell."""
+def find_leaks(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
+    """Find the leaks of one process, or of several processes together.
+
+    Args:
+        processes: the profiles with their objects.
+        group_storage: whether storage is attributed to the type to which it belongs.
+
+    Raises:
+        ProfileError: A profile has too few heap snapshots or major collections, or does
+            not record lifetimes.
+    """
     all_windows = [find_windows(process.profile, process.part)
                    for process in processes]
-    if processes[0].profile.is_raw:     # what is counted there is the GC's
+    if processes[0].profile.is_raw:     # the GC's count lacks native memory
         all_windows = [windows._replace(allocated=(0, 0)) for windows in all_windows]
     count = count_snapshots(all_windows)
     everything, apart = Tally(count), Tally(0)
@@ -323,8 +362,8 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
                 objects.stack, objects.type, objects.size, objects.live_size,
                 objects.interval, objects.collected, objects.freed, objects.thread):
             since = bisect.bisect_right(windows.times, collected)
-            # a collection that found it dead may be none of those that are looked at:
-            # then it is not there at the next one
+            # The collection that found the object dead may not be among the compared
+            # ones. Then the object is missing at the next compared moment.
             until = _NEVER
             if freed >= 0:
                 until = (bisect.bisect_left(windows.freed_by or windows.times, freed)
@@ -339,7 +378,7 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             interval = max(interval, mean)
             shown = names.shown(type_)
             place = places[-1].of(stack)[0]
-            # it was sampled with the size that it had when it was allocated
+            # The probability of a sample belongs to the size that was allocated.
             p = probability(size, mean, profile.gaps)
             size = live_size or size
             if is_the_jits(shown) or place.function in _NOT_THE_PROGRAMS:
@@ -348,7 +387,7 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
             tally = tallies.get((place, shown))
             if tally is None:
                 tally = tallies[place, shown] = Tally(count)
-            # held at the snapshots from the first one on until the second
+            # the first snapshot that contains the object, and the first one without it
             begin = bisect.bisect_left(chosen, since)
             end = bisect.bisect_left(chosen, until)
             for one in tally, everything:
@@ -363,13 +402,15 @@ def find(processes: Sequence[Process], *, group_storage: bool = False) -> Leaks:
 
 
 class _Judge:
+    """Decides which places leak, which slow down, and which belong to the rest."""
+
     def __init__(self, processes: Sequence[Process], windows: list[Windows],
                  places: list[Places], snapshots: int, interval: int) -> None:
         self._processes = processes
         self._windows = windows
         self._seconds = mean_seconds(windows)
-        #: of the windows: in seconds, in bytes that were allocated, and in turns of
-        #: what the program does between its marks
+        #: the lengths of the windows: in seconds, in allocated bytes, and in turns of
+        #: the work that the program does between its marks
         self._lengths: list[Sequence[float]] = [self._seconds]
         allocated = [sum(of_one.allocated[number] for of_one in windows)
                      for number in range(2)]
@@ -379,9 +420,10 @@ class _Judge:
             self._lengths.append((1.0, 1.0))
         self._places = places
         self._snapshots = snapshots
-        #: the largest one that was in force for what is looked at
+        #: the largest sampling interval in bytes that was in force for the examined
+        #: objects
         self._interval = interval
-        #: sites are found with a p up to this one
+        #: the largest uncorrected p-value of a site that is found to grow
         self._limit = ALPHA
         self._leaks: list[Leak] = []
         self._slowing: list[Leak] = []
@@ -389,7 +431,14 @@ class _Judge:
 
     def judge(self, sites: dict[Place, list[Site]], everything: Tally,
               apart: Tally) -> Leaks:
-        # each type of a place by itself, and all of them
+        """Test all sites, and sort the places into leaks, caches and the rest.
+
+        Args:
+            sites: the sites of each place.
+            everything: the sum of all sites.
+            apart: the objects of the interpreter, which are not examined.
+        """
+        # Test each type of a place alone, and the types whose objects stay together.
         together = {
             place: all_that_stays(of_place, self._lengths, self._snapshots)
             for place, of_place in sites.items()}
@@ -419,15 +468,15 @@ class _Judge:
             sum(process.objects.lost for process in self._processes),
             growth, (everything.bytes[0], everything.bytes[1]), everything.largest,
             apart.change.growth(self._interval),
-            # by two deviations more
+            # with a margin of two standard deviations
             (samples + 2 * math.sqrt(samples)) * interval / min(self._seconds),
-            leak_memory.of_all([leak_memory.of(process.profile, windows)
+            memory_of_all([memory_of(process.profile, windows)
                                 for process, windows in zip(
                                     self._processes, self._windows)]),
             self._unseen(), self._replaced(growth))
 
     def _replaced(self, growth: Estimate) -> float:
-        """Return the bytes of replaced objects.  See Leaks.replaced."""
+        """Return the bytes of replaced objects (see Leaks.replaced)."""
         if not all(windows.are_snapshots for windows in self._windows) or any(
                 process.includes is not None for process in self._processes):
             return 0.0
@@ -446,17 +495,24 @@ class _Judge:
 
     def _put(self, place: Place, sites: list[Site], together: Site | None,
              tests: int) -> list[Site]:
-        """Put what is found at a place where it belongs, and return what is not.
-        `together`: all that stays of it."""
+        """Classify a place, and return the sites that belong to the rest.
+
+        Args:
+            place: the place.
+            sites: the sites of the place.
+            together: the combined site of all types whose objects stay; None if there
+                are fewer than two such types.
+            tests: the number of tests that are made.
+        """
         slow = [site for site in sites if site.may_leak and site.stays
                 and site.tally.slows_down(self._lengths)]
         leaks = [site for site in (*sites, together)
                  if site is not None and site.p < 1.0 and site not in slow]
-        # more objects, and fewer bytes: whatever that is, it does not grow
+        # A place with more objects and fewer bytes does not grow.
         grows = sum(sum(site.tally.bytes) for site in sites if site not in slow) > 0.0
         if leaks and grows:
-            # what was not found to grow is part of what was: too little to be told, or
-            # slower by chance
+            # The sites that were not found to grow belong to the leak. They have too
+            # few samples, or are slower by chance.
             slow = [site for site in slow if site.p < 1.0
                     and site.tally.slows_down(self._lengths, tests)]
             self._leaks.append(self._leak(
@@ -467,14 +523,15 @@ class _Judge:
         if any(site.p < 1.0 or (site.tally.stacks and sign_test(
                 site.tally.came[0], site.tally.went[0]) * tests <= ALPHA)
                for site in slow):
-            # (one type may slow down at a place that goes on growing)
+            # One type may slow down at a place that still grows.
             whole = Tally(0)
             for site in sites:
                 whole.add_tally(site.tally)
             if whole.slows_down(self._lengths):
                 slow = sites
             elif self._processes[0].profile.is_raw:
-                # the types are callers of malloc, and the JIT replaces one by another
+                # The types of native memory are callers of malloc. The JIT replaces one
+                # by another.
                 slow = []
             if slow:
                 self._slowing.append(self._leak(place, slow, None))
@@ -485,7 +542,13 @@ class _Judge:
         return sites
 
     def _leak(self, place: Place, sites: list[Site], together: Site | None) -> Leak:
-        """`together`: see _put(); None: these sites are no leak."""
+        """Return the growth of some sites of a place as a Leak.
+
+        Args:
+            place: the place.
+            sites: the sites of the place that are included.
+            together: the combined site (see _put()); None if these sites are no leak.
+        """
         tally = Tally(0)
         for site in sites:
             tally.add_tally(site.tally)
@@ -495,7 +558,8 @@ class _Judge:
             [site.tally.counts for site in sites],
             together.tally.counts if together else None, self._limit)
             if found else None)
-        # what stays tells more than what comes and goes beside it
+        # Sites whose objects stay say more about the leak than sites whose objects are
+        # replaced.
         judged = [site.tally for site in [site for site in found if site.stays] or found
                   if not site.is_enlarged]
         came = sum(one.came[0] for one in judged)
@@ -510,8 +574,14 @@ class _Judge:
             sum(one.stayed for one in judged) / came if came else None, tally.largest)
 
     def _types(self, sites: list[Site], luck: float) -> list[OfType]:
-        """As in a Leak.  `luck`: so many bytes are taken off what was found, as off the
-        whole (growth.py)."""
+        """Return the growth of each site, in the order of Leak.types.
+
+        Args:
+            sites: the sites.
+            luck: the bytes that growth.py subtracted from the sum, because a place that
+                is named seems to grow faster than it does. They are subtracted from the
+                found sites in proportion.
+        """
         were_found = [site.p < 1.0 for site in sites]
         growing = sum(max(sum(site.tally.bytes), 0.0) for site in sites
                       if site.p < 1.0 or not any(were_found))
@@ -531,15 +601,22 @@ class _Judge:
             one.type.name))
 
     def _rest(self, growth: Estimate, named_ones: list[Leak], rest: Tally) -> Estimate:
-        """With what is named it adds up to all growth: what was taken off as luck is
-        in it."""
+        """Return the growth of the rest.
+
+        It is the difference between the whole growth and the named places. So it
+        contains the bytes that growth.py subtracted from the named places.
+        """
         value = _whole(growth.value - sum(leak.growth.value for leak in named_ones))
         own = rest.growth(self._interval)
         return Estimate(value, own.low + min(value - own.value, 0.0),
                       own.high + max(value - own.value, 0.0))
 
     def _innermost(self, tally: Tally) -> Place | None:
-        """Of all code, of the stack that most came from."""
+        """Return the innermost place of all code for the largest stack.
+
+        The largest stack has most of the bytes that appeared. Returns None without
+        stacks.
+        """
         if not tally.stacks:
             return None
         process, stack = max(tally.stacks, key=lambda key: (
@@ -548,7 +625,7 @@ class _Judge:
 
     def _callers(self, place: Place, tally: Tally,
                  ) -> tuple[tuple[Place, ...], list[tuple[Place, float]]]:
-        """The place with its callers: see Leak."""
+        """Return the place with its callers (see Leak.places and Leak.callers)."""
         places = [place]
         paths = [(self._places[process].of(stack), bytes_)
                  for (process, stack), bytes_ in tally.stacks.items()]
@@ -593,13 +670,19 @@ def _unseen(process: Process) -> float | None:
 
 
 def _sum(rows: Iterable[Sequence[float]]) -> tuple[float, float]:
-    """Of both windows."""
+    """Return the sums of the first and of the second windows."""
     first, second = map(sum, zip((0.0, 0.0), *rows))
     return first, second
 
 
 def _z(growth: Estimate, sign: int) -> float:
-    """By how many standard deviations it is above 0, or below if `sign` is -1."""
+    """Return the distance of the growth from 0, in standard deviations.
+
+    Args:
+        growth: the growth.
+        sign: 1 to count positive growth as positive; -1 to count negative growth as
+            positive.
+    """
     value = sign * growth.value
     off = value - sign * (growth.low if sign > 0 else growth.high)
     return Z * value / off if off > 0.0 else math.copysign(math.inf, value)
@@ -607,16 +690,17 @@ def _z(growth: Estimate, sign: int) -> float:
 
 def _difference(windows: Sequence[float],
                 parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the growth in each window minus the growth of some parts."""
     first, second = (_whole(windows[number] - sum(part[number] for part in parts))
                      for number in range(2))
     return first, second
 
 
 def _whole(bytes_: float) -> float:
-    """Nothing, where less than a byte is left of a difference of floating numbers."""
+    """Return 0.0 for a rounding error, which is a number of less than one byte."""
     return bytes_ if abs(bytes_) >= 1.0 else 0.0
 
 
 def _largest_first(leaks: list[Leak]) -> list[Leak]:
-    """What is replaced stands behind what stays."""
+    """Sort by growth, with the places whose objects are replaced at the end."""
     return sorted(leaks, key=lambda leak: (leak.is_replaced, -leak.growth.value))

@@ -1,5 +1,10 @@
-"""Where objects are allocated that become old, and what came and went there:
-`report --leaks` looks at each type of each place.  leaks.py says why."""
+"""Count the live objects that appeared and disappeared at each allocation site.
+
+A *place* is the innermost function of user code on the stack of an allocation. A *site*
+is a place together with a type. search.py fills a `Tally` for each site, and tests
+whether the site leaks. An object *appeared* in a window if it was live at the end and
+not at the start. It *disappeared* if it was live at the start and not at the end.
+"""
 from __future__ import annotations
 
 import math
@@ -7,52 +12,63 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmprof_convert.analysis.growth import Change
-from vmprof_convert.analysis.leak_statistics import (
+from vmprof_convert.analysis.leaks.statistics import (
     ALPHA,
     MIN_TREND,
     Counts,
     rises,
     scatter,
 )
-from vmprof_convert.analysis.leak_windows import Windows
+from vmprof_convert.analysis.leaks.windows import Windows
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.type_names import INTERNAL, NOT_KNOWN, STORAGE, Shown
 from vmprof_convert.meaning.visible_stacks import Program
 from vmprof_convert.profile.model import Function, Profile
 from vmprof_convert.profile.stacks import Frame
 
-#: what grows in the second window by less than this share slows down
+#: a site slows down if it grows in the second window by less than this share of its
+#: growth in the first one
 GOES_ON = 0.5
-#: what keeps this share of what came is no queue
+#: a site of which at least this share of the new objects stays is no queue
 STAYS = 0.5
-#: frames of a stack that are shown
+#: the largest number of frames that are shown of a stack
 MAX_FRAMES = 3
-#: functions that run as part of an expression of their caller's
+#: functions that run as part of an expression in their caller
 _PARTS = ("__init__", "__new__", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 #: the type of objects of several types
 _SEVERAL = Shown("[several types]", NOT_KNOWN)
 
 
 class Place(NamedTuple):
-    """A function; and Program.line(), or that of its definition."""
+    """A function and a line.
+
+    The line is Program.line(), or the line of the definition if the former is 0.
+    """
 
     function: Function
     line: int
 
 
 class Places:
-    """Those of one process."""
+    """The places of one process."""
 
     def __init__(self, profile: Profile, own: Profile) -> None:
-        """`own`: `profile` with the program's own code only, or itself."""
+        """Prepare the search for places.
+
+        Args:
+            profile: the profile with the stacks of all code.
+            own: `profile` reduced to user code, or `profile` itself.
+        """
         self._program = Program(own)
         self._all = Program(profile)
         self._known: dict[int, tuple[Place, ...]] = {}
 
     def of(self, stack: int) -> tuple[Place, ...]:
-        """The place where objects of this stack are allocated, and its callers; at most
-        `MAX_FRAMES` in all.  What a constructor or a comprehension allocates counts for
-        the function that it is called in."""
+        """Return the place where a stack allocates, and its callers.
+
+        The result has at most `MAX_FRAMES` places, innermost first. An allocation in a
+        constructor or a comprehension is attributed to the calling function.
+        """
         found = self._known.get(stack)
         if found is None:
             frames = list(self._program.stack(stack))
@@ -65,7 +81,7 @@ class Places:
         return found
 
     def innermost(self, stack: int) -> Place:
-        """Of all code."""
+        """Return the innermost place of all code, including libraries."""
         return _place(self._all, self._all.stack(stack)[-1])
 
 
@@ -75,35 +91,50 @@ def _place(program: Program, frame: Frame) -> Place:
 
 
 class Tally:
-    """What came and went at one place, of one type or of several."""
+    """The objects of one or several types that appeared and disappeared at a place."""
 
     def __init__(self, snapshots: int) -> None:
-        #: in each window, sampled objects
+        """Start with no objects.
+
+        Args:
+            snapshots: the number of moments for which changes are recorded; 0 for none.
+        """
+        #: the number of sampled objects in each window
         self.came = [0, 0]
         self.went = [0, 0]
-        #: what they add up to, as weights, and what the squares of these do
+        #: the growth in bytes in each window, and its variance (the sum of the squared
+        #: weights)
         self.bytes = [0.0, 0.0]
         self.variance = [0.0, 0.0]
-        #: sampled objects that came in the first window, and were there at the end of
-        #: the second
+        #: the number of sampled objects that appeared in the first window and were
+        #: still live at the end of the second
         self.stayed = 0
-        #: how many objects came, and went, in both windows
+        #: the estimated numbers of objects that appeared and disappeared over both
+        #: windows
         self.objects = [0.0, 0.0]
-        #: of each process, in both windows
+        #: the change of each process over both windows
         self.changes: dict[int, Change] = {}
-        #: what the bytes that are held changed by, at each snapshot; and the variance
-        #: of that as an estimate
+        #: the change of the live bytes at each snapshot, and the sampling variance of
+        #: this change
         self.steps = [0.0] * snapshots
         self.step_variance = [0.0] * snapshots
-        #: bytes of the largest sampled object that came, in both windows
+        #: the bytes of the largest sampled object that appeared over both windows
         self.largest = 0
-        #: bytes that came in both windows, by process and stack
+        #: the bytes that appeared over both windows, by process and stack
         self.stacks: dict[tuple[int, int], float] = {}
 
     def add(self, windows: Windows, since: int, until: int, stack: tuple[int, int],
             size: int, p: float) -> None:
-        """A sampled object that was there from the major collection `since` on until
-        before `until`."""
+        """Add a sampled object that was live at some of the compared moments.
+
+        Args:
+            windows: the windows of the process.
+            since: the index of the first moment at which the object was live.
+            until: the index of the first moment at which it was not live any more.
+            stack: the number of the process and the index of the stack.
+            size: the bytes of the object.
+            p: the probability with which it was sampled.
+        """
         first, middle, last, *_ = windows
         weight = size / p
         for number, (start, end) in enumerate(((first, middle), (middle, last))):
@@ -126,8 +157,14 @@ class Tally:
             self.objects[1] += 1.0 / p
 
     def hold(self, begin: int, end: int, size: int, p: float) -> None:
-        """A sampled object that was there at the snapshots from `begin` on until before
-        `end`."""
+        """Add a sampled object to the changes of the live bytes.
+
+        Args:
+            begin: the index of the first snapshot at which the object was live.
+            end: the index of the first snapshot at which it was not live any more.
+            size: the bytes of the object.
+            p: the probability with which it was sampled.
+        """
         if begin >= end:
             return
         weight = size / p
@@ -137,6 +174,10 @@ class Tally:
                 self.step_variance[at] += (1.0 - p) * weight * weight
 
     def add_tally(self, other: Tally) -> None:
+        """Add all objects of another tally.
+
+        A tally without snapshots ignores the changes at the other's snapshots.
+        """
         for mine, others in ((self.came, other.came), (self.went, other.went)):
             mine[:] = map(sum, zip(mine, others))
         for sums, added in ((self.bytes, other.bytes), (self.steps, other.steps),
@@ -159,36 +200,54 @@ class Tally:
 
     @property
     def counts(self) -> Counts:
+        """Return the numbers of sampled objects that appeared and disappeared."""
         return Counts((self.came[0], self.came[1]), (self.went[0], self.went[1]))
 
     @property
     def change(self) -> Change:
-        """Of all processes, in both windows."""
+        """Return the change of all processes over both windows."""
         result = Change()
         for change in self.changes.values():
             result.add_change(change)
         return result
 
     def growth(self, interval: int) -> Estimate:
-        """In both windows: what the program goes on holding grew by.  Its interval is
-        wider than sampling alone makes it where what the collections found goes up and
-        down: two of them say what is held no better than that."""
+        """Estimate the lasting growth over both windows, in bytes.
+
+        The live bytes at a single moment differ from their trend. The estimate contains
+        this deviation twice, for the first and for the last moment. Therefore the 95 %
+        interval is wider than sampling alone would make it.
+
+        Args:
+            interval: the largest sampling interval in force, in bytes.
+        """
         return self.change.growth(interval).widened(
             math.sqrt(2) * scatter(self.steps, self.step_variance))
 
     def goes_up(self) -> bool:
-        """Not up and down: what comes and goes together is not one by one."""
+        """Return whether the live bytes rise rather than go up and down.
+
+        The test of single objects does not suffice, because some objects come and go
+        together, such as the items of a queue. With fewer than `MIN_TREND` moments, it
+        is enough that at least half of the new objects stay.
+        """
         if len(self.steps) < MIN_TREND:
             return self.stayed >= STAYS * self.came[0] or rises(self.steps)
         return rises(self.steps)
 
     def slows_down(self, lengths: Sequence[Sequence[float]], tests: int = 1) -> bool:
-        """Whether it grows by less than `GOES_ON` in the second window, which is not by
-        chance, though it is one of so many `tests`.  What shrinks is no cache that
-        fills.
+        """Return whether the growth in the second window is smaller than in the first.
 
-        `lengths`: of both windows, in each of several measures, all of which have to
-        say so: a program may work less in the same time, or more."""
+        It has to be less than `GOES_ON` of the growth in the first window, and the
+        decrease has to be significant. A site that shrinks does not slow down, because
+        it is not a cache that fills.
+
+        Args:
+            lengths: the lengths of both windows in several measures, such as seconds
+                and allocated bytes. All measures have to agree, because the program may
+                do more or less work in the same time.
+            tests: the number of tests that are made, for the Bonferroni correction.
+        """
         return all(self._slows_down(of_both, tests) for of_both in lengths)
 
     def _slows_down(self, lengths: Sequence[float], tests: int) -> bool:
@@ -200,31 +259,40 @@ class Tally:
 
 
 class Site:
-    """The objects of one type at one place, or of several types."""
+    """The objects of one type, or of several types, at one place."""
 
     def __init__(self, type_: Shown, tally: Tally) -> None:
+        """Create a site that was not found to grow."""
         self.type = type_
         self.tally = tally
-        #: probability that a site that doesn't leak looks like this one, as corrected
-        #: for the number of tests; 1.0: it was not found to grow
+        #: the probability that a site without a leak looks like this one, corrected for
+        #: the number of tests. It is 1.0 if the site was not found to grow
         self.p = 1.0
 
     @property
     def may_leak(self) -> bool:
-        """Whether it is told by itself.  What only the interpreter knows belongs to
-        objects of the program, and is part of what they take."""
+        """Return whether the site can be named alone.
+
+        Internal objects of the interpreter belong to objects of the program, and are
+        part of the memory of these objects.
+        """
         return self.type.kind != INTERNAL
 
     @property
     def stays(self) -> bool:
-        """Whether what came in the first window is still there at the end of the
-        second; not so of objects that come and go."""
+        """Return whether most objects that appeared in the first window stay.
+
+        They stay if they are live at the end of the second window. Objects of a queue
+        come and go, and do not stay. Enlarged storage counts as staying.
+        """
         return self.is_enlarged or self.tally.stayed >= STAYS * self.tally.came[0]
 
     @property
     def is_enlarged(self) -> bool:
-        """Whether it is storage of which the pieces became larger, rather than more:
-        then that of a list, for example, was replaced when the list grew."""
+        """Return whether the site is storage that became larger, not more numerous.
+
+        For example, a list replaces its storage by a larger one when it grows.
+        """
         if self.type.kind != STORAGE:
             return False
         change = self.tally.change
@@ -232,13 +300,17 @@ class Site:
         if not came > went > 0.0:
             return False
         more, fewer = self.tally.objects
-        # where n objects have a size of s, n * s grows by n * ds and by s * dn
+        # For n objects of size s, the product n * s grows by n * ds and by s * dn.
         return (more + fewer) / 2 * (came / more - went / fewer) >= (came - went) / 2
 
 
 def all_that_stays(sites: Sequence[Site], lengths: Sequence[Sequence[float]],
                    snapshots: int) -> Site | None:
-    """Of these, of one place, together; None: they are fewer than two."""
+    """Combine the sites of one place whose objects stay, for a common test.
+
+    Returns:
+        The combined site, or None if fewer than two sites qualify.
+    """
     chosen = [site.tally for site in sites
               if site.may_leak and site.stays
               and not (site.is_enlarged or site.tally.slows_down(lengths))]

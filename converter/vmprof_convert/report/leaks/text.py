@@ -1,15 +1,15 @@
-"""The report of leaks, for the terminal: the first two lines tell the largest."""
+"""Write the result of the search for leaks to the terminal, the largest leak first."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from vmprof_convert.analysis import holders
-from vmprof_convert.analysis.leak_memory import Memory, Moments
-from vmprof_convert.analysis.leak_sites import Place
-from vmprof_convert.analysis.leak_statistics import CONFIDENCE, MIN_TREND
-from vmprof_convert.analysis.leak_windows import count_snapshots
-from vmprof_convert.analysis.leaks import Leak, Leaks
+from vmprof_convert.analysis.leaks.memory import Memory, Moments
+from vmprof_convert.analysis.leaks.search import Leak, Leaks
+from vmprof_convert.analysis.leaks.sites import Place
+from vmprof_convert.analysis.leaks.statistics import CONFIDENCE, MIN_TREND
+from vmprof_convert.analysis.leaks.windows import count_snapshots
 from vmprof_convert.meaning.estimator import Estimate
 from vmprof_convert.meaning.origins import Origins
 from vmprof_convert.meaning.type_names import INTERNAL
@@ -22,30 +22,41 @@ from vmprof_convert.text.terminal import DOTS, NO_TERMINAL, Terminal, plain, pri
 from vmprof_convert.text.units import format_bytes, format_change, format_number
 
 MEBIBYTE = 2.0**20
-#: a leak that is more probable by chance is named with how often that happens
+#: if a leak's p-value exceeds this one, the report adds the rate of false alarms
 _SURE = 0.001
-#: of a leak so many types are named, callers, and processes
+#: maximum numbers of types, callers and processes that are named per leak
 MAX_TYPES, MAX_CALLERS, MAX_PROCESSES = 4, 3, 4
-#: one object is named that is such a share of all growth, or of that at one place
+#: A single object is named if it is at least this share of all growth, or of the growth
+#: at one allocation site.
 _LARGE, _MOST = 0.1, 0.5
-#: of the rest so many places are named
+#: maximum number of allocation sites that are named below the rest
 MAX_PLACES = 3
 
 
 class ProcessLeaks(NamedTuple):
-    """One of several processes."""
+    """The leaks of one of several processes."""
 
     name: str
     profile: Profile
-    #: by itself; or why that can't be told, and it is not in what was found
+    #: the leaks of this process alone, or the reason why they are unknown and the sum
+    #: of all processes lacks them
     leaks: Leaks | str
 
 
-def write(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
-          parts: Sequence[ProcessLeaks] = (), terminal: Terminal = NO_TERMINAL,
-          only: str = "") -> None:
-    """Write what leaks.find() found, the `limit` largest of each kind; `profile`: the
-    first process's; `parts`: of several processes each; `only`: of which objects."""
+def write_leaks(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
+                parts: Sequence[ProcessLeaks] = (), terminal: Terminal = NO_TERMINAL,
+                only: str = "") -> None:
+    """Write the result of find_leaks().
+
+    Args:
+        profile: the profile, or the profile of the first process.
+        leaks: the leaks of all processes together.
+        out: the file.
+        limit: maximum number of leaks of each kind.
+        parts: the leaks of each process, if there are several processes.
+        terminal: the width and the characters of the terminal.
+        only: description of the selected objects; empty for all objects.
+    """
     if only:
         print_prose("only " + printable(only), out, terminal)
     _Writer(leaks, out, Origins(profile), terminal).write(profile, limit, parts)
@@ -58,13 +69,14 @@ class _Writer:
         self._out = out
         self._origins = origins
         self._terminal = terminal
-        #: of the processes that are looked at, if they are several
+        #: names of the examined processes, if there are several
         self._names: list[str] = []
-        #: who holds what, of one process that was asked
+        #: the retainers by allocation site, if there is only one process
         self._held: dict[Place, list[holders.Share]] = {}
 
     def write(self, profile: Profile, limit: int,
               parts: Sequence[ProcessLeaks]) -> None:
+        """Write the report.  See write_leaks() for the arguments."""
         leaks = self._leaks
         self._profile = profile
         windows = leaks.windows[0]
@@ -79,11 +91,11 @@ class _Writer:
         if not parts:
             self._held = holders.by_place(profile, self._until)
         is_far = leaks.memory is not None and leaks.memory.is_far is True
-        # beside a leak, it has to be most of what the process grew by
+        # memory outside of the heap comes first only if it grew more than each leak
         is_most = is_far and leaks.memory is not None and (
             not leaks.leaks or leaks.memory.outside > max(leaks.memory.explained, *(
                 leak.growth.value for leak in leaks.leaks)))
-        # that is what all of this is about
+        # a report on native memory is about the memory outside of the heap anyway
         is_far = is_far and not self._is_raw
         is_most = is_most and not self._is_raw
         if is_most:
@@ -159,7 +171,7 @@ class _Writer:
                       "%d or more, in a longer run, tell much of that apart" % (
                           snapshots, MIN_TREND))
         if any(leak.p > _SURE for leak in leaks.leaks):
-            # who is told nothing else need not wonder how sure that is
+            # a report without uncertain leaks does not need the error rate
             self._say("looked at were %s; where nothing leaks, a leak is named in "
                       "%.0f of 100 runs, if objects come and go one by one" % (
                           format_number(leaks.tested, "place"),
@@ -188,7 +200,7 @@ class _Writer:
                       format_number(leaks.tested, "place"),
                       format_bytes(leaks.limit)))
         if leaks.growth.low > 0 and min(leaks.windows_growth) > 0:
-            # what the total says, and no place
+            # the total grew, but no single allocation site did
             self._write_rest(
                 "what is held grew by %s/s, and no place clearly grew in both windows, "
                 "as what is named a leak does: a few large objects may add much, many "
@@ -233,7 +245,7 @@ class _Writer:
                   "Start the program with --raw-memory to sample all calls")
 
     def _write_outside(self) -> None:
-        """What no leak is about, and may be the largest one."""
+        """Warn about growth outside of the GC's heap, which may be the largest leak."""
         memory = self._leaks.memory
         if memory is None:
             return
@@ -252,7 +264,7 @@ class _Writer:
                   "and what malloc keeps of what was freed")
 
     def _write_memory(self) -> None:
-        """What the processes did meanwhile, and how much of it the heap explains."""
+        """Write the growth of the processes, and the share that the heap explains."""
         memory = self._leaks.memory
         if memory is None:
             return None if self._is_raw else self._say(
@@ -288,7 +300,7 @@ class _Writer:
         return self._say("; ".join(parts))
 
     def _write_rest(self, text: str) -> None:
-        """With the places that grew most, or shrank."""
+        """Write a text, and the sites that grew or shrank most, without the leaks."""
         rest = self._leaks.rest
         places = rest.largest[:MAX_PLACES]
         self._say(text + ("" if not places else "; most of it:" if (
@@ -339,14 +351,14 @@ class _Writer:
         shown = ["%s %s/s" % (one.type.name, _signed(one.growth.value / seconds))
                  for one in growing]
         left = leak.growth.value - sum(one.growth.value for one in growing)
-        # as many digits as are shown
+        # the threshold is the precision of the shown numbers
         if abs(left) > 0.005 * abs(leak.growth.value):
             shown.append("other types %s/s" % _signed(left / seconds))
         if len(shown) > 1:
             self._say("      of which %s" % ", ".join(shown))
 
     def _processes(self, leak: Leak) -> str:
-        """In which it grows."""
+        """Return a text about the processes in which the leak grows."""
         seconds = sum(self._leaks.seconds)
         growing = sorted(((growth.value, name) for growth, name in zip(
             leak.processes, self._names) if growth.low > 0), reverse=True)
@@ -360,7 +372,7 @@ class _Writer:
             for value, name in growing], MAX_PROCESSES), count)
 
     def _first_line(self, text: str, places: tuple[Place, ...]) -> None:
-        """With as many callers as there is room for."""
+        """Write the first line of a leak, with as many callers as fit."""
         from rich.cells import cell_len, set_cell_size
         width = max(self._terminal.width, 8)
         for number, place in enumerate(map(self._place, places)):
@@ -368,7 +380,7 @@ class _Writer:
             if cell_len(longer) > width:
                 if number:
                     break
-                # the place tells more than the rest of the types
+                # the place matters more than the other types
                 room = width - cell_len(place) - 3
                 if room < 12:
                     print(plain(set_cell_size(text, min(width, cell_len(text))),
@@ -387,7 +399,7 @@ class _Writer:
 
 def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
            is_all: bool = False) -> str:
-    """What many places do: it may do nothing that is more than chance."""
+    """Return a text about the growth of many sites, which may be within the error."""
     rate = _rate(leaks, growth, windows, is_all)
     if growth.low > 0:
         return "grew by %s" % rate
@@ -397,14 +409,17 @@ def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
 
 
 def _one_object(size: int, enough: float) -> str:
-    """That one object is so much of what grew: it may be in use at the last moment by
-    chance."""
+    """Return a text about a single object that is a large part of the growth.
+
+    Such an object may be in use at the last moment by chance. The text is empty if the
+    object has less than `enough` bytes.
+    """
     return ("%s of it is one object, which was there at the last moment"
             % format_bytes(size)) if 0 < enough <= size else ""
 
 
 def _outside(memory: Memory | None) -> str:
-    """Of one of several processes."""
+    """Return a text about one process's growth outside of the heap, or ""."""
     return "" if memory is None or not memory.is_far or not memory.heap else (
         "; outside of the GC's heap, it grew by %s" % format_bytes(memory.outside))
 
@@ -419,7 +434,7 @@ def _did(moments: Moments) -> str:
 
 
 def _change(leaks: Leaks, growth: Estimate) -> str:
-    """In a second."""
+    """Return the growth per second as text."""
     seconds = sum(leaks.seconds)
     return format_change(growth.value / seconds, max(
         growth.high - growth.value, growth.value - growth.low) / seconds)
@@ -436,13 +451,16 @@ def _rate(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
 
 
 def _types(leak: Leak) -> str:
-    """Those that clearly grew, or shrank if the whole did; or else the largest."""
+    """Return the names of the types that clearly grew, or else of the largest ones.
+
+    If the leak shrank, these are the types that shrank.
+    """
     if leak.growth.high < 0:
         types = sorted((one for one in leak.types if one.growth.value < 0),
                        key=lambda one: one.growth.value)
     else:
         types = [one for one in leak.types if one.is_clear] or leak.types
-    # a class says more than what the interpreter has beside it
+    # a class tells more than the internal objects that the interpreter adds to it
     types = [one for one in types if one.type.kind != INTERNAL] or types
     return _list([one.type.name for one in types], MAX_TYPES)
 

@@ -1,4 +1,4 @@
-"""The report of leaks for programs."""
+"""Write the result of the search for leaks as JSON."""
 from __future__ import annotations
 
 import json
@@ -6,27 +6,35 @@ from collections.abc import Sequence
 from typing import Any, Optional, TextIO
 
 from vmprof_convert.analysis import holders
-from vmprof_convert.analysis.leak_sites import Place
-from vmprof_convert.analysis.leaks import Leak, Leaks, OfType
+from vmprof_convert.analysis.leaks.search import Leak, Leaks, OfType
+from vmprof_convert.analysis.leaks.sites import Place
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 from vmprof_convert.report.held import REST_NAMES
 
-#: the name of this layout: what it means is in README.rst
+#: name of the layout, which README.rst describes
 SCHEMA = "vmprof-allocation-leaks-2"
 
 _Json = dict[str, Any]
-#: who holds what was allocated where; None: that is not known
+#: retainers of the objects, by their allocation site; None if no snapshot has them
 _Held = Optional[dict[Place, list[holders.Share]]]
 
 
-def write(content: _Json, out: TextIO) -> None:
+def write_json(content: _Json, out: TextIO) -> None:
+    """Write the content to a file as JSON."""
     json.dump(content, out, indent=1)
     out.write("\n")
 
 
-def of_process(profile: Profile, leaks: Leaks, limit: int | None = None) -> _Json:
-    """What leaks.find() found, the `limit` largest of each kind."""
+def content_of_process(profile: Profile, leaks: Leaks,
+                       limit: int | None = None) -> _Json:
+    """Return the content for one process.
+
+    Args:
+        profile: the profile of the process.
+        leaks: the result of find_leaks().
+        limit: maximum number of leaks of each kind; None for no limit.
+    """
     windows, = leaks.windows
     return {
         "schema": SCHEMA,
@@ -63,10 +71,16 @@ def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = (),
     }
 
 
-def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
+def content_of_processes(found: Sequence[tuple[Profile, Leaks | str]],
                  together: Leaks | None, limit: int | None = None) -> _Json:
-    """Of all `together` that can tell, and of each by itself; or why it can't be
-    told."""
+    """Return the content for several processes.
+
+    Args:
+        found: the profile of each process, with its leaks or the reason why they are
+            unknown.
+        together: the leaks of all processes that have a result; None if no process has.
+        limit: maximum number of leaks of each kind; None for no limit.
+    """
     content = None if together is None else {
         "seconds": list(together.seconds), "allocated": together.allocated,
         **_content(together, limit, [
@@ -74,7 +88,8 @@ def of_processes(found: Sequence[tuple[Profile, Leaks | str]],
     return {"schema": SCHEMA, "together": content, "processes": [{
         "pid": profile.pid or None, "command": profile.command,
         **({"error": leaks} if isinstance(leaks, str)
-           else of_process(profile, leaks, limit))} for profile, leaks in found]}
+           else content_of_process(profile, leaks, limit))}
+        for profile, leaks in found]}
 
 
 def _leak(leak: Leak, pids: Sequence[int], held: _Held) -> _Json:

@@ -1,13 +1,15 @@
-"""Which moments `report --leaks` compares: three heap snapshots of a process, and the
-snapshots in between, which show whether the live bytes go up and down.
+"""Choose the moments that `vmprof-convert --leaks` compares.
 
-A profile with fewer than three snapshots has major collections instead, which tell the
-same, but count what died while they were marking as alive.
+Three heap snapshots of a process divide its run into two windows of similar length. All
+snapshots between the first and the last one show whether the live bytes go up and down.
+
+A profile with fewer than three snapshots is compared at major collections instead. A
+collection counts the objects that died while it marked as alive.
 
 Native memory is compared after major collections, because finalizers free much of it
-then.  Between two collections, the memory of garbage grows as a leak does.  A profile
-with fewer than three major collections is compared at times of the clock.  Then it is
-unknown whether what grew is a leak.
+then. Between two collections, the memory of garbage grows as a leak does. A profile
+with fewer than three major collections is compared at times of the clock. Then it is
+unknown whether the growth is a leak.
 """
 from __future__ import annotations
 
@@ -15,71 +17,80 @@ import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmprof_convert.analysis.leak_statistics import MIN_TREND
+from vmprof_convert.analysis.leaks.statistics import MIN_TREND
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.lifetimes import is_alive_exact
 from vmprof_convert.profile.model import Profile
 
-#: the share of a run that is its warm-up, unless it has marks
+#: the share of a run that counts as warm-up if the run has no marks
 WARM_UP = 0.25
-#: the share if only then three heap snapshots follow
+#: the share if three heap snapshots follow only with this shorter warm-up
 _SHORT_WARM_UP = 0.1
-#: Below this share of the live bytes of the snapshot before, the last snapshot lacks
-#: the local variables of the program.
+#: the share of the previous snapshot's live bytes below which the last snapshot lacks
+#: the program's local variables
 _SHRUNK = 0.9
-#: so many major collections are looked at to see whether what is held goes up and down
+#: the largest number of heap snapshots or major collections in the trend of the live
+#: bytes
 MAX_TREND = 40
-#: of what is allocated between other major collections, the share between two with
-#: which the second one does not follow at once
+#: Two major collections are separate if the bytes allocated between them are at least
+#: this share of the bytes allocated between their neighbours.
 AT_ONCE = 0.12
-#: how many gaps on either side are looked at
+#: the number of gaps before and after a gap that it is compared with
 MOST_AT_ONCE = 2
-#: of the time until the next major collection, or since the last one, the share in
-#: which finalizers free native memory
+#: the share of the time until the next major collection, or until the end of the
+#: profile, in which finalizers free native memory
 _FINALIZING = 0.02
-#: bytes: so few are none
+#: the number of allocated bytes that counts as no difference
 _NOTHING = 4096
-#: moments that are compared
+#: the number of compared moments
 _LEAST = 3
 
 
 class Windows(NamedTuple):
-    """Three heap snapshots or major collections, as indices of `times`."""
+    """Three heap snapshots or major collections, as indices into `times`."""
 
     first: int
     middle: int
     last: int
-    #: when the snapshots were taken, or the marking of the major collections ended, in
-    #: nanoseconds
+    #: the times in nanoseconds at which the snapshots were taken, or the marking of the
+    #: major collections ended
     times: list[int]
-    #: seconds, and bytes that were allocated
+    #: the length of each window in seconds, and the bytes that were allocated in it
     seconds: tuple[float, float]
     allocated: tuple[int, int]
-    #: those that show whether what is held goes up and down: from the first to the last
-    #: one, or if more have marks, or enough have, these
+    #: the indices of the moments that show whether the live bytes go up and down. They
+    #: are all moments from `first` to `last`, or the moments at marks if these are more
+    #: or at least MIN_TREND
     trend: Sequence[int]
-    #: each is at a mark: then each window is as much work as the other
+    #: whether each of the three moments is at a mark, so that the windows contain equal
+    #: work
     are_marked: bool
-    #: and one of the three is no second one, which finds what waited for its finalizer
-    #: at the first dead
+    #: whether, in addition, one of the three collections does not directly follow
+    #: another one; then it counts objects as alive that wait for their finalizers
     is_single: bool
-    #: the moments are heap snapshots
+    #: whether the moments are heap snapshots
     are_snapshots: bool = False
-    #: of native memory: the number of major collections in the run; None if it is
+    #: for native memory, the number of major collections in the run; None if it is
     #: compared at three marks of the program
     frees: int | None = None
-    #: of native memory: for each collection, the time at which its finalizers had run;
+    #: for native memory, the time at which the finalizers of each collection had run;
     #: empty if `times` has no collections
     freed_by: Sequence[int] = ()
-    #: False if finalizers may still free what grew: it was not compared after three
-    #: major collections
+    #: whether the growth shows leaks; False if finalizers may still free what grew,
+    #: because the moments are not three major collections
     shows_leaks: bool = True
 
 
 class TooFewCollections(ProfileError):
-    """`count`: so many, where three are needed."""
+    """The error that a profile has fewer than three usable moments."""
 
     def __init__(self, message: str, count: int) -> None:
+        """Store the message and its short form, which contains the number of moments.
+
+        Args:
+            message: the reason and the remedy.
+            count: the number of heap snapshots or major collections that were found.
+        """
         super().__init__(message)
         self.short = ("heap snapshots or major collections: %d, and three are needed"
                       % count)
@@ -87,10 +98,21 @@ class TooFewCollections(ProfileError):
 
 def find_windows(profile: Profile,
                  part: tuple[int, int | None] | None = None) -> Windows:
-    """Those between the last three marks, or the halves of what is between two
-    marks or behind one; or of the run, without its beginning; or of that `part` of
-    it, from and up to.  Raises ProfileError if there are too few major
-    collections."""
+    """Return the two windows in which a profile is compared.
+
+    The last three marks bound the windows. With two marks, the windows are the halves
+    of the time between them. With one mark, they are the halves of the time after it.
+    Without marks, they are the halves of `part`, or of the run after its warm-up.
+
+    Args:
+        profile: the profile of one process.
+        part: the start of the examined time and its end, in nanoseconds; the end is
+            None for the end of the run.
+
+    Raises:
+        ProfileError: The profile has too few heap snapshots or major collections, or
+            does not record lifetimes.
+    """
     if profile.is_raw:
         return _of_native_memory(profile, part)
     for warm_up in WARM_UP, _SHORT_WARM_UP:
@@ -104,7 +126,8 @@ def find_windows(profile: Profile,
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:
-        # where there are so few, it is not told which follow each other at once
+        # With so few collections, it is unknown which of them directly follow each
+        # other.
         found = _find(profile, times, part)
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
@@ -116,7 +139,7 @@ def _of_native_memory(profile: Profile,
     start, stop = part or (0, None)
     stop = profile.end + 1 if stop is None else stop
     if sum(start <= mark.time < stop for mark in profile.marks) >= _LEAST:
-        # The program has chosen the moments, and may collect there.
+        # The program has chosen the moments, and can collect there.
         return _find(profile, profile.looks, part)
     times, freed_by = _after_finalizers(profile)
     try:
@@ -128,9 +151,11 @@ def _of_native_memory(profile: Profile,
 
 
 def _after_finalizers(profile: Profile) -> tuple[list[int], list[int]]:
-    """Return the ends of the marking of major collections, and for each of them the
-    time at which its finalizers had run.  Collections that follow each other at once
-    count as one."""
+    """Return the major collections, and the times at which their finalizers had run.
+
+    Collections that directly follow each other count as one. A collection's time is the
+    end of its marking.
+    """
     if not profile.frees:
         return [], []
     swept = dict(profile.frees)
@@ -144,7 +169,8 @@ def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
                warm_up: float) -> list[int]:
     """Return the times of the heap snapshots, or an empty list if they are too few.
 
-    A program with marks may collect there, and its marks have no snapshots.
+    The list is also empty if the program has marks: it may call the GC there, and marks
+    have no snapshots.
     """
     start, stop = part or (int(profile.end * warm_up), None)
     times = [one.time for one in profile.snapshots]
@@ -158,14 +184,15 @@ def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
 
 
 def _without_end(profile: Profile, times: list[int], count: int) -> list[int]:
-    """Return the times without the last heap snapshot, if it can be left out.
+    """Return the times without the last heap snapshot, if it can be omitted.
 
-    It is taken after the end of the program, and lacks the objects of local variables,
-    which the others contain.
+    The last snapshot is taken after the end of the program. It lacks the objects of
+    local variables, which the other snapshots contain.
 
     Args:
         profile: the profile.
-        times: of heap snapshots or major collections.  The last one is a snapshot.
+        times: the times of heap snapshots or major collections. The last one is a
+            snapshot.
         count: the number of times after the warm-up.
     """
     sizes = [one.bytes for one in profile.snapshots[-2:]]
@@ -195,12 +222,13 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
         first_mark, *rest = marks[-3:]
         last_mark = rest[-1] if rest else min(profile.end, stop)
         middle = rest[0] if len(rest) == 2 else (first_mark + last_mark) // 2
-        # the program may collect before it sets a mark, or behind it: next to nothing
-        # is allocated in between, but one of the GC's own may be nearer in time
+        # The program may call the GC before or after it sets a mark, and hardly
+        # allocates between the two. A collection that the GC itself started may be
+        # nearer in time.
         allocated = _allocated_at(profile, times)
 
         def at_mark(there: int) -> int:
-            # of those that are as near, the last
+            # the last one of the equally near collections
             return min(range(begin, end), key=lambda number: (
                 abs(allocated[number] - there) // _NOTHING, -number))
 
@@ -216,7 +244,7 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
                 "allocated between them: call gc.collect() there")
     else:
         marked = []
-        # who names a part knows what warming up is
+        # With `part`, the user has excluded the warm-up.
         first = begin if part else bisect.bisect_left(times, profile.end * warm_up)
         last = end - 1
         if last - first < 2:
@@ -245,6 +273,7 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
 
 
 def _remedy(profile: Profile) -> str:
+    """Return the advice for a profile with too few moments after the warm-up."""
     if len(profile.snapshots) < 2:
         return ("start the program with --leaks, which takes snapshots, let it run "
                 "longer, or name the moments with vmprof_allocation.mark()")
@@ -253,21 +282,28 @@ def _remedy(profile: Profile) -> str:
 
 
 def _follows_none(all_times: list[int], times: list[int], number: int) -> bool:
-    """Whether no other collection is at once before times[number]."""
+    """Return whether no other collection directly precedes times[number]."""
     before = times[number - 1] if number else -1
     return (bisect.bisect_right(all_times, times[number])
             - bisect.bisect_right(all_times, before)) < 2
 
 
 def _last_of_each(times: list[int], allocated: list[int]) -> list[int]:
-    """Of major collections that follow each other at once, the last.  gc.collect()
-    first ends one that is at work, which finds alive what has died since it was marked,
-    and then makes another; and who calls it twice means the second one, which finds
-    dead what the first one had to finalize.
+    """Return the times without collections that another one directly follows.
 
-    At once is when hardly anything was allocated in between, beside what was between
-    the others around: not by the clock, as a collection may take as long as what it
-    comes behind.
+    gc.collect() first finishes a collection that has begun. That collection counts
+    objects that died after they were marked as alive. Then gc.collect() makes another
+    collection. A program that calls gc.collect() twice means the second collection. It
+    finds the objects dead that waited for their finalizers in the first one.
+
+    Collections directly follow each other if hardly anything is allocated between them,
+    compared with the bytes allocated between their neighbours. Their times do not show
+    this, because a collection may take as long as the interval before it.
+
+    Args:
+        times: the times of the collections.
+        allocated: the number of bytes that the program had allocated at each of these
+            times.
     """
     gaps = [after - before for before, after in zip(allocated, allocated[1:])]
     return [time for number, (time, gap) in enumerate(zip(times, gaps))
@@ -276,7 +312,10 @@ def _last_of_each(times: list[int], allocated: list[int]) -> list[int]:
 
 
 def _allocated_at(profile: Profile, times: list[int]) -> list[int]:
-    """Bytes up to each of these major collections, which begin with a minor one."""
+    """Return the bytes that were allocated until each of these major collections.
+
+    A major collection begins with a minor one, for which the exact number is known.
+    """
     counted = [c for c in profile.collections if not c.is_major]
     at = [c.time for c in counted]
     numbers = [bisect.bisect_right(at, time) for time in times]
@@ -285,7 +324,7 @@ def _allocated_at(profile: Profile, times: list[int]) -> list[int]:
 
 
 def _allocated(profile: Profile, times: Sequence[int]) -> list[int]:
-    """Bytes up to each of these times, about."""
+    """Return the approximate bytes that were allocated until each of these times."""
     counted = sorted([(0, 0), *((c.time, c.number) for c in profile.collections
                                 if not c.is_major),
                       *((moment.time, moment.allocated) for moment in profile.moments)])
@@ -302,14 +341,14 @@ def _allocated(profile: Profile, times: Sequence[int]) -> list[int]:
 
 
 def mean_seconds(windows: Sequence[Windows]) -> list[float]:
-    """Of the first windows, and of the second ones, on average."""
+    """Return the mean lengths of the first and of the second windows, in seconds."""
     return [sum(of_one.seconds[number] for of_one in windows) / len(windows)
             for number in range(2)]
 
 
 def nearest(times: list[int], time: int, begin: int = 0,
             end: int | None = None) -> int:
-    """The index of what is nearest to `time`, from `begin` on and before `end`."""
+    """Return the index of the time nearest to `time`, from `begin` to before `end`."""
     end = len(times) if end is None else end
     at = bisect.bisect_left(times, time, begin, end)
     if at == end or (at > begin and time - times[at - 1] < times[at] - time):
@@ -318,13 +357,18 @@ def nearest(times: list[int], time: int, begin: int = 0,
 
 
 def count_snapshots(all_windows: Sequence[Windows]) -> int:
-    """Major collections that show whether a site goes up and down, of the process that
-    has most of them."""
+    """Return the number of moments that show whether a site goes up and down.
+
+    It is the number of the process with the most heap snapshots or major collections,
+    up to `MAX_TREND`.
+    """
     return min(MAX_TREND, max(len(windows.trend) for windows in all_windows))
 
 
 def snapshots(windows: Windows, count: int) -> list[int]:
-    """So many of those of the trend, evenly chosen; where there are fewer, some more
-    than once."""
+    """Return `count` evenly chosen moments of the trend.
+
+    If the trend has fewer moments, some of them occur more than once.
+    """
     span = len(windows.trend) - 1
     return [windows.trend[span * i // (count - 1)] for i in range(count)]

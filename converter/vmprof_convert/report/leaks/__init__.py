@@ -1,0 +1,1 @@
+"""The report of leaks, as text and as JSON."""
