@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: process 1 of a container takes the pusher with it, and waits so many seconds
 _LAST = 5.0
+#: the share of the time that heap snapshots of segments may take by default
+_SHARE = 0.01
 
 
 class PeriodicRotation:
@@ -50,6 +52,8 @@ class PeriodicRotation:
         self._problem = ""
         #: why it was not known who held what in it
         self._not_held = ""
+        #: the earliest time of the next snapshot, without --leaks and --held
+        self._next_snapshot = 0.0
         #: of later ones that have ended, the oldest first: path and bytes
         self._ended: list[tuple[str, int]] = []
         self._bytes = 0
@@ -117,6 +121,8 @@ class PeriodicRotation:
         while not end.acquire(True, self._every):
             if self.session.settings.ends_with_snapshot:
                 self._look()
+            elif monotonic() >= self._next_snapshot:
+                self._take_snapshot()
             with Undivided():
                 try:
                     if self._is_on:
@@ -157,6 +163,15 @@ class PeriodicRotation:
         if problem and not self._not_held:
             say(problem)
         self._not_held = problem
+
+    def _take_snapshot(self) -> None:
+        """Take a heap snapshot at the end of a segment, if it is cheap enough."""
+        began = monotonic()
+        try:
+            self.session.take_last_snapshot()
+        except AllocationSamplingError:
+            pass                        # the segment has no snapshot
+        self._next_snapshot = began + (monotonic() - began) / _SHARE
 
     def _next(self) -> None:
         session = self.session

@@ -29,8 +29,8 @@ _NO_RAW_MEMORY = ("cannot sample native memory (malloc) with this interpreter: o
                   "the hook engine on x86-64 does. Omit --raw-memory, or raw_memory=")
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
-_NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
-                "start with --held, and the hook engine samples, which does")
+_NOT_BUILTIN = ("no heap snapshot is taken: the builtin engine of this PyPy takes "
+                "none; start with --leaks or --held, so that the hook engine samples")
 #: the profiles are bounded (Settings.max_files)
 _PUSHED = ("no heap snapshot is taken: this process pushes its profiles, and the "
            "protocols have no field for retainers; sample into a file instead")
@@ -418,6 +418,26 @@ class Session:
         finally:
             if asked is not None:
                 self._forget_held(asked)
+
+    def take_last_snapshot(self) -> None:
+        """Take the heap snapshot at the end of a segment, if the heap is small enough.
+
+        The profile continues.  Sessions whose settings have no such snapshot take none.
+        """
+        wait: Callable[[], None] | None = None
+        asked: Engine | None = None
+        try:
+            with Section(_lock):
+                if (self._engine is not None and self._pid == os.getpid()
+                        and self.settings.has_last_snapshot):
+                    wait = self._engine.ask_last_snapshot()
+                    asked = self._engine
+            if wait is not None:
+                wait()
+        finally:
+            if wait is not None and asked is not None:
+                with Section(_lock):
+                    asked.take_last_snapshot()
 
     @staticmethod
     def _forget_held(engine: Engine) -> None:
