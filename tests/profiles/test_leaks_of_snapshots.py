@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,8 @@ BASE = 10**6
 
 
 def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
-        answers: Sequence[tuple[int, str]] = ()) -> Path:
+        answers: Sequence[tuple[int, str]] = (),
+        functions: Sequence[str] = ("keep",)) -> Path:
     """Write the profile of a program that keeps 32 kB of sessions in each step.
 
     Args:
@@ -25,13 +27,15 @@ def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
         snapshots: steps with a heap snapshot after them, and the live bytes that the
             snapshot found.
         answers: steps with retainers, and the path of the retainer; "" for no path.
+        functions: each keeps as many sessions.
     """
     # without a major collection
     heap = Heap(interval=200, minors=10**6)
     log = heap.log
     for step in range(8):
         for _ in range(500):
-            heap.allocate("main keep", ("app.Session", 64, math.inf))
+            for name in functions:
+                heap.allocate("main " + name, ("app.Session", 64, math.inf))
             heap.allocate("main parse", ("str", 128, 200))
         heap.collect_minor()
         heap.run(1000)
@@ -42,10 +46,11 @@ def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
             if at == step:
                 log.held(number, heap.now, objects=900, size=99_000)
                 log.holder(number, 1, 1000 * step, 800, holder or "app.other", "list")
-                log.held_object(
-                    number, heap._stack(["main", "keep"]), heap.type("app.Session"),
-                    size=1000, set_=1 if holder else 0,
-                    how=ALONE if holder else NO_PATH)
+                for name in functions:
+                    log.held_object(
+                        number, heap._stack(["main", name]), heap.type("app.Session"),
+                        size=1000, set_=1 if holder else 0,
+                        how=ALONE if holder else NO_PATH)
     path.write_bytes(heap.data())
     return path
 
@@ -55,8 +60,8 @@ def leaks_of(path: Path) -> str:
     return done.stdout + done.stderr
 
 
-def growing(*steps: int) -> list[tuple[int, int]]:
-    return [(step, BASE + 32_000 * step) for step in steps]
+def growing(*steps: int, rate: int = 32_000) -> list[tuple[int, int]]:
+    return [(step, BASE + rate * step) for step in steps]
 
 
 def test_leak_is_certain_if_all_live_objects_grow(tmp_path: Path) -> None:
@@ -94,3 +99,30 @@ def test_retainers_after_the_end_do_not_count(tmp_path: Path) -> None:
     assert "held by %s (100 %%)" % local in text
     # 1000 bytes more per step
     assert "%s: +2.93 KiB from 0.00 s to 0.00 s" % local in text
+
+
+@pytest.mark.parametrize("functions, said", [
+    (("keep", "index"), "next place"), (("keep", "index", "log"), "next 2 places")])
+def test_places_with_one_retainer_have_a_sum(
+        tmp_path: Path, functions: tuple[str, ...], said: str) -> None:
+    path = run(tmp_path / "a.vmprof", growing(2, 3, 4, 5, 6, 7, rate=100_000),
+               answers=[(2, "app.KEPT"), (5, "app.KEPT")], functions=functions)
+    text = leaks_of(path)
+    assert text.count("held by app.KEPT") == len(functions)
+    (found,) = re.findall(
+        r"this retainer also keeps what grows at the (next .*): together "
+        r"([\d.]+) ±([\d.]+) (.*)/s\n", text)
+    rates = re.findall(
+        r"leak: app.Session .*\n +grows by ([\d.]+) ±([\d.]+) (.*)/s, ", text)
+    assert (found[0], len(rates)) == (said, len(functions))
+    assert {unit for _, _, unit in rates} == {found[3]}
+    assert float(found[1]) == pytest.approx(sum(float(rate) for rate, _, _ in rates),
+                                            rel=0.02)
+    assert float(found[2]) == pytest.approx(math.hypot(*(
+        float(error) for _, error, _ in rates)), rel=0.05)
+
+
+def test_places_with_other_retainers_have_no_sum(tmp_path: Path) -> None:
+    text = leaks_of(run(tmp_path / "a.vmprof", growing(2, 3, 4, 5, 6, 7, rate=100_000),
+                        answers=[(2, ""), (5, "")], functions=("keep", "index")))
+    assert text.count("leak: ") == 2 and "together" not in text.split("all toge")[0]

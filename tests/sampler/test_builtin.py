@@ -6,6 +6,7 @@ test_harmless.py and test_command_line.py test it, too.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import types
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from vmprof_allocation.__main__ import doctor
 from vmprof_allocation.engines import choose, thread_names
 from vmprof_allocation.engines.builtin import engine as builtin
 from vmprof_allocation.engines.builtin.engine import BuiltinEngine
@@ -268,8 +270,9 @@ def test_who_holds_what_and_lines_are_for_the_hook_engine(
     assert choose.find(hook=True).name == "hook"
     session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
     session._engine, session._pid = chosen(), os.getpid()
-    with pytest.raises(AllocationSamplingError, match="start with --held"):
-        session.held()
+    for take in session.held, session.snapshot:
+        with pytest.raises(AllocationSamplingError, match="start with --leaks or"):
+            take()
     asked: list[bool] = []
 
     def choosing(*, hook: bool) -> BuiltinEngine:
@@ -284,6 +287,12 @@ def test_who_holds_what_and_lines_are_for_the_hook_engine(
         with pytest.raises(AllocationSamplingError, match="can't be known"):
             session.start(chosen())
     assert asked == [True, True] and not [*tmp_path.iterdir()]
+
+
+def test_doctor_names_what_the_hook_engine_does(vmprof: Vmprof) -> None:
+    out = io.StringIO()
+    assert doctor(out) == 0
+    assert "takes no heap snapshots (with --leaks, --held," in out.getvalue()
 
 
 def test_second_start_is_refused(vmprof: Vmprof) -> None:

@@ -32,9 +32,9 @@ def doctor(out: TextIO) -> int:
     print("%s on %s %s" % (sys.version.replace("\n", " "), platform.system(),
                            platform.machine()), file=out)
     if sampling_vmprof() is not None:
-        print("allocations can be sampled here: this PyPy does it on its own (with "
-              "--held, --lines, --memory and --raw-memory, the hook engine does)",
-              file=out)
+        print("allocations can be sampled here: this PyPy samples with its builtin "
+              "engine, which takes no heap snapshots (with --leaks, --held, --lines, "
+              "--memory and --raw-memory, the hook engine samples)", file=out)
         return 0
     # if this process is sampled, importing `session` continues its session
     from vmprof_allocation.session import session

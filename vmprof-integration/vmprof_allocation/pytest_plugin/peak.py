@@ -30,7 +30,7 @@ from vmprof_convert.analysis.summary import Choice, summarize
 from vmprof_convert.analysis.thresholds import Condition, Verdict
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 from vmprof_convert.profile.model import Profile
-from vmprof_convert.text.units import format_bytes, format_number
+from vmprof_convert.text.units import format_bytes
 
 #: PyPy's module, which has more functions than CPython's
 gc: Any = _gc
@@ -165,9 +165,9 @@ class Peak:
                 failure = failures.exceeded(
                     verdict, "%s held at once" % self._item.name, reached,
                     Choice(by=("line", "type"), sort="alive"),
-                    "%s taken. Between two snapshots, the test can have held %s." % (
-                        format_number(self._snapshots, "heap snapshot"),
-                        format_bytes(self._bound)))
+                    "This is the largest heap snapshot (%d taken). Between two "
+                    "snapshots, the test can have held up to %s." % (
+                        self._snapshots, format_bytes(self._bound)))
         if self._problem and not failure:
             add_not_measured(self._item, "its memory is not known: " + self._problem)
         return failure

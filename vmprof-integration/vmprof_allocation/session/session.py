@@ -33,8 +33,8 @@ _NO_RAW_MEMORY = ("cannot sample native memory (malloc) with this interpreter: o
                   "the hook engine on x86-64 does. Omit --raw-memory, or raw_memory=")
 _NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
              "vmprof_allocation doctor` says why (references)")
-_NOT_BUILTIN = ("this PyPy samples by itself, and does not know then who holds what: "
-                "start with --held, and the hook engine samples, which does")
+_NOT_BUILTIN = ("no heap snapshot is taken: the builtin engine of this PyPy takes "
+                "none; start with --leaks or --held, so that the hook engine samples")
 #: error for a session that pushes its profiles (Settings.max_files)
 _PUSHED = ("no heap snapshot is taken: this process pushes its profiles, and the "
            "protocols have no field for retainers; sample into a file instead")

@@ -1,6 +1,7 @@
 """Write the result of the search for leaks to the terminal, the largest leak first."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
@@ -316,6 +317,9 @@ class _Writer:
 
     def _write_all(self, leaks: list[Leak], limit: int, what: str,
                    verb: str) -> None:
+        groups = self._by_retainer(leaks)
+        leaks = [leak for group in groups for leak in group]
+        heads = {group[0].places: group for group in groups if len(group) > 1}
         for leak in leaks[:limit]:
             self._first_line("%s: %s" % (what, _types(leak)), leak.places)
             self._say("      %s by %s" % (verb, _rate(
@@ -337,10 +341,27 @@ class _Writer:
             if shares and len(shares[0].holders) == 1 and (grown := growth_of(
                     shares[0].holders[0], self._profile, self._since, self._until)):
                 self._say("      " + grown)
+            if group := heads.get(leak.places):
+                self._say("      this retainer also keeps what grows at the next %s: "
+                          "together %s/s" % (
+                              "place" if len(group) == 2
+                              else "%d places" % (len(group) - 1),
+                              _change(self._leaks, _together(group))))
             if self._names:
                 self._say("      " + self._processes(leak))
         if len(leaks) > limit:
             self._say("... and %d more" % (len(leaks) - limit))
+
+    def _by_retainer(self, leaks: list[Leak]) -> list[list[Leak]]:
+        """Return leaks with the same retainer together, in the order of the first."""
+        groups: dict[object, list[Leak]] = {}
+        for number, leak in enumerate(leaks):
+            shares = self._held.get(leak.places[0], [])
+            key: object = number
+            if shares and shares[0].holders and shares[0].share > _MOST:
+                key = shares[0].holders, leak.is_replaced
+            groups.setdefault(key, []).append(leak)
+        return [*groups.values()]
 
     def _write_types(self, leak: Leak) -> None:
         if len(leak.types) < 2:
@@ -431,6 +452,15 @@ def _did(moments: Moments) -> str:
     return "%s by %s, from %s to %s" % (
         "grew" if last > first else "shrank", format_bytes(abs(last - first)),
         format_bytes(first), format_bytes(last))
+
+
+def _together(leaks: Sequence[Leak]) -> Estimate:
+    """Return the growth of several leaks, whose samples are independent."""
+    growths = [leak.growth for leak in leaks]
+    value = sum(one.value for one in growths)
+    return Estimate(value,
+                    value - math.hypot(*(one.value - one.low for one in growths)),
+                    value + math.hypot(*(one.high - one.value for one in growths)))
 
 
 def _change(leaks: Leaks, growth: Estimate) -> str:
