@@ -138,8 +138,7 @@ class Session:
         #: path of the profile; not None after start()
         self.output = None if output is None else os.fspath(output)
         self._engine: Engine | None = None
-        #: a function that waits for the last heap snapshot; None unless stop() requested
-        #: one
+        #: waits for the last heap snapshot; None unless stop() requested it
         self._wait: Callable[[], None] | None = None
         #: None before start(), and in a forked child, where the engine opens the file
         self._file: ProfileFile | None = None
