@@ -11,7 +11,7 @@ from conftest import ROOT
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "benchmarks" / "FIGURES.rst"
 #: paragraphs of other documents: how each begins, and whose figures it has
-ELSEWHERE = [("README.rst", "What it costs: ",
+ELSEWHERE = [("README.rst", "A sample takes ",
               ("depth", "costs", "fresh", "lifetimes")),
              ("vmprof-integration/docs/running.rst", "the program allocates. This is",
               ("costs",))]
