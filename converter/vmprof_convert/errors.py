@@ -15,7 +15,7 @@ class ProfileError(Exception):
 class NotThere(ProfileError):
     """A requested item that is missing: misspelt, or in another process's profile."""
 
-    short = "nothing that was asked for is there"
+    short = "the requested items are missing"
 
 
 class FileError(Exception):

@@ -48,7 +48,7 @@ def test_a_profile_of_time_shows_it(timed: Path) -> None:
         " time     %  total  function  where",
         "30 ms  75.0  30 ms  work      lib.py:5",
         "10 ms  25.0  40 ms  main      app.py:1", "",
-        "allocations: none were sampled; --allocation-sampling does"]
+        "allocations: not sampled; use --allocation-sampling"]
     assert lines(timed, "--of", "time") == lines(timed)
     assert lines(timed, "--by", "file", "--sort", "total")[2:5] == [
         "total      %   self  file", "40 ms  100.0  10 ms  app.py",
@@ -111,7 +111,7 @@ def test_time_of_samples_of_no_known_distance(tmp_path: Path) -> None:
         assert (found["unit"], found["sum"], by_name(found)) == (
             "samples", 1, {"f": (1, 1)})
         assert lines(path, "--of", "time")[0] == (
-            "1 sample of time, nobody knows how far apart:")
+            "1 sample of time, at unknown intervals:")
 
 
 @pytest.mark.parametrize("period,is_told", [(990, True), (4000, False)])
@@ -120,7 +120,7 @@ def test_time_of_samples_that_kernels_do_not_give(
     log = Log(period=period)
     log.raw_stack(log.words([log.function("f")]), 1)
     path = write(tmp_path / "app.vmprof", log)
-    assert any("once in 4 ms at most" in line for line in lines(path)) == is_told
+    assert any("at most one sample in 4 ms" in line for line in lines(path)) == is_told
 
 
 def grown(*figures: tuple[int, int], sizes: tuple[tuple[str, int, int], ...]) -> Log:
@@ -154,7 +154,7 @@ def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
         "resident memory: 10 MiB at the start, 112 MiB when last read (at 7.00 s); it "
         "grew by 106 MiB, and shrank by 4 MiB (4 readings of it)")
     assert text[4].startswith("60 MiB  56.6  60 MiB  [nothing sampled explains it]")
-    assert any(line.startswith("60 MiB of it is more than the bytes sampled shortly ")
+    assert any(line.startswith("60 MiB of the growth exceed the bytes sampled shortly ")
                for line in text)
     assert [row.split()[0] for row in lines(
         path, "--of", "rss", "--by", "file")[3:5]] == ["60", "46"]
@@ -186,7 +186,7 @@ def test_what_the_heap_can_not_have_is_nobodys(
     expected = {"[outside of the GC's heap]": outside, "innocent": grew - outside}
     assert by_name(as_json(path, "--of", "rss")) == pytest.approx({
         name: (value * MIB, value * MIB) for name, value in expected.items() if value})
-    said = any(line.startswith("%d MiB of it (%.0f %%) came outside of the GC's" % (
+    said = any(line.startswith("%d MiB of the growth (%.0f %%) are outside of the " % (
         outside, 100 * outside / grew)) for line in lines(path, "--of", "rss"))
     assert said == bool(outside)
 
@@ -194,8 +194,8 @@ def test_what_the_heap_can_not_have_is_nobodys(
 def test_without_readings_of_the_heap_that_is_said(tmp_path: Path) -> None:
     path = write(tmp_path / "app.vmprof",
                  grown((1, 10), (3, 16), sizes=(("f", 2, 8 * MIB),)))
-    assert any(line.startswith("what the GC has of the system was not read: what C "
-                               "code took may count")
+    assert any(line.startswith("the memory of the GC was not read: memory of C "
+                               "code may be attributed")
                for line in lines(path, "--of", "rss"))
 
 
@@ -259,8 +259,8 @@ def test_growth_of_several_processes_adds_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options,why", [
     (("--of", "time"), "there are no time samples here, which --of time needs: "
                        "--period takes some"),
-    (("--of", "rss"), "resident memory was read not at all in this run, and what it "
-                      "grew by takes two readings: it is read ten times a second"),
+    (("--of", "rss"), "resident memory was read not at all in this run, and its "
+                      "growth needs two readings: it is read ten times a second"),
     (("--of", "rss", "--tree"), "--tree is about bytes: leave out --of rss"),
     (("--of", "time", "--focus", "f"), "--focus is about bytes: leave out --of time"),
     (("--of", "time", "--leaks"), "--leaks is about bytes: leave out --of time"),

@@ -110,7 +110,7 @@ def test_one_process_has_one_row(tmp_path: Path) -> None:
     (["--tree"], "--tree goes without --by thread: leave it out, or choose one with "
                  "--thread"),
     (["--focus", "f"], "--focus goes without --by"),
-    (["--of", "rss"], "--by thread is for tables of what was allocated in one run")])
+    (["--of", "rss"], "--by thread is for tables of the allocations of one run")])
 def test_refusals(tmp_path: Path, options: list[str], said: str) -> None:
     path = two_threads(tmp_path)
     if "rss" in options:

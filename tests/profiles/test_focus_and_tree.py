@@ -90,7 +90,7 @@ def test_parts_in_the_terminal(path: Path) -> None:
 def test_a_name_that_mine_hides_is_not_suggested(path: Path) -> None:
     why = refused(path, "--mine", "--focus", "dumps")
     assert "is called 'dumps'" in why and "there is" not in why
-    assert why.endswith("; --mine hides one that is not of the program's own code")
+    assert why.endswith("; --mine hides this function, because it is not user code")
     # neither is what it is like
     assert "dumps" not in refused(path, "--mine", "--focus", "dump").replace(
         "'dump'", "")

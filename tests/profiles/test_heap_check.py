@@ -71,7 +71,7 @@ def test_more_than_there_is(tmp_path: Path) -> None:
     line, = said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, 0))
     assert line == (
         "wrong: 3.67 GiB are estimated to be alive, but the GC itself counts 13 MiB of "
-        "old objects at 1.00 s: do not rely on what is said of alive objects, and "
+        "old objects at 1.00 s: do not rely on the figures of live objects, and "
         "please report this")
 
 

@@ -148,7 +148,7 @@ def test_pprof_and_opentelemetry(path: Path, tmp_path: Path) -> None:
                                   "a.html"])
 def test_formats_without_lines_say_so(path: Path, tmp_path: Path, name: str,
                                       capsys: pytest.CaptureFixture[str]) -> None:
-    said = "executed lines (a function has that of its definition)"
+    said = "executed lines (a function has the line of its definition)"
     assert cli.main([str(path), "-o", str(tmp_path / name)]) == 0
     assert said in capsys.readouterr().err
     path.write_bytes(profile(known=False))
@@ -170,4 +170,5 @@ def test_time_samples_have_none(tmp_path: Path) -> None:
     assert places(path, "--of", "time", "--by", "line") == [
         "app.py:4 (def)", "app.py:1 (def)"]
     assert remark(path, "--of", "time", "--by", "line") == [
-        "lines: time samples have none; these are where the functions begin"]
+        "lines: time samples have no executed lines; these are the first lines of "
+        "the functions"]

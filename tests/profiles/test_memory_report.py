@@ -96,9 +96,9 @@ def test_what_was_read_at_its_most_is_told_and_no_more(
     (folder / "a.vmprof").write_bytes(profile(note(5, peak=950 * MIB), figures=figures))
     out = report(capsys, "a.vmprof")
     assert "resident memory: 100 MiB at the start, at most 900 MiB (at 3.00 s), " in out
-    assert "950 MiB were resident when most was" in out
+    assert "950 MiB were resident at the peak" in out
     (folder / "a.vmprof").write_bytes(profile(note(5, peak=270 * MIB), figures=figures))
-    assert "when most was" not in report(capsys, "a.vmprof")
+    assert "at the peak" not in report(capsys, "a.vmprof")
 
 
 def test_a_process_that_does_not_say(folder: Path, capsys: pytest.CaptureFixture[str]

@@ -75,8 +75,8 @@ def test_free_lists_that_were_given_back_are_not_resident() -> None:
     found["arenas.resident"] = 380 * MIB
     found["arenas.private"] = 380 * MIB
     assert rows(found)["malloc_free"] == 300
-    assert "malloc keeps 300 MiB (55 %) that nobody uses, in 2 arenas: malloc_trim" \
-        "(0) gives it back" in sentence(found)
+    assert "malloc keeps 300 MiB (55 %) of free memory, in 2 arenas: malloc_trim" \
+        "(0) returns it" in sentence(found)
     found["arenas"] = 9
     assert "MALLOC_ARENA_MAX=2" in sentence(found)
 
@@ -134,7 +134,7 @@ def test_a_malloc_that_does_not_say() -> None:
                            "nursery": 5}
     where = where_memory.of(found)
     assert where.rows[-1].what == "not explained: not known"
-    assert any("this malloc does not say" in note for note in where.notes)
+    assert any("this malloc does not report" in note for note in where.notes)
 
 
 @pytest.mark.parametrize("kind", ["arenas.size", "blocks.size"])
@@ -142,7 +142,7 @@ def test_mappings_of_malloc_that_were_not_found(kind: str) -> None:
     found = facts(**GROWN)
     found[kind] -= 10 * MIB
     assert rows(found)["c_or_free"] == 75
-    assert any("not all that malloc has" in note
+    assert any("not all of malloc's memory" in note
                for note in where_memory.of(found).notes)
 
 
@@ -177,9 +177,11 @@ def test_the_table() -> None:
         ("0 B", "0.0", "", "not explained")]
     assert ("50 MiB", "19.2", "36 MiB", "PyPy itself: its code and data") in table.rows
     assert [note.split(",")[0] for note in sheet.notes[1:]] == [
-        "of what malloc has",
-        "8 MiB of what is resident are in huge pages (transparent ones): of such a "
-        "page all is resident", "300 MiB were resident when most was",
+        "100 MiB of malloc's memory",
+        "8 MiB of the resident memory are in transparent huge pages: all 2 MiB of such "
+        "a page are resident when one byte was written to",
+        "300 MiB were resident at the peak since the process began: the parts of the "
+        "peak were not recorded (ctl PID memory shows them at that time)",
         "besides", "its cgroup may take 512 MiB"]
     numbers = json.loads(json.dumps(report.json(found, 123)))
     assert numbers["schema"] == report.SCHEMA and numbers["pid"] == 123

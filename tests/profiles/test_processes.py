@@ -348,7 +348,7 @@ def test_leaks_of_what_only_some_processes_have(
     first.write_bytes(heap.data())
     found = lines(first, str(leaking(tmp_path, "b")), "--leaks", *asked)
     assert any(line.startswith("leak: app.Leaf  keep") for line in found)
-    assert "4321: not in it: nothing that was asked for is there" in found
+    assert "4321: not in it: the requested items are missing" in found
     assert misspelt[1] in refused(first, str(tmp_path / "b.vmprof"), "--leaks",
                                   *misspelt)
 

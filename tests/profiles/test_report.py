@@ -184,7 +184,7 @@ def test_time_samples_alone_ended_normally(tmp_path: Path,
     done = report(path)
     assert done.stdout.startswith("10 ms of time in 1 sample, one per 10 ms:\n\n")
     assert done.stdout.endswith(
-        "allocations: none were sampled; --allocation-sampling does\n")
+        "allocations: not sampled; use --allocation-sampling\n")
 
 
 def test_time_samples_of_pypy_alone(pypy: PyPy) -> None:
@@ -193,7 +193,7 @@ def test_time_samples_of_pypy_alone(pypy: PyPy) -> None:
                         str(script)).code == 0
     found = report(pypy.folder / "out.vmprof").stdout.splitlines()
     assert re.fullmatch(r"\S+ m?s of time in \d+ samples, one per \S+ [mu]s:", found[0])
-    assert found[-1] == "allocations: none were sampled; --allocation-sampling does"
+    assert found[-1] == "allocations: not sampled; use --allocation-sampling"
 
 
 # ________________________________________

@@ -202,11 +202,10 @@ def test_rows_of_nothing(path: Path, by: str) -> None:
     (("--by", "type"), "there are no types of objects in this profile, which --by "
                        "type needs: it was taken without them"),
     (("--by", "function,type", "--json"), "there are no types of objects in"),
-    (("--sort", "alive"), "nothing in this profile says what became of the "
-                          "objects, which --sort alive needs: it was taken "
-                          "without lifetimes"),
-    (("--at", "0.5"), "nothing in this profile says what became of the objects, "
-                      "which --at needs"),
+    (("--sort", "alive"), "this profile has no outcomes of objects, which "
+                          "--sort alive needs: it was taken without lifetimes"),
+    (("--at", "0.5"), "this profile has no outcomes of objects, which --at "
+                      "needs"),
 ])
 def test_what_is_not_in_the_profile(plain: Path, options: tuple[str, ...],
                                     why: str, command: str) -> None:

@@ -141,7 +141,7 @@ def test_fates_at_a_time(heap: Path) -> None:
     (("--file", "no.py"), "no function that was sampled is in 'no.py'"),
     (("--file", "jinja/loader.py"), "a folder, or *; there is 'jinja/loaders.py'"),
     (("--type", "int"), "there are no types of objects in this profile"),
-    (("--fate", "alive"), "nothing in this profile says what became of the"),
+    (("--fate", "alive"), "this profile has no outcomes of objects"),
     (("--time", "99.."), "there is no --time 99..: the profile ends after 10"),
     (("--focus", "rendr"), "no function that was sampled is called 'rendr': write "
      "--focus with its name, with its file's (app.py:main), or with *; there is "
@@ -222,7 +222,7 @@ def test_no_sample_is_of_what_was_asked_for(
     assert allocated(named, *options) == 0
     said = refused(named, "-o", str(tmp_path / "out.json"), *options,
                    command="convert")
-    assert "none of the 11 samples is of what was asked for: " in said
+    assert "none of the 11 samples matches the selection: " in said
     assert options[1] in said
     assert not (tmp_path / "out.json").exists()
 

@@ -162,15 +162,15 @@ def test_nothing_to_write(name: str) -> None:
 
 
 @pytest.mark.parametrize("name, said", [
-    ("collapsed", "1 time sample, which of 2 threads it was, times"),
-    ("speedscope", "which of 2 threads it was, times"),
+    ("collapsed", "1 time sample, the thread (of 2), times"),
+    ("speedscope", "the thread (of 2), times"),
     ("pprof", "times"),
-    ("chrome", "1 time sample, which of 2 threads it was, numbers of objects, times"),
+    ("chrome", "1 time sample, the thread (of 2), numbers of objects, times"),
 ])
 def test_what_a_format_cannot_hold_is_said(name: str, said: str) -> None:
     profile = readers.read_bytes(rich_log().data())
     assert WRITERS[name](profile, io.BytesIO()) == [
-        "not in there, as the format has no place for it: " + said]
+        "not in there, as the format cannot contain this: " + said]
 
 
 def test_types_marks_and_fates_that_are_left_out() -> None:
@@ -180,8 +180,8 @@ def test_types_marks_and_fates_that_are_left_out() -> None:
     heap.log.mark(heap.now, "x")
     profile = readers.read_bytes(heap.data())
     line, = chrome.write(profile, io.BytesIO())
-    assert line.endswith("types, numbers of objects, what became of objects (--fate "
-                         "chooses), 1 mark, times")
+    assert line.endswith("types, numbers of objects, outcomes of objects (--fate "
+                         "selects one), 1 mark, times")
 
 
 @pytest.mark.parametrize("name", WRITERS)

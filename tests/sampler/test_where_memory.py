@@ -136,7 +136,7 @@ def test_what_malloc_keeps_free(pypy: PyPy) -> None:
             "for i, address in enumerate(kept): i % 50 and libc.free(address)"),
             c=-94, malloc_free=94)
         out = done(pypy, program.program, "memory")
-        assert re.search(r"malloc keeps 9\d\.\d MiB \(\d\d %\) that nobody uses", out)
+        assert re.search(r"malloc keeps 9\d\.\d MiB \(\d\d %\) of free memory", out)
         check(program.grows("libc.malloc_trim(0)"), malloc_free=-87)
 
 
@@ -169,8 +169,8 @@ def test_pages_that_the_kernel_makes_huge(pypy: PyPy) -> None:
             "mmap.MAP_ANONYMOUS); kept.madvise(14)",
             "for i in range(0, len(kept), 2**21): kept[i] = 1"), mapped=200)
         out = done(pypy, program.program, "memory")
-        assert re.search(r"^(19\d|20\d) MiB of what is resident are in huge pages", out,
-                         re.MULTILINE)
+        assert re.search(r"^(19\d|20\d) MiB of the resident memory are in transparent "
+                         r"huge pages", out, re.MULTILINE)
 
 
 def test_what_was_resident_at_most(pypy: PyPy) -> None:
@@ -180,7 +180,7 @@ def test_what_was_resident_at_most(pypy: PyPy) -> None:
         facts = json.loads(done(pypy, program.program, "memory", "--json"))["facts"]
         most = program.program.status("VmHWM") * 1024
         assert most > 300 * MIB and abs(facts["peak"] - most) < MIB
-        assert " were resident when most was, since the process began" in done(
+        assert " were resident at the peak since the process began" in done(
             pypy, program.program, "memory")
 
 
@@ -218,8 +218,8 @@ def test_what_processes_share_after_a_fork(pypy: PyPy) -> None:
         sys.stdin.readline()
     """) as program:
         out = done(pypy, program, "memory")
-        shared = re.search(r"of what malloc has, objects included, (\d+) MiB are other "
-                           "processes', too", out)
+        shared = re.search(r"(\d+) MiB of malloc's memory, objects included, are "
+                           "shared with other", out)
         assert shared is not None and abs(int(shared[1]) - 205) < 15, out
         program.end()
 
@@ -258,7 +258,7 @@ def test_another_malloc_is_not_known(pypy: PyPy) -> None:
         assert abs(rows["c_or_free"] - 100 * MIB) < 2 * NOISE
         assert not {"c", "malloc_free", "mapped"} & rows.keys()
         out = done(pypy, program, "memory")
-        assert "this malloc does not say what it has" in out
+        assert "this malloc does not report its memory" in out
         assert re.search("^ +0 B +0.0 +not explained: not known$", out, re.MULTILINE)
         program.end()
 

@@ -228,7 +228,7 @@ def check_samples(profile: Profile) -> None:
         ProfileError: The profile contains neither.
     """
     if not (len(profile.samples) or profile.samples.carried):
-        raise ProfileError("there are no samples in it, and so nothing to write")
+        raise ProfileError("the profile has no samples, so there is no output to write")
 
 
 def left_out(profile: Profile, *lacking: str,
@@ -247,22 +247,22 @@ def left_out(profile: Profile, *lacking: str,
         words += [format_number(ticks, "time sample")] if ticks else []
     if THREADS in lacking:
         threads = len(set(profile.samples.thread))
-        words += ["which of %d threads it was" % threads] if threads > 1 else []
+        words += ["the thread (of %d)" % threads] if threads > 1 else []
     if PROCESSES in lacking and profile.processes:
-        words.append("which of %d processes it was" % len(profile.processes))
+        words.append("the process (of %d)" % len(profile.processes))
     if TYPES in lacking and profile.has_types:
         words.append("types")
     if OBJECTS in lacking:
         words.append("numbers of objects")
     if FATES in lacking and profile.has_lifetimes:
-        words.append("what became of objects (--fate chooses)")
+        words.append("outcomes of objects (--fate selects one)")
     if LINES in lacking and has_lines(profile):
-        words.append("executed lines (a function has that of its definition)")
+        words.append("executed lines (a function has the line of its definition)")
     if LABELS in lacking and profile.label_keys:
-        words.append("labels (--label chooses)")
+        words.append("labels (--label selects one)")
     marks = len(profile.marks)
     if not has_times:
         words += [format_number(marks, "mark")] if marks else []
         words.append("times")
-    return [printable("not in there, as the format has no place for it: %s"
+    return [printable("not in there, as the format cannot contain this: %s"
                       % ", ".join(words))] if words else []

@@ -155,5 +155,5 @@ def _similar(profile: Profile, name: str, met: set[str], origins: Origins) -> st
     if isinstance(profile.stacks, OwnStacks) and any(
             is_called(function, name, origins) and origins.of(function) != PROGRAM
             for function in profile.functions.values()):
-        return "; --mine hides one that is not of the program's own code"
+        return "; --mine hides this function, because it is not user code"
     return similar(name, met)

@@ -81,21 +81,22 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
     rows = _rows(profile, {(stack, -1): number * (period or 1.0)
                            for stack, number in ticks.items()}, choice, origins)
     apart = "one per %s" % format_seconds(period) if period else (
-        "nobody knows how far apart")
+        "at unknown intervals")
     title = "%s of time in %s, %s:" % (
         format_seconds(count * period), format_number(count, "sample"), apart
     ) if period else "%s of time, %s:" % (format_number(count, "sample"), apart)
     notes = []
     if 0 < period < _TICK:
         notes.append(
-            "many kernels give a sample once in 4 ms at most, whatever was asked for: "
-            "then this time is too short, and only its shares are right")
+            "many kernels take at most one sample in 4 ms, even if a shorter period is "
+            "set: then this time is too short, and only its shares are right")
     # Only stock vmprof for CPython records lines in CPU samples.
     if LINE in choice.by and (profile.settings or not has_lines(profile)):
         notes.append(
-            "lines: time samples have none; these are where the functions begin")
+            "lines: time samples have no executed lines; these are the first lines of "
+            "the functions")
     if not profile.settings:
-        notes.append("allocations: none were sampled; --allocation-sampling does")
+        notes.append("allocations: not sampled; use --allocation-sampling")
     return Amounts(TIME, SECONDS if period else SAMPLES, count * (period or 1.0), rows,
                    title, notes)
 
@@ -130,26 +131,27 @@ def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
             format_bytes(sum(growth.shrunk for growth in growths)),
             format_number(sum(growth.readings for growth in growths), "reading"))
     return Amounts(RESIDENT, BYTES, grown, rows, title, [
-        "what it grew by between two readings counts for the stacks that were sampled "
-        "in between (or before the first of the two, if their memory was touched "
-        "later), as their bytes are to each other, and for no more than these%s: "
-        "who allocated when the process grew, which need not be who holds it. What it "
-        "shrank by is nobody's" % (
-            "; first for objects that did not die young" if profile.has_lifetimes
-            else ""),
-        *(["%s of it (%.0f %%) came outside of the GC's heap: the process grew by more "
-           "than the GC took of the system. Nothing is sampled there, so who it is of, "
-           "--of rss can't know: look at C extensions, ctypes and cffi, array, mmap, "
-           "and the JIT's machine code" % (
+        "the growth between two readings is divided among the stacks sampled in "
+        "between (or before, if their memory was first touched later), in proportion "
+        "to their bytes, and up to these bytes%s: they allocated while the process "
+        "grew, but need not hold the memory. No stack has a share of the bytes that "
+        "the process shrank by"
+        % ("; objects that were not short-lived come first" if profile.has_lifetimes
+           else ""),
+        *(["%s of the growth (%.0f %%) are outside of the GC's heap: the process grew "
+           "by more than the GC took from the system. --of rss has no samples of this "
+           "memory: look at C extensions, ctypes and cffi, array, mmap, and the JIT's "
+           "machine code" % (
                format_bytes(outside), 100 * outside / grown)] if outside else []),
-        *(["what the GC has of the system was not read%s: what C code took may count "
-           "for stacks that only allocated meanwhile" % (
+        *(["the memory of the GC was not read%s: memory of C code may be attributed to "
+           "stacks that only allocated at the same time" % (
                "" if len(growths) == 1 else " in each process")]
           if any(growth.outside is None for growth in growths) else []),
-        *(["%s of it is more than the bytes sampled shortly before: %swhat the GC sets "
-           "aside" % (format_bytes(unexplained), "libraries in C, the interpreter and "
-              "its machine code, or " if any(
-                  growth.outside is None for growth in growths) else "")]
+        *(["%s of the growth exceed the bytes sampled shortly before: %smemory that "
+           "the GC reserves" % (
+               format_bytes(unexplained), "libraries in C, the interpreter and its "
+               "machine code, or " if any(
+                   growth.outside is None for growth in growths) else "")]
           if unexplained else [])])
 
 

@@ -85,10 +85,10 @@ def contradiction(profile: Profile) -> str:
     counted = "the GC itself counts %s of old objects at %.2f s" % (
         format_bytes(last.heap), last.time / 1e9)
     if last.alive > most:
-        return ("wrong: %s are estimated to be alive, but %s: do not rely on what is "
-                "said of alive objects, and please report this" % (
+        return ("wrong: %s are estimated to be alive, but %s: do not rely on the "
+                "figures of live objects, and please report this" % (
                     format_bytes(last.alive), counted))
     return ("wrong: only %s are estimated to be alive, but %s, and at most %s of them "
-            "are from before the sampling: do not rely on what is said of alive "
+            "are from before the sampling: do not rely on the figures of live "
             "objects, and please report this" % (
                 format_bytes(last.alive), counted, format_bytes(last.heap_at_begin)))

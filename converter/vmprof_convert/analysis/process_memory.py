@@ -124,7 +124,7 @@ def growth(profile: Profile) -> Growth:
     read = readings(profile, RESIDENT)
     if len(read) < 2:
         raise ProfileError(
-            "resident memory was read %s in this run, and what it grew by takes two "
+            "resident memory was read %s in this run, and its growth needs two "
             "readings: it is read ten times a second" % (
                 "once" if read else "not at all"))
     samples = profile.samples

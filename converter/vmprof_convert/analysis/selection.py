@@ -219,7 +219,7 @@ class Selected:
                      for labels in profile.labels for pair in labels.items()}
             if not any(_matches(text, pattern) for text in known):
                 raise NotThere("no sample has the label %s: write --label "
-                               "KEY=VALUE with one that there is, or with *%s"
+                               "KEY=VALUE with an existing label, or with *%s"
                                % (_quoted(pattern), similar(pattern, known)))
         for pattern in selection.types:
             types = {self._names.shown(number).name
@@ -309,7 +309,7 @@ def select(profile: Profile, selection: Selection) -> Profile:
                         carried.fate, carried.collected, carried.ended)):
                 samples.carry(carried)
         if not (len(samples) or samples.carried):
-            raise ProfileError("none of the %d samples is of what was asked for: %s"
+            raise ProfileError("none of the %d samples matches the selection: %s"
                                % (len(old), selection))
         profile = _without_held(dataclasses.replace(profile, samples=samples))
     elif not selection.is_everything:
@@ -335,9 +335,8 @@ def check(profile: Profile, selection: Selection) -> None:
         raise ProfileError("there are no types of objects in this profile, which "
                            "--type needs: it was taken without them")
     if selection.fates and not profile.has_lifetimes:
-        raise ProfileError("nothing in this profile says what became of the "
-                           "objects, which --fate needs: it was taken without "
-                           "lifetimes")
+        raise ProfileError("this profile has no outcomes of objects, which --fate "
+                           "needs: it was taken without lifetimes")
     if selection.time is not None and selection.time[0] > profile.end:
         raise ProfileError(
             "there is no --time %.9g..: the profile ends after %.9g seconds"

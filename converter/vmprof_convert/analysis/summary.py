@@ -443,8 +443,8 @@ def check(profile: Profile, choice: Choice) -> None:
     if not profile.has_lifetimes and (
             choice.sort == ALIVE or choice.at is not None):
         raise ProfileError(
-            "nothing in this profile says what became of the objects, which "
-            "%s needs: it was taken without lifetimes" % (
+            "this profile has no outcomes of objects, which %s needs: it was taken "
+            "without lifetimes" % (
                 "--at" if choice.at is not None else "--sort alive"))
     if choice.at is not None and choice.at > profile.end:
         raise ProfileError("there is no --at %.9g: the profile ends after %.9g "
@@ -580,8 +580,8 @@ class Places:
         self._program = Program(profile)
         self._origins = origins or Origins(profile)
         if by and by[0] in PARTS:
-            raise ProfileError("--by %s is for tables of what was allocated in one "
-                               "run: choose one with --%s instead" % (by[0], by[0]))
+            raise ProfileError("--by %s is for tables of the allocations of one run: "
+                               "choose one with --%s instead" % (by[0], by[0]))
         self._by = by
         self._key = key_of(by)
         self._profile = profile

@@ -199,7 +199,7 @@ def check(conditions: Sequence[Condition], profile: Profile,
                                "was taken without --allocation-sampling")
         if condition.measure == ALIVE and not profile.has_lifetimes:
             raise ProfileError(
-                "nothing in this profile says what became of the objects, which "
+                "this profile has no outcomes of objects, which "
                 "'%s' needs: it was taken without lifetimes" % condition.text)
 
 

@@ -149,8 +149,8 @@ class _Malloc:
         self._count(facts, of_gc, *(facts[kind + ".resident"] + facts[kind + ".swapped"]
                                     for kind in _ANONYMOUS))
         self.negative = [
-            Row(UNTOUCHED, "of these, asked for and never written to", -self.untouched),
-            Row(SWAPPED, "of these, swapped out", -self.swapped)]
+            Row(UNTOUCHED, "thereof requested, never written to", -self.untouched),
+            Row(SWAPPED, "thereof swapped out", -self.swapped)]
 
     def _count(self, facts: Mapping[str, int], of_gc: int, in_arenas: int,
                in_blocks: int, in_others: int) -> None:
@@ -173,9 +173,9 @@ class _Malloc:
                                  max(present - of_gc, 0)))
             self.is_known = False
             self.notes.append(
-                "what C code has, what malloc keeps free, and what is mapped without "
-                "malloc, is not known one by one: this malloc does not say what it has "
-                "(glibc's does, from 2.33 on)")
+                "memory of C code, free memory of malloc, and memory mapped without "
+                "malloc are not known separately: this malloc does not report its "
+                "memory (glibc's does since 2.33)")
             self.untouched = max(of_gc - present, 0)
             return
         if (facts["arenas.size"] + _MEANWHILE < arenas
@@ -187,8 +187,8 @@ class _Malloc:
             of_gc -= self.unused
             self.rows.append(Row(C_OR_FREE, _OTHER, max(of_malloc - of_gc, 0)))
             self.notes.append(
-                "what C code has, and what malloc keeps free, is not known one by one: "
-                "not all that malloc has is found among the mappings")
+                "memory of C code and free memory of malloc are not known separately: "
+                "not all of malloc's memory was found among the mappings")
             self.untouched = max(of_gc - of_malloc, 0)
             return
         kept = min(max(in_arenas - used, 0), free)
@@ -236,24 +236,24 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
     size = at_least + format_bytes(bytes_)
     share = "%s%.0f %%" % (at_least, 100 * bytes_ / resident)
     return {
-        OBJECTS: "Python objects hold %s of it: --leaks says which, and --held who "
-                 "holds them" % share,
-        ROOM: "the GC keeps %s (%s) of free room between objects that are alive: it "
-              "goes to new objects of the same sizes, and to the system where all of "
-              "an arena is free" % (size, share),
-        HEAP: "the GC's heap holds %s of it: --leaks says what of that grows" % share,
+        OBJECTS: "Python objects hold %s of it: --leaks shows which of them grow, and "
+                 "--held their retainers" % share,
+        ROOM: "the GC keeps %s (%s) free between live objects: it uses this memory for "
+              "new objects of the same sizes, and returns an arena to the system when "
+              "all of it is free" % (size, share),
+        HEAP: "the GC's heap holds %s of it: --leaks shows which objects grow" % share,
         NURSERY: "the nursery is %s of it%s" % (
             share, ": PYPY_GC_NURSERY sets its size" * is_largest),
-        C: "C code holds %s of it (malloc), which is in no report about objects: "
-           "--raw-memory 512k says which function asked for it" % share,
-        FREE: "malloc keeps %s (%s) that nobody uses, in %s: %smalloc_trim(0) gives it "
-              "back" % (size, share, format_number(facts["arenas"], "arena"),
+        C: "C code holds %s of it (malloc), which reports about objects do not "
+           "include: --raw-memory 512k shows which functions requested it" % share,
+        FREE: "malloc keeps %s (%s) of free memory, in %s: %smalloc_trim(0) returns "
+              "it" % (size, share, format_number(facts["arenas"], "arena"),
                         "MALLOC_ARENA_MAX=2 in the environment makes them fewer, and "
                         if facts["arenas"] > 2 else ""),
         C_OR_FREE: "C code, with what malloc keeps free, has %s of it: the GC does not "
                    "know this memory" % share,
-        "shared": "%s of it is memory that processes can share: nobody's object, but "
-                  "a mapping (mmap, /dev/shm)" % share,
+        "shared": "%s of it is memory that processes can share: a mapping (mmap, "
+                  "/dev/shm), and no object" % share,
         "stacks": "stacks of %s hold %s of it" % (
             format_number(facts["threads"], "thread"), share),
         "code": "machine code is %s of it" % share,
@@ -268,23 +268,24 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
 def _notes(facts: Mapping[str, int], shared: int, resident: int) -> list[str]:
     notes = []
     if shared > _LITTLE * resident:
-        notes.append("of what malloc has, objects included, %s are other processes', "
-                     "too (after a fork, until somebody writes to them)"
+        notes.append("%s of malloc's memory, objects included, are shared with other "
+                     "processes (after a fork, until a process writes to them)"
                      % format_bytes(shared))
     # An older sampler does not send this number.
     if facts.get("transparent", 0) > _LITTLE * resident:
-        notes.append("%s of what is resident are in huge pages (transparent ones): of "
-                     "such a page all is resident, 2 MiB, when a byte of it is written "
-                     "to" % format_bytes(facts["transparent"]))
+        notes.append("%s of the resident memory are in transparent huge pages: all "
+                     "2 MiB of such a page are resident when one byte was written to"
+                     % format_bytes(facts["transparent"]))
     if facts.get("peak", 0) > _FAR_MORE * resident:
-        notes.append("%s were resident when most was, since the process began: where "
-                     "that was nobody has read (ctl PID memory tells it while it is so)"
+        notes.append("%s were resident at the peak since the process began: the parts "
+                     "of the peak were not recorded (ctl PID memory shows them at that "
+                     "time)"
                      % format_bytes(facts["peak"]))
     if facts["huge"]:
         notes.append("besides, %s of huge pages that were reserved (hugetlbfs)"
                      % format_bytes(facts["huge"]))
     if "cgroup.limit" in facts:
-        notes.append("its cgroup may take %s, and has %s, of which it can give %s of "
-                     "files back" % tuple(format_bytes(facts["cgroup." + name])
+        notes.append("its cgroup may take %s, and has %s, of which it can return %s of "
+                     "files" % tuple(format_bytes(facts["cgroup." + name])
                                           for name in ("limit", "used", "files")))
     return notes

@@ -200,8 +200,8 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
                 file.path, file.begin))
     chosen = merging.chosen(read, selection(options).processes)
     if not any(part.profile.has_lifetimes for part in chosen):
-        raise ProfileError("nothing in this profile says what became of the objects, "
-                           "which --at peak needs: it was taken without lifetimes")
+        raise ProfileError("this profile has no outcomes of objects, which "
+                           "--at peak needs: it was taken without lifetimes")
     at = time_of_peak((of_file.of_times, part.begin) for part, of_file in zip(
         read, changes) if part in chosen)
     if at is None:

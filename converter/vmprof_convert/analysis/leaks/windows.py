@@ -207,8 +207,8 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
     begin, end = (bisect.bisect_left(times, time) for time in (start, stop))
     if not profile.has_lifetimes:
         raise ProfileError(
-            "nothing in this profile says what became of the objects, which "
-            "--leaks needs: it was taken without lifetimes")
+            "this profile has no outcomes of objects, which --leaks needs: it was "
+            "taken without lifetimes")
     if end - begin < _LEAST:
         raise TooFewCollections(
             "--leaks compares three heap snapshots or major collections, and there "
