@@ -63,8 +63,8 @@ class Program(NamedTuple):
     """The length of a program's run."""
 
     rounds: int
-    #: The number of lists that the planted function makes in a round.  They have a tenth
-    #: of all bytes.
+    #: The number of lists that the planted function makes in a round: a tenth of all
+    #: bytes.
     lists: int
 
 
