@@ -22,14 +22,13 @@ def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
     functions = {function for stack in profile.samples.stack
                  for function in seen.functions(stack)}
     assert START in functions
-    # The interpreter calls functions of its own, which have no caller.
+    # The interpreter calls internal functions, which have no caller.
     assert {function.name for function in functions
             if not function.file.startswith("<builtin>/")} <= {START.name, LOST.name}
 
 
 def test_an_idle_master_is_reported_with_its_workers(stock_pypy: PyPy) -> None:
-    """Users know the process ID of gunicorn's master more easily than those of its
-    workers.
+    """Users know the process ID of gunicorn's master more easily than its workers' IDs.
     """
     with running(stock_pypy, """
         import os, sys

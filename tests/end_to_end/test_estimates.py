@@ -464,7 +464,7 @@ def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
 
 def test_time_in_compiled_code_goes_to_the_function_that_takes_it(
         stock_pypy: PyPy) -> None:
-    """In vmprof's stacks, the time goes to the function that was called last."""
+    """vmprof attributes the time to the function that was called last."""
     time_shares.check(stock_pypy.sample(
         time_shares.program(1.5), "1M", "--period", "0.002").profile())
 
