@@ -1,5 +1,7 @@
-"""tracked.c and type_names.c, of the builtin engine: what is carried from one part of
-a profile into the next, after random collections."""
+"""Test tracked.c and type_names.c of the builtin engine.
+
+A segment inherits the right objects after random collections.
+"""
 from __future__ import annotations
 
 import collections
@@ -36,7 +38,9 @@ def harness() -> Path:
 
 
 def carried(profile: Profile) -> collections.Counter[str]:
-    """As the harness prints them; without the part's number"""
+    """Return the inherited objects as the harness prints them, without the segment's
+    number.
+    """
     result: collections.Counter[str] = collections.Counter()
     for object_ in profile.samples.carried:
         stack = profile.stacks[object_.stack][-1].address if object_.stack >= 0 else 0
