@@ -413,9 +413,9 @@ def test_a_process_that_may_not_be_traced_is_refused(
     ("3", True, "only the next boot"), ("1", True, "SYS_PTRACE"),
     ("1", False, "sysctl kernel.yama.ptrace_scope=0"), ("", False, "run this as root"),
 ])
-def test_what_to_do_without_a_permission(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scope: str, is_root: bool,
-        words: str) -> None:
+def test_a_missing_permission_has_a_remedy(monkeypatch: pytest.MonkeyPatch,
+                                           tmp_path: Path, scope: str, is_root: bool,
+                                           words: str) -> None:
     file = tmp_path / "ptrace_scope"
     if scope:
         file.write_text(scope + "\n")

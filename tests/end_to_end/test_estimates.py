@@ -109,8 +109,7 @@ CHURN = """
     "1M",               # the size of the nursery
     "3584k",            # 3.5 nurseries
 ])
-def test_total_is_what_the_gc_counted(
-        pypy: PyPy, interval: str, jit: str) -> None:
+def test_total_equals_the_gcs_count(pypy: PyPy, interval: str, jit: str) -> None:
     source = CHURN.replace("range(12)", "range(1)") if interval == "64" else CHURN
     profile = pypy.sample(source, interval, jit=jit).profile()
     last = profile.moments[-1]

@@ -668,7 +668,9 @@ def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
 
 
 def test_values_of_compiled_code_belong_to_the_right_frame(stock_pypy: PyPy) -> None:
-    """They do not belong to a called frame, to which the compiled code also refers."""
+    """The values do not belong to a called frame, to which the compiled code also
+    refers.
+    """
     source = """
         import threading, time
         from vmprof_allocation.session.session import current
@@ -753,8 +755,8 @@ def test_a_stack_of_a_greenlet(stock_pypy: PyPy) -> None:
                for holder in held.holders), held.holders
 
 
-def test_the_program_is_as_it_was(stock_pypy: PyPy) -> None:
-    """Its children, descriptors, signals and mappings are the same.
+def test_the_program_does_not_change(stock_pypy: PyPy) -> None:
+    """The children, descriptors, signals and mappings are the same as before.
 
     No wait() of the program gets the forked process.
     """

@@ -75,7 +75,7 @@ def test_the_list_of_roots_is_not_a_retainer(stock_pypy: PyPy) -> None:
         assert "__main__.kept" in paths(held)
 
 
-def test_a_variable_of_ours_holds_no_root(stock_pypy: PyPy) -> None:
+def test_variables_of_the_sampler_hold_no_root(stock_pypy: PyPy) -> None:
     """Objects that only the program's last frame refers to belong to that frame."""
     run = stock_pypy.sample("""
     def ask():

@@ -398,8 +398,7 @@ def test_an_unsampled_child_of_the_command_line_has_no_log(
     assert run.out == "%d []\n" % len(flags)
 
 
-def test_the_program_is_as_it_was(stock_pypy: PyPy) -> None:
-    """The log needs no descriptor."""
+def test_the_log_uses_no_descriptor(stock_pypy: PyPy) -> None:
     run = stock_pypy.run("""
         import os
         import vmprof_allocation

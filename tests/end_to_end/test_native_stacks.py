@@ -291,7 +291,7 @@ def test_threads(stock_pypy: PyPy, filler: Path) -> None:
 
 
 def test_cpu_samples_have_no_native_frames(stock_pypy: PyPy, filler: Path) -> None:
-    """They are taken anywhere in the program."""
+    """CPU samples are taken anywhere in the program."""
     profile = stock_pypy.sample("""
         import filler
         for i in range(1000):
@@ -394,7 +394,8 @@ def test_profiles_of_one_run_after_the_other(
     assert not any(f.kind == NATIVE for f in profiles[4].functions.values())
 
 
-def test_report_says_what_has_no_name(stock_pypy: PyPy, filler: Path) -> None:
+def test_report_mentions_functions_without_a_name(stock_pypy: PyPy,
+                                                  filler: Path) -> None:
     run = stock_pypy.sample("""
         import filler
         for i in range(200):

@@ -126,7 +126,7 @@ def test_several():
 
 def test_a_failed_search_for_retainers_is_reported(stock_pypy: PyPy,
                                                    project: PyPy) -> None:
-    """It does not fail the test."""
+    """The failure does not fail the test."""
     done = run(project, """
 from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
 HeapSnapshot.refusal = lambda self, **_: 3
@@ -472,7 +472,7 @@ def anyio_backend():
     assert "not measured" not in done.out
 
 
-def test_a_function_that_nobody_calls_is_listed_as_not_measured(project: PyPy) -> None:
+def test_a_function_without_a_call_is_listed_as_not_measured(project: PyPy) -> None:
     done = run(project, """
 import unittest
 class TestCase(unittest.IsolatedAsyncioTestCase):
@@ -516,7 +516,9 @@ def test_x(cache={}):
 
 
 def test_a_test_that_samples_runs_as_without_the_plugin(project: PyPy) -> None:
-    """Its result is its own, and the summary reports that it was not measured."""
+    """The plugin does not change the test's result. The summary reports that the test
+    was not measured.
+    """
     done = run(project, """
 import vmprof_allocation
 from vmprof_allocation import tracemalloc

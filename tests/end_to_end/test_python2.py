@@ -362,7 +362,7 @@ def test_variable_of_another_process_is_left_alone(starter: Starter) -> None:
     assert (done.stdout, done.stderr) == ("None\n", "")
 
 
-def test_without_a_python_3_it_says_what_to_do(starter: Starter) -> None:
+def test_without_a_python_3_the_error_has_a_remedy(starter: Starter) -> None:
     command = (SAMPLED, "-c", "import os, sys; del os.environ"
                "['VMPROF_ALLOCATION_PYTHON3']; os.execv(sys.executable, "
                "[sys.executable] + %r)" % [*FLAG, "1M", "app.py"])

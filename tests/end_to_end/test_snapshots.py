@@ -50,7 +50,7 @@ def test_an_object_that_only_its_finalizer_reaches_is_not_alive(
     found(run.profile(), "__main__.Resource").check("alive", 50000, also=1000)
 
 
-def test_without_a_snapshot_the_report_says_so(stock_pypy: PyPy) -> None:
+def test_the_report_mentions_a_missing_snapshot(stock_pypy: PyPy) -> None:
     stock_pypy.sample(MAKE + "    import os; os._exit(0)\n", "8k", "--held")
     profile = stock_pypy.profile()
     assert not profile.snapshots

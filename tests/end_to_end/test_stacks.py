@@ -16,8 +16,7 @@ from truth import (
 
 
 @pytest.mark.parametrize("jit", ["off", ""])
-def test_stacks_of_a_recursion_are_as_deep_as_it_was(
-        pypy: PyPy, jit: str) -> None:
+def test_stacks_have_the_depth_of_the_recursion(pypy: PyPy, jit: str) -> None:
     """Each call is one frame, in interpreted, compiled and inlined code.
 
     The size of a call's allocation gives its depth.

@@ -209,7 +209,9 @@ def test_types_of_builtin_objects(stock_pypy: PyPy, expression: str,
 
 @pytest.mark.nurseries("4M")     # The dead objects have to be old.
 def test_large_objects(stock_pypy: PyPy) -> None:
-    """They are not in the nursery. The GC frees dead young ones to the C library."""
+    """Large objects are not in the nursery. The GC frees dead young ones to the C
+    library.
+    """
     profile = sampled(stock_pypy, """
         import gc
         kept, lists = [], []

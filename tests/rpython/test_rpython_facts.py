@@ -226,7 +226,9 @@ def test_thousands_of_classes(run: Run) -> None:
 
 def test_unknown_objects_were_never_made(run: Run,
                                          request: pytest.FixtureRequest) -> None:
-    """They are the rest of a batch whose trace was left. All other outcomes are known.
+    """Unknown objects are the rest of a batch whose trace was left.
+
+    All other outcomes are known.
     """
     facts = run(KEEP, 400000, 0, 3, expected=0)
     outcomes = collections.Counter(
@@ -276,7 +278,7 @@ def test_out_of_memory_is_the_programs_own(tmp_path: Path) -> None:
         assert done.returncode not in (0, -signal.SIGSEGV), done.stderr
 
 
-def test_the_settings_say_what_is_recorded(tmp_path: Path) -> None:
+def test_the_settings_name_the_recorded_outcomes(tmp_path: Path) -> None:
     (tmp_path / "p.guest").write_text(CHURN)
     subprocess.run([built("guest"), "--allocation-sampling", "1000", "-o",
                     "p.vmprof", "p.guest", "10", "1000"], cwd=tmp_path,

@@ -102,7 +102,7 @@ def test_all_queens_are_found(guest: Guest) -> None:
         "92 solutions in 9 of 9 rounds\n")
 
 
-def test_exact_profile_counts_what_the_program_makes(interpreted: Guest) -> None:
+def test_exact_profile_counts_all_objects_of_the_program(interpreted: Guest) -> None:
     profile = interpreted.sample(EXACT[0], "sites.guest", "3000", "200",
                                  flags=EXACT[1:]).profile()
     sizes = sizes_by_function(profile)
@@ -138,8 +138,8 @@ def test_exact_profile_counts_the_nodes_of_gcbench(interpreted: Guest,
     ("128k", "gcbench.guest", ("20",)), ("128k", "queens.guest", ("100",)),
     ("4M", "sites.guest", ("20000000", "1000000")),
     ("10M", "sites.guest", ("20000000", "1000000"))])
-def test_total_is_what_the_gc_counted(guest: Guest, interval: str, program: str,
-                                      arguments: tuple[str, ...]) -> None:
+def test_total_equals_the_gcs_count(guest: Guest, interval: str, program: str,
+                                    arguments: tuple[str, ...]) -> None:
     profile = guest.sample(interval, program, *arguments).profile()
     allocated = profile.moments[-1].allocated
     mean = int(profile.settings["interval"])
@@ -165,7 +165,7 @@ def test_a_limit_is_kept_and_the_total_stays_right(guest: Guest) -> None:
                - last.allocated) < SIGMAS * deviation
 
 
-def test_number_of_samples_is_what_theory_says(interpreted: Guest) -> None:
+def test_number_of_samples_agrees_with_theory(interpreted: Guest) -> None:
     truth = sizes_by_function(interpreted.sample(
         EXACT[0], "sites.guest", "30000", "2000", flags=EXACT[1:]).profile())
     counts = sum(truth.values(), collections.Counter())
@@ -229,7 +229,7 @@ def guest_frames(profile: Profile) -> list[list[str]]:
 
 
 def test_a_known_stack_is_found_after_new_machine_code(tmp_path: Path) -> None:
-    """What stands for a stack changes with each piece of machine code."""
+    """The identity of a stack changes with each new piece of machine code."""
     count = 100
     loops = "".join(
         "(func h%d () (set i 0) (while (< i 3000) (set i (+ i 1))))" % i

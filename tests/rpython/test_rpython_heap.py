@@ -61,7 +61,7 @@ def test_each_segment_has_its_heap_sizes(run: Run) -> None:
     assert min(third) < NURSERY_SIZE + nodes < max(third)
 
 
-def test_each_of_two_profiles_has_its_own(run: Run) -> None:
+def test_each_of_two_profiles_has_its_heap_sizes(run: Run) -> None:
     run("again", files=2)
     for number in range(2):
         assert len(readings(run.profile(number), HEAP)) >= 1

@@ -82,10 +82,10 @@ def test_the_segments_together_are_the_run(run: Run) -> None:
         assert functions == {"kept" if number == 1 else "part%d" % number}
 
 
-def test_what_is_alive_is_carried_over(run: Run) -> None:
+def test_live_objects_are_inherited(run: Run) -> None:
     """A live object is inherited with its stack, type, size and interval.
 
-    It is inherited until a collection finds it dead.
+    Inheritance ends when a collection finds the object dead.
     """
     run("rotates", 6)
     found = parts(run, 6)

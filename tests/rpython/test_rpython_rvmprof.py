@@ -299,7 +299,7 @@ def test_nothing_goes_to_stdout(run: Run) -> None:
         assert run.out == []
 
 
-def test_a_program_without_vmprof_links_none_of_it() -> None:
+def test_a_program_without_vmprof_does_not_link_vmprof() -> None:
     symbols = subprocess.run(
         ["nm", built("gcbench-patched")],
         text=True, capture_output=True, check=True).stdout

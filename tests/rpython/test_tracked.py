@@ -55,8 +55,7 @@ def carried(profile: Profile) -> collections.Counter[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_alive_is_carried_over(harness: Path, tmp_path: Path,
-                                       seed: int) -> None:
+def test_live_objects_are_inherited(harness: Path, tmp_path: Path, seed: int) -> None:
     done = subprocess.run(
         [harness, tmp_path / "profile", bytes(made_profiles.Log().bytes).hex(),
          TRAILER.hex(), str(seed)], text=True, capture_output=True)
