@@ -1,4 +1,4 @@
-"""Programs that ctl and top are used on: prepared for it, or not."""
+"""Programs for tests of ctl and top, started with control enabled or without it."""
 from __future__ import annotations
 
 import json
@@ -47,9 +47,9 @@ class Way(Protocol):
         ...
 
 
-#: prepared, or so that our package can't even be imported
+#: control-enabled, or with an interpreter that cannot import our package
 WAYS = pytest.mark.parametrize("begun", [prepared, running], ids=["prepared", "plain"])
-#: a program of several threads, the first of which may wait for ever
+#: a program with two threads: the main thread may wait for ever
 THREADS = """
     import sys, threading
     def allocate():
@@ -71,7 +71,7 @@ def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
 
 
 def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
-    """It must end well."""
+    """Run ctl, which must succeed, and return its output."""
     run = ctl(pypy, program, *arguments)
     assert run.code == 0, run.err
     return run.out
@@ -99,6 +99,6 @@ def check_estimate(found: Profile) -> None:
 
 
 def socket_of(program: Running) -> str:
-    """Where it would connect to; the folder is there."""
+    """Create the folder of the sockets, and return the path of the program's socket."""
     meeting.make_folder(os.geteuid())
     return meeting.socket_of(program.pid, os.geteuid())
