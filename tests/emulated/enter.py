@@ -1,11 +1,11 @@
-"""Run a program of another machine, in a Debian of that machine.
+"""Run a program of another machine, in a Debian system of that machine.
 
     enter.py ROOT COMMAND...
 
-COMMAND is run below ROOT, in the same folder as here, with the /tmp and the files of
-the project that are here.  An emulator runs it, and what it starts.  Nothing of this
-machine is changed: since Linux 6.7, which emulator runs what belongs to a namespace of
-users.
+COMMAND runs in the system at ROOT, and in the current folder. The system has this
+machine's /tmp and the files of the project. An emulator runs COMMAND and its children.
+The settings of this machine do not change, because since Linux 6.7 a user namespace has
+its own registered emulators.
 """
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ EMULATOR = "/usr/bin/qemu-aarch64-static"
 #: linux/sched.h, sys/mount.h
 NEW_USERS, NEW_MOUNTS = 0x10000000, 0x20000
 BIND, RECURSIVE, PRIVATE = 0x1000, 0x4000, 0x40000
-#: the first bytes of programs for it, and which bits of them count
+#: first bytes of the other machine's programs, and the mask of the significant bits
 HEAD = "7f454c46020101000000000000000000" "0200b700"
 MASK = "ffffffffffffff00ffffffffffffffff" "feffffff"
-#: F: it is opened now, and need not be below ROOT; P: it is told argv[0]
+#: F: open the emulator now, so that it need not be in ROOT; P: pass argv[0] to it
 FLAGS = "FP"
-#: max: with guarded pages and signed return addresses, which take long if they are
-#: signed as hardware does
+#: max: a processor with guarded pages and signed return addresses. The hardware's
+#: algorithm for signatures would be slow in the emulator
 PROCESSOR = "max,pauth-impdef=on"
 
 libc = ctypes.CDLL(None, use_errno=True)
