@@ -1,4 +1,4 @@
-"""Programs that do at random, and often, what users do one at a time."""
+"""Runs programs that start, stop, fork and interrupt the sampling often, at random."""
 from __future__ import annotations
 
 import dataclasses
@@ -16,7 +16,7 @@ from test_start_stop import FAIL_AT, INTERRUPTS
 
 HERE = Path(__file__).parent
 PYTHON2 = ROOT / ".build" / "py2" / "python2"
-#: the same with our package
+#: Python 2 with our package
 SAMPLED2 = ROOT / ".venv-pypy27" / "bin" / "pypy"
 #: seconds
 TIMEOUT = 3600.0
@@ -25,7 +25,7 @@ TIMEOUT = 3600.0
 @dataclasses.dataclass(frozen=True)
 class Done:
     name: str
-    #: the last line that it printed
+    #: last line of the output
     result: str
     is_good: bool
 
@@ -48,7 +48,7 @@ def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
 
 
 def soak27() -> Done:
-    """PyPy 2.7 prints what it prints without."""
+    """Compare the output of PyPy 2.7 with and without sampling."""
     def say(*command: str | Path) -> str:
         return subprocess.run(command, text=True, timeout=TIMEOUT,
                               stdout=subprocess.PIPE,
@@ -57,7 +57,7 @@ def soak27() -> Done:
     program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         plain = say(PYTHON2, *program)
-        # what differs, by intervals
+        # intervals with a different output
         differing = [interval for interval in ("64", "4096", "1048576")
                      if say(SAMPLED2, "-m", "vmprof", "--allocation-sampling",
                             interval, "-o", Path(scratch) / "out.vmprof",
