@@ -1,7 +1,7 @@
-"""Push as many windows as in a day, and account for every sample.
+"""Push as many segments as in a day, and account for every sample.
 
 Meanwhile, the service and its pusher are killed, and the server cannot be reached for a
-while. Each sample must arrive, or its window must be counted as dropped. The test runs
+while. Each sample must arrive, or its segment must be counted as dropped. The test runs
 with a plain server, and with the real OpenTelemetry collector in front of the server.
 """
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vmprof_push.folder import MAX_WINDOWS
 
 pytestmark = pytest.mark.hard
 
-#: number of windows of 15 seconds in 24 hours
+#: number of segments of 15 seconds in 24 hours
 WINDOWS = 24 * 3600 // 15
 EVERY = 0.05
 RUNS = 3
@@ -80,7 +80,7 @@ class Engine:
         self._begin(status(503), cut, status(429))
 
     def windows(self) -> dict[int, dict[int, int]]:
-        """Return the things in each window of each process, without duplicates."""
+        """Return the things in each segment of each process, without duplicates."""
         found: dict[int, dict[int, int]] = {}
         seen: dict[bytes, int] = {}
         for request in itertools.chain(*self._taken):
@@ -151,7 +151,7 @@ class Service:
         self._spools = spools
 
     def go_on_to(self, number: int) -> None:
-        """Let the service run until this window, or until its end."""
+        """Let the service run until this segment, or until its end."""
         until = time.monotonic() + 1200
         while last_number(self.journal) < number and self.process.poll() is None:
             assert time.monotonic() < until
@@ -164,7 +164,7 @@ class Service:
             time.sleep(0.05)
 
     def _waiting(self) -> int:
-        """Return the number of windows that wait for the pusher."""
+        """Return the number of segments that wait for the pusher."""
         return len(list(self._spools.glob("*/*.vmprof")))
 
 
@@ -181,7 +181,7 @@ def pusher_of(spools: Path) -> int:
     raise AssertionError("no pusher of %s" % folder)
 
 
-def test_windows_of_a_day_arrive_or_are_dropped(pypy: PyPy, engine: Engine) -> None:
+def test_segments_of_a_day_arrive_or_are_dropped(pypy: PyPy, engine: Engine) -> None:
     script = str(pypy.script(SERVICE, "shop.py"))
     spools = Path(tempfile.mkdtemp())
     pypy.environment["TMPDIR"] = str(spools)
@@ -196,7 +196,7 @@ def test_windows_of_a_day_arrive_or_are_dropped(pypy: PyPy, engine: Engine) -> N
             service.go_on_to(each // 4)
             begin = last_number(journal)
             engine.cut_off()
-            # for more windows than the pusher keeps
+            # for more segments than the pusher keeps
             wait_for(journal, begin + MAX_WINDOWS * 3 // 2)
             engine.come_again()
             aways.append(range(begin, last_number(journal) + 1))
@@ -228,32 +228,32 @@ def test_windows_of_a_day_arrive_or_are_dropped(pypy: PyPy, engine: Engine) -> N
 
 def check(arrived: dict[int, int], journal: list[int], said: str, away: range, *,
           was_killed: bool) -> None:
-    """Compare the windows that arrived with the journal of a process.
+    """Compare the segments that arrived with the journal of a process.
 
     Args:
-        arrived: Things in each window that arrived.
-        journal: For each iteration, the window that was being written at its end.
+        arrived: Things in each segment that arrived.
+        journal: For each iteration, the segment that was being written at its end.
         said: The messages of the pusher.
-        away: The windows that were written while the server was stopped.
+        away: The segments that were written while the server was stopped.
         was_killed: Whether the process was killed.
     """
     last = max(arrived)
-    # the process may have been killed between two windows
+    # the process may have been killed between two segments
     assert journal[-1] - was_killed <= last <= journal[-1] + 1
     missing = set(range(1, last)) - arrived.keys()
     # the pusher repeats the number at its end
     dropped = int(re.findall(r"; (\d+) windows were dropped\n", said)[-1])
     assert len(missing) == dropped > 0, said
-    # the oldest windows are dropped, and only while the server is stopped
+    # the oldest segments are dropped, and only while the server is stopped
     assert len(missing) <= len(away)
     assert away.start - MAX_WINDOWS <= min(missing) <= max(missing) <= away.stop
-    # an iteration's things are in one of its two windows if both arrived
+    # an iteration's things are in one of its two segments if both arrived
     total = len(journal) * THINGS
     gone = sum(THINGS for number in journal if number in missing)
-    # otherwise it is unknown how many of its things are in the missing window
+    # otherwise it is unknown how many of its things are in the missing segment
     edges = 2 * THINGS * sum(number - 1 not in missing for number in missing)
     if was_killed:
-        # up to a second was not on disk: some things of the last windows
+        # up to a second was not on disk: some things of the last segments
         lost = sum(THINGS for number in journal if number >= last - 1)
         assert total - gone - edges - lost <= sum(arrived.values()) <= (
             total - gone + edges + THINGS)

@@ -60,8 +60,8 @@ def test_problem_names_the_differing_file_and_target(
     assert found.endswith("run `rm -f stamp && make stamp`")
 
 
-def test_problem_names_the_missing_file_or_package(packages: Path,
-                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problem_names_the_missing_file_or_package(
+        packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (packages / "stamp.c").unlink()
     assert "source/hook.c" in str(problem())
     monkeypatch.setattr(installed, "folders", lambda python: {})
