@@ -18,7 +18,7 @@ from vmprof_convert.profile.model import Profile
 START = 10**15                      # of the profile, in nanoseconds
 FLUSH_NS = 750000000
 LARGEST_RECORD = 16384
-#: of known stacks: the size of the table, the uses of an entry, and its age
+#: limits of the table of known stacks: its size, and the uses and age of an entry
 KEYS, KEY_USES, KEYS_NS = 4096, 100, 10**9
 LOST = -1
 TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)

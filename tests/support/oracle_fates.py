@@ -3,13 +3,13 @@
 oracle.py defines which objects are sampled.
 
 The first minor collection after an object's birth decides. The object is *short-lived*
-if no reference to it exists, and otherwise it is *promoted*. If the object is *pinned*,
-the next minor collection decides. (A pinned object in a batch with others is not
+if the program cannot reach it, and otherwise it is *promoted*. If the object is
+*pinned*, the next minor collection decides. (A pinned object in a batch with others is not
 checked again, because the JIT makes none. Its outcome is unknown.)
 
 A promoted object is *freed* by the first major collection whose marking does not reach
 the object. Objects that are promoted after the end of the marking are not evaluated.
-The death is reported first at the next minor collection.
+The next minor collection reports the death before all other events.
 
 The bytes of a batch after its last complete object are one object with an unknown
 outcome. If a text is alone in its batch, the program has *shrunk* it, provided that the

@@ -1,8 +1,7 @@
 /* Tests bare_fork() with a child that waits for ever.  argv[1] names the end of the child:
  *
  *   clock       its time limit.  This file replaces alarm(), because the real limit is
- *   longer
- *               than a test may take.
+ *               longer than a test may take.
  *   parent      the parent's time limit
  *   stranger    a signal that requests the end, which the child ignores; then the parent
  *

@@ -15,8 +15,7 @@
 static volatile int is_ending;
 static volatile long rounds;
 
-/* Allocate, load and unload, with frequent system calls at which a thread may be stopped.
-   */
+/* Allocate, load and unload, with frequent system calls at which a thread may stop. */
 void churn(long count, const char *library)
 {
     void *held[64] = {0};

@@ -4,8 +4,8 @@
  * x1, ...; the number of other roots, and the lists that are these roots.
  *
  * Prints "objects N bytes N looks N", and "holder SET BYTES OBJECTS PATH TYPE ALIAS ..."
- * for each retainer.  A group of retainers has no path and type.  Prints "list HOW SET" for
- * each list.  Further arguments:
+ * for each retainer.  A group of retainers has no path and type.  Also prints "list HOW
+ * SET" for each list.  argv[1] may be:
  *
  *   classes    list i is an instance of class i % 3, which is derived from list; class 0 is
  *              list itself
@@ -17,8 +17,7 @@
  *              JIT compiler refers to the second one, and compiled code to the third one
  *   traced     RPython has a custom function that traces the items of lists
  *   compare    print the number of objects that differ from a dump of the same heap, in
- *   which
- *              one reference was changed
+ *              which one reference was changed
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -291,8 +290,8 @@ static void make_keys(uint64_t **keys, uint64_t *map)
     keys[11] = its_class;
     keys[12] = (uint64_t *)other[2];                /* a class without a module */
     keys[13] = member;
-    keys[14] = (uint64_t *)entries[5];              /* its name in the class is no identifier */
-    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* its class does not contain it */
+    keys[14] = (uint64_t *)entries[5];              /* its name is no identifier */
+    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* not in its class */
     keys[16] = with_1(TUPLE, NULL);                 /* a tuple that is not filled yet */
     keys[17] = make_text("0123456789012345678901234567890123456789012345678901234567890"
                          "12345678901234567890123456789012345678901234567890123456789"

@@ -1,9 +1,9 @@
 /* Tests machines/aarch64/jit_returns.c, which finds the return addresses of compiled code.
  * The code is generated here as the JIT does it, and calls functions with frames of many
- * kinds. Each kind has a line of stdout: the number of parts of the code that ran; of
- * return addresses that were put where vmprof reads them; of right ones; and of words that
- * were unchanged at the end.  A signal interrupts the last kinds, and its handler passes
- * the interrupted state. */
+ * kinds.  Each kind has a line of stdout with four numbers: calls of compiled code; return
+ * addresses that were put where vmprof reads them; right addresses; and words that were
+ * unchanged at the end.  A signal interrupts the last kinds.  Its handler gets the return
+ * addresses, which are not put anywhere. */
 #include <alloca.h>
 #include <signal.h>
 #include <stdint.h>

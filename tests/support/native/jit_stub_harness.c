@@ -6,8 +6,7 @@
  *                     continues, or "none"
  *   wild ADDRESS      the same for any return address, in hexadecimal
  *   call OFFSET       a return address at OFFSET; prints "called" if it belongs to a call
- *   of
- *                     compiled code, "helped" if it belongs to the helper after such a
+ *                     of compiled code, "helped" if it belongs to the helper after such a
  *                     call, or "none".  Also prints the offsets of the callee and of the
  *                     end (0 if unknown), the helper's address in hexadecimal, and whether
  *                     the callee has raised an exception

@@ -1,10 +1,11 @@
 /* Tests jit_lines.c and jit_log.c with a log.  The commands come from stdin:
  *
  *      log FROM TO             write these bytes of the file in argv[1] to the log at once
- *      at ADDRESS FUNCTION...  print the lines of these functions; - without a line, or
- *      frame functions ADDRESS OUTERMOST BEGINS      print the functions that run there,
- *      and which of
- *                              them continues in its own loop, or their number
+ *      at ADDRESS FUNCTION...  print the line of each function, "-" if it is unknown, or
+ *                              "frame" if it is in the frame
+ *      functions ADDRESS OUTERMOST BEGINS      print the functions that run there, and
+ *                              "loop" if the innermost one continues in its own loop.
+ *                              Without functions, print 0 or -1 (jit_lines.h)
  *      returning ADDRESS       print the function that returns there, and its line
  *      known                   print whether the log is valid
  *      end, begin              forget everything, and begin again

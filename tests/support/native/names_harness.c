@@ -65,8 +65,7 @@ static void print_name(int64_t number)
 }
 
 /* Replace a torn name by a name of the same or another size, in the same or another file,
-   and before or after the profile has the torn name.  Another profile gets the last name.
-   */
+   and before or after the profile has the torn name.  Later profiles get the last name. */
 static void replaced_names(void)
 {
     code_names_begin();

@@ -2,10 +2,10 @@
  *
  *   begin SEED FIXED FOLLOW
  *   piece KEY AT INTERVAL OBJECTS...   a sample of a batched allocation in the nursery.
- *   Each
- *                     object is SIZE and a letter: d dies, p is promoted, n is pinned, t is
- *                     a text that dies, T a text that is promoted, N a text that is pinned,
- *                     x is not an object, and - was never written.  :TYPE may follow
+ *                     Each object is SIZE and a letter: d dies, p is promoted, n is pinned,
+ *                     t is a text that dies, T a text that is promoted, N a text that is
+ *                     pinned, x is not an object, and - was never written.  :TYPE may
+ *                     follow
  *   large KEY SIZE FATE CARDS          a young object outside of the nursery, d or p, after
  *                     CARDS bytes of card marks
  *   old KEY SIZE      an object that is old from birth
@@ -61,8 +61,7 @@
 #define PINNED      ((uint64_t)1 << 41)
 #define HEADER      0x18u               /* type in the header of all objects */
 #define JUNK        0x123456789u
-#define EMPTY       999                 /* in the model: the type of an object without
-#fields */
+#define EMPTY       999                 /* in the model: type of an object without fields */
 #define SWEEPING    2                   /* a state of the GC */
 #define TEXT        ((uint64_t)1 << 50) /* in the model: an array of characters */
 #define NURSERY     (1 << 22)
@@ -484,7 +483,7 @@ static void sweep(void)
 
 /* ____________________________________________________________ */
 
-/* Parse an object of a batch.  Returns the number of characters, or 0 at the end. */
+/* Parse an object of a batch.  Returns the number of parsed characters, or 0. */
 static int object_of(const char *text, int64_t *size, char *fate, int *type)
 {
     int used, more = 0;

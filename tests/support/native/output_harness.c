@@ -6,14 +6,15 @@
  *   map, unmap            vmprof's buffers
  *   fill BUFFER HEX       vmprof appends to a buffer
  *   end BUFFER HEX        vmprof writes the last bytes of a buffer, which are already
- *   counted flush BUFFER          vmprof writes the buffer to its file, and empties it
+ *                         counted
+ *   flush BUFFER          vmprof writes the buffer to its file, and empties it
  *   write HEX             vmprof writes to its file
  *   names                 take the new names
  *   probe BUFFER HEX      vmprof takes a sample that only we get; print it
  *   front COUNT HEX [HEX] vmprof takes a sample, which gets COUNT words in front: 1000 and
- *   so
- *                         on.  Without HEX, vmprof takes none.  With a second HEX, vmprof
- *                         first writes another sample that it could not write earlier
+ *                         so on.  Without HEX, vmprof takes none.  With a second HEX,
+ *                         vmprof first writes another sample that it could not write
+ *                         earlier
  *   instead COUNT HEX     the same, but the words replace the stack
  *   enabled               print 0 or 1
  *   steal                 the program closes the decoy, and opens a file

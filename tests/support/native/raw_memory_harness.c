@@ -3,14 +3,12 @@
  *
  *   blocks      compare blocks.c with an array of all blocks, at random
  *   undone      begin and end; the results of dlsym(), the pages and the pointers must be
- *   the
- *               same as before
+ *               the same as before
  *   counts      argv[3] rounds of calls of every kind, at interval 1
  *   means       argv[3] rounds of calls at interval 10000; compare the sum of weights with
  *               the true bytes
  *   threads     begin and end argv[3] times while threads call malloc(), load libraries,
- *   fork,
- *               and end
+ *               fork, and end
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -204,8 +204,7 @@ static void run(const char *path)
     recorder_note("ended=");    /* a late setting is discarded */
     close(fd);
     CHECK(recorder_counts.samples == ALLOCATING * SAMPLES);
-    /* of two samples, one is dropped: the inner one, or the outer one if the lock is taken
-       */
+    /* one of two samples is dropped: the inner one, or the outer one without the lock */
     CHECK(recorder_counts.dropped == TIMED * SAMPLES);
     printf("%" PRId64 " %" PRId64 " %d %" PRId64 "\n", recorder_counts.samples,
            recorder_counts.lost, ALLOCATING * SAMPLES * 16,

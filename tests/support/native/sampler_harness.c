@@ -4,7 +4,7 @@
  *                     print N gaps
  *   sampler_harness objects INTERVAL SEED FIXED ROUNDS
  *                     stdin has lines SIZE COUNT.  Allocate the lines in turn, ROUNDS
- *                     times. Print the number of sampled objects of each line, and finally
+ *                     times.  Print the number of sampled objects of each line, and finally
  *                     the gap
  */
 #include <inttypes.h>

@@ -15,8 +15,8 @@
 #include "patches/trampoline.h"
 
 /* Functions whose first instructions can be moved with any compiler and flags: load the
-   argument and a number; nop; ret.  MOVED: bytes of the first instruction, and of the first
-   two */
+   argument and a number; nop; ret.  MOVED: bytes of the first instruction, on x86-64 of
+   the first two */
 #ifdef __aarch64__
 #define MOVED   4
 #define ADD(number) "add x0, x0, #" #number "\nnop\nret\n"
