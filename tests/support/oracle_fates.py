@@ -4,8 +4,8 @@ oracle.py defines which objects are sampled.
 
 The first minor collection after an object's birth decides. The object is *short-lived*
 if the program cannot reach it, and otherwise it is *promoted*. If the object is
-*pinned*, the next minor collection decides. (A pinned object in a batch with others is not
-checked again, because the JIT makes none. Its outcome is unknown.)
+*pinned*, the next minor collection decides. (A pinned object in a batch with others is
+not checked again, because the JIT makes none. Its outcome is unknown.)
 
 A promoted object is *freed* by the first major collection whose marking does not reach
 the object. Objects that are promoted after the end of the marking are not evaluated.
