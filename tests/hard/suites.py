@@ -32,7 +32,7 @@ CPYTHON = """
 #: Modules that Debian's packages do not have in test.test_NAME.
 ELSEWHERE = {"ctypes": "ctypes.test", "unittest": "unittest.test"}
 
-#: Suites that are also run with a sample every 64 bytes, so nearly every object is one.
+#: Suites that also run with a sample every 64 bytes: nearly every object is sampled.
 OFTEN = """
     array asyncgen asyncio.test_locks asyncio.test_subprocess
     asyncio.test_unix_events atexit coroutines ctypes dict exceptions

@@ -507,7 +507,7 @@ def test_nothing_is_lost_between_segments(stock_pypy: PyPy, spools: Path) -> Non
                if sample.attributes["type"] == "__main__.Thing") == 90_000
 
 
-def test_windows_contain_live_objects_of_earlier_segments(
+def test_segments_contain_live_objects_of_earlier_ones(
         stock_pypy: PyPy, spools: Path) -> None:
     """Each segment has all objects that are alive at its end, with any age."""
     script = stock_pypy.script("""

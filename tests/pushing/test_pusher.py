@@ -225,7 +225,7 @@ def test_the_body_after_a_good_status_is_ignored(pushers: Pushers,
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 413])
 def test_refused_segments_are_dropped_and_counted(
         pushers: Pushers, number: int) -> None:
-    # a wrong server may repeat the credentials that it received
+    # a faulty server may repeat the credentials that it received
     refusal = status(number, SECRET.encode() * 10)
     with StandIn(refusal, refusal) as engine:
         pusher = pushers(engine, *map(a_window, (5000, 6000, 7000)),

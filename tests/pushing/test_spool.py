@@ -63,7 +63,7 @@ def test_a_new_segment_is_not_locked(
     """The pusher must not lock a file that its process is about to lock.
 
     The process does not wait for the lock. It would report that another process writes
-    there. A forked child would continue without a file, and the rest of its segment
+    there. A forked child would continue without the lock, and the rest of its segment
     would be removed.
     """
     begun = add(tmp_path, "11.w1.vmprof", b"")

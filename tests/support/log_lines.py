@@ -15,7 +15,7 @@ from record_rows import Row
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 
-START = 10**15                      # of the profile, in nanoseconds
+START = 10**15                      # start of the profile, in nanoseconds
 FLUSH_NS = 750000000
 LARGEST_RECORD = 16384
 #: limits of the table of known stacks: its size, and the uses and age of an entry

@@ -1,9 +1,9 @@
 """A simulated heap and its profile, to compare estimates with every object.
 
-The simulated time is bytes: the program allocates a byte per nanosecond. The collector
-is generational, as in PyPy. A minor collection runs when the nursery is full. It frees
-the dead young objects and promotes the others. After every `minors` minor collections,
-a major collection frees the old objects that are dead and were old before.
+The simulated time counts bytes: the program allocates a byte per nanosecond. The
+collector is generational, as in PyPy. A minor collection runs when the nursery is full.
+It frees the dead young objects and promotes the others. After every `minors` minor
+collections, a major collection frees the old objects that are dead and were old before.
 """
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def leak(rng: random.Random, rate: float = 20) -> list[Life]:
 
 
 def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
-    """Return a constant number of live objects: as many die as are born."""
+    """Return the lifetimes if as many objects die as are born, from the start on."""
     lives = [(0.0, rng.expovariate(1 / mean))
              for _ in range(round(rate * mean))]
     return lives + [(t, t + rng.expovariate(1 / mean))
@@ -185,5 +185,5 @@ def queue(rng: random.Random) -> list[Life]:
 
 
 def brief(rng: random.Random, rate: float = 300) -> list[Life]:
-    """Return garbage that is promoted if a collection runs during its short life."""
+    """Return the lifetimes of garbage that a collection promoted by chance."""
     return [(t, t + 0.01) for t in times(rng, lambda t: rate, rate)]

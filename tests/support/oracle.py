@@ -113,7 +113,7 @@ def following_byte(sampled: int, end: int, interval: int, fixed: bool,
                    random: Iterator[int]) -> int:
     """Return the next sampled byte after a sampled object, which ends before `end`."""
     if fixed:
-        # the first multiple of the interval after the object
+        # the first of the fixed sampled bytes after the object
         return sampled - (sampled - end) // interval * interval
     return end + gap(interval, fixed, random)
 
