@@ -59,6 +59,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def minutes(item: pytest.Item) -> float:
+    """Return the minutes of a test's marker `long`, or 0."""
     long = item.get_closest_marker("long")
     return float(long.args[0]) if long else 0.0
 
@@ -113,11 +114,13 @@ class Run:
     path: Path
 
     def profile(self) -> Profile:
+        """Read the profile that the run wrote."""
         return readers.read(self.path)
 
 
 @functools.cache
 def has_builtin() -> bool:
+    """Return whether PyPy has a builtin engine."""
     done = subprocess.run(
         [PYPY, "-c", "import _vmprof; _vmprof.alive_allocations"],
         stderr=subprocess.DEVNULL)
@@ -125,6 +128,8 @@ def has_builtin() -> bool:
 
 
 class PyPy:
+    """The PyPy under test, with a folder for programs and an environment."""
+
     def __init__(self, folder: Path, nursery: str = "1M"):
         self.folder = folder
         self.environment = {
@@ -137,6 +142,7 @@ class PyPy:
         }
 
     def script(self, source: str, name: str = "app.py") -> Path:
+        """Write a program into the folder."""
         path = self.folder / name
         path.write_text(textwrap.dedent(source))
         return path
@@ -234,6 +240,7 @@ def nursery() -> str:
 
 @pytest.fixture
 def pypy(tmp_path: Path, nursery: str) -> PyPy:
+    """Return the PyPy under test, in a temporary folder."""
     if not Path(PYPY).exists():
         pytest.fail("%s is missing: run `make test`, which installs it" % PYPY)
     look_once()

@@ -44,6 +44,7 @@ def make_root(release: str, root: Path, packages: str = PACKAGES) -> None:
 
 
 def unpack(package: Path, root: Path) -> None:
+    """Unpack a Debian package into a folder."""
     contents = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package],
                                 stdout=subprocess.PIPE)
     subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", root],

@@ -32,6 +32,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check(result: int, what: str) -> None:
+    """Raise OSError if a function of libc failed."""
     if result:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), what)
@@ -43,6 +44,7 @@ def mount(source: str, target: str, kind: str | None, flags: int) -> None:
 
 
 def become_root_of_a_namespace() -> None:
+    """Enter a new user namespace and mount namespace as root."""
     users = "0 %d 1" % os.getuid(), "0 %d 1" % os.getgid()
     check(libc.unshare(NEW_USERS | NEW_MOUNTS), "a namespace of users")
     Path("/proc/self/setgroups").write_text("deny")
@@ -55,12 +57,14 @@ def escaped(digits: str) -> str:
 
 
 def register_emulator() -> None:
+    """Let the kernel run programs of the other machine in the emulator."""
     mount("binfmt_misc", "/proc/sys/fs/binfmt_misc", "binfmt_misc", 0)
     Path("/proc/sys/fs/binfmt_misc/register").write_text(":".join((
         "", "emulated", "M", "", escaped(HEAD), escaped(MASK), EMULATOR, FLAGS)))
 
 
 def enter(root: Path) -> None:
+    """Make `root` the root folder, with shared folders of this machine."""
     folder = os.getcwd()
     become_root_of_a_namespace()
     mount("none", "/", None, RECURSIVE | PRIVATE)

@@ -52,6 +52,7 @@ sleep 60
 
 
 def make_kernel(release: str, kernel: Path) -> None:
+    """Take the kernel from a Debian package."""
     with tempfile.TemporaryDirectory(dir=kernel.parent) as folder:
         root = Path(folder, "root")
         arm64.make_root(release, root, arm64.PACKAGES + "," + PACKAGE)
@@ -72,6 +73,7 @@ def write_entry(file: BinaryIO, name: str, mode: int, data: bytes = b"") -> None
 
 
 def walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
+    """Yield all paths below a folder, except some."""
     for path in sorted(folder.iterdir()):
         if path not in left_out:
             yield path
@@ -81,6 +83,7 @@ def walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
 
 def write_tree(file: BinaryIO, folder: Path, name: str,
                left_out: tuple[str, ...] = ()) -> None:
+    """Write a folder's files to the archive, under the prefix `name`."""
     for path in walk(folder, {folder / below for below in left_out}):
         mode = path.lstat().st_mode
         data = (str(path.readlink()).encode() if stat.S_ISLNK(mode) else
@@ -89,6 +92,7 @@ def write_tree(file: BinaryIO, folder: Path, name: str,
 
 
 def write_system(file: BinaryIO, root: Path, site: Path, folder: Path) -> None:
+    """Write the whole system as an initramfs."""
     write_tree(file, root, "", LEFT_OUT)
     for empty in "proc", "sys", "dev", "tmp", "tried":
         write_entry(file, empty, 0o40755)

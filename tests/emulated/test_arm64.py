@@ -119,6 +119,7 @@ def strings(profile: Profile, length: int) -> list[int]:
 
 
 def makers(profile: Profile, rows: list[int]) -> Counter[str]:
+    """Return how many of the samples each function allocated."""
     return Counter(innermost(profile, profile.samples.stack[row]) for row in rows)
 
 

@@ -47,6 +47,8 @@ exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 
 @dataclasses.dataclass(frozen=True)
 class Build:
+    """A PyPy and the files for its tests."""
+
     #: contains all files for this build
     folder: Path
     #: interpreter with our package and the suites from PyPI
@@ -92,6 +94,7 @@ def do(command: Sequence[str | Path], what: str) -> bool:
 
 
 def must(command: Sequence[str | Path], what: str) -> None:
+    """Run a command, and exit if it fails."""
     if not do(command, what):
         sys.exit(2)
 
@@ -178,6 +181,7 @@ def unpack(build: Build, suite: str) -> None:
 
 
 def fetch(build: Build, name: str, requirement: str) -> None:
+    """Download and unpack the source distribution of a package."""
     folder = build.source(name)
     if folder.exists():
         return

@@ -29,6 +29,8 @@ NO_END = "no end in time"
 
 @dataclasses.dataclass
 class Difference:
+    """A test with different outcomes, and its outcomes in all runs."""
+
     test: str
     plain: list[str]
     sampled: list[str]
@@ -55,6 +57,8 @@ class Difference:
 
 @dataclasses.dataclass
 class Comparison:
+    """The outcomes of a suite, and the differences with sampling."""
+
     suite: Suite
     plain: Outcomes
     #: by interval; empty if the run without sampling did not end
@@ -69,6 +73,7 @@ class Comparison:
 
 
 def tests(outcomes: Outcomes) -> list[str]:
+    """Return the ids of the tests in the outcomes."""
     return [test for test in outcomes if not test.startswith("(")]
 
 
@@ -177,6 +182,7 @@ def read_profile(path: Path) -> tuple[str, int]:
 
 
 def compare(build: Build, suite: Suite) -> Comparison:
+    """Run a suite with and without sampling; repeat the runs if they differ."""
     def kept(what: str) -> Path:
         return build.folder / "logs" / ("%s.%s" % (suite.name, what))
 
@@ -203,5 +209,6 @@ def compare(build: Build, suite: Suite) -> Comparison:
 
 
 def differ(plain: Outcomes, sampled: Outcomes) -> list[str]:
+    """Return the tests with different outcomes."""
     return sorted(test for test in plain.keys() | sampled.keys()
                   if plain.get(test) != sampled.get(test))

@@ -68,6 +68,7 @@ def cell(comparison: Comparison, interval: str) -> str:
 
 
 def row(comparison: Comparison) -> tuple[str, ...]:
+    """Return a suite's row of the table."""
     plain = comparison.plain
     names = tests(plain)
     bad = sum(plain[name] not in ("ok", "skipped", "failed-as-expected")
@@ -166,6 +167,7 @@ def main() -> int:
 
 
 def version(build: Build) -> str:
+    """Return the versions of PyPy, Python and the Debian package."""
     return build.say("-c", "import sys; print('%d.%d.%d (Python %d.%d, Debian "
                      "%s)' % (*sys.pypy_version_info[:3], "
                      "*sys.version_info[:2], sys.version.split()[1].strip('(,'"

@@ -24,6 +24,8 @@ TIMEOUT = 3600.0
 
 @dataclasses.dataclass(frozen=True)
 class Done:
+    """The result of a program."""
+
     name: str
     #: last line of the output
     result: str
@@ -31,6 +33,7 @@ class Done:
 
 
 def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
+    """Run a program on a build of PyPy."""
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         folder = Path(scratch)
         (folder / "tmp").mkdir()
@@ -70,6 +73,7 @@ def soak27() -> Done:
 
 
 def programs(build: Build) -> Iterator[Done]:
+    """Run all random programs."""
     for seed in "1", "2", "3":
         yield run(build, "random sessions, seed " + seed, HERE / "soak.py",
                   seed, "300")

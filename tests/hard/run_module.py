@@ -22,6 +22,8 @@ from typing import Any
 
 
 class Outcomes(unittest.TestResult):
+    """A test result that writes each outcome to a file at once."""
+
     def __init__(self, path: str):
         super().__init__()
         self.path = path

@@ -40,6 +40,7 @@ _problems: list[str] = []
 
 
 def problem(text: str) -> None:
+    """Print a fault, and count it."""
     _problems.append(text)
     print("problem: %s" % text, flush=True)
 
@@ -258,6 +259,7 @@ def check_profile(name: str, counted: Any, is_fixed: bool) -> None:
 
 
 def one_session(rnd: Random, number: int, state: State) -> None:
+    """Run a session with random settings and work, and check its end."""
     going = [True]
 
     def work(seed: float) -> None:

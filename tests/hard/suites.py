@@ -93,6 +93,8 @@ EXPLAINED = {
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
+    """A suite of tests that runs in one process."""
+
     name: str
     modules: tuple[str, ...]
     #: requirement of a source distribution, or "" for the standard library

@@ -130,11 +130,13 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def last_number(journal: Path) -> int:
+    """Return the number of the last segment in the journal."""
     lines = journal.read_text().split("\n")[:-1] if journal.exists() else []
     return int(lines[-1]) if lines else 0
 
 
 def wait_for(journal: Path, number: int) -> None:
+    """Wait until the service writes this segment."""
     until = time.monotonic() + 1200
     while last_number(journal) < number:
         assert time.monotonic() < until
@@ -169,6 +171,7 @@ class Service:
 
 
 def pusher_of(spools: Path) -> int:
+    """Return the pid of the pusher of the only folder."""
     folder, = spools.iterdir()
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -58,6 +58,7 @@ def log(**settings: object) -> Log:
 
 
 def write(folder: Path) -> Path:
+    """Write the profile to a folder, and return its path."""
     path = folder / "calls.vmprof"
     path.write_bytes(log().data())
     return path

@@ -42,6 +42,7 @@ service:
 
 
 def free_port() -> int:
+    """Return a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

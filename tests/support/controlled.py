@@ -36,6 +36,7 @@ WAITS = """
 
 @contextmanager
 def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
+    """Start a control-enabled program; `word` is the value of VMPROF_CONTROL."""
     pypy.environment["VMPROF_CONTROL"] = word
     with running(pypy, source, interpreter=PYPY) as program:
         del pypy.environment["VMPROF_CONTROL"]
@@ -43,6 +44,8 @@ def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
 
 
 class Way(Protocol):
+    """A function that starts a program: prepared or running."""
+
     def __call__(self, pypy: PyPy, source: str) -> AbstractContextManager[Running]:
         ...
 
@@ -66,6 +69,7 @@ THREADS = """
 
 
 def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
+    """Run the command ctl for a program."""
     pid = program if isinstance(program, int) else program.pid
     return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
 
@@ -78,6 +82,7 @@ def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
 
 
 def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
+    """Run ctl, which must refuse with one line, and return the line."""
     run = ctl(pypy, program, *arguments)
     assert (run.code, run.out) == (2, "")
     assert run.err.count("\n") == 1, run.err
@@ -85,6 +90,7 @@ def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
 
 
 def status(pypy: PyPy, program: Running | int) -> dict[str, object]:
+    """Return the status that ctl reports."""
     found: dict[str, object] = json.loads(done(pypy, program, "status", "--json"))
     return found
 
@@ -94,6 +100,7 @@ def profile(pypy: PyPy, name: str) -> Profile:
 
 
 def check_estimate(found: Profile) -> None:
+    """Check that the estimated total agrees with the GC's count."""
     assert len(found.samples) > 100
     assert abs(sigmas(found)) < SIGMAS
 

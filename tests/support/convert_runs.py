@@ -22,10 +22,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(folder: Path) -> list[str]:
+    """Return the sorted names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def load(path: Path) -> Json:
+    """Read a file for the Firefox Profiler, which must pass all rules."""
     data = path.read_bytes()
     result: Json = json.loads(
         gzip.decompress(data) if path.name.endswith(".gz") else data)

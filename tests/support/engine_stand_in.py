@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
+    """A request that the server received."""
+
     path: str
     #: values by lower-case name
     headers: dict[str, str]
@@ -25,6 +27,8 @@ class Request(NamedTuple):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    """A request handler that records a request and gives the next answer."""
+
     server: _Server
 
     def do_POST(self) -> None:
@@ -63,6 +67,7 @@ Answer = Callable[[Handler], None]
 
 
 def status(number: int, body: bytes = b"", **headers: str) -> Answer:
+    """Return an answer with this status, body and headers."""
     def answer(handler: Handler) -> None:
         handler.send_response(number)
         for name, value in headers.items():
@@ -91,6 +96,7 @@ def cut_later(handler: Handler) -> None:
 
 
 def hang(handler: Handler) -> None:
+    """Give no answer until the server ends."""
     handler.server.stand_in.closing.wait()
 
 
@@ -103,6 +109,7 @@ def drip(handler: Handler) -> None:
 
 
 def nonsense(handler: Handler) -> None:
+    """Answer in a protocol other than HTTP."""
     handler.wfile.write(b"220 mail.example.org ESMTP\r\n" * 10)
 
 
@@ -143,6 +150,7 @@ class StandIn:
             return self._answers.pop(0) if self._answers else OK
 
     def then(self, answers: Iterable[Answer]) -> None:
+        """Add answers for later requests."""
         with self._lock:
             self._answers += answers
 

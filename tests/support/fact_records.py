@@ -30,6 +30,8 @@ GCS, PYTHON = 1, 2
 
 
 class FactRecords:
+    """The types, outcomes and collections in a profile."""
+
     def __init__(self, path: pathlib.Path, *, was_killed: bool = False) -> None:
         data = path.read_bytes()
         found = tables(data, was_killed=was_killed)
@@ -84,11 +86,13 @@ class FactRecords:
             assert row[9] == 0 or row[9] in self.types
 
     def objects(self) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
+        """Yield the key, number and (outcome, type, size) of each object."""
         for key, objects in self.young.items():
             for which, object_ in enumerate(objects):
                 yield key, which, object_
 
     def alive(self) -> set[tuple[int, int]]:
+        """Return the objects that were promoted and have not ended."""
         return {(key, which) for key, which, (outcome, _, _) in self.objects()
                 if outcome == PROMOTED} - self.freed - self.lost
 

@@ -31,6 +31,7 @@ def folders(python: str) -> dict[str, Path]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
+    """Return the Python files in a folder, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes()
             for path in folder.rglob("*.py")
             # setup.py generates these modules
@@ -90,5 +91,6 @@ def problem(python: str, target: str) -> str | None:
 
 
 def problems(pypy: str, is_ours: bool) -> str | None:
+    """Return the first problem of PyPy or of this Python, or None."""
     return (problem(pypy, ".build/pypy" if is_ours else "")
             or problem(sys.executable, ".build/python"))

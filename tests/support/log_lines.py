@@ -130,6 +130,7 @@ class Log:
         self.answers.append(error)
 
     def run(self, harness: pathlib.Path, fd: int | None = None) -> None:
+        """Run the harness, and check the numbers that it prints."""
         done = subprocess.run([harness], input="\n".join(self.lines) + "\n",
                               text=True, capture_output=True,
                               pass_fds=[] if fd is None else [fd])
@@ -172,5 +173,6 @@ class Log:
 
 def new_log(tmp_path: pathlib.Path, version: int = 6,
             flags: int = made_profiles.PYPY) -> tuple[Log, pathlib.Path]:
+    """Return a log for a new file, and the path of the file."""
     file = tmp_path / "profile"
     return Log("open %s %d" % (file, START), version, flags), file

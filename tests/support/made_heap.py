@@ -21,6 +21,8 @@ FOREVER = 2**62
 
 
 class Object:
+    """An object of the simulated program."""
+
     __slots__ = ("birth", "collected", "death", "died_young", "function", "size",
                  "type")
 
@@ -68,6 +70,8 @@ Part = tuple[str, int, float]
 
 
 class Heap:
+    """The simulated heap, with its program and sampler."""
+
     def __init__(self, *, interval: int = 1000, seed: int = 1,
                  nursery: int = 20_000, minors: int = 10,
                  facts: str = "types,lifetimes", **settings: object) -> None:
@@ -104,6 +108,7 @@ class Heap:
         return [self._functions[name] for name in names]
 
     def type(self, name: str) -> int:
+        """Return the number of a type in the profile; name a new type."""
         number = self._types.get(name)
         if number is None:
             if name.endswith(" (storage)"):
@@ -153,6 +158,7 @@ class Heap:
                                 len(made) > 1))
 
     def mark(self, name: str) -> None:
+        """Let the program name this moment."""
         self.log.mark(self.now, name)
         self.log.figure(11, self.now, self.now)
 
@@ -161,6 +167,7 @@ class Heap:
         self.now += bytes_
 
     def collect_minor(self) -> None:
+        """Run a minor collection, and a major one if it is due."""
         for object_ in self.objects[self._started:]:
             object_.collected = self.now
             object_.died_young = object_.death <= self.now
@@ -206,6 +213,7 @@ class Heap:
         self.mark_and_sweep()
 
     def data(self) -> bytes:
+        """Return the finished profile."""
         self.log.allocated = self.now
         self.log.last_time = max(self.log.last_time, self.now)
         return self.log.data()

@@ -102,6 +102,7 @@ def a_tree(**settings: object) -> Log:
 
 
 def written(tmp_path: Path, log: Log) -> Path:
+    """Write a profile to app.vmprof, and return its path."""
     path = tmp_path / "app.vmprof"
     path.write_bytes(log.data())
     return path

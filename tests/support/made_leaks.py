@@ -112,10 +112,12 @@ def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
 
 def found(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
           marks: Iterable[float] = (), size: int = 16) -> Leaks:
+    """Return the leaks that the search finds."""
     return find_leaks([a_process(sites, majors, marks, size)])
 
 
 def types(found: list[Leak]) -> list[list[str]]:
+    """Return the names of the types of each leak."""
     return [[one.type.name for one in leak.types] for leak in found]
 
 
@@ -145,6 +147,7 @@ def times(rng: random.Random, rate: Callable[[float], float],
 # Lifetimes of the sampled objects of one site. Each `rate` is in samples per second.
 
 def leak(rng: random.Random, rate: float = 20) -> list[Life]:
+    """Return the lifetimes of objects that are never dropped."""
     return [(t, math.inf) for t in times(rng, lambda t: rate, rate)]
 
 

@@ -140,6 +140,8 @@ PROGRESS = """
 
 @dataclasses.dataclass
 class Source:
+    """The code of the library, in parts that a test may replace."""
+
     reserve: str = RESERVE
     size: str = SIZE_BY_ENTRY
     minor: str = MINOR
@@ -167,11 +169,13 @@ LABELS = {"the GC": "gc", "collect_and_reserve": "reserve",
 
 
 def clangs() -> Source:
+    """Return the code as clang generates it."""
     return Source(size=SIZE_BY_INDEX, external=EXTERNAL_BY_INDEX, collect="progress",
                   large=LONGER)
 
 
 def all_names() -> dict[str, str]:
+    """Return the labels by the names of PyPy's symbols."""
     return {symbols.NAMES[what]: label for what, label in LABELS.items()}
 
 
@@ -181,6 +185,7 @@ def _function(label: str, code: str) -> str:
 
 
 def text(source: Source) -> str:
+    """Return the assembler code of the library."""
     parts = {"size": source.size, "collect": source.collect, "reserve": "reserve",
              "external": "external"}
     functions = {
@@ -225,9 +230,11 @@ def build(source: Source, path: Path, binding: str = "lazy") -> dict[str, int]:
 
 
 def strip(path: Path, tools: str = "") -> None:
+    """Remove the symbols of the library."""
     subprocess.run([tools + "strip", str(path)], check=True)
 
 
 def debug_file(path: Path, target: Path) -> None:
+    """Write the library's symbols to a separate file."""
     subprocess.run(["objcopy", "--only-keep-debug", str(path), str(target)],
                    check=True)

@@ -50,6 +50,7 @@ def machine_code(address: int) -> Pair:
 
 
 def native(address: int) -> Pair:
+    """A native frame."""
     return (7, address)
 
 
@@ -111,6 +112,7 @@ def column(values: Sequence[int], unit: int = 1) -> bytes:
 
 def record(kind: int, columns: Sequence[bytes], rows: int, texts: bytes = b"",
            version: int = 2) -> bytes:
+    """Encode a record."""
     payload = struct.pack("<BBBBI", version, kind, len(columns), 0, rows)
     payload += b"".join(columns) + texts
     return b"A" + word(len(payload)) + payload
@@ -327,6 +329,7 @@ class Log:
 
     def young(self, key: int, outcome: int, type_: int = 0,
               size: int | None = None, live_size: int | None = None) -> None:
+        """Add the outcome of a sample's object."""
         sample = self.waiting.pop(key, None)
         if sample is not None:
             self._told[key] = sample
@@ -346,9 +349,11 @@ class Log:
         sample.told += 1
 
     def freed(self, key: int, which: int = 0) -> None:
+        """Add the death of an old object, at the last collection."""
         self.row(ENDED, key, which, 0, self.collected[1])
 
     def lose(self, key: int, which: int = 0) -> None:
+        """Add the loss of an old object, at the last collection."""
         self.row(ENDED, key, which, 1, self.collected[1])
 
     def event(self, kind: int, time: int, duration: int, number: int) -> None:

@@ -38,6 +38,8 @@ def build_harness() -> pathlib.Path:
 
 
 class Totals(NamedTuple):
+    """The totals that the engine counts."""
+
     allocated: int
     collections: int
     pressures: int
@@ -46,6 +48,8 @@ class Totals(NamedTuple):
 
 
 class Run(NamedTuple):
+    """The output of a trace."""
+
     #: events of the run without sampling
     program: list[str]
     events: list[oracle.Event]
@@ -58,6 +62,7 @@ class Run(NamedTuple):
 
 
 def events_of(program: list[str]) -> Iterator[oracle.Event]:
+    """Yield the oracle's events of a program."""
     for line in program:
         kind, *words = line.split()
         if kind == "start":

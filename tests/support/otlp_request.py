@@ -11,6 +11,8 @@ from protobuf_messages import Message
 
 @dataclasses.dataclass
 class Sample:
+    """A sample with one value."""
+
     #: outermost first: function, file, executed line
     stack: tuple[tuple[str, str, int], ...]
     attributes: dict[str, str]
@@ -37,6 +39,8 @@ class OneType:
 
 @dataclasses.dataclass
 class Request:
+    """The content of a request."""
+
     resource: dict[str, str | int]
     types: dict[str, OneType]
 

@@ -65,12 +65,14 @@ def called(command: str, arguments: Sequence[str],
 
 
 def lines(path: Path, *options: str) -> list[str]:
+    """Return the lines of a report, which must succeed."""
     done = report(path, *options)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 
 def as_json(path: Path, *options: str) -> dict[str, Any]:
+    """Return the report as JSON."""
     found: dict[str, Any] = json.loads("\n".join(lines(path, "--json", *options)))
     return found
 

@@ -88,6 +88,7 @@ class Running:
         return process
 
     def attach_often(self, times: int) -> None:
+        """Attach to the program `times` times."""
         run = self._pypy.command("-c", _OFTEN, str(self.pid), str(times), timeout=3600)
         assert run.code == 0, run.err
 
@@ -116,6 +117,7 @@ class Running:
         return int(found[1])
 
     def descriptors(self) -> dict[str, str]:
+        """Return the targets of the open descriptors, by descriptor."""
         folder = "/proc/%d/fd" % self.pid
         found = {}
         for fd in os.listdir(folder):
@@ -124,9 +126,11 @@ class Running:
         return found
 
     def threads(self) -> int:
+        """Return the number of threads."""
         return len(os.listdir("/proc/%d/task" % self.pid))
 
     def mappings(self) -> list[str]:
+        """Return the lines of /proc/PID/maps."""
         return Path("/proc/%d/maps" % self.pid).read_text().splitlines()
 
     def code(self) -> int:

@@ -37,6 +37,7 @@ def a_heap() -> Profile:
 
 
 def read_collapsed(profile: Profile, weight: str = "bytes") -> dict[Stack, int]:
+    """Return the sums of all stacks from the collapsed format."""
     out = io.BytesIO()
     collapsed.write(profile, out, weight)
     result = {}
@@ -63,6 +64,7 @@ def speedscope_json(profile: Profile) -> Json:
 
 
 def read_speedscope(name: str, profile: Profile) -> dict[Stack, int]:
+    """Return the sums of all stacks from one profile of a speedscope file."""
     found = speedscope_json(profile)
     shown, = (one for one in found["profiles"] if one["name"] == name)
     result: dict[Stack, int] = collections.Counter()
@@ -74,6 +76,7 @@ def read_speedscope(name: str, profile: Profile) -> dict[Stack, int]:
 
 
 def read_chrome(profile: Profile) -> dict[Stack, int]:
+    """Return the sums of all stacks from a Chrome heap profile."""
     out = io.BytesIO()
     chrome.write(profile, out)
     found = json.loads(out.getvalue())
@@ -108,6 +111,7 @@ def own(found: Sums | dict[Stack, int], depth: int = 1) -> dict[Stack, float]:
 
 
 def label(function: Function) -> str:
+    """Return the text of a function in stacks."""
     return "%s (%s:%d)" % (function.name, function.file, function.line) if (
         function.file) else function.name
 

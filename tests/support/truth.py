@@ -83,6 +83,7 @@ def total_sigma(profile: Profile) -> float:
 
 
 def total_bytes(profile: Profile) -> float:
+    """Return the estimated total."""
     return sum(bytes_by_function(profile).values())
 
 
