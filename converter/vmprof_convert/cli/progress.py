@@ -1,4 +1,4 @@
-"""A progress bar on the terminal, for profiles whose reading or conversion takes long."""
+"""A progress bar on the terminal, for profiles that take long to read or convert."""
 from __future__ import annotations
 
 import contextlib
