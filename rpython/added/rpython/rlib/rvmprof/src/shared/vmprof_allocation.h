@@ -2,7 +2,8 @@
 /* The functions that vmprof's own C files call while allocations are sampled.
  *
  * Without RPython, as in vmprof's package for CPython, and on other systems than Linux,
- * they are macros that do not change vmprof.  rvmprof_allocation.c defines the functions. */
+ * they are macros that do not change vmprof.
+ * rvmprof_allocation.c defines the functions. */
 
 #include "vmprof.h"
 
