@@ -5,7 +5,7 @@ from rpython.rlib.rstring import ParseStringError, ParseStringOverflowError
 
 
 class UsageError(Exception):
-    """An error in the command line or in the text of the program, which does not run."""
+    """An error in the command line or the program's text, before the program runs."""
 
     def __init__(self, message):
         """Take the message for the user."""
