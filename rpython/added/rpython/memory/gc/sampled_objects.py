@@ -17,14 +17,14 @@ walked from header to header:
 The *holder* of the sampled byte is sampled.  The Sampler has drawn its next
 gap at the end of the piece, not at the end of the holder.  For the bytes
 between the two, a second generator draws the gaps now.  So the objects after
-the holder may be sampled too, each with the probability of its own size.  With
+the holder may be sampled too, each with the probability of its size.  With
 fixed gaps, the positions of the sampled bytes in the piece are known.
 
-wait() clears the memory of a piece, so all headers in it were written by the
-program since then.  A position without a header means that the program has
-left the JIT's trace before it made the rest of the objects.  This rest counts
-as one object of unknown type.  A shrunk array is sampled with the size that
-was reserved for it, and survives with its new size: see shrink().
+wait() clears the memory of a piece, so the program has written all headers in
+it since then.  If there is no header at a position, the program has left the
+JIT's trace before it made the remaining objects.  The rest of the piece counts
+as one object of unknown type.  A shrunk array is sampled with its reserved
+size, and survives with its new size: see shrink().
 
 The results are reported to fact(what, key, which, type, size, address), a function
 that the profiler has passed to the GC.  It must not call the GC.
@@ -41,8 +41,8 @@ that the profiler has passed to the GC.  It must not call the GC.
                   be read, but fields of a new object may be NULL.
   FACT_FOUND      all objects of this collection were reported
 
-If there is no memory, a FACT_OBJECT of unknown type is reported outside of a
-collection.
+If there is no memory for a waiting sample, a FACT_OBJECT of unknown type is
+reported at once, outside of a collection.
 """
 from rpython.memory.gc.sampling import Sampler
 from rpython.rlib import rgc

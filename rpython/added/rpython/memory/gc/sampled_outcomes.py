@@ -22,7 +22,8 @@ fact(what, key, which, note, size, address) also receives:
   FACT_PINNED     result of FACT_OBJECT.  'address' is the object's final address, or
   FACT_NOT_KNOWN  NULL.  For FACT_PROMOTED and FACT_PINNED, the function returns 1 to
                   receive later facts about this object.  If there is no memory, a
-                  FACT_NOT_KNOWN is reported outside of a collection.
+                  FACT_NOT_KNOWN is reported at once, between its own FACTS_BEGIN and
+                  FACTS_END.
   FACT_SHRUNK     before FACT_PROMOTED: 'size' is the object's present size in bytes,
                   which is smaller than its size in the nursery.  The object is a
                   shrunk array, or an object without fields.

@@ -46,11 +46,11 @@ nursery_top keeps the GC's own value.  The gap then continues in the next
 part, because it is a number of bytes and not an address.
 
 The GC's own code reads nursery_top too: a pinned object may be there, and
-memory pressure sets nursery_free to it.  For this reason the sample point
-is *placed* only while the program runs.  All code of the GC that reads or
-moves nursery_top or nursery_free *lifts* the sample point first, which also
-counts the bytes since it was placed.  It places the sample point again
-afterwards.
+memory pressure sets nursery_free to nursery_top.  For this reason the sample
+point is *placed* only while the program runs.  All code of the GC that reads
+or moves nursery_top or nursery_free *lifts* the sample point first, which
+also counts the bytes since it was placed.  Afterwards, the GC places the
+sample point again.
 
 Objects larger than 'nonlarge_max', and objects with an old-style finalizer,
 don't go through the nursery; external_malloc() reports them.

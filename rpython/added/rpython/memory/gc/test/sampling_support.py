@@ -67,7 +67,7 @@ def memory_pressure(gc, size):
 
 
 def make_piece(test, kinds, total):
-    """Reserve 'total' bytes and make objects in them, as the JIT does.  'kinds'
+    """Reserve 'total' bytes and make several objects, as the JIT does.  'kinds'
     is a list of (TYPE, length, size).  Return pointers."""
     gc = test.gc
     address = gc.nursery_free
