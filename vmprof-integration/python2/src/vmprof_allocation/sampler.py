@@ -6,7 +6,7 @@ import stat
 
 from vmprof_allocation.process import Refused
 
-#: from Linux's fcntl.h; Python 2 does not have it
+#: Linux's number of the command; Python 2 does not have it
 F_DUPFD_CLOEXEC = 1030
 #: reasons for an incomplete profile, by errno
 PROBLEMS = {

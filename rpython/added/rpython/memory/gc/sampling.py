@@ -1,5 +1,5 @@
 """Allocation sampling: the choice of the sampled objects, and the sample
-point in the nursery.  incminimark.py uses the class SamplePoint.
+point in the nursery.  incminimark uses the class SamplePoint.
 
 Nouns.  The program allocates a stream of bytes.  Some of these bytes are
 *sampled*; an object is sampled if it holds at least one sampled byte.  The
