@@ -144,7 +144,7 @@ class TestLargeObjects(BaseSamplingTest):
                 if i % 31 == 30:
                     memory_pressure(self.gc, 3000)
                 if i == 75 and start is not None:
-                    # the same interval again, which draws a new gap
+                    # the same interval again, which changes nothing either
                     assert self.gc.set_allocation_interval(start[0])
             if start is not None:
                 assert self.totals.collections == self.collections
