@@ -462,7 +462,7 @@ def rich() -> Log:
     return log
 
 
-def test_random_damage_never_ends_in_another_error() -> None:
+def test_random_damage_raises_no_other_error() -> None:
     rng = random.Random(1)
     good = rich().data()
     start = good.index(b"A", 60)
