@@ -142,8 +142,8 @@ def test_an_unreadable_file(folder: Path, capsys: pytest.CaptureFixture[str],
         "vmprof-convert: app.vmprof: Permission denied\n")
 
 
-def test_too_little_memory(folder: Path, capsys: pytest.CaptureFixture[str],
-                           monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_if_memory_is_exhausted(folder: Path, capsys: pytest.CaptureFixture[str],
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
     monkeypatch.setattr(readers, "read_into", refuse)
@@ -216,7 +216,7 @@ def odd_stamps() -> bytes:
     odd_start(2**63 - 1), odd_start(-2**63), odd_head(0), odd_head(-5),
     odd_head(2**63 - 1), odd_stamps(),
 ])
-def test_odd_input_makes_a_good_file(data: bytes) -> None:
+def test_unusual_input_makes_a_valid_file(data: bytes) -> None:
     converted(data)
 
 

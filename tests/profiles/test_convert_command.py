@@ -36,7 +36,7 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("arguments", [["--to", "firefox"], ["-o", "out.json"]])
-def test_reader_of_stdout_that_leaves_is_no_error(
+def test_a_reader_that_closes_the_pipe_is_not_an_error(
         folder: Path, arguments: list[str]) -> None:
     """The command writes the file nevertheless."""
     read, write = os.pipe()

@@ -18,7 +18,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.readers import records
 
 #: a program that runs the command with 1 GiB of address space and 100 s of processor
-#: time, which is far more than any profile of these tests needs
+#: time; all profiles of these tests need far less
 _LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))

@@ -53,10 +53,10 @@ def ended(seed: int, cycles: float, *, leak: int = 0, interval: int = 4 * KB,
     Its garbage becomes old before the program drops it.
 
     Args:
-        seed: of the samples.
+        seed: the seed of the samples.
         cycles: the length of the run, in major collections.
         leak: bytes of objects that the program keeps after each major collection.
-        interval: of the samples.
+        interval: the mean number of bytes from one sample to the next.
         collect: whether the program calls gc.collect() at its end.
     """
     heap = heap_of(interval, seed)

@@ -74,7 +74,7 @@ def test_leak_is_certain_if_all_live_objects_grow(tmp_path: Path) -> None:
     assert "replace" not in text
 
 
-def test_replaced_objects_are_no_certain_leak(tmp_path: Path) -> None:
+def test_replaced_objects_are_not_a_certain_leak(tmp_path: Path) -> None:
     """The live bytes stay the same, because older objects without samples died."""
     path = run(tmp_path / "a.vmprof", [(step, BASE) for step in range(2, 8)])
     text = leaks_of(path)

@@ -285,7 +285,7 @@ def test_bytes_found_by_the_search_count_once(page: Page) -> None:
 
 @pytest.mark.parametrize("actions, functions", [
     (["drag: 0 80"], ["f"]),
-    # from right to left, and from outside of the end
+    # from right to left, starting past the end
     (["drag: 500 120"], ["g"]),
     # the selection moves
     (["drag: 0 80", "drag: 40 160"], ["g"]),

@@ -100,7 +100,7 @@ def test_objects_at_both_moments_of_a_run_make_no_difference() -> None:
 
 @pytest.mark.slow
 def test_equal_runs_seldom_have_a_colour() -> None:
-    """95 of 100 pairs have no colour.
+    """At least 95 of 100 pairs have no colour.
 
     The probability that 17 of 100 pairs have a colour is 1e-5.
     """

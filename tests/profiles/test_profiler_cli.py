@@ -58,7 +58,7 @@ class Session:
         """Open a profile.
 
         The program waits half a second until its daemon has started. This is too short
-        on a busy machine, and the program reports an error. Then try again.
+        on a busy machine, and the program reports an error. Then load() tries again.
         """
         for _ in range(9):
             try:

@@ -29,16 +29,18 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
                seconds: int = 10, compiled: int = 0) -> None:
         """Write a profile.
 
-        Args:
-            kept: blocks of 1 KiB that leak() allocates, evenly over the first `seconds`
-            given_back: blocks of work(), which frees each after half a second
-            objects: objects of 1 KiB in the GC's heap
-            counted: KiB in use at the end by malloc's own count; None if the process
-                was killed; by default, what the blocks explain
-            majors: major collections, evenly over the run
-            compiled: the second from which on compiled code allocates
-
         Each block is sampled, except with a probability of a millionth.
+
+        Args:
+            kept: the number of blocks of 1 KiB that leak() allocates, evenly over the
+                first `seconds`.
+            given_back: the number of blocks of work(), which frees each block after
+                half a second.
+            objects: the number of objects of 1 KiB in the GC's heap.
+            counted: the KiB in use at the end by malloc's own count. None if the
+                process was killed. By default, the count agrees with the blocks.
+            majors: the number of major collections, evenly over the run.
+            compiled: the second from which on compiled code allocates.
         """
         log = Log()
         main, leak, work = map(log.function, ("main", "leak", "work"))
