@@ -35,7 +35,7 @@ def test_report_imports_what_it_needs(pypy: PyPy) -> None:
         sys.argv = ["vmprof_allocation", "report", "out.vmprof"]
         from vmprof_allocation import __main__
         __main__.main()
-        print(sorted({"tqdm", "json", "pygments", "gzip", "http", "webbrowser",
+        print(sorted({"rich.progress", "json", "pygments", "gzip", "http", "webbrowser",
                       "tempfile", "numpy", "vmprof", "vmprof_convert.cli.output",
                       "vmprof_convert.writers.firefox"} & set(sys.modules)))
     """)

@@ -62,7 +62,7 @@ class Running:
         self._pypy = pypy
 
     def command(self, *arguments: str, what: str = "attach",
-                timeout: float = 120) -> Run:
+                timeout: float = 600) -> Run:
         """attach, or `what` else, with these arguments."""
         return self._pypy.command("-m", "vmprof_allocation", what, str(self.pid),
                                   *arguments, timeout=timeout)

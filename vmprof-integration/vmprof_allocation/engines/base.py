@@ -204,14 +204,17 @@ class Engine:
         """
         raise NotImplementedError
 
-    def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
+    def ask_held(self, holders: bool, ends_garbage: bool,
+                 is_bounded: bool = False) -> Callable[[], None]:
         """Have a forked process take a heap snapshot (capability ``held``).
 
-        The snapshot tells which sampled objects the program can reach.
+        The snapshot finds the sampled objects that the program can reach.
 
         Args:
-            holders: find out what holds them, too.  This takes twice the time.
+            holders: also find the retainers of the objects.  This takes twice the time.
             ends_garbage: refuse if it would not be certain which objects are garbage.
+            is_bounded: refuse if the heap is too large for a snapshot that nobody
+                requested.
 
         Returns:
             A function that waits for the process.  The program runs meanwhile.
