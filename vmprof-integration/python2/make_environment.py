@@ -1,10 +1,10 @@
-"""Make an environment for a PyPy 2.7, as `python -m venv` does for others.
+"""Create an environment for a PyPy 2.7, as `python -m venv` does for Python 3.
 
     python3 make_environment.py PYPY WHEEL PYPY3 FOLDER
 
-FOLDER/bin/pypy is PYPY with what is in the WHEEL (make_wheel.py), and asks PYPY3,
-which has the package for Python 3.  Debian's PyPy 2.7 has no pip; elsewhere,
-`pypy -m pip install WHEEL` does the same.
+FOLDER/bin/pypy runs PYPY with the packages of the WHEEL (make_wheel.py).  It uses
+PYPY3, which has the package for Python 3.  Debian's PyPy 2.7 has no pip; with another
+PyPy, `pypy -m pip install WHEEL` has the same effect.
 """
 from __future__ import annotations
 
@@ -27,7 +27,19 @@ exec %s "$@"
 
 
 def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
-    """Replaces an older one.  Raises OSError, BadZipFile or CalledProcessError."""
+    """Create or replace an environment.
+
+    Args:
+        pypy: the PyPy 2.7, a path or a name on PATH.
+        wheel: the wheel for PyPy 2.7.
+        pypy3: the Python 3 with vmprof-allocation.
+        folder: the environment.
+
+    Raises:
+        OSError: a file or a program is missing, or the folder is no such environment.
+        BadZipFile: the wheel is invalid.
+        CalledProcessError: the PyPy failed.
+    """
     found = shutil.which(pypy)
     if found is None:
         raise OSError("there is no program %s" % pypy)
@@ -38,7 +50,7 @@ def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
                       % folder)
     zipfile.ZipFile(wheel).close()
     shutil.rmtree(folder, ignore_errors=True)
-    # where it will be: names in it are absolute
+    # the environment contains absolute paths
     base = str(folder.absolute())
     try:
         packages = subprocess.run(
@@ -56,6 +68,7 @@ def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         description="Make an environment for a PyPy 2.7.")
     parser.add_argument("pypy")

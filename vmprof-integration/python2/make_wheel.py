@@ -1,10 +1,10 @@
-"""Make the wheel for PyPy 2.7 out of the one for Python 3.
+"""Make the wheel for PyPy 2.7 from the wheel for Python 3.
 
     python3 make_wheel.py vmprof_allocation-VERSION-py3-none-PLATFORM.whl
 
-writes vmprof_allocation-VERSION-py2-none-PLATFORM.whl beside it.  The native half
-knows nothing of the interpreter that loads it, and what describes it to cffi is
-the same: so it is compiled once.
+writes vmprof_allocation-VERSION-py2-none-PLATFORM.whl into the same folder.  The native
+library and its cffi description do not depend on the version of Python, so both wheels
+contain the same files.
 """
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ NATIVE = ("vmprof_allocation/engines/hook/_hook.so",
 
 
 class Problem(Exception):
-    """Said in one line; nothing was written then."""
+    """An error with a message of one line, before any file was written."""
 
 
 def metadata(text: str) -> str:
-    """Of PyPy 2.7: it brings cffi, and nothing else is needed there."""
+    """Return the metadata for PyPy 2.7 from the metadata for Python 3.
+
+    The wheel has no requirements, because PyPy contains cffi.
+    """
     head, _, _ = text.partition("\n\n")
     lines = [line for line in head.splitlines() if not re.match(
         "(Requires|Classifier: Programming Language|License-File|Description-"
@@ -35,7 +38,17 @@ def metadata(text: str) -> str:
 
 
 def make(source: Path) -> Path:
-    """Returns the path of the wheel.  Raises Problem."""
+    """Make the wheel.
+
+    Args:
+        source: the wheel for Python 3.
+
+    Returns:
+        The path of the wheel for PyPy 2.7.
+
+    Raises:
+        Problem: 'source' is not readable, or no wheel for Python 3.
+    """
     name = source.name.replace("-py3-none-", "-py2-none-")
     if name == source.name:
         raise Problem("%s is no wheel for Python 3" % source)
@@ -62,6 +75,7 @@ def make(source: Path) -> Path:
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(description="Make the wheel for PyPy 2.7.")
     parser.add_argument("wheel", type=Path, help="the one for Python 3")
     try:

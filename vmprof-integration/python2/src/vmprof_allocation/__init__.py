@@ -8,10 +8,9 @@ or, from code,
     with vmprof_allocation.sample("app.vmprof", "128k"):
         ...
 
-The profile, and what is said of wrong arguments, are those of the package of the
-same name for Python 3, which does here all that needs no PyPy 2.7: it reads the
-arguments, looks for the garbage collector in this build (starter.py), and makes
-the report.
+The package of the same name for Python 3 does all work that needs no PyPy 2.7: it
+parses the arguments, searches this build for the garbage collector (starter.py), and
+makes the report.  So the profile and the error messages are the same.
 """
 from vmprof_allocation import choose
 from vmprof_allocation.process import Refused as AllocationSamplingError
@@ -23,62 +22,76 @@ _started = []
 
 
 class Session(object):
-    """Samples from start() to stop(), in the process that called start().
-    A context manager that does both."""
+    """Sampling from start() to stop(), in the process that called start().
+
+    It is also a context manager, which calls both.
+    """
 
     def __init__(self, output, *settings):
+        """Take the arguments of sample(), without a check."""
         self.output = output
         self._settings = settings
         self._run = None
 
     def start(self):
+        """Start to sample.  Raises AllocationSamplingError."""
         from vmprof_allocation.starter import settings
         if self._run is not None:
             raise AllocationSamplingError("this session samples already")
         self._run = choose.begin(settings(*self._settings), self.output)
 
     def stop(self):
-        """Harmless if it was called before.  Raises AllocationSamplingError if
-        the profile is not complete."""
+        """Stop, and close the profile.  A second call does nothing.
+
+        Raises:
+            AllocationSamplingError: the profile is not complete.
+        """
         run, self._run = self._run, None
         if run is not None:
             run.stop()
 
     def rotate(self, output):
-        """Only in Python 3."""
+        """Raise AllocationSamplingError; this method exists only in Python 3."""
         raise AllocationSamplingError(
             "in PyPy 2.7, no other profile can begin while it samples; stop, and "
             "start again")
 
     @property
     def is_on(self):
+        """Whether start() was called, and stop() was not."""
         return self._run is not None
 
     def __enter__(self):
+        """Call start()."""
         self.start()
         return self
 
     def __exit__(self, kind, value, traceback):
+        """Call stop()."""
         self.stop()
 
 
 def sample(output, interval="128k", seed=None, gaps="exponential", period=None,
            lifetimes=True):
-    """A context manager that writes allocation samples to `output`.
+    """Return a context manager that writes allocation samples to `output`.
 
-    `interval`: mean number of bytes between two samples, or text such as
-    "128k"; or a limit, such as "auto", "auto:1000/s" (samples a second) or
-    "auto:0.5%" (of the time).  `seed` (0 to 2**64 - 1) makes a run repeatable;
-    `gaps` "fixed" takes exactly every `interval`-th byte.  `period`: seconds
-    between two time samples, which are not taken otherwise.
+    The context manager raises AllocationSamplingError if it cannot sample.
 
-    Raises AllocationSamplingError on entry, if that can't be done.
+    Args:
+        output: the path of the profile.
+        interval: the mean number of bytes between two samples, or text such as "128k";
+            or a limit such as "auto", "auto:1000/s" (samples per second) or "auto:0.5%"
+            (of the time).
+        seed: 0 to 2**64 - 1; the same seed chooses the same samples.
+        gaps: "exponential", or "fixed" to sample exactly every `interval`-th byte.
+        period: seconds between two CPU samples, or None for no CPU samples.
+        lifetimes: whether to record the outcomes of the sampled objects.
     """
     return Session(output, interval, seed, gaps, period, lifetimes)
 
 
 def start(output, *settings, **by_name):
-    """Begin what stop() ends; see sample()."""
+    """Start to sample until stop(), and return the Session; see sample()."""
     session = sample(output, *settings, **by_name)
     session.start()
     _started[:] = [session]
@@ -86,12 +99,12 @@ def start(output, *settings, **by_name):
 
 
 def rotate(output):
-    """Only in Python 3."""
+    """Raise AllocationSamplingError; this function exists only in Python 3."""
     Session(output).rotate(output)
 
 
 def stop():
-    """End what start() began."""
+    """Stop the sampling that start() started.  Raises AllocationSamplingError."""
     if not (_started and _started[0].is_on):
         raise AllocationSamplingError(
             "allocation sampling is not on; call start() first")
@@ -99,7 +112,6 @@ def stop():
 
 
 def mark(name):
-    """Name this moment in the profile, in this process; harmless if there is
-    none."""
+    """Give this moment a name in the profile.  Does nothing without a profile."""
     from vmprof_allocation import sampler
     sampler.mark(name)

@@ -1,42 +1,53 @@
-"""The hook engine's Python half: a stock PyPy is hooked.  Runs on PyPy 2.7.
+"""The Python half of the hook engine, which samples a stock PyPy.  Runs on PyPy 2.7.
 
-All that must not be torn is in native/: see hook.h there.
+All steps that must be atomic are in native/: see hook.h there.
 """
 import os
 
 from vmprof_allocation.process import PACKAGE, Layout, Process, Refused
 from vmprof_allocation.sampler import Run, incomplete
 
-#: bytes of an object that PyPy makes with external_malloc(): native/hook/hook.h
+#: size in bytes of an object that PyPy allocates with external_malloc(), as in
+#: native/hook/hook.h
 SAFEPOINT_SIZE = 2**18
 CAPABILITIES = "limits,marks,resident-memory,time-samples"
 
-#: what is stored here was really allocated, whatever the JIT thinks
+#: the JIT cannot remove the allocation of an object that is stored here
 _sink = [None]
 
 
 def reach_safepoint(size):
+    """Allocate a large object, so that the GC's slow path runs.
+
+    Args:
+        size: a number of bytes, which changes the size of the object.
+    """
     _sink[0] = bytearray(SAFEPOINT_SIZE + size)
     _sink[0] = None
 
 
 def check(error, what):
+    """Raise Refused if 'error', the errno of the operation 'what', is not 0."""
     if error:
         raise Refused("%s failed: %s" % (what, os.strerror(error)))
 
 
 class HookRun(Run):
+    """A run with the hook engine."""
+
     def prepare(self, knowledge):
+        """Check the layout of this build, and load the native library."""
         self.process, self.layout = Process(), Layout(knowledge)
         self.layout.check(self.process)
         self.lib = self.process.ffi.dlopen(os.path.join(PACKAGE, "_hook.so"))
         for name in dir(self.lib):
             if name.startswith("hook_"):
-                getattr(self.lib, name)     # made on first use: not later
+                getattr(self.lib, name)     # cffi makes the function at its first use
         check(self.lib.hook_prepare(self.layout.place(self.process)),
               "preparing the hooks")
 
     def begin(self, fd, settings):
+        """Enable vmprof, and hook the GC.  Raises Refused."""
         import _vmprof
         interval, seed = int(settings["interval"]), int(settings["seed"])
         limit = settings["limit"]       # "1000/s", "5000ppm" or ""
@@ -50,7 +61,7 @@ class HookRun(Run):
         decoy = self.lib.hook_open(fd)
         check(-min(decoy, 0), "taking vmprof's output over")
         try:
-            # the longest period; hook_enabled() stops the timer
+            # 0.99 is the longest period; hook_enabled() stops the timer
             _vmprof.enable(decoy, period or 0.99, int(settings["memory"]),
                            0, 0, 0)
         except _vmprof.VMProfError as e:
@@ -84,9 +95,10 @@ class HookRun(Run):
             try:
                 reach_safepoint(size)
             except MemoryError:
-                pass        # whatever else enters the GC will do
+                pass        # another entry into the GC is sufficient
 
     def end(self):
+        """Unhook the GC, and disable vmprof; see Run.end()."""
         import _vmprof
         self._unhook()
         is_disabled = False
@@ -95,7 +107,7 @@ class HookRun(Run):
                 _vmprof.disable()
                 is_disabled = True
             except _vmprof.VMProfError:
-                pass            # it was not enabled
+                pass            # vmprof was not enabled
         if not is_disabled:
             self.lib.hook_await_end()
         problem = incomplete(self.lib.hook_close())
@@ -105,4 +117,5 @@ class HookRun(Run):
         return problem
 
     def mark(self, name):
+        """Record a mark.  Raises Refused."""
         check(self.lib.hook_mark(name), "marking this moment")

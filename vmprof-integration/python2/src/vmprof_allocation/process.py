@@ -1,35 +1,42 @@
-"""PyPy's code and data in this process, and what was found out about this build
-of it.  Runs on PyPy 2.7."""
+"""PyPy's code and data in this process, and the layout of the build.
+
+The hook engine uses this module.  Runs on PyPy 2.7.
+"""
 import os
 import struct
 import sys
 
-#: the loader's kind of a segment with notes, and the kind of a build id
+#: ELF's type of a segment with notes, and the type of a note with a build ID
 PT_NOTE, NT_GNU_BUILD_ID = 4, 3
-#: what a libpypy exports
+#: a function that each libpypy exports
 MAIN = "pypy_main_startup"
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines",
                        "hook")
 
 _filler = "x" * 10000
-#: what is stored here was really allocated, whatever the JIT thinks
+#: the JIT cannot remove the allocation of an object that is stored here
 _sink = [None]
 
 
 class Refused(Exception):
-    """The program can't be sampled; nothing was changed."""
+    """The reason why the program cannot be sampled, or its profile is not complete."""
 
 
 class Process(object):
-    """Addresses are relative to where PyPy is loaded, as in a layout."""
+    """This process, in which PyPy's library is loaded.
+
+    Addresses are relative to the address at which the library is loaded, as in a
+    Layout.
+    """
 
     def __init__(self):
+        """Find the library.  Raises Refused."""
         if not hasattr(sys, "pypy_version_info") or sys.version_info[0] != 2:
             raise Refused("this needs PyPy 2.7, and %s is not one"
                           % sys.executable)
         try:
             abi = {}
-            # not an import: the module would be one more in the program
+            # executed and not imported, so that the program gets no further module
             with open(os.path.join(PACKAGE, "_hook_abi.py")) as file:
                 exec(file.read(), abi)
             self.ffi = abi["ffi"]
@@ -49,22 +56,28 @@ class Process(object):
         for fields in maps:
             start, end = (int(part, 16) for part in fields[0].split("-"))
             path = fields[5].rstrip("\n") if len(fields) > 5 else ""
-            starts.setdefault(path, start)      # the maps are in order
+            starts.setdefault(path, start)      # the maps are sorted by address
             if start <= inside < end:
                 self.path, self.base = path, starts[path]
 
     def bytes_at(self, address, size):
+        """Return a copy of the bytes at an address."""
         return self.ffi.buffer(
             self.ffi.cast("char *", self.base + address), size)[:]
 
     def word(self, address):
-        """A pointer: a store through it is one instruction, made while the
-        interpreter holds the GIL."""
+        """Return a pointer to the word at an address.
+
+        A store through the pointer is one instruction, with the GIL.
+        """
         return self.ffi.cast("uint64_t *", self.base + address)
 
     def notes(self):
-        """From the ELF header in memory: this is what runs, whatever the file
-        holds by now."""
+        """Yield the segments of notes of the loaded library.
+
+        They are read from memory, because the file may have been replaced.  Raises
+        Refused.
+        """
         head = self.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
             raise Refused("%s has no 64-bit ELF header in memory" % self.path)
@@ -78,14 +91,18 @@ class Process(object):
 
 
 class Layout(object):
-    """vmprof_allocation.engines.hook.discovery.layout of Python 3's package, from its
-    text."""
+    """The layout of a build of PyPy: addresses of the GC's code and data.
 
-    #: in struct hook_place these become addresses of the process; 0 stays 0
+    The package for Python 3 finds it (vmprof_allocation.engines.hook.discovery.layout).
+    """
+
+    #: names of relative addresses, which place() makes absolute except for 0
     ADDRESSES = ("nursery_free", "nursery_top", "entry", "slot", "type_info")
+    #: names of other numbers
     OTHERS = ("moved", "slots_read_only", "type_fixed_size", "type_item_size")
 
     def __init__(self, text):
+        """Parse the text of a layout.  Raises Refused."""
         try:
             fields = dict(line.split("=", 1) for line in text.splitlines())
             self.build_id = bytearray.fromhex(fields["build_id"])
@@ -119,8 +136,8 @@ class Layout(object):
                               % (address, process.path))
         free = process.word(self.nursery_free)
         top = process.word(self.nursery_top)
-        # the only difference between the two is the size of one object;
-        # again, if a collection came between
+        # The two allocations differ only in the size of an object.  They are repeated
+        # in case that a collection happens between them.
         if not (self.nursery_free < self.nursery_top and free[0] <= top[0]
                 and any(_moved(free, 8016) - _moved(free, 16) == 8000
                         for _ in range(20))):
@@ -130,10 +147,10 @@ class Layout(object):
                                             self.nursery_top))
 
     def place(self, process):
-        """As native/hook/hook.h has it."""
+        """Return the layout as the struct hook_place of native/hook/hook.h."""
         place = process.ffi.new("struct hook_place *")
         place.base = process.base
-        # what nobody looked for: types, and what becomes of objects
+        # the layouts of types and of the GC's state are unknown in PyPy 2.7
         place.gc_state = place.type_info_bits = place.type_length = -1
         for name, numbers in self.numbers.items():
             if name in self.ADDRESSES:
@@ -144,6 +161,7 @@ class Layout(object):
 
 
 def _moved(free, size):
+    """Return how far an allocation of 'size' bytes moves the word nursery_free."""
     before = free[0]
     _sink[0] = _filler[:size]
     return free[0] - before

@@ -1,5 +1,4 @@
-"""A run in this process, from the beginning of its profile to the end, whichever
-engine takes the samples.  Runs on PyPy 2.7."""
+"""A run in this process: one profile, with either engine.  Runs on PyPy 2.7."""
 import errno
 import fcntl
 import os
@@ -7,8 +6,9 @@ import stat
 
 from vmprof_allocation.process import Refused
 
-#: Linux's; it has no name in Python
+#: Linux's number of the command; Python 2 does not have it
 F_DUPFD_CLOEXEC = 1030
+#: reasons for an incomplete profile, by errno
 PROBLEMS = {
     errno.EBADF: "the program closed its file",
     errno.EPIPE: "its reader has left",
@@ -19,6 +19,7 @@ _running = []
 
 
 def mark(name):
+    """Record a mark in the profile of this process.  Raises Refused."""
     if not isinstance(name, (bytes, unicode)):  # noqa: F821
         raise Refused('the mark %r is no text; write for example "warm"'
                       % (name,))
@@ -30,14 +31,17 @@ def mark(name):
 
 
 def incomplete(error):
-    """What a profile lacks that ended with this errno; 0: nothing."""
+    """Return the message for a profile that ended with this errno, or 0 for errno 0."""
     return error and "the profile is not complete: %s" % PROBLEMS.get(
         error, os.strerror(error))
 
 
 def file_id(fd):
-    """Which file it leads to; None if it is closed.  The program may have closed
-    ours, and have patch one of its own under the same number."""
+    """Return the identity of an open file, or None if the descriptor is closed.
+
+    The program may have closed our descriptor, and opened another file with the same
+    number.
+    """
     try:
         status = os.fstat(fd)
     except OSError:
@@ -46,7 +50,14 @@ def file_id(fd):
 
 
 def open_output(path):
-    """Under a number that is out of the program's way."""
+    """Open the profile with a high number, which the program is unlikely to use.
+
+    Returns:
+        The file descriptor.
+
+    Raises:
+        Refused: the file cannot be opened.
+    """
     if not isinstance(path, (bytes, unicode)):  # noqa: F821
         raise Refused("the output %r is no path; write for example \"app.vmprof\""
                       % (path,))
@@ -54,14 +65,14 @@ def open_output(path):
         try:
             is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
         except OSError:
-            is_pipe = False         # not there yet
+            is_pipe = False         # the file does not exist
         fd = os.open(path, os.O_WRONLY if is_pipe
                      else os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         for lowest in 512, 3:
             try:
                 high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
             except (EnvironmentError, ValueError):
-                continue            # there are not so many
+                continue            # the limit of descriptors is lower
             os.close(fd)
             return high
         return fd
@@ -70,9 +81,13 @@ def open_output(path):
 
 
 class Run(object):
-    """As `fields` say, those of Python 3's package (begin.py)."""
+    """A run with the fields of Python 3's package (launch/begin.py).
+
+    An engine implements prepare(), begin(), end() and mark().
+    """
 
     def __init__(self, fields, output):
+        """Start to sample.  Raises Refused."""
         if _running:
             raise Refused("allocations are being sampled already")
         self.pid = os.getpid()
@@ -89,7 +104,7 @@ class Run(object):
         _running.append(self)
 
     def stop(self):
-        """Raises Refused if the profile is not complete."""
+        """Stop, and close the profile.  Raises Refused if it is not complete."""
         if self not in _running:
             return
         _running.remove(self)
@@ -101,20 +116,33 @@ class Run(object):
         if problem:
             raise Refused(problem)
 
-    # Of an engine:
+    # Methods of the engines:
 
     def prepare(self, knowledge):
-        """Find out whether it can start.  Raises Refused."""
+        """Check whether the run can start.  Raises Refused.
+
+        Args:
+            knowledge: the text of the build's layout.
+        """
         raise NotImplementedError
 
     def begin(self, fd, settings):
-        """Raises Refused; end() is called then, too."""
+        """Start to sample.  If this raises Refused, the caller calls end().
+
+        Args:
+            fd: the file descriptor of the profile.
+            settings: the settings of the run, by name.
+        """
         raise NotImplementedError
 
     def end(self):
-        """Put everything back, however far begin() came.  Returns why the profile is
-        not complete, or nothing."""
+        """Undo begin(), even if it failed.
+
+        Returns:
+            The reason why the profile is not complete, or None or 0.
+        """
         raise NotImplementedError
 
     def mark(self, name):
+        """Record a mark, in UTF-8.  Raises Refused."""
         raise NotImplementedError

@@ -1,11 +1,10 @@
-"""Python 3's package of the same name, asked to do what needs no PyPy 2.7; and
-the program's own process, in which sampling begins.  Runs on PyPy 2.7.
+"""Start of the sampling, with help of the package of the same name for Python 3.
 
-`pypy -m vmprof --allocation-sampling 128k app.py` becomes (exec) a Python 3, which
-reads the arguments, finds what there is to know about this build, and becomes the
-PyPy that runs the program, with one variable in the environment
+Runs on PyPy 2.7.  `pypy -m vmprof --allocation-sampling 128k app.py` becomes a Python 3
+by exec.  Python 3 parses the arguments, finds the layout of this build, and becomes the
+PyPy that runs the program, with the settings in an environment variable
 (vmprof_allocation/launch/python2.py and begin.py there).  vmprof_allocation.pth calls
-hand_over() in the first process, begin() in the last.
+hand_over() at the first start of PyPy, and begin() at the second.
 """
 import atexit
 import os
@@ -16,26 +15,27 @@ from vmprof_allocation import choose
 from vmprof_allocation.process import Refused
 
 VARIABLE = "VMPROF_ALLOCATION"
-#: names a Python 3 that has vmprof-allocation
+#: variable with the path of a Python 3 that has vmprof-allocation
 PYTHON3 = "VMPROF_ALLOCATION_PYTHON3"
 MODULE = "vmprof_allocation.launch.python2"
 EXIT_BAD_INPUT = 2
-#: begin.py's, in this order; the last two are free text
+#: the fields of begin.py in their order; the last two are free text
 FIELDS = "pid", "held", "jitlog", "settings", "knowledge", "output"
 
 
 def say(message):
+    """Print a message to stderr."""
     sys.stderr.write("vmprof: %s\n" % message)
 
 
 def python3():
-    """The command of a Python 3 that has our package.  Raises Refused."""
+    """Return the command of a Python 3 that has our package.  Raises Refused."""
     named = os.environ.get(PYTHON3)
     tried = [named] if named else [
         os.path.join(folder, name) for name in ("pypy3", "python3")
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
     for path in tried:
-        # isolated: PYTHONPATH and the folder are those of the program
+        # isolated, because PYTHONPATH and the working directory belong to the program
         command = [path, "-I"]
         with open(os.devnull, "r+") as null:
             try:
@@ -43,7 +43,7 @@ def python3():
                                        stdin=null, stdout=null, stderr=null):
                     return command
             except EnvironmentError:
-                pass            # not there, or no program
+                pass            # the program is missing or not executable
     raise Refused(
         "%s has no vmprof-allocation; install it there, or name another Python 3"
         % named if named else
@@ -58,8 +58,10 @@ def _command_line():
 
 
 def hand_over():
-    """Become a Python 3 that starts the program; return if this process runs
-    something else than `-m vmprof`."""
+    """Become a Python 3 that starts the program, by exec.
+
+    Returns if the command line is not `-m vmprof`.
+    """
     try:
         try:
             line = _command_line()
@@ -82,7 +84,14 @@ def hand_over():
 
 
 def settings(*arguments):
-    """Those of a run in this process, by name.  Raises Refused."""
+    """Return the fields of a run in this process, by name.
+
+    Args:
+        *arguments: the arguments of sample() except for the output.
+
+    Raises:
+        Refused: an argument is invalid, or this PyPy cannot be sampled.
+    """
     command = python3() + ["-m", MODULE, "settings", choose.library()] + [
         "" if argument is None else str(argument) for argument in arguments]
     try:
@@ -98,8 +107,10 @@ def settings(*arguments):
 
 
 def begin():
-    """Start what the variable asks this process for.  Does not return if that
-    fails: the program must not run unnoticed without."""
+    """Start to sample with the fields in the environment variable.
+
+    Ends the process if this fails, so that the program does not run without sampling.
+    """
     fields = dict(zip(FIELDS, os.environ.pop(VARIABLE).split(
         "\t", len(FIELDS) - 1)))
     if fields["pid"] != str(os.getpid()):
@@ -113,7 +124,7 @@ def begin():
 
 
 class _Program(object):
-    """From its beginning to its end."""
+    """The run of a program, until the process ends."""
 
     def __init__(self, fields):
         self.run = choose.begin(fields, fields["output"])
@@ -122,7 +133,7 @@ class _Program(object):
         if int(fields["jitlog"]) >= 0:
             import _jitlog
             _jitlog.enable(int(fields["jitlog"]))
-        # the first to be registered, the last to be called
+        # registered first, and therefore called last
         atexit.register(self.end)
 
     def end(self):
