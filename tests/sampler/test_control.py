@@ -192,7 +192,7 @@ def test_program_in_poll_answers_several_commands(pypy: PyPy, begun: Way) -> Non
     "time.sleep(600)", "select.select([sys.stdin], [], [])", "sys.stdin.readline()",
     "threading.Event().wait()", "lock.acquire()", "poll()", "thread.join()",
     "asyncio.run(asyncio.sleep(600))", "listener.accept()"])
-def test_a_program_that_waits_answers_and_goes_on_waiting(
+def test_program_that_waits_answers_and_continues_to_wait(
         pypy: PyPy, begun: Way, wait: str) -> None:
     with begun(pypy, """
         import asyncio, select, signal, socket, sys, threading, time

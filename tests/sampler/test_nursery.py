@@ -192,8 +192,7 @@ small 16 1
                               Sample(2, 16, 10), Sample(3, 16, 10)]
 
 
-def test_a_point_at_the_first_byte_behind_a_sample(
-        harness: pathlib.Path) -> None:
+def test_sample_point_at_the_first_byte_after_a_sample(harness: pathlib.Path) -> None:
     # bytes 791 and 824 are sampled, and the second object ends before byte 824
     result = check(harness, """\
 nursery 4096

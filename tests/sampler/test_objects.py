@@ -197,7 +197,7 @@ def test_the_first_minor_collection(harness: pathlib.Path) -> None:
                "minor", "minor") == ["young 1 0 16 0", "young 2 1 16 0"]
 
 
-def test_a_pinned_object_is_asked_for_again(harness: pathlib.Path) -> None:
+def test_pinned_object_is_examined_again(harness: pathlib.Path) -> None:
     """The object was shrunk meanwhile, like a buffer after a read."""
     assert run(harness, BEGIN, "piece 1 0 1000 16d", "piece 2 0 1000 4096N:7",
                "piece 3 0 1000 24n", "piece 4 0 1000 32n", "minor", "shrink 2 40",

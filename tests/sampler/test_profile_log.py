@@ -111,8 +111,8 @@ def logs(draw: st.DrawFn) -> Log:
 @settings(max_examples=300, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 @given(logs())
-def test_what_goes_in_comes_out(log_harness: pathlib.Path,
-                                tmp_path: pathlib.Path, log: Log) -> None:
+def test_log_contains_all_that_was_written(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path, log: Log) -> None:
     file = tmp_path / "profile"
     log.lines[0] = "open %s %d" % (file, START)
     log.run(log_harness)

@@ -131,7 +131,7 @@ def tables(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]]]:
 @settings(max_examples=500, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 @given(tables())
-def test_what_goes_in_comes_out(
+def test_encoded_tables_are_decoded_again(
         library: Library, table: tuple[int, list[tuple[int, ...]]]) -> None:
     kind, rows = table
     for row in rows:

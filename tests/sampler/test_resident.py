@@ -304,7 +304,7 @@ def test_collection_after_the_start_is_not_recorded(stock_pypy: PyPy) -> None:
     assert not [c for c in none.collections if c.is_major]
 
 
-def test_threads_that_import_it_at_once(pypy: PyPy) -> None:
+def test_threads_that_import_the_session_at_once(pypy: PyPy) -> None:
     run = pypy.sample("""
         import threading
         barrier, found = threading.Barrier(8), []

@@ -518,7 +518,7 @@ def test_profile_that_could_not_be_ended(pypy: PyPy) -> None:
     assert "work" in functions(profile)
 
 
-def test_an_earlier_part_is_not_overwritten(pypy: PyPy) -> None:
+def test_earlier_segment_is_not_overwritten(pypy: PyPy) -> None:
     run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), 4096)
     session.rotate(window(2))

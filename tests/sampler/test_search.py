@@ -203,7 +203,7 @@ def known(path: Path) -> bool:
         return lookup.known(Evidence(), build_id, "") is not None
 
 
-def test_first_use_says_why_it_takes_long(stock_pypy: PyPy) -> None:
+def test_first_use_reports_why_it_takes_long(stock_pypy: PyPy) -> None:
     """A damaged cache is replaced, and only the user can access the new cache."""
     first = first_use()
     assert first.err == "vmprof: %s\n" % SEARCHING

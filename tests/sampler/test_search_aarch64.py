@@ -73,7 +73,7 @@ def test_address_of_the_table_in_other_registers(pypy: PyPy) -> None:
     ("madd x5", "mov x1, x20"),
     ("madd x5", "ldp x3, x1, [x2]"),
 ])
-def test_a_register_that_was_written_since_is_no_type_table(
+def test_register_that_was_written_again_is_not_the_type_table(
         pypy: PyPy, before: str, new: str) -> None:
     assert before in SIZE
     size = ".arch armv8.1-a\n" + SIZE.replace(before, "%s\n    %s" % (new, before))

@@ -71,7 +71,7 @@ def test_code_by_clang_is_found(pypy: PyPy) -> None:
     assert answer.findings["symbols"] == "none"
 
 
-def test_a_register_that_was_written_since_is_no_type_table(pypy: PyPy) -> None:
+def test_register_that_was_written_again_is_not_the_type_table(pypy: PyPy) -> None:
     size = made_library.SIZE_BY_INDEX.replace(
         "    mov edi, [rcx]", "    mov r12, [rcx + 8]\n    mov edi, [rcx]")
     assert "type table: 0 candidates" in problem_of(pypy, Source(size=size))

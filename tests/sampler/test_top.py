@@ -32,7 +32,7 @@ def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
 
 
 @WAYS
-def test_top_shows_who_allocates(stock_pypy: PyPy, begun: Way) -> None:
+def test_top_shows_the_functions_that_allocate(stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, BUSY) as program:
         run = top(stock_pypy, program, "-d", "0.5", "--pictures", "3",
                   "--allocation-sampling", "16k", "--by", "function")
