@@ -1,7 +1,7 @@
 // Take pictures of a profile in the Firefox Profiler, with Debian's Chromium:
 //     node take.mjs PROFILE.json.gz FOLDER PROFILER
 // PROFILER is the URL of the Profiler.  The profile does not leave this machine: this
-// program answers the browser's request for it, under a domain name that cannot exist.
+// program sends it to the browser, under a domain name that cannot exist.
 import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
 import { chromium } from "playwright-core";
