@@ -97,7 +97,7 @@ SIMULATED: dict[str, tuple[tuple[Phase, ...], int, bool]] = {
 
 
 class Pace:
-    """The algorithm of native/shared/pace.c at half a percent of the time."""
+    """The algorithm of native/shared/pace.c with a limit of 0.5 % of the run time."""
 
     def __init__(self) -> None:
         """Start without samples."""

@@ -60,7 +60,7 @@ def test_not_kept():
 
 
 def test_leaks(project: PyPy) -> None:
-    """A leak is kept at each call. Caches that fill at first and garbage are no leaks.
+    """Only objects that each call keeps are a leak, neither garbage nor a full cache.
     """
     done = run(project, """
 @pytest.mark.limit_leaks("10 kB")

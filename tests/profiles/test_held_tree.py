@@ -168,7 +168,7 @@ def test_retainers_have_a_thread(tmp_path: Path) -> None:
                       for stack, number in folded(written(tmp_path, log)).items()}
     samples = thread(profile, HELD_BY)["samples"]
     times = [time for time, weight in zip(samples["time"], samples["weight"]) if weight]
-    # the tree is drawn with a width of a fiftieth of the run
+    # on the time axis, the tree takes a fiftieth of the run
     assert 2000 <= min(times) <= max(times) < 2000 + 4000 / 50
     assert [name for name, category, _, _ in frames(profile)
             if category == "Type of object"] == ["str", "shop.Visit", "shop.Item"]

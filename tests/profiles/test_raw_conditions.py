@@ -316,7 +316,7 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
 
 def test_without_mallocs_count_only_sampled_blocks_have_a_verdict(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    """A killed process has not read malloc's count at its end."""
+    """The profile of a killed process lacks malloc's own count of the used bytes."""
     write("a", given_back=1000, has_marks=False, majors=9, counted=None)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
     assert out.startswith("no leak was found in the blocks that were sampled: ")

@@ -1,4 +1,4 @@
-"""Patches for PyPy are completed from RPython's patches and the differing lines."""
+"""complete.py makes PyPy's patches from RPython's patches and the lines that differ."""
 from __future__ import annotations
 
 import re

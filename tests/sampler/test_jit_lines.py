@@ -226,7 +226,7 @@ def test_function_that_continues_in_its_own_loop(told: Told) -> None:
 
 
 def test_a_generator_that_ends(told: Told) -> None:
-    """Neither PyPy's log nor its table records that an exception ends a generator."""
+    """PyPy's log and its codemap do not contain the end of a generator."""
     log = Log()
     log.trace([7, "other enter_portal_frame", "call_assembler_r", ("guard_true", 50),
                "other leave_portal_frame", 8, "other enter_portal_frame",

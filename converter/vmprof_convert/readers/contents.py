@@ -536,7 +536,7 @@ class Contents:
             depths.append(depths[parent] + (frames[frame][0] != pypy_stacks.LINE))
 
     def stack(self, node: int, part: Part) -> int:
-        """Return the index in `stacks` of the stack of a node.
+        """Return the index in `stacks` of the stack that ends at a node.
 
         Returns:
             The index, or -1 if the stack got lost.

@@ -90,7 +90,8 @@ class Objects:
         if not record.rows:
             return
         if part.waiting:
-            # a pinned object may wait longer than objects of later samples
+            # a pinned object stays in the nursery; its outcome may be recorded after
+            # the outcomes of later samples
             self._told.update(key for key in record.column(_KEYS) if key >= part.waits)
         self._read(record.column, part)
 

@@ -476,13 +476,13 @@ def _collections(profile: Profile) -> list[str]:
 
 def _counts(figures: Figures, state: str, of: str | None,
             share: float = _NOTHING) -> bool:
-    """Return whether the objects in one state exceed a share of another state's.
+    """Return whether the bytes of one outcome exceed a share of other bytes.
 
     Args:
-        figures: the sums of all states.
-        state: the state (see lifetimes.py).
-        of: the other state; None for all objects.
-        share: the share of the bytes.
+        figures: the sums of all outcomes.
+        state: the outcome (see lifetimes.py).
+        of: the outcome of the other bytes; None for all objects.
+        share: the share of these bytes.
     """
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
