@@ -361,7 +361,7 @@ def test_a_file_that_the_program_can_not_write(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         before = program.threads(), set(program.descriptors())
         refused(program.command("-o", "no/such/folder.vmprof"),
-                "can't write the profile to", "folder.vmprof")
+                "cannot write the profile to", "folder.vmprof")
         wait_until(lambda: (program.threads(), set(program.descriptors())) == before)
         assert program.end() == "ended\n"
 

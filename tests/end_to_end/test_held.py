@@ -379,8 +379,8 @@ def test_a_deep_stack(stock_pypy: PyPy) -> None:
     ("sys.modules.clear()",
      "no heap snapshot at the program's end: sampling has ended before"),
     ("resource.setrlimit(resource.RLIMIT_AS, (now + 1000000, now + 1000000))",
-     "no heap snapshot is taken: the limit of the program's address space "
-     "(RLIMIT_AS) leaves it 0 MiB, and that takes up to 32")])
+     "no heap snapshot is taken: the limit of the program's address space (RLIMIT_AS) "
+     "leaves 0 MiB, but this needs up to 32 MiB")])
 def test_a_program_that_leaves_nothing_to_ask_with(
         stock_pypy: PyPy, end: str, said: str) -> None:
     """It ends as without us, and who asked hears why there is no answer."""
@@ -392,7 +392,7 @@ def test_a_program_that_leaves_nothing_to_ask_with(
     first, *others = run.err.splitlines()
     assert first == "vmprof: " + said
     # the little room that is left may not do for what the end writes, either
-    assert all("the profile is whole, but for names" in line for line in others)
+    assert all("the profile lacks names" in line for line in others)
 
 
 @pytest.mark.parametrize("what", [
@@ -810,8 +810,9 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
         print("ended")
     """
     run = stock_pypy.sample(source, "64k")
-    assert run.out == ("the heap snapshot failed: a signal ended the process that "
-                       "walks the heap (SIGKILL)\nended\n")
+    assert run.out == ("the heap snapshot failed: a signal (SIGKILL) ended the process "
+                       "that walks the heap\n"
+                       "ended\n")
     *_, killed, last = readers.read_events(run.path).held
     assert (killed.problem, last.problem) == (2009, 0)
     assert "__main__.kept" in [holder.path for holder in last.holders]
@@ -918,8 +919,8 @@ def test_where_the_heap_does_not_look_the_same_nothing_is_said(
 
 
 @pytest.mark.parametrize("left, objects, message", [
-    (20, 300000, "no heap snapshot is taken: it takes up to 32 MiB, and the limit of "
-     "the program's address space (RLIMIT_AS) leaves 20 MiB\n"),
+    (20, 300000, "no heap snapshot is taken: it needs up to 32 MiB, but the limit of "
+                 "the program's address space (RLIMIT_AS) leaves 20 MiB\n"),
     (40, 2000000, "the heap snapshot failed: there is not enough memory for the "
      "process that walks the heap\n")])
 def test_limit_of_the_address_space(stock_pypy: PyPy, left: int, objects: int,

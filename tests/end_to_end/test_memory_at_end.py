@@ -177,8 +177,8 @@ def test_a_program_that_may_take_no_more_memory(pypy: PyPy) -> None:
     """, "64k", "--memory")
     first, *more = run.err.splitlines()
     assert first == (
-        "vmprof: where the memory is was not read: the limit of the program's address "
-        "space (RLIMIT_AS) leaves it 0 MiB, and that takes up to 32")
+        "vmprof: cannot read the uses of the resident memory: the limit of the "
+        "program's address space (RLIMIT_AS) leaves 0 MiB, but this needs up to 32 MiB")
     # half a MiB may be too little for the names of threads
     assert all(line.endswith("(MemoryError())") for line in more), run.err
     assert run.profile().end_time is not None

@@ -292,7 +292,7 @@ def test_pypy_without_a_library_is_refused(starter: Starter) -> None:
 
 def test_profile_that_cannot_be_written_is_refused(starter: Starter) -> None:
     starter.profile = starter.folder / "none" / "out.vmprof"
-    assert_refused(starter(PROGRAM), "can't write the profile")
+    assert_refused(starter(PROGRAM), "cannot write the profile")
 
 
 @pytest.mark.parametrize("rate,said", [

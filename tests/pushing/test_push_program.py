@@ -389,8 +389,9 @@ def test_nobody_pushes_any_more(pypy: PyPy, spools: Path, settings: str) -> None
     """ % settings)
     assert (run.code, run.out) == (0, "")
     # (its folder may go while a part ends: then that is said, too)
-    lines = [line for line in run.err.splitlines() if "goes on, in" not in line]
-    assert "vmprof: nobody takes the profiles any more: sampling ends" in lines
+    lines = [line for line in run.err.splitlines() if "continues in" not in line]
+    assert ("vmprof: the process that pushes the profiles has ended: sampling "
+            "ends") in lines
     assert len(lines) == 2 and any("push" in line for line in lines), lines
 
 
@@ -408,7 +409,8 @@ def test_a_pusher_that_can_not_even_run(pypy: PyPy, spools: Path) -> None:
             time.sleep(0.01)
     """)
     assert (run.code, run.out, run.err) == (
-        0, "", "vmprof: nobody takes the profiles any more: sampling ends\n")
+        0, "", "vmprof: the process that pushes the profiles has ended: sampling "
+               "ends\n")
 
 
 def test_what_nobody_takes_is_bounded(stock_pypy: PyPy) -> None:

@@ -163,7 +163,7 @@ def test_file_that_is_not_a_profile_is_kept(
                              for word in command))
     assert (pypy.folder / "notes.txt").read_text() == "precious"
     assert run.code == (1 if command[0] == "-c" else 2)
-    assert "its 8 bytes are not a profile; choose another file" in run.err
+    assert "its 8 bytes are not a profile. Choose another file" in run.err
     assert run.out == ""
 
 
@@ -187,7 +187,8 @@ def test_doctor_of_a_process_that_is_sampled(stock_pypy: PyPy) -> None:
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o",
                              "out.vmprof", "-m", "vmprof_allocation", "doctor")
     assert (run.code, run.err) == (0, "")
-    assert "they are, into %r" % str(stock_pypy.folder / "out.vmprof") in run.out
+    assert ("this process is being sampled into "
+            "%r") % str(stock_pypy.folder / "out.vmprof") in run.out
 
 
 def test_output_is_not_the_programs(pypy: PyPy) -> None:
@@ -233,7 +234,7 @@ def test_bad_rate(pypy: PyPy, rate: str) -> None:
     (["--allocation-seed", "x"], "the seed 'x'"),
     (["--allocation-sampling", "auto:2"], "the limit 'auto:2'"),
     (["--allocation-sampling", "auto", "--allocation-gaps", "fixed"],
-     "fixed gaps can't follow a limit"),
+     "fixed gaps cannot follow a limit"),
     (["--period", "nan"], "the period nan"),
     (["--web"], "--web"),
     (["--web-auth", "token"], "--web-auth"),
@@ -260,9 +261,9 @@ def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
 
 @pytest.mark.parametrize("flags, said", [
     (["--allocation-sampling"],
-     "the sample interval 'app.py' is not a number of bytes; write for example"),
+     "invalid sample interval 'app.py': write a number of bytes, such as"),
     (["--allocation-samp"], "and then the program"),
-    (["--raw-memory"], "the sample interval 'app.py' is not a number of bytes"),
+    (["--raw-memory"], "invalid sample interval 'app.py': write a number of bytes"),
     (["--allocation-sampling", "8k", "-o"],
      "no program follows '-o app.py': write the value of -o and then the program"),
     (["--rotate"], "no program follows '--rotate app.py'"),
@@ -299,7 +300,7 @@ def test_module_that_does_not_exist(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("output", ["/dev/full/x", "missing/out.vmprof", "."])
 def test_output_that_cannot_be_written(pypy: PyPy, output: str) -> None:
-    assert "can't write the profile" in one_line(pypy.command(
+    assert "cannot write the profile" in one_line(pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1k", "-o", output,
         str(pypy.script(APP))))
 
@@ -309,8 +310,9 @@ def test_full_disk_is_refused(pypy: PyPy) -> None:
                        "-o", "/dev/full", str(pypy.script(APP)))
     assert (run.code, run.out) == (2, "")
     assert run.err == (
-        "vmprof: vmprof refuses: No space left on device\n" if has_builtin() else
-        "vmprof: beginning the profile failed: No space left on device; "
+        "vmprof: cannot start the sampling: vmprof reports: No space left on device\n"
+        if has_builtin() else
+        "vmprof: starting the profile failed: No space left on device; "
         "nothing is being sampled\n")
 
 
@@ -327,7 +329,8 @@ def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> Non
             print(e)
     """ % limit)
     assert (run.code, run.err) == (0, "")
-    assert "files of this process may not be larger (ulimit -f)" in run.out
+    assert ("it has reached the size limit for files of this process (ulimit "
+            "-f)") in run.out
     assert not run.path.exists()
 
 
@@ -346,8 +349,8 @@ def test_default_action_of_sigxfsz_does_not_end_the_program(
             print(len(kept))
         """)))
     assert (run.code, run.out) == (0, "20000\n"), run.err
-    assert run.err.endswith("the profile is not complete: files of this process may "
-                            "not be larger (ulimit -f)\n")
+    assert run.err.endswith("the profile is not complete: it has reached the size "
+                            "limit for files of this process (ulimit -f)\n")
 
 
 def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
@@ -360,8 +363,8 @@ def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "64",
                        "-o", "out.vmprof", str(pypy.script(limited)))
     assert (run.code, run.out) == (0, "2000000\n")
-    assert run.err == ("vmprof: the profile is not complete: "
-                       "files of this process may not be larger (ulimit -f)\n")
+    assert run.err == ("vmprof: the profile is not complete: it has reached the size "
+                       "limit for files of this process (ulimit -f)\n")
     profile = run.profile()             # what was written before is whole
     assert profile.end_time is None
     assert len(profile.samples) > 100
@@ -386,7 +389,7 @@ def test_cpython_is_refused(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("change,said", [
-    ("sys.platform = 'darwin'", "works on Linux; this is darwin"),
+    ("sys.platform = 'darwin'", "needs Linux, but this is darwin"),
     ("os.uname = lambda: types.SimpleNamespace(machine='riscv64')",
      "works on x86-64 and AArch64; this is riscv64"),
 ])
@@ -476,7 +479,7 @@ def test_arguments_of_the_wrong_type(pypy: PyPy, arguments: str) -> None:
             print(e)
     """ % arguments)))
     assert run.code == 0, run.err
-    assert "None is no file" in run.out or "neither an integer nor text" in run.out
+    assert "invalid output None" in run.out or "invalid sample interval" in run.out
 
 
 def test_code_on_the_command_line(pypy: PyPy) -> None:

@@ -653,9 +653,9 @@ def test_no_process_of_that_number(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("arguments, why", [
     (("start", "--allocation-sampling", "0"), "too small"),
-    (("rate", "x"), "not a number of bytes"),
+    (("rate", "x"), "write a number of bytes"),
     (("start", "-o", "."), "it is no file"),
-    (("start", "-o", "no/such/folder/a.vmprof"), "can't write the profile"),
+    (("start", "-o", "no/such/folder/a.vmprof"), "cannot write the profile"),
     (("stop",), "is not on"), (("rate", "1k"), "is not on"),
     (("snapshot", "-o", "b.vmprof"), "is not on")])
 def test_what_makes_no_sense(pypy: PyPy, arguments: tuple[str, ...], why: str) -> None:

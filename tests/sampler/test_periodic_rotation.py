@@ -216,7 +216,7 @@ def test_a_folder_that_goes_away_and_comes_back(stock_pypy: PyPy) -> None:
     code, out, err = rotate(stock_pypy, str(script), output="here/app.vmprof")
     assert code == 0
     assert re.fullmatch(
-        r"vmprof: no new profile is begun: can't write the profile to "
+        r"vmprof: cannot begin a new profile: cannot write the profile to "
         r"'.*/here/app\.w\d+\.vmprof': No such file or directory\n", err)
     of_process, = profiles(stock_pypy.folder / "here").values()
     assert len(of_process) >= 2 and things(of_process) == int(out)
@@ -237,7 +237,7 @@ def test_those_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--rotate", "0", "-o", "app.vmprof"], "'0', is not 0.1 to 10000000 seconds"),
+    (["--rotate", "0", "-o", "app.vmprof"], "'0': it must be 0.1 to 10000000 seconds"),
     (["--rotate", "nan", "-o", "app.vmprof"], "'nan', is not"),
     (["--rotate", "1w", "-o", "app.vmprof"], "'1w', is not"),
     (["--rotate", "1000d", "-o", "app.vmprof"], "'1000d', is not"),

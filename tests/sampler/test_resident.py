@@ -96,8 +96,8 @@ def test_lost_profile_of_a_session_that_was_left_on_is_told(pypy: PyPy) -> None:
         os.unlink("lost.vmprof")
     """)
     assert (run.code, run.out) == (0, "")
-    assert run.err == ("vmprof: the profile is lost: the program, or another, removed "
-                       "'lost.vmprof'\n")
+    assert run.err == ("vmprof: the profile is lost: this program or another one "
+                       "removed 'lost.vmprof'\n")
 
 
 def test_program_that_is_elsewhere_hears_that_its_profile_is_lost(pypy: PyPy) -> None:
@@ -109,8 +109,8 @@ def test_program_that_is_elsewhere_hears_that_its_profile_is_lost(pypy: PyPy) ->
         sys.meta_path.clear()
     """), "16k", jit="off")
     assert run.code == 0
-    assert run.err == ("vmprof: the profile is lost: the program, or another, removed "
-                       "'out.vmprof'\n")
+    assert run.err == ("vmprof: the profile is lost: this program or another one "
+                       "removed 'out.vmprof'\n")
 
 
 @pytest.mark.parametrize("raises", ["KeyboardInterrupt", "ValueError", "BaseException"])

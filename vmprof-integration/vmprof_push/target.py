@@ -90,5 +90,5 @@ def parse_every(value: object) -> float:
     Raises:
         AllocationSamplingError: The value is not a time within the limits.
     """
-    return parse_seconds(value, "the time between two pushes", MIN_EVERY, MAX_EVERY,
-                         "write for example 15, or leave it out")
+    return parse_seconds(value, "time between two pushes", MIN_EVERY, MAX_EVERY,
+                         "Write for example 15, or omit it")

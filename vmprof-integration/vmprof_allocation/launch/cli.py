@@ -499,7 +499,7 @@ def _check_output(path: str | None, command: list[str]) -> int:
                 raise
     except OSError as e:
         raise AllocationSamplingError(
-            "can't write the profile to %r: %s" % (path, e.strerror)) from None
+            "cannot write the profile to %r: %s" % (path, e.strerror)) from None
     os.close(fd)
     return -1
 

@@ -93,12 +93,13 @@ class BuiltinEngine(Engine):
                 if processes is not None and settings.follow and not settings.memory:
                     self._following = Following(settings, processes)
             except self._vmprof.VMProfError as e:
-                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
+                raise AllocationSamplingError("cannot start the sampling: vmprof "
+                                              "reports: %s" % e) from e
             except (AttributeError, TypeError) as e:
                 self._disable()
                 raise AllocationSamplingError(
                     "this PyPy was translated with another version of the patches "
-                    "(%s); translate it anew" % e) from e
+                    "(%s). Translate it again" % e) from e
             except BaseException:
                 self._disable()
                 self._pid = 0
@@ -172,7 +173,7 @@ class BuiltinEngine(Engine):
         with self._lock:
             if settings.in_memory:
                 raise AllocationSamplingError(
-                    "what tracemalloc keeps is in memory, and has one part")
+                    "cannot rotate the data of tracemalloc, which are in memory")
             if not self._is_on():
                 raise AllocationSamplingError("allocation sampling is not on")
             empty(fd)
@@ -182,8 +183,8 @@ class BuiltinEngine(Engine):
                     fd, allocation_settings=_describe(processes, part))
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError(
-                    "the next profile can't be written: %s; the present one goes "
-                    "on" % e) from e
+                    "cannot write the next profile: %s; the present profile "
+                    "continues" % e) from e
             self._fd = fd
             self._name(0, thread_names.of_command())    # in each segment
             return _why(incomplete)

@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.settings import Settings
 
 #: note about this engine at the beginning of a run
-REMARK = ("this PyPy samples on its own, and was translated with the first part of the "
-          "patches: what becomes of objects is not known, and children are not sampled")
+REMARK = ("this PyPy was translated with only the first part of the patches, and "
+          "samples with its builtin engine: it records no outcomes of objects, and "
+          "samples no children")
 #: upper limit of seeds; this PyPy accepts seeds below 2**63 - 8
 SEEDS = 2**62
 
 
-def _refusal(what: str, do: str = "leave it out") -> AllocationSamplingError:
+def _refusal(what: str, do: str = "Omit it") -> AllocationSamplingError:
     return AllocationSamplingError(
-        "this PyPy, which was translated with the first part of the patches alone, "
-        "knows of no %s: %s, or translate it with all of them" % (what, do))
+        "this PyPy was translated with only the first part of the patches, and does "
+        "not support %s. %s, or translate PyPy with all patches" % (what, do))
 
 
 class SamplesEngine(BuiltinEngine):
@@ -44,14 +45,14 @@ class SamplesEngine(BuiltinEngine):
               processes: Processes | None = None) -> None:
         """Start to sample: see Engine.start()."""
         if settings.limit is not None:
-            raise _refusal("limit of samples (auto)", "name an interval, such as "
-                           "--allocation-sampling 128k")
+            raise _refusal("a limit of samples (auto)",
+                           "Write an interval, such as --allocation-sampling 128k")
         for wanted, what in (
                 (settings.gaps != "exponential", "fixed gaps"),
                 (settings.native, "native frames (--native)"),
-                (settings.rotate, "second profile (--rotate)"),
+                (settings.rotate, "a second profile (--rotate)"),
                 (processes is not None and processes.parent,
-                 "profiles of a child that belong to its parent's")):
+                 "profiles of children")):
             if wanted:
                 raise _refusal(what)
         super().start(fd, settings)
@@ -70,13 +71,14 @@ class SamplesEngine(BuiltinEngine):
 
     def set_interval(self, interval: int) -> None:
         """Refuse: this PyPy cannot change the interval of a run."""
-        raise _refusal("other interval while it samples",
-                       "stop, and start again with that")
+        raise _refusal("another interval while it samples",
+                       "Stop the sampling, and start it with the new interval")
 
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
         """Refuse: this PyPy cannot rotate a profile."""
-        raise _refusal("second profile while it samples", "stop, and start again")
+        raise _refusal("a second profile while it samples",
+                       "Stop the sampling, and start it again")
 
     def define_label(self, text: str) -> int:
         """Return 0: this PyPy has no labels."""
@@ -97,7 +99,7 @@ class SamplesEngine(BuiltinEngine):
 
     def statistics(self) -> Statistics:
         """Refuse: this PyPy has no statistics."""
-        raise _refusal("figures while it samples", "stop, and read the profile")
+        raise _refusal("statistics", "Stop the sampling, and read the profile")
 
 
 _engine: SamplesEngine | None = None

@@ -155,7 +155,7 @@ def check_complete(error: int, ended: bytes) -> None:
     """
     if error:
         raise AllocationSamplingError("the profile is not complete: " + (
-            "a thread is in vmprof and does not come back, so that vmprof stays enabled"
+            "a thread does not return from vmprof, so vmprof stays enabled"
             if error == errno.EBUSY else INCOMPLETE.get(error) or os.strerror(error)))
     if ended:
         raise AllocationSamplingError(

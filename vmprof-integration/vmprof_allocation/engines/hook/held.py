@@ -27,10 +27,10 @@ _SIGNALS = {int(number): number.name for number in signal.Signals}
 _REFUSALS = {
     1: "the program filters its system calls (seccomp), and the filter may end it at "
        "a fork",
-    2: "it takes up to %d MiB, and the limit of the program's address space (RLIMIT_AS)"
-       " leaves %d MiB",
-    3: "it takes up to %d MiB, and the system or the cgroup has %d MiB left; try again "
-       "when there is more"}
+    2: "it needs up to %d MiB, but the limit of the program's address space "
+       "(RLIMIT_AS) leaves %d MiB",
+    3: "it needs up to %d MiB, but the system or the cgroup has %d MiB left; try again "
+       "when more memory is free"}
 
 
 def ask(snapshot: HeapSnapshot, holders: bool) -> None:
@@ -78,7 +78,7 @@ def problem(outcome: int) -> str:
     if outcome >= _OF_FILE:
         return "the profile can't be written: %s" % os.strerror(outcome - _OF_FILE)
     if outcome >= _OF_SIGNAL:
-        return "a signal ended the process that walks the heap (%s)" % (
+        return "a signal (%s) ended the process that walks the heap" % (
             _SIGNALS.get(outcome - _OF_SIGNAL, "signal %d" % (outcome - _OF_SIGNAL)))
     if outcome >= _OF_PROBLEM:
         return _PROBLEMS.get(outcome - _OF_PROBLEM, "problem %d" % outcome)
