@@ -334,14 +334,15 @@ def test_what_is_no_program_of_pypys_is_refused(pypy: PyPy) -> None:
     refused(attach(os.getpid()), "is not a PyPy, it runs",
             os.readlink("/proc/self/exe"))
     refused(attach(2**22 + 1), "does not exist")
-    refused(attach(0), "no process's number")
-    refused(attach(-1), "no process's number")
+    refused(attach(0), "invalid PID")
+    refused(attach(-1), "invalid PID")
     refused(attach(os.getpid(), "-d", "0"), "duration")
     refused(attach(os.getpid(), "-d", "nan"), "duration")
     refused(attach(os.getpid(), "--timeout", "-1"), "timeout")
     refused(attach(os.getpid(), "--allocation-sampling", "much"), "'much'")
     refused(attach(os.getpid(), "-o", ""), "empty")
-    refused(attach(os.getpid(), "-o", "/dev/null"), "'/dev/null': it is no file")
+    refused(attach(os.getpid(), "-o", "/dev/null"),
+            "'/dev/null': it is not a regular file")
 
 
 def test_what_has_ended_or_is_stopped_is_refused(stock_pypy: PyPy) -> None:
@@ -369,20 +370,20 @@ def test_a_file_that_the_program_can_not_write(stock_pypy: PyPy) -> None:
 def test_what_is_another_users_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(AllocationSamplingError, match=r"belongs to user \d+; run this "
-                       "as that user, or as root"):
+                       "command as that user, or as root"):
         Process(1, 10)
 
 
 def test_only_its_own_pypy_gets_into_a_program() -> None:
     """This is a CPython."""
-    with pytest.raises(AllocationSamplingError, match="its own PyPy, on Linux"):
+    with pytest.raises(AllocationSamplingError, match="own pypy3, on Linux"):
         Target(1)
 
 
 def test_what_is_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.implementation, "name", "pypy")
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="riscv64"))
-    with pytest.raises(AllocationSamplingError, match="AArch64; this is riscv64"):
+    with pytest.raises(AllocationSamplingError, match="on riscv64, but only on"):
         Target(1)
 
 
@@ -404,8 +405,9 @@ def test_what_may_not_be_traced_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("scope, is_root, words", [
-    ("3", True, "only the next boot"), ("1", True, "SYS_PTRACE"),
-    ("1", False, "sysctl kernel.yama.ptrace_scope=0"), ("", False, "run this as root"),
+    ("3", True, "only a reboot can change it"), ("1", True, "SYS_PTRACE"),
+    ("1", False, "sysctl kernel.yama.ptrace_scope=0"),
+    ("", False, "run this command as root"),
 ])
 def test_what_to_do_without_a_permission(
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scope: str, is_root: bool,
@@ -451,8 +453,8 @@ def test_what_the_process_says_of_itself(
     (errno.EACCES, "no permission to trace process 7 (ptrace)"),
     (errno.ESRCH, "process 7 has ended"),
     (errno.ENOEXEC, "process 7 has become another program"),
-    (errno.ENOSYS, "PTRACE_GET_SYSCALL_INFO, of Linux 5.3"),
-    (errno.ENOMEM, "process 7 can't be attached to: Cannot allocate memory"),
+    (errno.ENOSYS, "PTRACE_GET_SYSCALL_INFO (Linux 5.3)"),
+    (errno.ENOMEM, "cannot attach to process 7: Cannot allocate memory"),
 ])
 def test_what_an_errno_means(number: int, words: str) -> None:
     assert words in refusal(7, number)

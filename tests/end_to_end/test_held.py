@@ -415,7 +415,7 @@ for do in session.held, session.stop:
         print(e)
 """ % what)
     assert run.out.splitlines()[0].startswith(
-        "the heap snapshot failed: the profile can't be written: "), run
+        "the heap snapshot failed: cannot write the profile: "), run
 
 
 def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
@@ -868,7 +868,7 @@ def test_without_a_file_both_reports_are_shown(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("flags, said", [
     (("--held",), "need --allocation-sampling"),
     (("--allocation-sampling", "64k", "--held", "--push", "otlp+http://localhost"),
-     "what --push sends has no room for it")])
+     "but --push cannot send them")])
 def test_flags_that_are_refused(stock_pypy: PyPy, flags: tuple[str, ...], said: str
                                 ) -> None:
     run = stock_pypy.command("-m", "vmprof", *flags, str(stock_pypy.script("")))
@@ -891,8 +891,8 @@ def test_ctl_asks(stock_pypy: PyPy) -> None:
         done = ctl(stock_pypy, program, "held")
         assert (done.code, done.err) == (0, "")
         path = stock_pypy.folder / "app.vmprof"
-        assert done.out == ("who holds what in process %d is in %s: report --held "
-                            "shows it\n" % (program.pid, path))
+        assert done.out == ("the retainers in process %d are in %s: report --held "
+                            "shows them\n" % (program.pid, path))
         # also what was made before sampling began
         (holder, *_) = sorted(held_of(path).holders, key=lambda holder: -holder.bytes)
         assert (holder.path, holder.type) == ("__main__.kept", "list")

@@ -195,10 +195,9 @@ def test_without_o_it_is_shown(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("flags, why", [
     (("--push", "otlp+http://localhost:1"),
-     "--memory writes into a profile where the memory is, and what --push sends has no "
-     "room for it"),
+     "--memory writes memory counts into a profile, but --push cannot send them"),
     ((), "need --allocation-sampling"),
-    (("--control",), "has no use for --memory"),
+    (("--control",), "--memory has no effect"),
 ])
 def test_what_does_not_go_with_it(pypy: PyPy, flags: tuple[str, ...], why: str) -> None:
     script: Path = pypy.script("")

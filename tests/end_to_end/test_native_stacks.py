@@ -397,8 +397,8 @@ def test_report_says_what_has_no_name(stock_pypy: PyPy, filler: Path) -> None:
      "--native, --rotate, --held, --leaks, --memory, --raw-memory, --view and --quiet "
      "need --allocation-sampling"),
     (["--native", "--no-native", "--allocation-sampling", "1k"],
-     "--native and --no-native are opposites"),
-    (["--native", "--control"], "has no use for --native"),
+     "--native and --no-native exclude each other"),
+    (["--native", "--control"], "--native has no effect"),
 ])
 def test_what_does_not_go_with_it(
         stock_pypy: PyPy, flags: list[str], problem: str) -> None:

@@ -296,7 +296,7 @@ def test_profile_that_cannot_be_written_is_refused(starter: Starter) -> None:
 
 
 @pytest.mark.parametrize("rate,said", [
-    ("none", "the sample interval 'none' is not a number of bytes"),
+    ("none", "invalid sample interval 'none': write a number of bytes"),
     ("auto:x", "auto:x")])
 def test_bad_rate_is_refused(starter: Starter, rate: str, said: str) -> None:
     assert_refused(starter(PROGRAM, rate=rate), said)
@@ -305,7 +305,7 @@ def test_bad_rate_is_refused(starter: Starter, rate: str, said: str) -> None:
 
 def test_program_that_is_not_there_is_refused(starter: Starter) -> None:
     assert_refused(run(starter.folder, SAMPLED, *FLAG, "1M", "nosuch.py"),
-                   "can't open the program 'nosuch.py'")
+                   "cannot open the program 'nosuch.py'")
 
 
 def test_report_comes_at_the_end_without_an_output(starter: Starter) -> None:

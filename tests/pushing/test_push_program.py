@@ -470,9 +470,9 @@ def test_process_1_of_a_container_waits_for_the_pusher(
 
 @pytest.mark.parametrize("flags, said", [
     (["--push", "http://localhost"], "says no known protocol"),
-    (["--push", "otlp+http://localhost", "-o", "x.vmprof"], "keeps none"),
-    (["--push", "otlp+http://localhost", "--view"], "keeps none"),
-    (["--push", "otlp+http://localhost", "--push-every", "0"], "not 0.05 to"),
+    (["--push", "otlp+http://localhost", "-o", "x.vmprof"], "writes no files"),
+    (["--push", "otlp+http://localhost", "--view"], "writes no files"),
+    (["--push", "otlp+http://localhost", "--push-every", "0"], "it must be 0.05 to"),
     (["--push-every", "5"], "needs --push"),
 ])
 def test_requests_that_make_no_sense(pypy: PyPy, spools: Path, flags: list[str],

@@ -249,7 +249,8 @@ def test_next_profile_that_cannot_be_begun(vmprof: Vmprof) -> None:
     vmprof.error = VMProfError("No space left on device")
     with open(os.devnull, "w") as file, pytest.raises(
             AllocationSamplingError,
-            match="can't be written: No space left on device; the present"):
+            match="cannot write the next profile: No space left on device; the "
+                  "present"):
         mine.rotate(file.fileno(), Settings(1000, 1), None, 2)
     assert mine.writes_to(7)
     vmprof.enabled = False              # by the program

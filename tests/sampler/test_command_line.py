@@ -54,7 +54,7 @@ def test_quiet(stock_pypy: PyPy) -> None:
     assert len(stock_pypy.profile().samples) > 0
     assert "need --allocation-sampling" in one_line(stock_pypy.command(
         "-m", "vmprof", "--quiet", script))
-    assert "can't open" in one_line(stock_pypy.command(
+    assert "cannot open" in one_line(stock_pypy.command(
         "-m", "vmprof", *flags, "--quiet", "missing.py"))
 
 
@@ -195,7 +195,7 @@ def test_output_is_not_the_programs(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o", "-",
                        str(pypy.script("print(1)")))
     assert (run.code, run.out) == (2, "")
-    assert "standard output is the program's" in run.err
+    assert "standard output belongs to the program" in run.err
     assert not (pypy.folder / "-").exists()
 
 
@@ -288,7 +288,7 @@ def test_program_that_does_not_exist(pypy: PyPy, program: str) -> None:
     line = one_line(pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1k", "-o", "out.vmprof",
         program))
-    assert "can't open the program" in line
+    assert "cannot open the program" in line
     assert not (pypy.folder / "out.vmprof").exists()
 
 
@@ -391,7 +391,7 @@ def test_cpython_is_refused(pypy: PyPy) -> None:
 @pytest.mark.parametrize("change,said", [
     ("sys.platform = 'darwin'", "needs Linux, but this is darwin"),
     ("os.uname = lambda: types.SimpleNamespace(machine='riscv64')",
-     "works on x86-64 and AArch64; this is riscv64"),
+     "is possible on x86-64 and AArch64, but this is riscv64"),
 ])
 def test_other_systems_are_refused(stock_pypy: PyPy, change: str, said: str) -> None:
     """As nearly as that can be tried here: the question is answered
@@ -456,8 +456,8 @@ def test_report_without_the_converter(pypy: PyPy) -> None:
         str(pypy.script("print('ran')")), PYTHONPATH=hide_the_converter(pypy))
     assert (run.code, run.out) == (2, "")
     assert run.err == (
-        "vmprof: the report is made by vmprof-convert, which is not in this "
-        "environment: install it, or write the profile to a file with -o\n")
+        "vmprof: the report needs vmprof-convert, which is missing in this "
+        "environment. Install it, or write the profile to a file with -o\n")
 
 
 def test_report_command_without_the_converter(pypy: PyPy) -> None:

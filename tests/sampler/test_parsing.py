@@ -75,7 +75,7 @@ def test_what_is_no_limit(text: str) -> None:
     "auto:" + "9" * 9000 + "/s",
 ])
 def test_bad_limits(text: str) -> None:
-    with pytest.raises(AllocationSamplingError, match="the limit"):
+    with pytest.raises(AllocationSamplingError, match="invalid limit"):
         parse_limit(text)
 
 
@@ -95,7 +95,7 @@ def test_out_of_range(number: int) -> None:
     ({"period": "x"}, TypeError, "invalid period 'x': write the seconds"),
     ({"period": float("nan")}, ValueError, "invalid period nan: it"),
     ({"gaps": ("fixed", 1)}, ValueError, "invalid gaps ('fixed', 1): write "),
-    ({"interval": None}, TypeError, "the sample interval None is neither an"),
+    ({"interval": None}, TypeError, "invalid sample interval None: write"),
     ({"interval": 0}, ValueError, "the sample interval 0 is too small: it must"),
 ])
 def test_settings_that_make_no_sense(settings: dict[str, Any],
@@ -108,8 +108,8 @@ def test_settings_that_make_no_sense(settings: dict[str, Any],
 
 @pytest.mark.parametrize("output,kind,words", [
     ("-", ValueError, "invalid output '-': standard output belongs to the"),
-    ("a\0b", ValueError, "the output 'a\\x00b' contains a zero byte; write"),
-    (b"a\0b", ValueError, "the output b'a\\x00b' contains a zero byte; write"),
+    ("a\0b", ValueError, "invalid output 'a\\x00b': the name contains a zero byte. "),
+    (b"a\0b", ValueError, "invalid output b'a\\x00b': the name contains a zero byte."),
     ("", ValueError, "invalid output '': the name is empty. Write"),
     (3, TypeError, "invalid output 3: write the name of a file"),
     (None, TypeError, "invalid output None: write the name of a file"),

@@ -240,11 +240,11 @@ def test_those_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
     (["--rotate", "0", "-o", "app.vmprof"], "'0': it must be 0.1 to 10000000 seconds"),
     (["--rotate", "nan", "-o", "app.vmprof"], "'nan', is not"),
     (["--rotate", "1w", "-o", "app.vmprof"], "'1w', is not"),
-    (["--rotate", "1000d", "-o", "app.vmprof"], "'1000d', is not"),
-    (["--rotate", "-5", "-o", "app.vmprof"], "'-5', is not"),
-    (["--rotate", "60"], "name the first one with -o"),
-    (["--rotate", "60", "-o", "pipe"], "can't begin a second profile in the pipe"),
-    (["--rotate", "60", "--push", "otlp+http://localhost"], "keeps none"),
+    (["--rotate", "1000d", "-o", "app.vmprof"], "'1000d': it must be"),
+    (["--rotate", "-5", "-o", "app.vmprof"], "'-5': it must be"),
+    (["--rotate", "60"], "write the name of the first one after -o"),
+    (["--rotate", "60", "-o", "pipe"], "cannot begin a second profile in the pipe"),
+    (["--rotate", "60", "--push", "otlp+http://localhost"], "writes no files"),
 ])
 def test_requests_that_make_no_sense(stock_pypy: PyPy, flags: list[str],
                                      said: str) -> None:
@@ -333,7 +333,7 @@ def test_the_last_part_waits_for_its_turn(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("flags, said", [
     (["--rotate", "60", "-o", "app.vmprof"],
      "--rotate, --held, --leaks, --memory, --raw-memory, --view and --quiet need"),
-    (["--control", "--rotate", "60"], "has no use for --rotate"),
+    (["--control", "--rotate", "60"], "--rotate has no effect"),
 ])
 def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None:
     run = stock_pypy.command("-m", "vmprof", *flags,

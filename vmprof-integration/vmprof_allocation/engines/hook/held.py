@@ -76,7 +76,7 @@ def problem(outcome: int) -> str:
     if outcome == _ENDED:
         return "the profile or the process ended during the snapshot"
     if outcome >= _OF_FILE:
-        return "the profile can't be written: %s" % os.strerror(outcome - _OF_FILE)
+        return "cannot write the profile: %s" % os.strerror(outcome - _OF_FILE)
     if outcome >= _OF_SIGNAL:
         return "a signal (%s) ended the process that walks the heap" % (
             _SIGNALS.get(outcome - _OF_SIGNAL, "signal %d" % (outcome - _OF_SIGNAL)))

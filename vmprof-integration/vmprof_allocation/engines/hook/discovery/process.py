@@ -51,7 +51,7 @@ def unsupported() -> str | None:
                 % sys.platform)
     machine = os.uname().machine
     if machine not in MACHINES or sys.maxsize < 2**32:
-        return ("sampling a stock PyPy needs %s, but this is %s"
+        return ("sampling a stock PyPy is possible on %s, but this is %s"
                 % (" and ".join(MACHINES.values()), machine))
     return None
 
