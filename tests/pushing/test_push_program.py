@@ -469,7 +469,7 @@ def test_process_1_of_a_container_waits_for_the_pusher(
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--push", "http://localhost"], "says no known protocol"),
+    (["--push", "http://localhost"], "is not a known protocol"),
     (["--push", "otlp+http://localhost", "-o", "x.vmprof"], "writes no files"),
     (["--push", "otlp+http://localhost", "--view"], "writes no files"),
     (["--push", "otlp+http://localhost", "--push-every", "0"], "it must be 0.05 to"),
@@ -560,7 +560,7 @@ def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
             print(error)
     """)
     assert (run.code, run.err) == (0, "")
-    assert "knows no locks" in run.out and "TMPDIR" in run.out
+    assert "does not support locks" in run.out and "TMPDIR" in run.out
 
 
 def test_a_program_whose_first_thread_ends_first(pypy: PyPy, spools: Path) -> None:

@@ -176,18 +176,19 @@ def test_refused_until_it_is_there(pushers: Pushers) -> None:
     port = free_port()
     pusher = pushers(port, a_window())
     assert pusher.wait_for("trying again") == (
-        "vmprof: can't push to http://127.0.0.1:%d: Connection refused; trying again\n"
+        "vmprof: cannot push to http://127.0.0.1:%d: Connection refused; trying again\n"
         % port)
     with StandIn(port=port) as engine:
         engine.wait()
         pusher.wait_until_empty()
-        assert "takes profiles again\n" in pusher.finish()
+        assert "accepts profiles again\n" in pusher.finish()
     assert len(pusher.said) == 2            # however often it tried
 
 
 @pytest.mark.parametrize("answer, why", [
-    (hang, "takes too long"), (drip, "takes too long"), (cut, "connection was cut"),
-    (nonsense, "is no HTTP"),
+    (hang, "did not answer in time"), (drip, "did not answer in time"),
+    (cut, "connection was closed"),
+    (nonsense, "is not HTTP"),
     (status(500), "500 (Internal Server Error)"), (status(503), "503 (Serv"),
     (status(429), "429 (Too Many Requests)"), (status(408), "408 (Request Timeout)"),
 ], ids=["hanging", "dripping", "cut", "no_http", "500", "503",
@@ -201,7 +202,7 @@ def test_is_sent_again_if_the_answer_is(pushers: Pushers, answer: Answer,
         pusher.wait_until_empty()
         text = pusher.finish()
     assert first.body == last.body          # with the same ids
-    assert why in text and "takes profiles again" in text
+    assert why in text and "accepts profiles again" in text
 
 
 def test_it_comes_no_sooner_than_the_engine_asks(pushers: Pushers) -> None:
@@ -235,9 +236,9 @@ def test_what_the_engine_does_not_want_is_dropped_and_counted(
         pusher.wait_until_empty()
         text = pusher.finish()
     assert space(requests[2].body) == 7000
-    assert text.count("it answers %d (" % number) == 1
-    assert "takes profiles again; 2 windows were dropped\n" in text
-    assert text.endswith("; 2 windows were dropped\n")
+    assert text.count("it answered %d (" % number) == 1
+    assert "accepts profiles again; 2 segments were dropped\n" in text
+    assert text.endswith("; 2 segments were dropped\n")
 
 
 def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
@@ -251,8 +252,8 @@ def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
             pusher.wait_until_empty()
             text = pusher.finish()
         assert elsewhere.requests == []
-    assert "it answers 307 (Temporary Redirect), which is not followed" in text
-    assert "4 windows were dropped" in text
+    assert "it answered 307 (Temporary Redirect), but the profiler follows no redirects" in text
+    assert "4 segments were dropped" in text
 
 
 def test_what_was_rejected_in_part_is_said(pushers: Pushers) -> None:
@@ -262,7 +263,7 @@ def test_what_was_rejected_in_part_is_said(pushers: Pushers) -> None:
         pusher = pushers(engine, a_window())
         engine.wait()
         pusher.wait_until_empty()
-        assert "it rejected 3 profiles of a window" in pusher.finish()
+        assert "it rejected 3 profiles of a segment" in pusher.finish()
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +301,7 @@ def test_a_wrong_certificate_gets_nothing(
                          SSL_CERT_FILE=str(trusted),
                          VMPROF_PUSH_HEADERS="Authorization=" + SECRET)
         line = pusher.wait_for("trying again")
-        assert "https://localhost:%d: its certificate can't be trusted" % (
+        assert "https://localhost:%d: cannot verify its certificate" % (
             engine.port) in line
         pusher.kill()
         assert engine.requests == []
@@ -373,7 +374,7 @@ def test_garbage_and_what_was_cut_off(pushers: Pushers) -> None:
         pusher = pushers(engine, b"no profile at all", whole[:-1], empty.data(), b"",
                          a_window(7000))
         requests = engine.wait(2)
-        pusher.wait_for("can't be read")
+        pusher.wait_for("cannot read a segment")
         pusher.finish()
     assert [space(request.body) for request in requests] == [5000, 7000]
 
@@ -385,7 +386,7 @@ def test_too_many_windows(pushers: Pushers) -> None:
     with StandIn(port=port) as engine:
         requests = engine.wait(MAX_WINDOWS)
         pusher.wait_until_empty()
-        assert "; 20 windows were dropped\n" in pusher.finish()
+        assert "; 20 segments were dropped\n" in pusher.finish()
     # the newest stay
     assert [space(request.body) for request in requests] == [
         5020 + n for n in range(MAX_WINDOWS)]
@@ -402,13 +403,13 @@ def test_too_many_bytes(pushers: Pushers) -> None:
     with StandIn(port=port) as engine:
         engine.wait(4)
         pusher.wait_until_empty()
-        assert "; 2 windows were dropped\n" in pusher.finish()
+        assert "; 2 segments were dropped\n" in pusher.finish()
 
 
 def test_the_end_does_not_wait_for_an_engine_that_is_away(pushers: Pushers) -> None:
     pusher = pushers(free_port(), *[a_window()] * 3)
     pusher.wait_for("trying again")
-    assert pusher.finish().endswith("; 3 windows were dropped\n")
+    assert pusher.finish().endswith("; 3 segments were dropped\n")
 
 
 def test_there_is_one_pusher_of_a_folder(pushers: Pushers) -> None:

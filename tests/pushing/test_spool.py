@@ -122,7 +122,7 @@ def test_a_window_that_our_own_code_fails_at(
     one._push(Window(0, str(path), 4))
     assert not path.exists() and not (tmp_path / "read").exists()
     assert capsys.readouterr().err == (
-        "vmprof: a window can't be read, and is dropped: there was a RuntimeError\n")
+        "vmprof: cannot read a segment, and dropped it: there was a RuntimeError\n")
 
 
 def test_an_engine_that_takes_all_gets_all(
@@ -160,7 +160,7 @@ def test_a_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "timeout", Timeout)
     monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
     outcome = sending.send(Target("otlp+http://localhost"), Body(b"", {}), {}, 1.0)
-    assert outcome == sending.Outcome(False, "it takes too long to answer")
+    assert outcome == sending.Outcome(False, "it did not answer in time")
 
 
 def test_files_of_the_environment_are_found_from_anywhere(
