@@ -716,7 +716,8 @@ def test_compiled_code_looks_to_us_as_to_the_gc(stock_pypy: PyPy) -> None:
         outer()
     """
     run = stock_pypy.run(source)
-    assert re.fullmatch(r"\d+ objects are as the GC has them; \d+ changed meanwhile\n",
+    assert re.fullmatch(r"\d+ objects agree with the GC's dump; \d+ changed "
+                        r"meanwhile\n",
                         run.out), run.err
 
 

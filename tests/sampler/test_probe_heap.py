@@ -144,7 +144,7 @@ def test_figures_that_never_stand_still(model: Model) -> None:
         model._step()
         return told()
     model._get_stats = stats  # type: ignore[method-assign]
-    with pytest.raises(NotCertain, match="never stand still"):
+    with pytest.raises(NotCertain, match="changed during each reading"):
         find(model)
 
 
