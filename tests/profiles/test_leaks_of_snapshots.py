@@ -19,7 +19,7 @@ BASE = 10**6
 
 def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
         answers: Sequence[tuple[int, str]] = (),
-        functions: Sequence[str] = ("keep",)) -> Path:
+        functions: Sequence[str] = ("keep",), majors: Sequence[int] = ()) -> Path:
     """Write the profile of a program that keeps 32 kB of sessions in each step.
 
     Args:
@@ -28,6 +28,7 @@ def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
             snapshot found.
         answers: steps with retainers, and the path of the retainer; "" for no path.
         functions: each keeps as many sessions.
+        majors: steps with a major collection after them.
     """
     # without a major collection
     heap = Heap(interval=200, minors=10**6)
@@ -38,6 +39,8 @@ def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
                 heap.allocate("main " + name, ("app.Session", 64, math.inf))
             heap.allocate("main parse", ("str", 128, 200))
         heap.collect_minor()
+        if step in majors:
+            heap.mark_and_sweep()
         heap.run(1000)
         for at, live in snapshots:
             if at == step:
@@ -89,6 +92,11 @@ def test_snapshot_after_the_end_does_not_count_if_the_program_dropped_its_object
         text = leaks_of(path)
         assert text.startswith("leak: app.Session") is is_found
         assert ("and there were 2" + said in text) is not is_found
+
+
+def test_three_moments_after_the_warm_up_suffice(tmp_path: Path) -> None:
+    path = run(tmp_path / "a.vmprof", growing(7), majors=(0, 3, 5))
+    assert leaks_of(path).startswith("leak: app.Session")
 
 
 def test_retainers_after_the_end_do_not_count(tmp_path: Path) -> None:

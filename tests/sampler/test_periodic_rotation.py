@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import found as objects
 from conftest import PYPY, PyPy
 from vmprof_convert import readers
 from vmprof_convert.analysis import holders
@@ -304,6 +305,26 @@ def test_each_part_says_who_holds_what(stock_pypy: PyPy) -> None:
             assert abs(row.estimate.value - row.bytes) < 2.6 * (high - low) + 2e5, row
             sizes.append(row.bytes)
         assert len(sizes) >= 2 and sizes == sorted(sizes)
+
+
+def test_each_segment_ends_with_a_snapshot_of_a_small_heap(stock_pypy: PyPy) -> None:
+    """Without a snapshot the garbage is alive, because no major collection runs."""
+    script = stock_pypy.script(THING + """
+    def make(count):
+        return [[i] for i in range(count)]
+    kept = make(200000)
+    len(make(400000))
+    while not parts():
+        time.sleep(0.01)
+    """)
+    run = stock_pypy.command(
+        "-m", "vmprof", "--allocation-sampling", "8k", "--rotate", "1",
+        "-o", "app.vmprof", str(script), PYPY_GC_NURSERY="64M")
+    assert (run.code, run.out, run.err) == (0, "", "")
+    (segments,) = profiles(stock_pypy.folder).values()
+    assert [len(profile.snapshots) for profile in segments] == [1] * len(segments)
+    for profile in segments[:-1]:
+        objects.found(profile, "list").check("alive", 200000, also=4000)
 
 
 def test_the_last_part_waits_for_its_turn(stock_pypy: PyPy) -> None:

@@ -10,7 +10,7 @@ import io
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from vmprof_convert.errors import ProfileError
 
@@ -40,6 +40,7 @@ class Container:
         self._file = file if file.seekable() else _copied(file)
         self._start = self._file.tell()
         self._end = self._file.seek(0, io.SEEK_END)
+        self._progress: Callable[[int], None] | None = None
 
     def pieces(self, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
         """Yield the decompressed log from its beginning.
@@ -50,24 +51,43 @@ class Container:
         Raises:
             ProfileError: The compressed data are damaged or cut off.
         """
+        self._progress = progress
         self._file.seek(self._start)
-        packed = self._read(progress)
-        first = next(packed, b"")
-        if len(first) < len(_GZIP):
-            first += next(packed, b"")
-        if first.startswith(_GZIP):
-            yield from _unpacked(first, packed)
+        is_packed = self._file.read(len(_GZIP)) == _GZIP
+        self._file.seek(self._start)
+        if is_packed:
+            yield from self._decompressed()
         else:
-            yield first
-            yield from packed
+            while piece := self.read(PIECE):
+                yield piece
 
-    def _read(self, progress: Callable[[int], None] | None) -> Iterator[bytes]:
-        done = 0
-        while part := self._file.read(min(PIECE, self._end - self._start - done)):
-            done += len(part)
-            if progress is not None:
-                progress(done)
-            yield part
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes, the next ones of the file."""
+        part = self._file.read(min(size, self._end - self._file.tell()))
+        if part and self._progress is not None:
+            self._progress(self._file.tell() - self._start)
+        return part
+
+    def _decompressed(self) -> Iterator[bytes]:
+        """Yield the decompressed content of all members of a gzip file."""
+        import gzip
+        size = 0
+        try:
+            # gzip calls only the method read() of this object
+            with gzip.GzipFile(fileobj=cast(BinaryIO, self), mode="rb") as file:
+                while piece := file.read(PIECE):
+                    size += len(piece)
+                    limit = min(MAX_UNPACKED, _ALWAYS_UNPACKED + _MOST_FOR_A_BYTE * (
+                        self._file.tell() - self._start))
+                    if size > limit:
+                        raise ProfileError(
+                            "the profile unpacks to more than %d bytes" % limit)
+                    yield piece
+        except EOFError:
+            raise ProfileError(
+                "the profile is cut off: its packed data end too early") from None
+        except (gzip.BadGzipFile, zlib.error) as e:
+            raise ProfileError("damaged profile: %s" % e) from e
 
 
 def is_log(start: bytes) -> bool:
@@ -85,45 +105,3 @@ def _copied(pipe: BinaryIO) -> BinaryIO:
     if start.startswith(_GZIP) or is_log(start):
         start += pipe.read()
     return io.BytesIO(start)
-
-
-def _unpacked(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the decompressed content of all members of a gzip file.
-
-    Raises:
-        ProfileError: The data are damaged, cut off, or decompress to too many bytes.
-    """
-    size, packed = 0, len(first)
-    unpacker = zlib.decompressobj(wbits=31)
-
-    def unpack(part: bytes) -> bytes:
-        nonlocal size
-        try:
-            piece = unpacker.decompress(part, PIECE)
-        except zlib.error as e:
-            raise ProfileError("damaged profile: %s" % e) from e
-        size += len(piece)
-        limit = min(MAX_UNPACKED, _ALWAYS_UNPACKED + _MOST_FOR_A_BYTE * packed)
-        if size > limit:
-            raise ProfileError("the profile unpacks to more than %d bytes" % limit)
-        return piece
-
-    part = first
-    while part:
-        if unpacker.eof:
-            # gzip allows zeros after a member
-            part = part.lstrip(b"\0")
-            if part:
-                unpacker = zlib.decompressobj(wbits=31)
-        if part:
-            yield unpack(part)
-            part = unpacker.unconsumed_tail or unpacker.unused_data
-        if not part:
-            part = next(rest, b"")
-            packed += len(part)
-    while not unpacker.eof:
-        # the decompressed bytes that exceeded the size of the last piece
-        piece = unpack(b"")
-        if not piece:
-            raise ProfileError("the profile is cut off: its packed data end too early")
-        yield piece

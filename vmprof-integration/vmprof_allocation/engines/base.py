@@ -262,7 +262,8 @@ class Engine:
         """
         raise NotImplementedError
 
-    def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
+    def ask_held(self, holders: bool, ends_garbage: bool,
+                 is_bounded: bool = False) -> Callable[[], None]:
         """Have a forked process take a heap snapshot (capability ``held``).
 
         The snapshot finds the sampled objects that the program can reach.
@@ -270,6 +271,8 @@ class Engine:
         Args:
             holders: Also find the retainers of the objects.  This takes twice the time.
             ends_garbage: Refuse if the snapshot could take live objects for garbage.
+            is_bounded: Refuse if the heap is too large for a snapshot that the user did
+                not request.
 
         Returns:
             A function that waits for the process.  The program runs meanwhile.

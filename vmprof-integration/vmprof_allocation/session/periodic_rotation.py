@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock, get_native_id, start_new_thread
-from time import monotonic, sleep
+from time import monotonic, sleep, thread_time
 
 from vmprof_allocation.critical.after_fork import after_fork
 from vmprof_allocation.critical.forks import Undivided
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: seconds to wait for the pusher, which ends with process 1 of a container
 _LAST = 5.0
+#: the share of the time that the heap snapshots of segments may take
+_SHARE = 0.01
 
 
 class PeriodicRotation:
@@ -56,6 +58,8 @@ class PeriodicRotation:
         self._problem = ""
         #: error of the last heap snapshot, or "", so that it is reported only once
         self._not_held = ""
+        #: the time before which no segment has a snapshot, unless it was requested
+        self._next_snapshot = 0.0
         #: path and bytes of the later segments that have ended, the oldest first
         self._ended: list[tuple[str, int]] = []
         self._bytes = 0
@@ -129,6 +133,9 @@ class PeriodicRotation:
         while not end.acquire(True, self._every):
             if self.session.settings.ends_with_snapshot:
                 self._look()
+            elif (self.session.settings.has_last_snapshot
+                    and monotonic() >= self._next_snapshot):
+                self._take_snapshot()
             with Undivided():
                 try:
                     if self._is_on:
@@ -172,6 +179,17 @@ class PeriodicRotation:
         if problem and not self._not_held:
             say(problem)
         self._not_held = problem
+
+    def _take_snapshot(self) -> None:
+        """Take a heap snapshot at the end of a segment, if the heap is small."""
+        began, start = monotonic(), thread_time()
+        try:
+            self.session.snapshot_of_segment()
+            cost = thread_time() - start + self.session.snapshot_cost
+        except Exception:
+            # the segment has no snapshot; the cost of an attempt is not known
+            cost = monotonic() - began
+        self._next_snapshot = began + cost / _SHARE
 
     def _next(self) -> None:
         session = self.session

@@ -432,7 +432,17 @@ class Session:
         """
         return self._take_snapshot(holders, True)
 
-    def _take_snapshot(self, holders: bool, ends_garbage: bool) -> str:
+    def snapshot_of_segment(self) -> None:
+        """Take a heap snapshot before rotate(), as snapshot() does.
+
+        Raises:
+            AllocationSamplingError: no snapshot is possible, or the heap is larger than
+                a heap whose snapshot is taken at the end of a profile.
+        """
+        self._take_snapshot(False, True, is_bounded=True)
+
+    def _take_snapshot(self, holders: bool, ends_garbage: bool,
+                       is_bounded: bool = False) -> str:
         asked: Engine | None = None
         try:
             with Section(_lock):
@@ -446,7 +456,7 @@ class Session:
                 if self.settings.max_files:
                     raise AllocationSamplingError(_PUSHED)
                 where = self.where
-                wait = engine.ask_held(holders, ends_garbage)
+                wait = engine.ask_held(holders, ends_garbage, is_bounded)
                 asked = engine
             # without the lock: other threads may fork, stop this session, or rotate
             wait()

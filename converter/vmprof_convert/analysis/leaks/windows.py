@@ -122,7 +122,8 @@ def find_windows(profile: Profile,
     times = profile.looks
     if (not profile.marks and part is None and is_alive_exact(profile)
             and times and times[-1] in (one.time for one in profile.snapshots)):
-        times = _without_end(profile, times, len(times))
+        after = [time for time in times if time >= profile.end * WARM_UP]
+        times = _without_end(profile, times, len(after))
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:

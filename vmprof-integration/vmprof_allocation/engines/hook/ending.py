@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Results of hook_is_sampled_child().
 NO_CHILD, WITH_PROFILE = 0, 2
-#: The maximum size in bytes of a heap for the last snapshot.  Many children of a
-#: process may end at the same time, each with the heap that it inherited.
+#: The maximum size in bytes of a heap for a snapshot that nobody requested.  Many
+#: children of a process may end at the same time, each with the heap that it inherited.
 _MOST_HEAP, _MOST_HEAP_OF_CHILD = 2**29, 2**26
 #: The time in seconds for which the program waits for the last snapshot.
 _PATIENCE = 5.0
@@ -110,6 +110,15 @@ class HookEnding(Ending):
                 self._named(thread, thread_names.for_native(name))
 
 
+def most_heap(child: int) -> int:
+    """Return the maximum size in bytes of a heap for a snapshot that nobody requested.
+
+    Args:
+        child: the result of hook_is_sampled_child().
+    """
+    return _MOST_HEAP if child == NO_CHILD else _MOST_HEAP_OF_CHILD
+
+
 def begin_last(snapshot: HeapSnapshot, child: int) -> Callable[[], None] | None:
     """Begin the heap snapshot that finds the live objects at the end of a profile.
 
@@ -122,10 +131,9 @@ def begin_last(snapshot: HeapSnapshot, child: int) -> Callable[[], None] | None:
         if a snapshot is impossible or the heap is too large.
     """
     try:
-        most = _MOST_HEAP if child == NO_CHILD else _MOST_HEAP_OF_CHILD
         if (snapshot.is_sampling() and child in (NO_CHILD, WITH_PROFILE)
                 and not may_hide_references() and snapshot.looks(0.0) == NOT_ASKED
-                and not snapshot.refusal(most, is_urgent=True)
+                and not snapshot.refusal(most_heap(child), is_urgent=True)
                 and snapshot.begin(False)):
             return lambda: snapshot.wait(_PATIENCE)
     except Exception:

@@ -28,8 +28,10 @@ from vmprof_allocation.engines.hook.ending import (
     begin_last,
     check_complete,
     finish_last,
+    most_heap,
 )
 from vmprof_allocation.engines.hook.heap_snapshot import (
+    ANY_HEAP,
     HeapSnapshot,
     may_hide_references,
 )
@@ -597,12 +599,14 @@ class HookEngine(Engine):
         with self._section():
             return self._traced()[0] if self._is_sampling() else 0.0
 
-    def ask_held(self, holders: bool, ends_garbage: bool) -> Callable[[], None]:
+    def ask_held(self, holders: bool, ends_garbage: bool,
+                 is_bounded: bool = False) -> Callable[[], None]:
         """Begin a heap snapshot: see Engine.ask_held()."""
         with self._section():
             if not self._is_sampling():
                 raise AllocationSamplingError("allocation sampling is not on")
-            if self._lib.hook_is_sampled_child() not in (NO_CHILD, WITH_PROFILE):
+            child = self._lib.hook_is_sampled_child()
+            if child not in (NO_CHILD, WITH_PROFILE):
                 raise AllocationSamplingError(
                     "no heap snapshot is taken: this forked process has no profile "
                     "until its first sample; try again later")
@@ -612,7 +616,7 @@ class HookEngine(Engine):
                     "no heap snapshot is taken: a C extension module is loaded, and "
                     "objects that only C code holds look like garbage")
             snapshot = self._heap_snapshot()
-            held.ask(snapshot, holders)
+            held.ask(snapshot, holders, most_heap(child) if is_bounded else ANY_HEAP)
             return lambda: snapshot.wait(held.SECONDS)
 
     def take_held(self) -> float:

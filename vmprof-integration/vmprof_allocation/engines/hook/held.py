@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import signal
 
-from vmprof_allocation.engines.hook.heap_snapshot import NOT_ASKED
+from vmprof_allocation.engines.hook.heap_snapshot import ANY_HEAP, NOT_ASKED
 from vmprof_allocation.errors import AllocationSamplingError, SamplingBusy
 
 # no import of typing at run time: see engines/base.py
@@ -23,6 +23,7 @@ _PROBLEMS = {
     5: "the process that walks the heap did not end within %d seconds" % SECONDS}
 _OF_PROBLEM, _OF_SIGNAL, _OF_FILE, _ENDED = 1000, 2000, 3000, -2
 _SIGNALS = {int(number): number.name for number in signal.Signals}
+_TOO_LARGE = 4
 #: The reasons for enum hook_refusal of native/hook/hook.h.
 _REFUSALS = {
     1: "the program filters its system calls (seccomp), and the filter may end it at "
@@ -30,15 +31,17 @@ _REFUSALS = {
     2: "it needs up to %d MiB, but the limit of the program's address space "
        "(RLIMIT_AS) leaves %d MiB",
     3: "it needs up to %d MiB, but the system or the cgroup has %d MiB left; try again "
-       "when more memory is free"}
+       "when more memory is free",
+    _TOO_LARGE: "the heap is larger than %d MiB"}
 
 
-def ask(snapshot: HeapSnapshot, holders: bool) -> None:
+def ask(snapshot: HeapSnapshot, holders: bool, most_heap: int = ANY_HEAP) -> None:
     """Fork the process that walks the heap; call take() afterwards.
 
     Args:
         snapshot: the snapshot of this process.
         holders: whether to find retainers in addition to the reachable objects.
+        most_heap: the maximum size of the heap in bytes.
 
     Raises:
         AllocationSamplingError: no snapshot is possible.
@@ -47,11 +50,14 @@ def ask(snapshot: HeapSnapshot, holders: bool) -> None:
     if snapshot.looks(0.0) != NOT_ASKED:
         raise SamplingBusy(
             "another thread takes a heap snapshot; try again when it is done")
-    refusal = snapshot.refusal(is_urgent=not holders)
+    # the program does not wait for the snapshot of a heap that must be small
+    is_urgent = not holders and most_heap == ANY_HEAP
+    refusal = snapshot.refusal(most_heap, is_urgent)
     if refusal:
         reason = _REFUSALS[refusal]
+        sizes = (most_heap,) if refusal == _TOO_LARGE else snapshot.memory
         if "%d" in reason:
-            reason %= tuple(max(0, size) >> 20 for size in snapshot.memory)
+            reason %= tuple(max(0, size) >> 20 for size in sizes)
         raise AllocationSamplingError("no heap snapshot is taken: " + reason)
     if not snapshot.begin(holders):
         take(snapshot)
