@@ -275,8 +275,8 @@ def test_a_program_that_ends_meanwhile(stock_pypy: PyPy, end: str, code: int) ->
         exec(end, {"program": program})
         out, err = command.communicate(timeout=60)
         assert command.returncode == code, err
-        assert err.startswith("vmprof_allocation: process %d has ended, and the "
-                              "profile with it\n" % program.pid)
+        assert err.startswith("vmprof_allocation: process %d has ended, and its "
+                              "profile ends there\n" % program.pid)
         assert "allocate" in out
 
 
@@ -292,7 +292,7 @@ def test_a_second_one_is_refused(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         first = program.begin("-d", "600")
         refused(program.command(), "process %d" % program.pid,
-                "another command (attach or top) samples it")
+                "another command (attach or top) samples the process")
         first.send_signal(signal.SIGINT)
         out, _ = first.communicate(timeout=60)
         assert "allocate" in out
@@ -312,7 +312,8 @@ def test_refused_ones_leave_no_memory_behind(stock_pypy: PyPy) -> None:
         first = program.begin("-d", "600")
         before = program.code()
         for _ in range(5):
-            refused(program.command(), "another command (attach or top) samples it")
+            refused(program.command(), "another command (attach or top) samples the "
+                                       "process")
         wait_until(lambda: program.code() <= before)
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=60)
@@ -331,7 +332,7 @@ import sys, threading, vmprof_allocation
 def test_what_is_no_program_of_pypys_is_refused(pypy: PyPy) -> None:
     def attach(pid: int, *arguments: str) -> Run:
         return pypy.command("-m", "vmprof_allocation", "attach", str(pid), *arguments)
-    refused(attach(os.getpid()), "is not a PyPy, it runs",
+    refused(attach(os.getpid()), "is not a PyPy: it runs",
             os.readlink("/proc/self/exe"))
     refused(attach(2**22 + 1), "does not exist")
     refused(attach(0), "invalid PID")

@@ -343,7 +343,7 @@ def test_headers_of_a_file_that_changes(pushers: Pushers, tmp_path: Path) -> Non
         pusher.wait_until_empty()
         secret.unlink()
         pusher.add(a_window())
-        assert "VMPROF_PUSH_HEADERS_FILE names: No such file" in pusher.wait_for("push")
+        assert "VMPROF_PUSH_HEADERS_FILE: No such file" in pusher.wait_for("push")
         secret.write_text("Authorization: second\n")
         second, = engine.wait()
         pusher.wait_until_empty()

@@ -226,16 +226,16 @@ def test_bad_rate(pypy: PyPy, rate: str) -> None:
     line = one_line(pypy.command(
         "-m", "vmprof", "-o", "out.vmprof", "--allocation-sampling=" + rate,
         str(pypy.script(APP)), PYTHONIOENCODING="utf-8"))
-    assert "the sample interval" in line
+    assert "invalid sample interval" in line
     assert out.read_bytes() == b"precious"
 
 
 @pytest.mark.parametrize("flags,said", [
-    (["--allocation-seed", "x"], "the seed 'x'"),
-    (["--allocation-sampling", "auto:2"], "the limit 'auto:2'"),
+    (["--allocation-seed", "x"], "invalid seed 'x'"),
+    (["--allocation-sampling", "auto:2"], "invalid limit 'auto:2'"),
     (["--allocation-sampling", "auto", "--allocation-gaps", "fixed"],
      "fixed gaps cannot follow a limit"),
-    (["--period", "nan"], "the period nan"),
+    (["--period", "nan"], "invalid period nan"),
     (["--web"], "--web"),
     (["--web-auth", "token"], "--web-auth"),
 ])
@@ -265,7 +265,7 @@ def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
     (["--allocation-samp"], "and then the program"),
     (["--raw-memory"], "invalid sample interval 'app.py': write a number of bytes"),
     (["--allocation-sampling", "8k", "-o"],
-     "no program follows '-o app.py': write the value of -o and then the program"),
+     "no program follows '-o app.py': write the value of -o, and then the program"),
     (["--rotate"], "no program follows '--rotate app.py'"),
     (["--push"], "no program follows '--push app.py'"),
 ])
@@ -465,7 +465,7 @@ def test_report_command_without_the_converter(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof",
                        PYTHONPATH=hide_the_converter(pypy))
     assert (run.code, run.out) == (2, "")
-    assert run.err.count("\n") == 1 and "install it" in run.err
+    assert run.err.count("\n") == 1 and "Install it" in run.err
 
 
 @pytest.mark.parametrize("arguments", [

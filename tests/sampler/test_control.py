@@ -395,7 +395,7 @@ def test_a_real_time_signal() -> None:
 
 def test_a_variable_that_makes_no_sense_is_said(pypy: PyPy) -> None:
     with prepared(pypy, WAITS, "USR3") as program:
-        assert "'USR3' is not known" in refused(pypy, program, "status")
+        assert "invalid signal 'USR3'" in refused(pypy, program, "status")
         assert program.end() == "ended\n"
 
 
@@ -510,7 +510,8 @@ def test_a_handler_of_the_programs_is_not_replaced(pypy: PyPy) -> None:
         print(signal.getsignal(signal.SIGURG) is handler)
     """)
     assert run.out.splitlines() == [
-        "the program has a handler for signal 23; name another one", "True"], run.err
+        "the program has a handler for signal 23. Choose another "
+        "signal", "True"], run.err
 
 
 def ask_here(pid: int, timeout: float = 1) -> list[str]:

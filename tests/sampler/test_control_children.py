@@ -91,7 +91,7 @@ def test_status_and_rate_of_the_workers(pypy: PyPy) -> None:
         done(pypy, master, "--children", *START)
         out = done(pypy, master, "--children", "rate", "64k")
         assert out.splitlines() == [
-            "process %d is sampled one per 65536 bytes on average" % pid
+            "process %d is sampled, one per 65536 bytes on average" % pid
             for pid in (master.pid, *pids)]
         out = done(pypy, master, "--children", "status")
         assert [out.count("process %d is sampled, one per 65536 bytes" % pid)
