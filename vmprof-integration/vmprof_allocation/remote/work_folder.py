@@ -59,9 +59,9 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
         return None
     os.close(fd)
     raise AllocationSamplingError(
-        "cannot read the profile %r: it is not a regular file of user %d, who was to "
-        "write it. Sample the program again with -o and a file in a folder that only "
-        "root and that user can write to" % (path, owner))
+        "cannot read the profile %r: it is not a regular file of user %d, the user of "
+        "the process. Sample the program again with -o and a file in a folder that "
+        "only root and that user can write to" % (path, owner))
 
 
 class Folder:
