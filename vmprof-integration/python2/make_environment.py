@@ -1,10 +1,10 @@
-"""Make an environment for a PyPy 2.7, as `python -m venv` does for others.
+"""Make an environment for a PyPy 2.7, which has no `python -m venv`.
 
     python3 make_environment.py PYPY WHEEL PYPY3 FOLDER
 
-FOLDER/bin/pypy is PYPY with what is in the WHEEL (make_wheel.py), and asks PYPY3,
-which has the package for Python 3.  Debian's PyPy 2.7 has no pip; elsewhere,
-`pypy -m pip install WHEEL` does the same.
+FOLDER/bin/pypy runs PYPY with the packages of WHEEL (make_wheel.py).  It runs PYPY3,
+which has the package for Python 3, for the tasks that need Python 3.  Debian's PyPy 2.7
+has no pip.  In other PyPys, `pypy -m pip install WHEEL` does the same.
 """
 from __future__ import annotations
 
@@ -27,18 +27,30 @@ exec %s "$@"
 
 
 def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
-    """Replaces an older one.  Raises OSError, BadZipFile or CalledProcessError."""
+    """Make an environment, which replaces an older environment in this folder.
+
+    Args:
+        pypy: name or path of the PyPy 2.7.
+        wheel: wheel for PyPy 2.7.
+        pypy3: interpreter with the package for Python 3.
+        folder: folder of the environment.
+
+    Raises:
+        OSError: a file cannot be read or written, or the folder contains other files.
+        BadZipFile: the wheel is damaged.
+        CalledProcessError: the PyPy does not work.
+    """
     found = shutil.which(pypy)
     if found is None:
         raise OSError("there is no program %s" % pypy)
     script = folder / "bin" / "pypy"
     if folder.exists() and not (
             script.is_file() and MARK in script.read_text(errors="replace")):
-        raise OSError("%s is there, and is no such environment: name another folder"
+        raise OSError("%s exists, and is not such an environment. Write another folder"
                       % folder)
     zipfile.ZipFile(wheel).close()
     shutil.rmtree(folder, ignore_errors=True)
-    # where it will be: names in it are absolute
+    # absolute, because the environment contains this path
     base = str(folder.absolute())
     try:
         packages = subprocess.run(
@@ -56,6 +68,7 @@ def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         description="Make an environment for a PyPy 2.7.")
     parser.add_argument("pypy")

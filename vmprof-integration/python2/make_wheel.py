@@ -1,10 +1,10 @@
-"""Make the wheel for PyPy 2.7 out of the one for Python 3.
+"""Make the wheel for PyPy 2.7 from the wheel for Python 3.
 
     python3 make_wheel.py vmprof_allocation-VERSION-py3-none-PLATFORM.whl
 
-writes vmprof_allocation-VERSION-py2-none-PLATFORM.whl beside it.  The native half
-knows nothing of the interpreter that loads it, and what describes it to cffi is
-the same: so it is compiled once.
+writes vmprof_allocation-VERSION-py2-none-PLATFORM.whl into the same folder.  Both
+wheels contain the same native library and the same description for cffi, because the
+library does not depend on the interpreter.
 """
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NATIVE = ("vmprof_allocation/engines/hook/_hook.so",
 
 
 class Problem(Exception):
-    """Said in one line; nothing was written then."""
+    """A reason why no wheel was written, as one line."""
 
 
 def metadata(text: str) -> str:
-    """Of PyPy 2.7: it brings cffi, and nothing else is needed there."""
+    """Return the metadata for PyPy 2.7, which needs no other packages."""
     head, _, _ = text.partition("\n\n")
     lines = [line for line in head.splitlines() if not re.match(
         "(Requires|Classifier: Programming Language|License-File|Description-"
@@ -35,10 +35,14 @@ def metadata(text: str) -> str:
 
 
 def make(source: Path) -> Path:
-    """Returns the path of the wheel.  Raises Problem."""
+    """Make the wheel, and return its path.
+
+    Raises:
+        Problem: the wheel for Python 3 cannot be read.
+    """
     name = source.name.replace("-py3-none-", "-py2-none-")
     if name == source.name:
-        raise Problem("%s is no wheel for Python 3" % source)
+        raise Problem("%s is not a wheel for Python 3" % source)
     try:
         with zipfile.ZipFile(source) as theirs:
             info = "%s.dist-info" % "-".join(name.split("-")[:2])
@@ -47,7 +51,7 @@ def make(source: Path) -> Path:
             about = theirs.read("%s/METADATA" % info).decode()
             licence = theirs.read("%s/licenses/LICENSE" % info)
     except (OSError, KeyError, zipfile.BadZipFile) as e:
-        raise Problem("can't make the wheel from %s: %s" % (source, e)) from None
+        raise Problem("cannot make the wheel from %s: %s" % (source, e)) from None
     for path in sorted(SOURCE.rglob("*")):
         if path.suffix in (".py", ".pth"):
             files[path.relative_to(SOURCE).as_posix()] = path.read_bytes()
@@ -62,8 +66,9 @@ def make(source: Path) -> Path:
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(description="Make the wheel for PyPy 2.7.")
-    parser.add_argument("wheel", type=Path, help="the one for Python 3")
+    parser.add_argument("wheel", type=Path, help="the wheel for Python 3")
     try:
         print(make(parser.parse_args().wheel))
     except Problem as e:

@@ -156,8 +156,8 @@ def check_interval(interval: int, text: str | None = None) -> int:
     """
     if not 1 <= interval <= MAX_INTERVAL:
         raise WrongValue(
-            "the sample interval %s is too %s: it must be between 1 byte and 2**62 "
-            "bytes" % (interval if text is None else repr(text),
+            "invalid sample interval %s: it is too %s, and must be between 1 byte and "
+            "2**62 bytes" % (interval if text is None else repr(text),
                              "small" if interval < 1 else "large"))
     return interval
 

@@ -8,10 +8,9 @@ or, from code,
     with vmprof_allocation.sample("app.vmprof", "128k"):
         ...
 
-The profile, and what is said of wrong arguments, are those of the package of the
-same name for Python 3, which does here all that needs no PyPy 2.7: it reads the
-arguments, looks for the garbage collector in this build (starter.py), and makes
-the report.
+The package of the same name for Python 3 does all work that needs no PyPy 2.7: it
+checks the arguments, searches this build for the garbage collector (starter.py), and
+makes the report.  Profiles and error messages are therefore the same.
 """
 from vmprof_allocation import choose
 from vmprof_allocation.process import Refused as AllocationSamplingError
@@ -23,62 +22,78 @@ _started = []
 
 
 class Session(object):
-    """Samples from start() to stop(), in the process that called start().
-    A context manager that does both."""
+    """A run in this process, from start() to stop(); also a context manager."""
 
     def __init__(self, output, *settings):
+        """Create the session; see sample() for the arguments."""
         self.output = output
         self._settings = settings
         self._run = None
 
     def start(self):
+        """Start to sample.
+
+        Raises:
+            AllocationSamplingError: sampling is not possible.
+        """
         from vmprof_allocation.starter import settings
         if self._run is not None:
-            raise AllocationSamplingError("this session samples already")
+            raise AllocationSamplingError("this session is already sampling")
         self._run = choose.begin(settings(*self._settings), self.output)
 
     def stop(self):
-        """Harmless if it was called before.  Raises AllocationSamplingError if
-        the profile is not complete."""
+        """End the sampling; a second call has no effect.
+
+        Raises:
+            AllocationSamplingError: the profile is incomplete.
+        """
         run, self._run = self._run, None
         if run is not None:
             run.stop()
 
     def rotate(self, output):
-        """Only in Python 3."""
+        """Raise AllocationSamplingError: only Python 3 can rotate profiles."""
         raise AllocationSamplingError(
-            "in PyPy 2.7, no other profile can begin while it samples; stop, and "
-            "start again")
+            "cannot rotate a profile in PyPy 2.7. Stop the sampling, and start it "
+            "again")
 
     @property
     def is_on(self):
+        """Whether this session is sampling."""
         return self._run is not None
 
     def __enter__(self):
+        """Start to sample."""
         self.start()
         return self
 
     def __exit__(self, kind, value, traceback):
+        """End the sampling."""
         self.stop()
 
 
 def sample(output, interval="128k", seed=None, gaps="exponential", period=None,
            lifetimes=True):
-    """A context manager that writes allocation samples to `output`.
+    """Return a session that writes allocation samples to `output`.
 
-    `interval`: mean number of bytes between two samples, or text such as
-    "128k"; or a limit, such as "auto", "auto:1000/s" (samples a second) or
-    "auto:0.5%" (of the time).  `seed` (0 to 2**64 - 1) makes a run repeatable;
-    `gaps` "fixed" takes exactly every `interval`-th byte.  `period`: seconds
-    between two time samples, which are not taken otherwise.
+    Args:
+        output: path of the profile.
+        interval: mean number of bytes between two samples, or text such as "128k".  It
+            may also be a limit that the interval follows: "auto", "auto:1000/s"
+            (samples per second) or "auto:0.5%" (of the time).
+        seed: seed of the gaps, 0 to 2**64 - 1, which makes a run repeatable.
+        gaps: "exponential", or "fixed" for every `interval`-th byte.
+        period: seconds between two CPU samples.  None for no CPU samples.
+        lifetimes: record the outcomes of the sampled objects, if the engine can.
 
-    Raises AllocationSamplingError on entry, if that can't be done.
+    When the session is entered, AllocationSamplingError is raised if sampling is not
+    possible.
     """
     return Session(output, interval, seed, gaps, period, lifetimes)
 
 
 def start(output, *settings, **by_name):
-    """Begin what stop() ends; see sample()."""
+    """Start to sample until stop() is called.  See sample() for the arguments."""
     session = sample(output, *settings, **by_name)
     session.start()
     _started[:] = [session]
@@ -86,12 +101,12 @@ def start(output, *settings, **by_name):
 
 
 def rotate(output):
-    """Only in Python 3."""
+    """Raise AllocationSamplingError: only Python 3 can rotate profiles."""
     Session(output).rotate(output)
 
 
 def stop():
-    """End what start() began."""
+    """End the sampling that start() began."""
     if not (_started and _started[0].is_on):
         raise AllocationSamplingError(
             "allocation sampling is not on; call start() first")
@@ -99,7 +114,6 @@ def stop():
 
 
 def mark(name):
-    """Name this moment in the profile, in this process; harmless if there is
-    none."""
+    """Give this moment a name in this process's profiles, if there are any."""
     from vmprof_allocation import sampler
     sampler.mark(name)

@@ -1,44 +1,53 @@
-"""The builtin engine: a PyPy 2.7 that was translated with our patches samples on its
-own.  Runs on PyPy 2.7."""
+"""The builtin engine, for a PyPy 2.7 that was translated with this project's patches.
+
+In this PyPy, the GC and rvmprof sample allocations.  Runs on PyPy 2.7.
+"""
 import os
 
 from vmprof_allocation.process import Refused
 from vmprof_allocation.sampler import PROBLEMS, Run, incomplete
 
-#: of the settings, what RPython's rvmprof/allocations.py knows
+#: names of the settings that RPython's rvmprof/allocations.py accepts
 ALLOCATIONS = "interval", "gaps", "seed", "limit", "lifetimes"
 
 
 class BuiltinRun(Run):
+    """A run of the builtin engine."""
+
     def __init__(self, vmprof, fields, output):
+        """Start to sample with PyPy's module `_vmprof`; see Run."""
         self._vmprof = vmprof
         super(BuiltinRun, self).__init__(fields, output)
 
     def prepare(self, knowledge):
+        """Check that vmprof is not enabled: see Run.prepare()."""
         if self._vmprof.is_enabled():
             raise Refused("vmprof is already enabled in this process; call "
                           "vmprof.disable() first")
 
     def begin(self, fd, settings):
+        """Start to sample: see Run.begin()."""
         try:
             self._vmprof.enable(
                 fd, float(settings["period"] or 0), int(settings["memory"]), 0, 0, 0,
                 allocations=";".join("%s=%s" % (name, settings[name])
                                      for name in ALLOCATIONS))
         except self._vmprof.VMProfError as e:
-            raise Refused("vmprof refuses: %s" % e)
+            raise Refused("cannot start the sampling: vmprof reports: %s" % e)
 
     def end(self):
+        """End the sampling: see Run.end()."""
         if not self._vmprof.is_enabled():
             return None         # begin() failed, or the program has disabled vmprof
         try:
             self._vmprof.disable()
         except self._vmprof.VMProfError as e:
-            # it says what the system says of an errno
+            # the message is the system's text about an errno
             return next((incomplete(error) for error in PROBLEMS
                          if os.strerror(error) == str(e)),
                         "the profile is not complete: %s" % e)
         return None
 
     def mark(self, name):
+        """Write a mark: see Run.mark()."""
         self._vmprof.mark(name)

@@ -1,12 +1,14 @@
-"""The choice of an engine.  Runs on PyPy 2.7."""
+"""Choose the engine that samples this process.  Runs on PyPy 2.7."""
 from vmprof_allocation.builtin import BuiltinRun
 from vmprof_allocation.hook import HookRun
 from vmprof_allocation.process import Process
 
 
 def _sampling_vmprof():
-    """PyPy's module `_vmprof`, or None if it can't sample allocations; as
-    engines/choose.py says for Python 3."""
+    """Return PyPy's module `_vmprof`, or None if it cannot sample allocations.
+
+    engines/choose.py does the same for Python 3.
+    """
     try:
         import _vmprof
     except ImportError:
@@ -15,13 +17,22 @@ def _sampling_vmprof():
 
 
 def library():
-    """The file in which Python 3 is to look for the garbage collector; empty: this
-    PyPy samples on its own.  Raises Refused."""
+    """Return the file that Python 3 searches for the garbage collector.
+
+    It is empty if this PyPy has the builtin engine.
+
+    Raises:
+        Refused: this PyPy cannot be sampled.
+    """
     return "" if _sampling_vmprof() is not None else Process().path
 
 
 def begin(fields, output):
-    """A run that has begun; see sampler.Run.  Raises Refused."""
+    """Start a run, and return it; see sampler.Run.
+
+    Raises:
+        Refused: sampling is not possible.
+    """
     vmprof = _sampling_vmprof()
     if vmprof is None:
         return HookRun(fields, output)

@@ -1,42 +1,53 @@
-"""The hook engine's Python half: a stock PyPy is hooked.  Runs on PyPy 2.7.
+"""The Python half of the hook engine, for a stock PyPy.  Runs on PyPy 2.7.
 
-All that must not be torn is in native/: see hook.h there.
+The other half is native/: see hook.h there.  It contains all operations that no signal
+handler or thread may interrupt.
 """
 import os
 
 from vmprof_allocation.process import PACKAGE, Layout, Process, Refused
 from vmprof_allocation.sampler import Run, incomplete
 
-#: bytes of an object that PyPy makes with external_malloc(): native/hook/hook.h
+#: size in bytes of an object that external_malloc() allocates (native/hook/hook.h)
 SAFEPOINT_SIZE = 2**18
 CAPABILITIES = "limits,marks,resident-memory,time-samples"
 
-#: what is stored here was really allocated, whatever the JIT thinks
+#: the JIT cannot remove the allocation of an object that is stored here
 _sink = [None]
 
 
 def reach_safepoint(size):
+    """Allocate a large object, so that PyPy enters a hooked function of the GC.
+
+    Args:
+        size: additional bytes.
+    """
     _sink[0] = bytearray(SAFEPOINT_SIZE + size)
     _sink[0] = None
 
 
 def check(error, what):
+    """Raise Refused if `error` is an errno, and not 0."""
     if error:
         raise Refused("%s failed: %s" % (what, os.strerror(error)))
 
 
 class HookRun(Run):
+    """A run of the hook engine."""
+
     def prepare(self, knowledge):
+        """Load the native half: see Run.prepare()."""
         self.process, self.layout = Process(), Layout(knowledge)
         self.layout.check(self.process)
         self.lib = self.process.ffi.dlopen(os.path.join(PACKAGE, "_hook.so"))
         for name in dir(self.lib):
             if name.startswith("hook_"):
-                getattr(self.lib, name)     # made on first use: not later
+                getattr(self.lib, name)     # cffi makes a function at its first use
         check(self.lib.hook_prepare(self.layout.place(self.process)),
               "preparing the hooks")
 
     def begin(self, fd, settings):
+        """Start to sample: see Run.begin()."""
         import _vmprof
         interval, seed = int(settings["interval"]), int(settings["seed"])
         limit = settings["limit"]       # "1000/s", "5000ppm" or ""
@@ -48,17 +59,17 @@ class HookRun(Run):
             ("limit", limit),
             ("capabilities", CAPABILITIES), ("facts", "")))
         decoy = self.lib.hook_open(fd)
-        check(-min(decoy, 0), "taking vmprof's output over")
+        check(-min(decoy, 0), "redirecting vmprof's output")
         try:
             # the longest period; hook_enabled() stops the timer
             _vmprof.enable(decoy, period or 0.99, int(settings["memory"]),
                            0, 0, 0)
         except _vmprof.VMProfError as e:
-            raise Refused("vmprof refuses: %s" % e)
+            raise Refused("cannot start the sampling: vmprof reports: %s" % e)
         check(self.lib.hook_watch_forks(), "watching for forks")
         check(self.lib.hook_enabled(described.encode("ascii"),
                                     period is not None),
-              "beginning the profile")
+              "starting the profile")
         if limit:
             is_rate = limit.endswith("/s")
             self.lib.hook_limit(int(limit[:-2]) if is_rate else 0,
@@ -73,8 +84,8 @@ class HookRun(Run):
             if self.lib.hook_is_sampling():
                 return
             self._unhook()
-        raise Refused("hooking the garbage collector failed: it does not come "
-                      "by")
+        raise Refused("hooking the garbage collector failed: its slow path did not "
+                      "run")
 
     def _unhook(self):
         for size in range(100):
@@ -84,9 +95,10 @@ class HookRun(Run):
             try:
                 reach_safepoint(size)
             except MemoryError:
-                pass        # whatever else enters the GC will do
+                pass        # another allocation may enter the GC
 
     def end(self):
+        """End the sampling: see Run.end()."""
         import _vmprof
         self._unhook()
         is_disabled = False
@@ -105,4 +117,5 @@ class HookRun(Run):
         return problem
 
     def mark(self, name):
+        """Write a mark: see Run.mark()."""
         check(self.lib.hook_mark(name), "marking this moment")

@@ -1,35 +1,42 @@
-"""PyPy's code and data in this process, and what was found out about this build
-of it.  Runs on PyPy 2.7."""
+"""PyPy's code and data in this process, and the build profile.  Runs on PyPy 2.7."""
 import os
 import struct
 import sys
 
-#: the loader's kind of a segment with notes, and the kind of a build id
+#: ELF's numbers of a segment with notes, and of a note with a build ID
 PT_NOTE, NT_GNU_BUILD_ID = 4, 3
-#: what a libpypy exports
+#: function that a libpypy exports
 MAIN = "pypy_main_startup"
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines",
                        "hook")
 
 _filler = "x" * 10000
-#: what is stored here was really allocated, whatever the JIT thinks
+#: the JIT cannot remove the allocation of an object that is stored here
 _sink = [None]
 
 
 class Refused(Exception):
-    """The program can't be sampled; nothing was changed."""
+    """The program cannot be sampled; nothing was changed."""
 
 
 class Process(object):
-    """Addresses are relative to where PyPy is loaded, as in a layout."""
+    """PyPy's code and data in this process.
+
+    Addresses are relative to the address at which PyPy is loaded, as in a Layout.
+    """
 
     def __init__(self):
+        """Find PyPy's library in this process.
+
+        Raises:
+            Refused: this is not a PyPy 2.7, or it has no library.
+        """
         if not hasattr(sys, "pypy_version_info") or sys.version_info[0] != 2:
-            raise Refused("this needs PyPy 2.7, and %s is not one"
+            raise Refused("this command needs PyPy 2.7, but %s is another interpreter"
                           % sys.executable)
         try:
             abi = {}
-            # not an import: the module would be one more in the program
+            # no import, because it would add a module to the program
             with open(os.path.join(PACKAGE, "_hook_abi.py")) as file:
                 exec(file.read(), abi)
             self.ffi = abi["ffi"]
@@ -42,9 +49,9 @@ class Process(object):
             inside = int(self.ffi.cast("uintptr_t", self.ffi.addressof(
                 self.ffi.dlopen(None), MAIN)))
         except AttributeError:
-            raise Refused("%s has no library with PyPy's code in it, and without one a "
-                          "stock PyPy can't be sampled: translate it with --shared, "
-                          "or with all of our patches" % sys.executable)
+            raise Refused("cannot sample %s: a stock PyPy needs a library with PyPy's "
+                          "code. Translate it with --shared, or with all patches"
+                          % sys.executable)
         starts = {}
         for fields in maps:
             start, end = (int(part, 16) for part in fields[0].split("-"))
@@ -54,17 +61,23 @@ class Process(object):
                 self.path, self.base = path, starts[path]
 
     def bytes_at(self, address, size):
+        """Return the bytes at an address."""
         return self.ffi.buffer(
             self.ffi.cast("char *", self.base + address), size)[:]
 
     def word(self, address):
-        """A pointer: a store through it is one instruction, made while the
-        interpreter holds the GIL."""
+        """Return a pointer to a word.
+
+        A store through the pointer is a single instruction, and the thread has the GIL.
+        """
         return self.ffi.cast("uint64_t *", self.base + address)
 
     def notes(self):
-        """From the ELF header in memory: this is what runs, whatever the file
-        holds by now."""
+        """Yield the ELF notes in memory, because the file may have changed since.
+
+        Raises:
+            Refused: the memory has no valid ELF header.
+        """
         head = self.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
             raise Refused("%s has no 64-bit ELF header in memory" % self.path)
@@ -78,14 +91,19 @@ class Process(object):
 
 
 class Layout(object):
-    """vmprof_allocation.engines.hook.discovery.layout of Python 3's package, from its
-    text."""
+    """The build profile, in the form of discovery/layout.py of the other package."""
 
-    #: in struct hook_place these become addresses of the process; 0 stays 0
+    #: fields that become addresses of this process in struct hook_place, unless they
+    #: are 0
     ADDRESSES = ("nursery_free", "nursery_top", "entry", "slot", "type_info")
     OTHERS = ("moved", "slots_read_only", "type_fixed_size", "type_item_size")
 
     def __init__(self, text):
+        """Parse the text.
+
+        Raises:
+            Refused: the text is invalid.
+        """
         try:
             fields = dict(line.split("=", 1) for line in text.splitlines())
             self.build_id = bytearray.fromhex(fields["build_id"])
@@ -102,38 +120,37 @@ class Layout(object):
             if len(self.entry) != 3 or map(len, self.code) != [16] * 3:
                 raise ValueError("it needs 16 bytes of code of 3 functions")
         except (ValueError, KeyError) as e:
-            raise Refused("what was found out about this build of PyPy can't be "
-                          "used: %r" % (e,))
+            raise Refused("the build profile of this PyPy is invalid: %r" % (e,))
 
     def check(self, process):
         """Raise Refused unless this is the layout of `process`."""
         note = struct.pack("<III", 4, len(self.build_id), NT_GNU_BUILD_ID)
         if not any(note + b"GNU\0" + self.build_id in found
                    for found in process.notes()):
-            raise Refused("the layout is that of another build than %s"
+            raise Refused("the build profile is for another build than %s"
                           % process.path)
         for address, code in zip(self.entry, self.code):
             if process.bytes_at(address, len(code)) != code:
-                raise Refused("the code at 0x%x in %s is not what the layout "
-                              "says (does another tool patch this process?)"
+                raise Refused("the code at 0x%x in %s differs from the build profile "
+                              "(does another tool patch this process?)"
                               % (address, process.path))
         free = process.word(self.nursery_free)
         top = process.word(self.nursery_top)
-        # the only difference between the two is the size of one object;
-        # again, if a collection came between
+        # The two allocations differ only in the size of one object.  A collection may
+        # run between them, so try again.
         if not (self.nursery_free < self.nursery_top and free[0] <= top[0]
                 and any(_moved(free, 8016) - _moved(free, 16) == 8000
                         for _ in range(20))):
-            raise Refused("allocating does not move the word at 0x%x in %s, "
-                          "which the layout takes for nursery_free, towards "
-                          "that at 0x%x" % (self.nursery_free, process.path,
-                                            self.nursery_top))
+            raise Refused("the word at 0x%x in %s is nursery_free in the build "
+                          "profile, but allocations do not move it towards the word "
+                          "at 0x%x" % (self.nursery_free, process.path,
+                                       self.nursery_top))
 
     def place(self, process):
-        """As native/hook/hook.h has it."""
+        """Return the struct hook_place of native/hook/hook.h for this process."""
         place = process.ffi.new("struct hook_place *")
         place.base = process.base
-        # what nobody looked for: types, and what becomes of objects
+        # the search for types and outcomes does not support PyPy 2.7
         place.gc_state = place.type_info_bits = place.type_length = -1
         for name, numbers in self.numbers.items():
             if name in self.ADDRESSES:

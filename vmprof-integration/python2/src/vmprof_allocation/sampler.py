@@ -1,5 +1,7 @@
-"""A run in this process, from the beginning of its profile to the end, whichever
-engine takes the samples.  Runs on PyPy 2.7."""
+"""A run in this process, from the beginning to the end of its profile.
+
+The subclasses are the engines.  Runs on PyPy 2.7.
+"""
 import errno
 import fcntl
 import os
@@ -7,21 +9,26 @@ import stat
 
 from vmprof_allocation.process import Refused
 
-#: Linux's; it has no name in Python
+#: number of this operation in Linux; Python 2.7 has no name for it
 F_DUPFD_CLOEXEC = 1030
+#: reasons, by errno, why a profile is incomplete
 PROBLEMS = {
     errno.EBADF: "the program closed its file",
-    errno.EPIPE: "its reader has left",
-    errno.ETIMEDOUT: "its reader reads no more",
+    errno.EPIPE: "the reader of the pipe has ended",
+    errno.ETIMEDOUT: "the reader of the pipe no longer reads",
 }
 
 _running = []
 
 
 def mark(name):
+    """Write a mark into the profiles of this process.
+
+    Raises:
+        Refused: the name is not text.
+    """
     if not isinstance(name, (bytes, unicode)):  # noqa: F821
-        raise Refused('the mark %r is no text; write for example "warm"'
-                      % (name,))
+        raise Refused('invalid mark %r: write text, such as "warm"' % (name,))
     if not isinstance(name, bytes):
         name = name.encode("utf-8")
     for run in _running:
@@ -30,14 +37,17 @@ def mark(name):
 
 
 def incomplete(error):
-    """What a profile lacks that ended with this errno; 0: nothing."""
+    """Return the message for a profile that ended with this errno, or 0 for errno 0."""
     return error and "the profile is not complete: %s" % PROBLEMS.get(
         error, os.strerror(error))
 
 
 def file_id(fd):
-    """Which file it leads to; None if it is closed.  The program may have closed
-    ours, and have patch one of its own under the same number."""
+    """Return the device and inode of a descriptor's file, or None if it is closed.
+
+    The program may have closed the sampler's file, and may have opened another file
+    with the same number.
+    """
     try:
         status = os.fstat(fd)
     except OSError:
@@ -46,35 +56,50 @@ def file_id(fd):
 
 
 def open_output(path):
-    """Under a number that is out of the program's way."""
+    """Open the profile, and return a descriptor with a high number.
+
+    The program then gets the same low numbers as without the sampler.
+
+    Raises:
+        Refused: the path is invalid, or the file cannot be opened.
+    """
     if not isinstance(path, (bytes, unicode)):  # noqa: F821
-        raise Refused("the output %r is no path; write for example \"app.vmprof\""
-                      % (path,))
+        raise Refused("invalid output %r: write the name of a file, such as "
+                      "\"app.vmprof\"" % (path,))
     try:
         try:
             is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
         except OSError:
-            is_pipe = False         # not there yet
+            is_pipe = False         # the file does not exist
         fd = os.open(path, os.O_WRONLY if is_pipe
                      else os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         for lowest in 512, 3:
             try:
                 high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
             except (EnvironmentError, ValueError):
-                continue            # there are not so many
+                continue            # the limit of descriptors is lower
             os.close(fd)
             return high
         return fd
     except OSError as e:
-        raise Refused("can't write the profile to %r: %s" % (path, e.strerror))
+        raise Refused("cannot write the profile to %r: %s" % (path, e.strerror))
 
 
 class Run(object):
-    """As `fields` say, those of Python 3's package (begin.py)."""
+    """A run with an engine, which is a subclass."""
 
     def __init__(self, fields, output):
+        """Start to sample.
+
+        Args:
+            fields: the fields of launch/begin.py of the package for Python 3, by name.
+            output: path of the profile.
+
+        Raises:
+            Refused: sampling is not possible.
+        """
         if _running:
-            raise Refused("allocations are being sampled already")
+            raise Refused("allocation sampling is already on in this process")
         self.pid = os.getpid()
         self.prepare(fields["knowledge"])
         fd = open_output(output)
@@ -89,7 +114,11 @@ class Run(object):
         _running.append(self)
 
     def stop(self):
-        """Raises Refused if the profile is not complete."""
+        """End the sampling.
+
+        Raises:
+            Refused: the profile is incomplete.
+        """
         if self not in _running:
             return
         _running.remove(self)
@@ -101,20 +130,39 @@ class Run(object):
         if problem:
             raise Refused(problem)
 
-    # Of an engine:
+    # An engine implements these functions:
 
     def prepare(self, knowledge):
-        """Find out whether it can start.  Raises Refused."""
+        """Prepare the start.
+
+        Args:
+            knowledge: the build profile, or "".
+
+        Raises:
+            Refused: sampling is not possible.
+        """
         raise NotImplementedError
 
     def begin(self, fd, settings):
-        """Raises Refused; end() is called then, too."""
+        """Start to sample.  After an exception, end() is called.
+
+        Args:
+            fd: descriptor of the profile.
+            settings: the settings by name, as text.
+
+        Raises:
+            Refused: sampling is not possible.
+        """
         raise NotImplementedError
 
     def end(self):
-        """Put everything back, however far begin() came.  Returns why the profile is
-        not complete, or nothing."""
+        """Undo begin(), even if begin() failed.
+
+        Returns:
+            The reason why the profile is incomplete, or a false value.
+        """
         raise NotImplementedError
 
     def mark(self, name):
+        """Write a mark."""
         raise NotImplementedError

@@ -1,11 +1,10 @@
-"""Python 3's package of the same name, asked to do what needs no PyPy 2.7; and
-the program's own process, in which sampling begins.  Runs on PyPy 2.7.
+"""Run the package for Python 3, and start the sampling in the program's process.
 
-`pypy -m vmprof --allocation-sampling 128k app.py` becomes (exec) a Python 3, which
-reads the arguments, finds what there is to know about this build, and becomes the
-PyPy that runs the program, with one variable in the environment
-(vmprof_allocation/launch/python2.py and begin.py there).  vmprof_allocation.pth calls
-hand_over() in the first process, begin() in the last.
+`pypy -m vmprof --allocation-sampling 128k app.py` becomes a Python 3 by exec.  Python 3
+reads the arguments, searches this build, and becomes the PyPy that runs the program
+(vmprof_allocation/launch/python2.py).  A variable in the environment contains the
+settings (launch/begin.py).  vmprof_allocation.pth calls hand_over() in the first
+process, and begin() in the last process.  Runs on PyPy 2.7.
 """
 import atexit
 import os
@@ -16,26 +15,31 @@ from vmprof_allocation import choose
 from vmprof_allocation.process import Refused
 
 VARIABLE = "VMPROF_ALLOCATION"
-#: names a Python 3 that has vmprof-allocation
+#: environment variable with the path of a Python 3 that has vmprof-allocation
 PYTHON3 = "VMPROF_ALLOCATION_PYTHON3"
 MODULE = "vmprof_allocation.launch.python2"
 EXIT_BAD_INPUT = 2
-#: begin.py's, in this order; the last two are free text
+#: names of the fields of launch/begin.py; the last two are free text
 FIELDS = "pid", "held", "jitlog", "settings", "knowledge", "output"
 
 
 def say(message):
+    """Print a message for the user."""
     sys.stderr.write("vmprof: %s\n" % message)
 
 
 def python3():
-    """The command of a Python 3 that has our package.  Raises Refused."""
+    """Return the command of a Python 3 that has the package for Python 3.
+
+    Raises:
+        Refused: none was found.
+    """
     named = os.environ.get(PYTHON3)
     tried = [named] if named else [
         os.path.join(folder, name) for name in ("pypy3", "python3")
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
     for path in tried:
-        # isolated: PYTHONPATH and the folder are those of the program
+        # isolated, because PYTHONPATH and the folder belong to the program
         command = [path, "-I"]
         with open(os.devnull, "r+") as null:
             try:
@@ -43,13 +47,14 @@ def python3():
                                        stdin=null, stdout=null, stderr=null):
                     return command
             except EnvironmentError:
-                pass            # not there, or no program
+                pass            # the file is missing, or is not a program
     raise Refused(
-        "%s has no vmprof-allocation; install it there, or name another Python 3"
+        "%s has no vmprof-allocation. Install it there, or set the variable to "
+        "another Python 3"
         % named if named else
-        "sampling PyPy 2.7 needs a pypy3 on PATH that has vmprof-allocation, too "
-        "(pypy3 -m pip install vmprof-allocation), or the path of one in %s"
-        % PYTHON3)
+        "sampling PyPy 2.7 needs a pypy3 on PATH that has vmprof-allocation. Install "
+        "it with pypy3 -m pip install vmprof-allocation, or set %s to the path of a "
+        "Python 3 that has it" % PYTHON3)
 
 
 def _command_line():
@@ -58,14 +63,16 @@ def _command_line():
 
 
 def hand_over():
-    """Become a Python 3 that starts the program; return if this process runs
-    something else than `-m vmprof`."""
+    """Become a Python 3 that starts the program.
+
+    The function returns only if this process does not run `-m vmprof`.
+    """
     try:
         try:
             line = _command_line()
         except EnvironmentError:
-            raise Refused("PyPy's command line can't be read from "
-                          "/proc/self/cmdline; is /proc mounted?")
+            raise Refused("cannot read PyPy's command line from /proc/self/cmdline. "
+                          "Check that /proc is mounted")
         behind = line[len(line) - len(sys.argv):]
         if not behind or not (
                 (behind[0].startswith("-") and behind[0].endswith("mvmprof"))
@@ -78,11 +85,15 @@ def hand_over():
     except Refused as e:
         _refuse(str(e))
     except EnvironmentError as e:
-        _refuse("can't start Python 3: %s" % e.strerror)
+        _refuse("cannot start Python 3: %s" % e.strerror)
 
 
 def settings(*arguments):
-    """Those of a run in this process, by name.  Raises Refused."""
+    """Return the fields of launch/begin.py for a run in this process, by name.
+
+    Raises:
+        Refused: the arguments are invalid, or Python 3 cannot run.
+    """
     command = python3() + ["-m", MODULE, "settings", choose.library()] + [
         "" if argument is None else str(argument) for argument in arguments]
     try:
@@ -91,15 +102,17 @@ def settings(*arguments):
             stderr=subprocess.PIPE)
         out, error = process.communicate()
     except EnvironmentError as e:
-        raise Refused("can't start %s: %s" % (command[0], e.strerror))
+        raise Refused("cannot start %s: %s" % (command[0], e.strerror))
     if process.returncode:
         raise Refused(error.strip().split("\n")[-1].replace("vmprof: ", "", 1))
     return dict(zip(FIELDS, out.split("\t", len(FIELDS) - 1)))
 
 
 def begin():
-    """Start what the variable asks this process for.  Does not return if that
-    fails: the program must not run unnoticed without."""
+    """Start to sample with the settings in the environment variable.
+
+    If this fails, the process ends, so that the program does not run without sampling.
+    """
     fields = dict(zip(FIELDS, os.environ.pop(VARIABLE).split(
         "\t", len(FIELDS) - 1)))
     if fields["pid"] != str(os.getpid()):
@@ -109,23 +122,25 @@ def begin():
     except Refused as e:
         _refuse(str(e))
     except Exception as e:
-        _refuse("allocation sampling can't be started: %r" % (e,))
+        _refuse("cannot start the allocation sampling: %r" % (e,))
 
 
 class _Program(object):
-    """From its beginning to its end."""
+    """The run of a program that the command line started."""
 
     def __init__(self, fields):
+        """Start to sample."""
         self.run = choose.begin(fields, fields["output"])
         if int(fields["held"]) >= 0:
             os.close(int(fields["held"]))
         if int(fields["jitlog"]) >= 0:
             import _jitlog
             _jitlog.enable(int(fields["jitlog"]))
-        # the first to be registered, the last to be called
+        # the first registered handler is called last
         atexit.register(self.end)
 
     def end(self):
+        """End the sampling at the program's end."""
         if os.getpid() != self.run.pid:
             return
         try:
