@@ -1,21 +1,21 @@
-"""Put the series on a checkout of PyPy, or of vmprof-python, as commits.
+"""Apply the series to a checkout of PyPy, or of vmprof-python, as commits.
 
     python3 pypy-branch/apply.py CHECKOUT
 
-CHECKOUT is a clean git checkout of pypy/pypy at one of the commits that
-README.rst names, or at a later one that left the files of the series as they
-were.  Each patch becomes a commit on the current branch, with what it says of
-itself as the message and with the new files that belong to it.
+CHECKOUT is a clean git checkout of pypy/pypy, at a commit in README.rst, or at a later
+commit that has not changed the files of the series.  Each patch becomes a commit on the
+current branch.  The head of the patch is the commit's message, and the commit contains
+the new files that belong to the patch.
 
-PyPy's rvmprof/src/shared is to be equal to vmprof-python's src.  A checkout of
-vmprof-python gets what the series changes and adds there: a commit of each patch
-that does, with the same message.
+PyPy's rvmprof/src/shared must be equal to vmprof-python's src.  A checkout of
+vmprof-python gets the changes of these files: one commit per patch that has such
+changes, with the same message.
 
-The patches are made of what is in patches/ and of RPython's: see complete.py.
-The RPython half of the new files is rpython/added, and the C that is shared
-with the hook engine; the rest is added/ here.  The patches have no lines of
-context: git's hashes of the files say whether they fit.  If one does not,
-nothing is changed.
+complete.py makes the patches from patches/ and ../rpython/patches.  The new files for
+RPython are in ../rpython/added, and in the hook engine's folder of shared C files; the
+other new files are in added/.  The patches have no lines of context.  Git's hashes of
+the files decide whether a patch applies.  If a patch does not apply, nothing is
+changed.
 """
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ import complete  # noqa: E402
 import tree  # noqa: E402
 from python2 import Problem  # noqa: E402
 
-#: patterns of the names of the new files that come with a patch; of a file that two
-#: match, the first one holds
+#: the patch to which new files belong, by patterns of their names; the first matching
+#: pattern decides
 NEW = {
     "rpython/rlib/rvmprof/test/test_signals.py": "04-rvmprof-signals.patch",
     "rpython/memory/*%s*" % tree.OUTCOMES: "06-gc-outcomes.patch",
@@ -45,26 +45,27 @@ NEW = {
     "pypy/module/*": "07-rvmprof-recorder.patch",
     "pypy/doc/*": "11-documentation.patch",
 }
-#: what PyPy 2.7 has no use for
+#: patches for Python 3 only
 PYTHON_3 = ("12-delegating-generators.patch",)
-#: of rvmprof, what PyPy shares with vmprof-python, which has it in src
+#: folder in PyPy of the files that vmprof-python has in src
 SHARED = "rpython/rlib/rvmprof/src/shared/"
 SOURCE = "src/"
 OURS = (tree.Ours(), complete.Ours(HERE / "patches", HERE / "added", shared=None))
 
 
-#: vmprof-python's own reader passes over allocation samples
+#: the patch for vmprof-python's own reader, which then skips allocation samples
 READER = tree.Patch(HERE / "vmprof-python.patch",
                     (HERE / "vmprof-python.patch").read_text())
 
 
 def new_files() -> dict[str, Path]:
-    """The new files, by their places in PyPy."""
+    """Return the new files, by their paths in PyPy."""
     return {str(place): path for ours in OURS for path, place in ours.files()}
 
 
 def new_files_of(patch: tree.Patch) -> dict[str, Path]:
-    if patch.name == tree.SAMPLES:      # a later patch has others of these names
+    """Return the new files of a patch, by their paths in PyPy."""
+    if patch.name == tree.SAMPLES:      # a later patch replaces these files
         return {str(place): path for path, place in tree.below(tree.FIRST)}
     return {place: path for place, path in new_files().items()
             if patch.name == next((name for pattern, name in NEW.items()
@@ -72,18 +73,30 @@ def new_files_of(patch: tree.Patch) -> dict[str, Path]:
 
 
 def message(patch: tree.Patch) -> str:
-    """What a patch says before its first file."""
+    """Return the message of a patch: the text before its first file."""
     return patch.text.partition("\nindex ")[0] + "\n"
 
 
 @dataclasses.dataclass
 class Commit:
+    """The contents of a commit."""
+
     message: str
-    #: changed files, and new ones, by their places in the checkout
+    #: contents of changed and new files, by their paths in the checkout
     files: dict[str, bytes]
 
 
 def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
+    """Run git, and return its output.
+
+    Args:
+        checkout: the checkout.
+        *arguments: the arguments of git.
+        text: its input, or None.
+
+    Raises:
+        Problem: git failed.
+    """
     done = subprocess.run(["git", *arguments], cwd=checkout, input=text,
                           capture_output=True, text=True)
     if done.returncode:
@@ -94,9 +107,22 @@ def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
 
 def try_out(patch: tree.Patch, checkout: Path, work: Path,
             moved: tuple[str, str] = ("", "")) -> dict[str, bytes]:
-    """The changed files as they are then.  `work` is a folder of files that
-    were tried before.  `moved`: how the names in the patch begin, and how they
-    begin in the checkout."""
+    """Apply a patch to copies of the files.
+
+    Args:
+        patch: the patch.
+        checkout: the checkout, which is not changed.
+        work: a folder for the copies.  It contains the files that earlier patches have
+            changed.
+        moved: the prefix of the names in the patch, and the prefix in the checkout that
+            replaces it.
+
+    Returns:
+        The contents of the changed files, by their paths in the checkout.
+
+    Raises:
+        Problem: a file is missing, or the patch does not apply.
+    """
     places = {name: moved[1] + name[len(moved[0]):]
               for name, _ in tree.git_hashes(patch)}
     for name, place in places.items():
@@ -116,6 +142,7 @@ def try_out(patch: tree.Patch, checkout: Path, work: Path,
 
 
 def pypys(checkout: Path) -> list[Commit]:
+    """Return the commits for a checkout of PyPy.  Raises Problem."""
     is_python_3 = (checkout / "lib-python/3").exists()
     with tempfile.TemporaryDirectory() as work:
         return [Commit(message(patch), {
@@ -127,7 +154,7 @@ def pypys(checkout: Path) -> list[Commit]:
 
 
 def shared_part(patch: tree.Patch) -> tree.Patch:
-    """Only what is about files that PyPy shares with vmprof-python."""
+    """Return the part of a patch for files that PyPy shares with vmprof-python."""
     parts = ("\n" + patch.text).split("\nindex ")[1:]
     return tree.Patch(patch.path, "".join(
         "index " + part.rstrip("\n") + "\n" for part in parts
@@ -135,12 +162,13 @@ def shared_part(patch: tree.Patch) -> tree.Patch:
 
 
 def shared_of(files: dict[str, Path]) -> dict[str, Path]:
-    """Those among them, by their places in vmprof-python."""
+    """Return the files that PyPy shares with vmprof-python, by their paths there."""
     return {SOURCE + place[len(SHARED):]: path
             for place, path in files.items() if place.startswith(SHARED)}
 
 
 def vmprofs(checkout: Path) -> list[Commit]:
+    """Return the commits for a checkout of vmprof-python.  Raises Problem."""
     commits = []
     with tempfile.TemporaryDirectory() as work:
         for patch in OURS[1].series():
@@ -157,7 +185,18 @@ def vmprofs(checkout: Path) -> list[Commit]:
 
 
 def apply(checkout: Path) -> int:
-    """Returns the number of commits."""
+    """Apply the series.  If this fails, the checkout is not changed.
+
+    Args:
+        checkout: a checkout of PyPy or vmprof-python.
+
+    Returns:
+        The number of commits.
+
+    Raises:
+        Problem: the checkout is not clean, has the series already, or a patch does not
+            apply.
+    """
     if not (checkout / ".git").exists():
         raise Problem("%s is not a git checkout" % checkout)
     if git(checkout, "status", "--porcelain").strip():
@@ -182,12 +221,13 @@ def apply(checkout: Path) -> int:
     except BaseException:
         git(checkout, "reset", "--hard", "--quiet", start)
         for place in added:
-            (checkout / place).unlink(missing_ok=True)  # not added yet
+            (checkout / place).unlink(missing_ok=True)  # `git add` may be missing
         raise
     return len(commits)
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         description="Put the series on a checkout of PyPy, or its part of it "
         "on one of vmprof-python, as commits.")

@@ -1,18 +1,19 @@
-"""The patches for PyPy, from RPython's and from what differs.
+"""Make the patches for PyPy from the patches for RPython 0.2.1 and the differences.
 
-A patch of patches/ that has one of the same name in ../rpython/patches leaves
-out what is the same there:
+If ../rpython/patches has a patch of the same name, the patch in patches/ omits all
+equal parts:
 
-- the reason, if the first line is an "index" line;
-- the lines of a hunk: the third hunk of a file then has the lines of the third
-  one of that file there.  Where the hunk has lines, these are instead of them.
-- of a hunk's head all numbers but that of PyPy's line, as in "@@ -227 @@": the
-  others are counted.
+- the message, if the first line is an "index" line;
+- the lines of a hunk: the third hunk of a file then has the lines of the file's third
+  hunk in ../rpython/patches.  A hunk with lines replaces these lines.
+- all numbers in the head of a hunk except the number of PyPy's line, as in "@@ -227
+@@";
+  the other numbers are computed.
 
-A file that isn't named isn't changed.  So what both have is said, and changed,
-in ../rpython/patches alone.  After such a change the hashes of PyPy's files behind it
-are others, which a later patch names: apply.py says which they are.  The ones that a
-file has behind a patch are not checked, and are zeros.
+A file without an "index" line is not changed.  So the common parts are only in
+../rpython/patches.  A change there also changes git's hashes of PyPy's files, which
+later patches contain; apply.py prints the new hashes.  The hash of a file after a patch
+is not checked, and is written as zeros.
 """
 from __future__ import annotations
 
@@ -28,16 +29,18 @@ HEAD = re.compile(r"@@ -(\d+)(?:,\d+)?(?: \+\S+)? @@(.*)")
 
 @dataclasses.dataclass
 class Hunk:
-    #: the line that it replaces, or that it comes behind
+    """A hunk of a patch."""
+
+    #: the number of the first replaced line, or of the line before inserted lines
     line: int
-    #: what git puts behind the second @@
+    #: git's text after the second @@
     heading: str
     lines: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
 class File:
-    """The part of a patch that is about one file."""
+    """The part of a patch for one file."""
 
     name: str
     #: all lines before the first hunk
@@ -46,7 +49,7 @@ class File:
 
 
 def parse(text: str) -> tuple[str, list[File]]:
-    """The reason, and the files."""
+    """Return the message and the files of a patch."""
     reason, mark, rest = ("\n" + text).partition("\nindex ")
     files: list[File] = []
     for line in (mark + rest).splitlines()[1:]:
@@ -65,11 +68,20 @@ def parse(text: str) -> tuple[str, list[File]]:
 
 
 def numbers(line: int, count: int) -> str:
+    """Return a range of lines as the head of a hunk contains it."""
     return "%d" % line if count == 1 else "%d,%d" % (line, count)
 
 
 def hunks(file: File, theirs: list[Hunk]) -> list[str]:
-    """The lines of all hunks, with whole heads."""
+    """Return the lines of all hunks of a file, with complete heads.
+
+    Args:
+        file: the file in patches/.
+        theirs: the hunks of the file in ../rpython/patches.
+
+    Raises:
+        Problem: a hunk has no lines in either patch.
+    """
     result: list[str] = []
     moved = 0
     for number, hunk in enumerate(file.hunks):
@@ -82,7 +94,7 @@ def hunks(file: File, theirs: list[Hunk]) -> list[str]:
             lines = theirs[number].lines
         removed = sum(line.startswith("-") for line in lines)
         added = sum(line.startswith("+") for line in lines)
-        # of no lines, git names the line before them
+        # for a range without lines, git writes the number of the line before
         new = hunk.line + moved + (removed == 0) - (added == 0)
         result.append("@@ -%s +%s @@%s" % (
             numbers(hunk.line, removed), numbers(new, added), hunk.heading))
@@ -92,7 +104,15 @@ def hunks(file: File, theirs: list[Hunk]) -> list[str]:
 
 
 def complete(short: str, theirs: str) -> str:
-    """The text of a patch, from what is in patches/ and RPython's patch."""
+    """Return the text of a complete patch.
+
+    Args:
+        short: the text in patches/.
+        theirs: the text in ../rpython/patches.
+
+    Raises:
+        Problem: a hunk has no lines in either patch.
+    """
     their_reason, their_files = parse(theirs)
     reason, files = parse(short)
     their_hunks = {file.name: file.hunks for file in their_files}
@@ -106,10 +126,11 @@ def complete(short: str, theirs: str) -> str:
 class Ours(tree.Ours):
     """The series for PyPy."""
 
-    #: the series that it leaves out what is the same in
+    #: the series that contains the common parts
     base: tree.Ours = dataclasses.field(default_factory=tree.Ours)
 
     def text(self, path: Path) -> str:
+        """Return the text of a complete patch.  Raises Problem."""
         text = super().text(path)
         theirs = self.base.patches / path.name
         if not theirs.exists():

@@ -1,20 +1,20 @@
-"""Get a Python 2.7, which RPython is written in.
+"""Provide a Python 2.7, which RPython needs.
 
     python3 rpython/python2.py FOLDER
 
-makes FOLDER/python2, which runs a Python 2.7 that has pytest and py (unzipped
-to FOLDER/lib), and says which one was taken:
+writes FOLDER/python2, a program that runs a Python 2.7 with pytest and py (unzipped to
+FOLDER/lib), and prints the chosen interpreter.  This is the first one of
 
-1. what the environment variable PYTHON2 names,
+1. the interpreter in the environment variable PYTHON2,
 2. a PyPy 2.7 on PATH: pypy2 or pypy,
 3. the PyPy 2.7 of Debian bullseye, unpacked to FOLDER/root,
-4. a python2.7 or python2 on PATH, or one of pyenv's.
+4. a python2.7 or python2 on PATH, or an interpreter of pyenv.
 
-PyPy comes first because RPython's tests run four times faster on it.
+PyPy is preferred because it runs RPython's tests four times faster.
 
-Debian 12 has no Python 2.7, but its apt can fetch bullseye's, checks the
-signatures (bullseye's key is in Debian's keyring) and needs neither root nor
-a change to the system for it: all of apt's folders are below FOLDER.
+Debian 12 has no Python 2.7, but its apt can download bullseye's.  It checks the
+signatures, because Debian's keyring has bullseye's key.  All folders of apt are below
+FOLDER, so this needs neither root nor changes of the system.
 """
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from pathlib import Path
 REQUIREMENTS = Path(__file__).parent / "requirements-python2.txt"
 
 PACKAGES = ("pypy", "pypy-lib")
-#: What these link to.  Newer releases of Debian don't have the first ones any
-#: more; of the others, only those that the system lacks are unpacked, since
-#: the programs that Python runs (gcc) would find ours before the system's.
+#: Packages of the libraries that PyPy links to.  Newer releases of Debian lack the
+#: first three libraries.  Only missing libraries are unpacked, because the programs
+#: that Python runs (gcc) would find ours before the system's.
 LIBRARIES = {
     "libffi.so.7": "libffi7", "libssl.so.1.1": "libssl1.1",
     "libcrypto.so.1.1": "libssl1.1", "libexpat.so.1": "libexpat1",
     "libbz2.so.1.0": "libbz2-1.0", "libz.so.1": "zlib1g",
     "libtinfo.so.6": "libtinfo6", "libgcc_s.so.1": "libgcc-s1",
 }
-#: Names of Debian itself, whatever the machine's release is called.
+#: Debian's names of suites in addition to the code name of the machine's release
 SUITES = {"oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"}
 
 PROBE = """
@@ -77,24 +77,37 @@ export PYTHONUSERBASE="${PYTHONUSERBASE:-$here/user}"
 
 
 class Problem(Exception):
-    """What the user has to know, and can do something about."""
+    """An error with a message for the user."""
 
 
 @dataclasses.dataclass
 class Python2:
+    """A Python 2.7: its name for messages, and its path."""
+
     name: str
     path: str
-    #: folders that have to be on LD_LIBRARY_PATH
+    #: folders that LD_LIBRARY_PATH must contain
     libraries: list[Path] = dataclasses.field(default_factory=list)
 
 
 def last_lines(text: str, number: int = 3) -> str:
+    """Return the last lines of an output that are not empty, indented."""
     lines = [line for line in text.splitlines() if line.strip()]
     return "\n".join("    " + line for line in lines[-number:] or ["(silently)"])
 
 
 def run(what: str, command: list[str], folder: Path | None = None) -> None:
-    """Run a program; only what it says about a failure matters."""
+    """Run a program.
+
+    Args:
+        what: the name of the action in error messages.
+        command: the command.
+        folder: the working directory, or None for the present one.
+
+    Raises:
+        Problem: the program cannot run or failed.  The message contains the last lines
+            of its output.
+    """
     try:
         done = subprocess.run(
             command, cwd=folder, text=True, stdin=subprocess.DEVNULL,
@@ -102,7 +115,7 @@ def run(what: str, command: list[str], folder: Path | None = None) -> None:
     except OSError as error:
         raise Problem("can't run %s: %s" % (command[0], error)) from None
     if done.returncode:
-        # apt's own errors, if it is apt: its warnings come after them
+        # apt prints warnings after its errors
         errors = [line for line in done.stdout.splitlines()
                   if line.startswith("E: ")]
         raise Problem("%s failed (exit code %d):\n%s" % (
@@ -111,18 +124,28 @@ def run(what: str, command: list[str], folder: Path | None = None) -> None:
 
 
 def absolute(path: Path) -> Path:
-    """Unlike resolve(), this leaves symbolic links as the user named them."""
+    """Return the absolute path without resolving symbolic links."""
     return Path(os.path.abspath(path))
 
 
 def probe(path: str, libraries: tuple[Path, ...] = ()) -> Python2:
-    """Run an interpreter; it is a Problem if it isn't a working 2.7.
+    """Check an interpreter by running it.
 
-    That a file is there says nothing: pyenv leaves "python2.7" on PATH that
+    The existence of the file is not enough: pyenv leaves a "python2.7" on PATH that
     only prints an error message.
+
+    Args:
+        path: the program.
+        libraries: folders that LD_LIBRARY_PATH must contain.
+
+    Returns:
+        The interpreter with its own path, which may be different from 'path'.
+
+    Raises:
+        Problem: it is no working Python 2.7.
     """
     environment = dict(os.environ)
-    # may hold modules for Python 3
+    # it may contain modules for Python 3
     environment.pop("PYTHONPATH", None)
     if libraries:
         environment["LD_LIBRARY_PATH"] = library_path(libraries)
@@ -142,20 +165,24 @@ def probe(path: str, libraries: tuple[Path, ...] = ()) -> Python2:
 
 
 def find(name: str) -> Python2:
-    """The interpreter with this name or path."""
+    """Return the interpreter with this name or path.
+
+    Raises:
+        Problem: it is missing, or no working Python 2.7.
+    """
     path = shutil.which(name)
     if path is None:
         raise Problem("there is no program %s" % name)
     found = probe(path)
     try:
-        # not the shim or wrapper, which may depend on the current folder or
-        # on a setting of today
+        # a shim or wrapper may depend on the working directory or on settings
         return probe(found.path)
     except Problem:
         return dataclasses.replace(found, path=path)
 
 
 def library_path(folders: tuple[Path, ...]) -> str:
+    """Return LD_LIBRARY_PATH with these folders in front."""
     before = os.environ.get("LD_LIBRARY_PATH")
     return ":".join([str(f) for f in folders] + ([before] if before else []))
 
@@ -164,22 +191,31 @@ def library_path(folders: tuple[Path, ...]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Mirror:
+    """A mirror of Debian."""
+
     uri: str
-    #: as in a .sources file: names of keyrings, or a whole key
+    #: names of keyrings, or a whole key, as in a .sources file
     signed_by: str = ""
 
 
 def lines_of(path: Path) -> list[str]:
+    """Return the lines of a file, or an empty list if it is not readable."""
     try:
         return path.read_text(errors="replace").splitlines()
     except OSError:
-        # that of another publisher may be kept secret
+        # files of other publishers may be secret
         return []
 
 
 def entries(etc: Path) -> Iterator[dict[str, str]]:
-    """The entries in a machine's apt folder, of both formats: fields by their
-    names in lower case."""
+    """Yield the entries of apt's list of sources, in both formats.
+
+    Args:
+        etc: the folder of apt's settings.
+
+    Yields:
+        The fields of an entry, by their names in lower case.
+    """
     for path in sorted(etc.glob("sources.list.d/*.sources")):
         fields: dict[str, str] = {}
         key = ""
@@ -212,7 +248,12 @@ def entries(etc: Path) -> Iterator[dict[str, str]]:
 
 
 def mirrors(etc: Path, codename: str) -> list[Mirror]:
-    """Where this machine gets Debian from."""
+    """Return the mirrors from which this machine gets Debian.
+
+    Args:
+        etc: the folder of apt's settings.
+        codename: the code name of the machine's release.
+    """
     result: list[Mirror] = []
     for fields in entries(etc):
         if (fields.get("enabled", "yes").lower() in ("no", "false", "0")
@@ -225,13 +266,17 @@ def mirrors(etc: Path, codename: str) -> list[Mirror]:
             mirror = Mirror(uri, fields.get("signed-by", ""))
             if not uri.startswith("cdrom:") and mirror not in result:
                 result.append(mirror)
-    # others' packages are published under Debian's names, too
+    # other publishers also use Debian's names of suites
     return sorted(result, key=lambda mirror: "debian" not in mirror.uri)
 
 
 def archive(mirror: Mirror) -> Mirror | None:
-    """Where a release goes when the mirrors drop it: the host "archive" of
-    Debian's own domain.  None if the mirror is not in that."""
+    """Return Debian's archive, which keeps releases that the mirrors have dropped.
+
+    Returns:
+        The host "archive" in the mirror's domain, or None if this is not Debian's
+        domain.
+    """
     parts = urllib.parse.urlsplit(mirror.uri)
     domain = (parts.hostname or "").split(".")[-2:]
     if parts.scheme not in ("http", "https") or domain[0] != "debian":
@@ -241,23 +286,24 @@ def archive(mirror: Mirror) -> Mirror | None:
 
 
 def codename(os_release: Path = Path("/etc/os-release")) -> str:
+    """Return the code name of the machine's release, or an empty string."""
     match = re.search(r'^VERSION_CODENAME="?(\w+)',
                       "\n".join(lines_of(os_release)), re.MULTILINE)
     return match.group(1) if match else ""
 
 
 class Apt:
-    """apt-get with folders, sources and package states of its own."""
+    """An apt-get with its own folders, sources and package states."""
 
     def __init__(self, folder: Path):
+        """Create the folders and the settings in an empty folder."""
         self.folder = folder
         for name in ("etc/parts", "state/lists/partial",
                      "cache/archives/partial", "packages"):
             (folder / name).mkdir(parents=True)
-        # what is installed doesn't matter here
+        # an empty list of installed packages
         (folder / "state/status").touch()
-        # a file, since hooks that the system's settings name can't be
-        # cleared on the command line
+        # a file, because the command line cannot clear hooks in the system's settings
         self.settings = folder / "apt.conf"
         self.settings.write_text("".join('%s;\n' % line for line in (
             'Dir::Etc::sourcelist "/dev/null"',
@@ -275,11 +321,13 @@ class Apt:
         )))
 
     def get(self, *arguments: str) -> None:
+        """Run apt-get in the folder of packages.  Raises Problem."""
         run("apt-get " + " ".join(arguments),
             ["apt-get", "-q", "-c", str(self.settings), *arguments],
             self.folder / "packages")
 
     def use(self, mirror: Mirror) -> None:
+        """Load bullseye's list of packages from a mirror.  Raises Problem."""
         lines = ["Types: deb", "URIs: " + mirror.uri, "Suites: bullseye",
                  "Components: main", "Targets: Packages"]
         if mirror.signed_by:
@@ -289,6 +337,7 @@ class Apt:
         self.get("update")
 
     def unpack(self, root: Path, *packages: str) -> None:
+        """Download packages and unpack them to 'root'.  Raises Problem."""
         self.get("download", *packages)
         for path in sorted((self.folder / "packages").glob("*.deb")):
             run("unpacking " + path.name,
@@ -297,12 +346,17 @@ class Apt:
 
 
 def library_folders(root: Path) -> tuple[Path, ...]:
+    """Return the folders of libraries of an unpacked Debian."""
     return tuple(sorted([*root.glob("lib/*-linux-gnu"),
                          *root.glob("usr/lib/*-linux-gnu")]))
 
 
 def missing_libraries(root: Path) -> list[str]:
-    """Packages with what the files of PyPy don't find."""
+    """Return the packages of the libraries that PyPy does not find.
+
+    Raises:
+        Problem: ldd cannot run, or the package of a missing library is unknown.
+    """
     paths = [root / "usr/lib/pypy/bin/pypy-c",
              *root.glob("usr/lib/pypy/lib_pypy/_pypy_openssl.*.so")]
     try:
@@ -321,12 +375,21 @@ def missing_libraries(root: Path) -> list[str]:
 
 
 def unpacked(root: Path) -> Python2:
+    """Return the PyPy in an unpacked Debian.  Raises Problem."""
     found = probe(str(root / "usr/lib/pypy/bin/pypy-c"), library_folders(root))
     return dataclasses.replace(found, name=found.name + ", Debian bullseye's")
 
 
 def bullseye(folder: Path, etc: Path = Path("/etc/apt")) -> Python2:
-    """Debian bullseye's PyPy, in folder/root."""
+    """Return Debian bullseye's PyPy, after unpacking it to folder/root if necessary.
+
+    Args:
+        folder: the parent folder.
+        etc: the folder of apt's settings.
+
+    Raises:
+        Problem: the download failed from each mirror.
+    """
     root = folder / "root"
     if root.exists():
         try:
@@ -347,7 +410,7 @@ def bullseye(folder: Path, etc: Path = Path("/etc/apt")) -> Python2:
     for mirror in tries:
         with tempfile.TemporaryDirectory(dir=folder, prefix="apt.") as name:
             work = Path(name)
-            # apt's downloads drop root's rights, and have to get in here
+            # apt downloads as another user, which must be able to enter the folder
             work.chmod(0o755)
             try:
                 apt = Apt(work)
@@ -365,10 +428,14 @@ def bullseye(folder: Path, etc: Path = Path("/etc/apt")) -> Python2:
     raise Problem("\n".join(failures))
 
 
-# all of it ------------------------------------------------------------------
+# Choice and installation ----------------------------------------------------
 
 def choose(folder: Path) -> Python2:
-    """The Python 2.7 to use."""
+    """Return the Python 2.7 to use, as the module's description says.
+
+    Raises:
+        Problem: there is no Python 2.7, or PYTHON2 is no working one.
+    """
     wish = os.environ.get("PYTHON2")
     if wish:
         path = shutil.which(wish)
@@ -408,7 +475,16 @@ def choose(folder: Path) -> Python2:
 
 
 def download(what: str, requirements: Path, folder: Path) -> None:
-    """Let pip fetch wheels for Python 2.7; it checks their hashes."""
+    """Download wheels for Python 2.7 with pip, which checks their hashes.
+
+    Args:
+        what: the requirements in error messages.
+        requirements: the file of requirements, with hashes.
+        folder: the folder of the wheels.
+
+    Raises:
+        Problem: there is no pip, or the download failed.
+    """
     if importlib.util.find_spec("pip") is None:
         raise Problem("%s has no pip: use the Python of an environment (make "
                       "does), or install Debian's python3-pip" % sys.executable)
@@ -420,7 +496,7 @@ def download(what: str, requirements: Path, folder: Path) -> None:
 
 
 def add_libraries(folder: Path, requirements: Path = REQUIREMENTS) -> None:
-    """Unzip pytest and py to folder/lib."""
+    """Unzip pytest and py to folder/lib if this was not done.  Raises Problem."""
     lib = folder / "lib"
     stamp = lib / requirements.name
     if stamp.is_file() and stamp.read_bytes() == requirements.read_bytes():
@@ -444,9 +520,12 @@ def add_libraries(folder: Path, requirements: Path = REQUIREMENTS) -> None:
 
 
 def write_wrapper(folder: Path, python2: Python2) -> Path:
+    """Write folder/python2, which runs the interpreter.  Return its path."""
     def shell(path: Path) -> str:
-        """A path as the wrapper says it: what is below its own folder, from
-        there, so that the folder can be moved."""
+        """Return a path as text of the wrapper.
+
+        Paths below the wrapper's folder are relative, so that the folder can be moved.
+        """
         if folder in path.parents:
             return '"$here"/' + shlex.quote(str(path.relative_to(folder)))
         return shlex.quote(str(path))
@@ -467,6 +546,7 @@ def write_wrapper(folder: Path, python2: Python2) -> Path:
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         description="Get a Python 2.7, with pytest: FOLDER/python2.")
     parser.add_argument("folder", type=Path, metavar="FOLDER")

@@ -1,14 +1,14 @@
-"""Translate an RPython program to a native one.
+"""Translate an RPython program to a native program.
 
     python3 rpython/translate.py PYTHON2 TREE TARGET OUTPUT [OPTIONS...]
 
 runs `python -m rpython --batch --gc=incminimark OPTIONS --output=OUTPUT TARGET`
-with the interpreter PYTHON2 and the RPython in TREE.  Beside the program are
-left its log (OUTPUT.log, where the times of the steps are) and the generated C
-(OUTPUT.c, a folder).
+with the interpreter PYTHON2 and the RPython in TREE.  It also writes the log of the
+translation, which has the times of its steps (OUTPUT.log), and the generated C files
+(the folder OUTPUT.c).
 
-Translations write into the tree that they run from, so this one runs from a
-copy, and several can run at a time.
+A translation writes into its own tree.  Therefore this program runs it in a copy of the
+tree, and several translations can run at the same time.
 """
 from __future__ import annotations
 
@@ -21,12 +21,24 @@ from pathlib import Path
 
 from python2 import Problem, absolute
 
-#: lines of the log to show if it fails
+#: number of lines of the log in the error message
 TAIL = 25
 
 
 def translate(python2: Path, tree: Path, target: Path, output: Path,
               options: list[str]) -> None:
+    """Translate a program.
+
+    Args:
+        python2: a Python 2.7.
+        tree: a tree of RPython.
+        target: the module of the program.
+        output: the native program; see the module's description for further files.
+        options: options of RPython.
+
+    Raises:
+        Problem: a path is missing, or the translation failed.
+    """
     for path in python2, tree, target:
         if not path.exists():
             raise Problem("there is no %s: `make` makes what a translation "
@@ -38,7 +50,7 @@ def translate(python2: Path, tree: Path, target: Path, output: Path,
         work = Path(name)
         shutil.copytree(tree, work / "tree")
         environment = {
-            # a tenth less time, for a third more memory
+            # this saves a tenth of the time, and needs a third more memory
             "PYPY_GC_NURSERY": "32M", "PYPY_GC_MAJOR_COLLECT": "3",
             **os.environ, "PYTHONPATH": os.pathsep.join(
                 [str(work / "tree"), str(target.parent)]),
@@ -62,6 +74,7 @@ def translate(python2: Path, tree: Path, target: Path, output: Path,
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     if len(sys.argv) < 5:
         print("usage: translate.py PYTHON2 TREE TARGET OUTPUT [OPTIONS...]",
               file=sys.stderr)

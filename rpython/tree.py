@@ -1,28 +1,27 @@
-"""Lay out RPython with our patches.
+"""Create a tree of RPython with our patches.
 
     python3 rpython/tree.py TREE [--pristine | --samples]
 
-makes the folder TREE from
+creates the folder TREE from
 
-1. the wheel of rpython 0.2.1 (the sdist lacks a file that rvmprof needs),
-   which pip fetches once, to the folder that TREE is in,
-2. the patches that patches/series names, in its order,
-3. the files of added/, at the same places in the tree; with --samples, those of
-   samples/ instead of rvmprof's,
-4. the C that the patched RPython shares with the hook engine.
+1. the wheel of rpython 0.2.1, which pip downloads once to the parent folder of TREE
+   (the sdist lacks a file that rvmprof needs),
+2. the patches in patches/series, in this order,
+3. the files of added/, at the same paths in the tree,
+4. the C files that the patched RPython shares with the hook engine.
 
-With --pristine it is the wheel alone, to compare with; with --samples, the first of the
-two submissions about allocations, patches up to SAMPLES.  Each has a pytest.ini of its
-own.
+With --pristine, the tree consists of the wheel only, for comparisons.  With --samples,
+it contains the first of the two submissions about allocations: the patches up to
+SAMPLES, and the files of samples/ instead of rvmprof's files in added/.  Each tree has
+its own pytest.ini.
 
-The tree is made anew if any of these changed since, and otherwise left as it
-is.  Changes made by hand, and what translations leave in there, are lost when
-it is made anew.
+An existing tree is replaced if one of its sources has changed, and is otherwise not
+touched.  Replacing it removes manual changes and files of translations.
 
-The patches have no lines of context (`git diff -U0`), so only line numbers
-say where a hunk belongs.  These are exact, as the wheel's hash is known: any
-doubt of patch(1) is an error, and so is a file that is not the one that git's
-"index" line names, for a hunk that only inserts fits anywhere.
+The patches have no lines of context (`git diff -U0`), so only the line numbers
+determine the position of a hunk.  They are exact because the wheel's hash is fixed.
+Each warning of patch(1) is therefore an error.  A file must also have the hash in git's
+"index" line, because a hunk that only inserts lines fits anywhere.
 """
 from __future__ import annotations
 
@@ -45,23 +44,25 @@ HERE = Path(__file__).parent
 WHEEL = "rpython-0.2.1-py2-none-any.whl"
 SHA256 = "a8ab1e5d7baf95c27a7fdb4d55825d584b2e5fd153bdff42e9d8a7625e403feb"
 
-#: Where the C that the engines share is in a tree, beside rvmprof's own.
+#: folder in a tree of the C files that the engines share
 ALLOCATION_FOLDER = Path("rpython/rlib/rvmprof/src/allocation")
 
-#: The last patch of the submission that takes samples, its new files, and where in a
-#: tree those are that the next one, which records what becomes of them, has instead.
+#: last patch of the first submission, which takes samples
 SAMPLES = "05-rvmprof-samples.patch"
+#: new files of the first submission
 FIRST = HERE / "samples"
+#: folder in a tree whose added files belong to the second submission, which records
+#: outcomes; the first submission has the files of FIRST instead
 RVMPROF_FOLDER = Path("rpython/rlib/rvmprof")
 
-#: In the names of the GC's new files that come with the next one.
+#: part of the names of the GC's new files in the second submission
 OUTCOMES = "outcomes"
 
-#: The file in a tree that tells what it was made from.
+#: file in a tree with the hash of its sources
 STAMP = ".made-from"
 
-#: Without one in the tree, pytest would find that of the repository around it,
-#: which is for Python 3's.  Rewritten asserts can't be translated.
+#: Without this file, pytest would use the pytest.ini of the surrounding repository,
+#: which is for Python 3.  RPython cannot translate rewritten asserts.
 PYTEST_INI = """\
 [pytest]
 addopts = --assert=plain -p no:cacheprovider
@@ -70,31 +71,39 @@ addopts = --assert=plain -p no:cacheprovider
 
 @dataclasses.dataclass(frozen=True)
 class Patch:
+    """A patch of the series, with its text."""
+
     path: Path
     text: str
 
     @property
     def name(self) -> str:
+        """Return the file name."""
         return self.path.name
 
 
 @dataclasses.dataclass(frozen=True)
 class Ours:
-    """What goes on top of the wheel."""
+    """The sources of a tree in addition to the wheel."""
 
     patches: Path = HERE / "patches"
     added: Path = HERE / "added"
     shared: Path | None = (HERE.parent / "vmprof-integration/vmprof_allocation"
                            / "native/shared")
-    #: up to SAMPLES only: the files that it has instead of the later ones; or None
+    #: new files of the first submission, or None for the complete series
     samples: Path | None = dataclasses.field(default=None, kw_only=True)
 
     def text(self, path: Path) -> str:
-        """Of a patch, as patch(1) is to have it."""
+        """Return the text of a patch as input of patch(1)."""
         return path.read_text(encoding="utf-8", errors="surrogateescape")
 
     def series(self) -> list[Patch]:
-        """The patches, in order."""
+        """Return the patches in order.
+
+        Raises:
+            Problem: the file "series" is missing, or names a patch that is missing or
+                is named twice.
+        """
         path = self.patches / "series"
         if not path.is_file():
             raise Problem("there is no %s, which has to name the patches, one a "
@@ -114,7 +123,7 @@ class Ours:
         return [Patch(patch, self.text(patch)) for patch in result]
 
     def files(self) -> Iterator[tuple[Path, Path]]:
-        """The added files: where they are, and where they belong in a tree."""
+        """Yield the path of each added file, and its path in a tree."""
         for path, place in below(self.added):
             if self.samples is None or not (
                     RVMPROF_FOLDER in place.parents or OUTCOMES in place.name):
@@ -133,18 +142,28 @@ class Ours:
 
 
 def below(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the path of each file below a folder, and its relative path."""
     for path in sorted(folder.rglob("*")):
-        # Python leaves its own files beside ours
+        # Python writes its own files next to ours
         if path.is_file() and path.suffix != ".pyc":
             yield path, path.relative_to(folder)
 
 
 def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def fetch(cache: Path, expected: str = SHA256) -> Path:
-    """The wheel, from the cache or from PyPI."""
+    """Return the path of the wheel, after a download from PyPI if necessary.
+
+    Args:
+        cache: the folder of the wheel.
+        expected: its SHA-256.
+
+    Raises:
+        Problem: the download failed, or the wheel has another hash.
+    """
     path = cache / WHEEL
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -154,7 +173,7 @@ def fetch(cache: Path, expected: str = SHA256) -> Path:
             release = "%s==%s" % tuple(WHEEL.split("-")[:2])
             requirements.write_text("%s --hash=sha256:%s\n" % (release, expected))
             download(release, requirements, work)
-            # two runs at a time may both get here
+            # another process may download the wheel at the same time
             os.replace(work / WHEEL, path)
     found = sha256(path)
     if found != expected:
@@ -164,7 +183,12 @@ def fetch(cache: Path, expected: str = SHA256) -> Path:
 
 
 def inputs(wheel: Path, ours: Ours | None) -> str:
-    """One hash of all that a tree is made from."""
+    """Return a hash of all sources of a tree, as a line of text.
+
+    Args:
+        wheel: the wheel.
+        ours: the other sources, or None for a pristine tree.
+    """
     state = hashlib.sha256()
 
     def add(name: str, path: Path) -> None:
@@ -182,18 +206,21 @@ def inputs(wheel: Path, ours: Ours | None) -> str:
 
 
 def unzip(wheel: Path, folder: Path) -> None:
+    """Extract a wheel, with the permissions to execute."""
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
             path = Path(archive.extract(entry, folder))
-            # which zipfile itself forgets
+            # zipfile ignores permissions
             if entry.external_attr >> 16 & 0o111:
                 path.chmod(path.stat().st_mode | 0o111)
 
 
 def git_hashes(patch: Patch) -> Iterator[tuple[str, list[str]]]:
-    """For each file of a patch: the name, and the beginning of git's hash of the file
-    before; several of them, one an index line, if the patch is for several versions of
-    the file.  (What it is after the patch follows from that.)"""
+    """Yield the name of each file in a patch, and git's hashes of the file before.
+
+    There is one abbreviated hash per "index" line.  A patch has several of these lines
+    for a file if it applies to several versions of the file.
+    """
     for match in re.finditer(r"((?:^index .*\n)+)--- .*\n\+\+\+ b/(\S+)$",
                              patch.text, re.MULTILINE):
         yield match.group(2), re.findall(
@@ -202,7 +229,7 @@ def git_hashes(patch: Patch) -> Iterator[tuple[str, list[str]]]:
 
 
 def git_hash(path: Path) -> str:
-    """As `git hash-object` does; of no file, git's zeros."""
+    """Return the hash of `git hash-object`, or zeros if there is no such file."""
     if not path.is_file():
         return "0" * 40
     data = path.read_bytes()
@@ -210,7 +237,12 @@ def git_hash(path: Path) -> str:
 
 
 def apply(patch: Patch, folder: Path) -> None:
-    """Apply one patch, exactly: to the files that it was made of."""
+    """Apply a patch.
+
+    Raises:
+        Problem: a file of the patch does not have the expected hash, or patch(1)
+            printed a warning or an error.
+    """
     for name, expected in git_hashes(patch):
         found = git_hash(folder / name)
         if not found.startswith(tuple(expected)):
@@ -224,12 +256,12 @@ def apply(patch: Patch, folder: Path) -> None:
              "--no-backup-if-mismatch", "-d", str(folder)],
             input=patch.text, encoding="utf-8", errors="surrogateescape",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            # variables change what patch does and says
+            # environment variables change the behaviour and the messages of patch
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"})
     except FileNotFoundError:
         raise Problem("there is no program patch: install GNU patch (Debian's "
                       "package: patch)") from None
-    # of a hunk that fits elsewhere it only says so
+    # for a hunk at another position, patch succeeds but prints a message
     said = [line for line in done.stdout.splitlines()
             if not line.startswith("patching file ")]
     if done.returncode or said:
@@ -240,6 +272,11 @@ def apply(patch: Patch, folder: Path) -> None:
 
 
 def lay_out(folder: Path, wheel: Path, ours: Ours | None) -> None:
+    """Write the files of a tree into an empty folder.
+
+    Raises:
+        Problem: a patch does not apply, or two sources have the same file.
+    """
     unzip(wheel, folder)
     if ours is None:
         return
@@ -258,7 +295,19 @@ def lay_out(folder: Path, wheel: Path, ours: Ours | None) -> None:
 
 
 def build(tree: Path, wheel: Path, ours: Ours | None) -> bool:
-    """Make the tree; without ours, a pristine one.  False if it is there."""
+    """Create or replace a tree if it is not up to date.
+
+    Args:
+        tree: the folder.
+        wheel: the wheel.
+        ours: the other sources, or None for a pristine tree.
+
+    Returns:
+        Whether the tree was written.
+
+    Raises:
+        Problem: the folder was not created by this function, or a source is invalid.
+    """
     tree = absolute(tree)
     stamp = tree / STAMP
     if os.path.lexists(tree) and not stamp.is_file():
@@ -282,6 +331,7 @@ def build(tree: Path, wheel: Path, ours: Ours | None) -> bool:
 
 
 def main() -> int:
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(
         description="Lay out RPython 0.2.1 with our patches.")
     parser.add_argument("tree", type=Path, metavar="TREE")

@@ -1,10 +1,10 @@
-"""Run real programs in a real PyPy, with or without the sampler.
+"""Fixtures that run real programs in a real PyPy, with or without the sampler.
 
-The interpreter is that of .venv-pypy, which `make` builds; or, to try another
-build of PyPy, the one that the environment variable PYPY names, with our
-package installed in it.  That may be one with a builtin engine.
+The interpreter is the PyPy of .venv-pypy, which `make` creates. To test another build
+of PyPy, set the environment variable PYPY to an interpreter with our package. The build
+may have a builtin engine.
 
-Tests are sorted by what they need: see pytest.ini.
+pytest.ini describes the markers of the tests.
 """
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ ROOT = Path(__file__).parent.parent
 PYPY = os.path.abspath(os.environ.get(
     "PYPY", str(ROOT / ".venv-pypy" / "bin" / "pypy3")))
 CACHE = os.environ.get("XDG_CACHE_HOME", str(ROOT / ".build" / "cache"))
-#: where the PyPy of an emulated machine has its files (tests/emulated/arm64.py)
+#: root folder of an emulated machine's PyPy (tests/emulated/arm64.py)
 EMULATED_ROOT = Path(PYPY).with_name("root")
 EMULATED = EMULATED_ROOT.exists()
 not_emulated = pytest.mark.skipif(
     EMULATED, reason="the emulator is no kernel, and its Debian has no pip")
 
-#: markers of the tests that have these fixtures
+#: marker of the tests that use a fixture
 MARKERS = {"pypy": "pypy", "pprof": "go", "speedscope_schema": "node",
            "opened": "node", "page": "node", "wheels": "slow",
            "pushers": "slow"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # started with & by a script, Ctrl-C would do nothing: tests wait for it
+    # a script that starts the tests with & ignores SIGINT, but tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
     is_worker = hasattr(config, "workerinput")
     if not is_worker and (problem := installed.problems(
@@ -59,14 +59,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def minutes(item: pytest.Item) -> float:
+    """Return the minutes of a test's marker `long`, or 0."""
     long = item.get_closest_marker("long")
     return float(long.args[0]) if long else 0.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes is begun first, so that no worker is left with it at the end.
-    What needs a translated program comes when that is made, and not last: there is a
-    study among it, which takes three minutes of one worker."""
+    """Sort the tests so that all workers finish at about the same time.
+
+    Tests of minutes come first, the longest at the beginning. Tests of translated
+    programs come after two thirds of the others, when the programs are ready. They do
+    not come last, because one of them takes three minutes.
+    """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARKERS:
@@ -81,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # 5,000 tests that stay: the GC need not look at them again and again
+    # about 5,000 tests stay alive, so the GC need not examine them again
     gc.collect()
     gc.freeze()
 
@@ -92,7 +96,7 @@ SPEEDSCOPE_SCHEMA = (ROOT / ".node" / "node_modules" / "speedscope" / "dist" / "
 
 @pytest.fixture
 def speedscope_schema() -> dict[str, Any]:
-    """As speedscope's own package has it."""
+    """Return the schema in speedscope's package."""
     if not SPEEDSCOPE_SCHEMA.exists():
         pytest.fail("%s is missing: run `make test`, which installs it"
                     % SPEEDSCOPE_SCHEMA.relative_to(ROOT))
@@ -110,11 +114,13 @@ class Run:
     path: Path
 
     def profile(self) -> Profile:
+        """Read the profile that the run wrote."""
         return readers.read(self.path)
 
 
 @functools.cache
 def has_builtin() -> bool:
+    """Return whether PyPy has a builtin engine."""
     done = subprocess.run(
         [PYPY, "-c", "import _vmprof; _vmprof.alive_allocations"],
         stderr=subprocess.DEVNULL)
@@ -122,18 +128,21 @@ def has_builtin() -> bool:
 
 
 class PyPy:
+    """The PyPy under test, with a folder for programs and an environment."""
+
     def __init__(self, folder: Path, nursery: str = "1M"):
         self.folder = folder
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": str(folder),
-            # PyPy's own choice depends on the size of the processor's cache
+            # PyPy's default depends on the processor's cache
             "PYPY_GC_NURSERY": nursery, "PYTHONHASHSEED": "0",
-            # lines of a report are not wrapped
+            # so that lines of a report are not wrapped
             "COLUMNS": "1000",
             "XDG_CACHE_HOME": CACHE,
         }
 
     def script(self, source: str, name: str = "app.py") -> Path:
+        """Write a program into the folder."""
         path = self.folder / name
         path.write_text(textwrap.dedent(source))
         return path
@@ -153,22 +162,26 @@ class PyPy:
 
     def run(self, source: str, *arguments: str, jit: str = "",
             **environment: str) -> Run:
-        """Run a program without us."""
+        """Run a program without the sampler."""
         flags = ["--jit", jit] if jit else []
         return self._command(
             [*flags, str(self.script(source)), *arguments], environment)
 
     def shell(self, command: str, *arguments: str) -> tuple[int, str]:
-        """Run `command`, for which $0 is PyPy.  Returns the exit code and what
-        was written to stdout."""
+        """Run `command` in sh, with PyPy as $0.
+
+        Returns the exit code and the output.
+        """
         done = subprocess.run(
             ["sh", "-c", command, PYPY, *arguments], cwd=self.folder, text=True,
             env=self.environment, stdout=subprocess.PIPE)
         return done.returncode, done.stdout
 
     def compile_c(self, source: str, target: str, *flags: str) -> Path:
-        """Make a shared library for this PyPy's machine, in the folder of its programs.
-        `flags`, in which {0} is this PyPy's root folder."""
+        """Compile a shared library for PyPy's machine, in the folder of the programs.
+
+        In `flags`, {0} is replaced by the root folder of this PyPy.
+        """
         compiler = native_build.COMPILERS[
             native_build.AARCH64 if EMULATED else native_build.X86_64]
         root = EMULATED_ROOT if EMULATED else ""
@@ -179,7 +192,7 @@ class PyPy:
         return self.folder / target
 
     def compile_extension(self, name: str, source: str, *flags: str) -> Path:
-        """Likewise a module of Python, for this PyPy's release."""
+        """Compile an extension module for this PyPy's release."""
         folder, suffix = json.loads(self.command("-c", """if 1:
             import json, sysconfig
             print(json.dumps([sysconfig.get_paths()["include"],
@@ -188,13 +201,13 @@ class PyPy:
         return self.compile_c(source, name + suffix, "-I{0}" + folder, *flags)
 
     def profile(self) -> Profile:
-        """The one that was written last."""
+        """Return the last profile that was written."""
         return readers.read(self.folder / "out.vmprof")
 
     def sample(self, source: str, interval: str, *flags: str,
                arguments: tuple[str, ...] = (), jit: str = "", seed: int = 1,
                **environment: str) -> Run:
-        """Run a program under the sampler; it must end well."""
+        """Run a program under the sampler; the program must succeed."""
         result = self._command(
             [*(["--jit", jit] if jit else []),
              "-m", "vmprof", "--allocation-sampling", interval,
@@ -206,7 +219,7 @@ class PyPy:
 
 @functools.cache
 def look_once() -> None:
-    """The first run says that it looks at this build of PyPy."""
+    """Run `doctor`, because the first run for a build of PyPy prints a message."""
     subprocess.run([PYPY, "-m", "vmprof_allocation", "doctor"],
                    env={"PATH": os.environ["PATH"], "XDG_CACHE_HOME": CACHE},
                    stdout=subprocess.DEVNULL)
@@ -227,6 +240,7 @@ def nursery() -> str:
 
 @pytest.fixture
 def pypy(tmp_path: Path, nursery: str) -> PyPy:
+    """Return the PyPy under test, in a temporary folder."""
     if not Path(PYPY).exists():
         pytest.fail("%s is missing: run `make test`, which installs it" % PYPY)
     look_once()
@@ -235,7 +249,7 @@ def pypy(tmp_path: Path, nursery: str) -> PyPy:
 
 @pytest.fixture
 def stock_pypy(pypy: PyPy) -> PyPy:
-    """For what only the hook engine does."""
+    """Skip a test of the hook engine if PyPy has a builtin engine."""
     if has_builtin():
         pytest.skip("%s samples on its own: nothing is hooked" % PYPY)
     return pypy

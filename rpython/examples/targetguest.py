@@ -1,6 +1,6 @@
-"""Translated by RPython to the program `guest`.
+"""The main module of the guest interpreter, which RPython translates to `guest`.
 
-Untranslated it runs too, slowly and without a profile::
+It also runs without translation, slowly and without a profile::
 
     pypy targetguest.py PROGRAM [NUMBERS]
 """
@@ -16,10 +16,12 @@ from guest.reader import Reader
 
 
 def tell(message):
+    """Print a message to stderr."""
     interpreter.write(2, "guest: %s\n" % message)
 
 
 def read_file(filename):
+    """Return the text of a file.  Raises UsageError."""
     text = ""
     try:
         fd = os.open(filename, os.O_RDONLY, 0)
@@ -35,6 +37,7 @@ def read_file(filename):
 
 
 def main(argv):
+    """Run a program, and return the exit code.  Raises UsageError."""
     wishes = options.parse(argv[1:])
     if wishes.program == "--help":
         interpreter.write(1, options.USAGE)
@@ -55,8 +58,9 @@ def main(argv):
 
 
 def entry_point(argv):
-    # rvmprof's C code needs the identity of the thread, and RPython leaves it
-    # out of programs that never ask for it
+    """Run the command, and return the exit code."""
+    # rvmprof's C code needs the identity of the thread.  RPython omits it from programs
+    # that do not use it.
     rthread.get_ident()
     try:
         return main(argv)
@@ -66,11 +70,13 @@ def entry_point(argv):
 
 
 def target(driver, args):
+    """Return the function that RPython translates."""
     driver.exe_name = "guest"
     return entry_point, None
 
 
 def jitpolicy(driver):
+    """Return the JIT's policy: RPython's default."""
     from rpython.jit.codewriter.policy import JitPolicy
     return JitPolicy()
 

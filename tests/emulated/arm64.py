@@ -1,11 +1,11 @@
-"""Debian for arm64, with its PyPy and our packages, and the command that runs it here.
+"""Install Debian for arm64 with PyPy and our packages, to run it in an emulator.
 
     arm64.py RELEASE
 
-makes .build/arm64/RELEASE: `root`; `site`, our packages; and `pypy3`, which is a PYPY=
-for tests.  Needs
-Debian's debootstrap, qemu-user-static and gcc-aarch64-linux-gnu.  Nothing runs emulated
-meanwhile.
+This program creates three entries in .build/arm64/RELEASE: `root`, the system; `site`,
+our packages; and `pypy3`, a command that tests can use as PYPY. It needs Debian's
+debootstrap, qemu-user-static and gcc-aarch64-linux-gnu. The installation runs no
+emulated program.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-#: what is added to the smallest system
+#: packages in addition to the smallest system
 PACKAGES = "pypy3,pypy3-dev,pypy3-lib-testsuite,ca-certificates,procps"
 COMMAND = """\
 #!/bin/sh
@@ -27,7 +27,7 @@ exec "%s" "%s" "%s" /usr/bin/pypy3 "$@"
 
 
 def make_root(release: str, root: Path, packages: str = PACKAGES) -> None:
-    """Unpacked alone: of a package's scripts, none has to run."""
+    """Unpack a system; no script of a package has to run."""
     with tempfile.TemporaryDirectory(dir=root.parent) as folder:
         made = Path(folder, "root")
         subprocess.run(["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase",
@@ -36,7 +36,7 @@ def make_root(release: str, root: Path, packages: str = PACKAGES) -> None:
         for package in sorted(made.glob("var/cache/apt/archives/*.deb")):
             unpack(package, made)
             package.unlink()
-        # debootstrap makes a link of it where it may make no devices
+        # without permission to make devices, debootstrap makes /proc a link
         if (made / "proc").is_symlink():
             (made / "proc").unlink()
         (made / "etc/hosts").write_text("127.0.0.1 localhost\n")
@@ -44,6 +44,7 @@ def make_root(release: str, root: Path, packages: str = PACKAGES) -> None:
 
 
 def unpack(package: Path, root: Path) -> None:
+    """Unpack a Debian package into a folder."""
     contents = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package],
                                 stdout=subprocess.PIPE)
     subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", root],
@@ -53,7 +54,10 @@ def unpack(package: Path, root: Path) -> None:
 
 
 def add_site(root: Path, site: Path) -> None:
-    """A folder that is there in both: so tests of this machine find what they try."""
+    """Add a folder to the system's import path.
+
+    The folder has the same path inside and outside, so the tests find its files.
+    """
     (library,) = (root / "usr/lib").glob("pypy3.*")
     target = root / "usr/local/lib" / library.name / "dist-packages"
     shutil.rmtree(target, ignore_errors=True)
@@ -62,8 +66,11 @@ def add_site(root: Path, site: Path) -> None:
 
 
 def make_wheel(folder: Path) -> Path:
-    """Of our package, in this folder, from a copy: setuptools leaves folders of its
-    own.  By PyPy, which has cffi itself, and need not get one that runs here."""
+    """Build the sampler's wheel in a folder, from a copy of the source.
+
+    setuptools would add folders to the source itself. PyPy builds the wheel, because it
+    contains cffi, which then need not be installed for this machine.
+    """
     shutil.copytree(PROJECT / "vmprof-integration", folder / "source")
     subprocess.run(
         [PROJECT / ".venv-pypy/bin/pypy3", "-m", "pip", "wheel", "-q", "--no-deps",
@@ -75,7 +82,7 @@ def make_wheel(folder: Path) -> Path:
 
 
 def install(target: Path) -> None:
-    """Our packages, built for arm64, and what .venv-pypy has beside."""
+    """Install our packages, built for arm64, and the other packages of .venv-pypy."""
     (there,) = (PROJECT / ".venv-pypy/lib").glob("pypy3.*/site-packages")
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(there, target, symlinks=True)
@@ -85,7 +92,7 @@ def install(target: Path) -> None:
 
 
 def make(release: str) -> Path:
-    """Returns the command."""
+    """Create the system and the command, and return the command's path."""
     folder = PROJECT / ".build/arm64" / release
     folder.mkdir(parents=True, exist_ok=True)
     root, command = folder / "root", folder / "pypy3"

@@ -1,11 +1,11 @@
-"""Run a program of another machine, in a Debian of that machine.
+"""Run a program of another machine, in a Debian system of that machine.
 
     enter.py ROOT COMMAND...
 
-COMMAND is run below ROOT, in the same folder as here, with the /tmp and the files of
-the project that are here.  An emulator runs it, and what it starts.  Nothing of this
-machine is changed: since Linux 6.7, which emulator runs what belongs to a namespace of
-users.
+COMMAND runs in the system at ROOT, and in the current folder. The system has this
+machine's /tmp and the files of the project. An emulator runs COMMAND and its children.
+The settings of this machine do not change, because since Linux 6.7 a user namespace has
+its own registered emulators.
 """
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ EMULATOR = "/usr/bin/qemu-aarch64-static"
 #: linux/sched.h, sys/mount.h
 NEW_USERS, NEW_MOUNTS = 0x10000000, 0x20000
 BIND, RECURSIVE, PRIVATE = 0x1000, 0x4000, 0x40000
-#: the first bytes of programs for it, and which bits of them count
+#: first bytes of the other machine's programs, and the mask of the significant bits
 HEAD = "7f454c46020101000000000000000000" "0200b700"
 MASK = "ffffffffffffff00ffffffffffffffff" "feffffff"
-#: F: it is opened now, and need not be below ROOT; P: it is told argv[0]
+#: F: open the emulator now, so that it need not be in ROOT; P: pass argv[0] to it
 FLAGS = "FP"
-#: max: with guarded pages and signed return addresses, which take long if they are
-#: signed as hardware does
+#: max: a processor with guarded pages and signed return addresses. The hardware's
+#: algorithm for signatures would be slow in the emulator
 PROCESSOR = "max,pauth-impdef=on"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check(result: int, what: str) -> None:
+    """Raise OSError if a function of libc failed."""
     if result:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), what)
@@ -43,6 +44,7 @@ def mount(source: str, target: str, kind: str | None, flags: int) -> None:
 
 
 def become_root_of_a_namespace() -> None:
+    """Enter a new user namespace and mount namespace as root."""
     users = "0 %d 1" % os.getuid(), "0 %d 1" % os.getgid()
     check(libc.unshare(NEW_USERS | NEW_MOUNTS), "a namespace of users")
     Path("/proc/self/setgroups").write_text("deny")
@@ -55,12 +57,14 @@ def escaped(digits: str) -> str:
 
 
 def register_emulator() -> None:
+    """Let the kernel run programs of the other machine in the emulator."""
     mount("binfmt_misc", "/proc/sys/fs/binfmt_misc", "binfmt_misc", 0)
     Path("/proc/sys/fs/binfmt_misc/register").write_text(":".join((
         "", "emulated", "M", "", escaped(HEAD), escaped(MASK), EMULATOR, FLAGS)))
 
 
 def enter(root: Path) -> None:
+    """Make `root` the root folder, with shared folders of this machine."""
     folder = os.getcwd()
     become_root_of_a_namespace()
     mount("none", "/", None, RECURSIVE | PRIVATE)

@@ -1,11 +1,12 @@
-"""A whole system of Debian for arm64, with a kernel of its own: what an emulator of
-programs has not, as ptrace().
+"""Run a command in a whole Debian system for arm64 with its own kernel.
 
     machine.py RELEASE FOLDER
 
-runs FOLDER/command in it, by a shell, and prints what it says; `command` finds the
-other files of FOLDER beside it.  All that there is is in memory, and gone afterwards.
-Needs .build/arm64/RELEASE, which arm64.py makes, and Debian's qemu-system-arm.
+The emulator of single programs lacks system calls such as ptrace(). This program runs
+FOLDER/command with a shell in the system, and prints its output. The command finds the
+other files of FOLDER in its current folder. The whole system is in memory, and is
+discarded at the end. It needs .build/arm64/RELEASE (see arm64.py) and Debian's
+qemu-system-arm.
 """
 from __future__ import annotations
 
@@ -22,15 +23,15 @@ import arm64
 from enter import PROCESSOR
 
 EMULATOR = "qemu-system-aarch64"
-#: below RELEASE's folder
+#: file name in the folder of the release
 KERNEL = "vmlinuz"
-#: the smallest one: no driver is needed but the console's
+#: the smallest kernel, because the console is the only device
 PACKAGE = "linux-image-cloud-arm64"
-#: of Debian's root, what no program needs
+#: parts of Debian's root that no program needs
 LEFT_OUT = ("proc", "sys", "dev", "tmp", "work", "boot", "usr/share/doc",
             "usr/share/man", "usr/share/locale", "var/cache")
 CACHE = arm64.PROJECT / ".build/arm64/cache"
-#: what ends the output, before the code that the command ended with
+#: text after the command's output, before its exit code
 END = "the command's code:"
 INIT = """\
 #!/bin/sh
@@ -51,6 +52,7 @@ sleep 60
 
 
 def make_kernel(release: str, kernel: Path) -> None:
+    """Take the kernel from a Debian package."""
     with tempfile.TemporaryDirectory(dir=kernel.parent) as folder:
         root = Path(folder, "root")
         arm64.make_root(release, root, arm64.PACKAGES + "," + PACKAGE)
@@ -59,8 +61,10 @@ def make_kernel(release: str, kernel: Path) -> None:
 
 
 def write_entry(file: BinaryIO, name: str, mode: int, data: bytes = b"") -> None:
-    """Of a cpio archive, as the kernel's Documentation has it (initramfs buffer
-    format): it belongs to root."""
+    """Write an entry of a cpio archive that belongs to root.
+
+    The kernel's documentation describes the format (initramfs buffer format).
+    """
     ended = name.encode() + b"\0"
     fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(ended), 0)
     head = b"070701" + b"".join(b"%08x" % field for field in fields)
@@ -69,6 +73,7 @@ def write_entry(file: BinaryIO, name: str, mode: int, data: bytes = b"") -> None
 
 
 def walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
+    """Yield all paths below a folder, except some."""
     for path in sorted(folder.iterdir()):
         if path not in left_out:
             yield path
@@ -78,6 +83,7 @@ def walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
 
 def write_tree(file: BinaryIO, folder: Path, name: str,
                left_out: tuple[str, ...] = ()) -> None:
+    """Write a folder's files to the archive, under the prefix `name`."""
     for path in walk(folder, {folder / below for below in left_out}):
         mode = path.lstat().st_mode
         data = (str(path.readlink()).encode() if stat.S_ISLNK(mode) else
@@ -86,11 +92,12 @@ def write_tree(file: BinaryIO, folder: Path, name: str,
 
 
 def write_system(file: BinaryIO, root: Path, site: Path, folder: Path) -> None:
+    """Write the whole system as an initramfs."""
     write_tree(file, root, "", LEFT_OUT)
     for empty in "proc", "sys", "dev", "tmp", "tried":
         write_entry(file, empty, 0o40755)
     for shared in site, CACHE:
-        # where programs look for it
+        # under the same path as outside
         name = str(shared).lstrip("/")
         for parent in reversed(Path(name).parents[:-1]):
             write_entry(file, str(parent), 0o40755)
@@ -103,9 +110,11 @@ def write_system(file: BinaryIO, root: Path, site: Path, folder: Path) -> None:
 
 
 def run(release: str, folder: Path, seconds: float) -> tuple[str, int]:
-    """Returns what the command said, and the code that it ended with.  Raises
-    OSError, or subprocess.SubprocessError: the system did not run, or not to its
-    end in that time."""
+    """Run FOLDER/command, and return its output and its exit code.
+
+    Raises OSError or subprocess.SubprocessError if the system did not run, or did not
+    end after `seconds`.
+    """
     there = arm64.PROJECT / ".build/arm64" / release
     if not (there / KERNEL).exists():
         make_kernel(release, there / KERNEL)

@@ -24,8 +24,8 @@ PYPY = ROOT / ".build/arm64/bookworm/pypy3"
 CACHE = ROOT / ".build/arm64/cache"
 INTERVAL = 4096
 
-# Strings have a size of their own, which says who made them; the JIT compiles `first`
-# and `second` with `fill`.
+# Strings have sizes that identify their function. The JIT compiles `first` and `second`
+# together with `fill`.
 PROGRAM = """
 import gc, os
 filler, kept, slot, order = "x" * 5000, [], [None], [2, 1]
@@ -62,7 +62,7 @@ for i in range(3):
 kept.append(None)
 """
 
-# What was compiled by the time the sampling begins, nothing tells.
+# The functions of code that was compiled before the start of sampling are unknown.
 WARM = PROGRAM[:PROGRAM.index("class Node")] + """
 import vmprof_allocation
 fill(20000)
@@ -74,7 +74,8 @@ with vmprof_allocation.sample("app.vmprof", 4096):
 def start(folder: Path, program: str, *flags: str) -> subprocess.CompletedProcess[str]:
     """Run the program until it ends.
 
-    Without `flags` of vmprof, the program begins sampling itself."""
+    Without `flags` of vmprof, the program starts sampling itself.
+    """
     (folder / "app.py").write_text(program)
     command = ["-m", "vmprof", *flags, "-o", "app.vmprof"] if flags else []
     return subprocess.run(
@@ -92,7 +93,7 @@ def run(folder: Path, program: str, *flags: str) -> Path:
 
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with app.vmprof, and the profile of a child."""
+    """Return a folder with app.vmprof and the profile of a child process."""
     if not PYPY.exists():
         pytest.skip("no Debian for arm64: debootstrap, qemu-user-static and "
                     "gcc-aarch64-linux-gnu are needed, as `make test` installs them")
@@ -111,20 +112,20 @@ def profile(emulated: Path) -> Profile:
 
 
 def strings(profile: Profile, length: int) -> list[int]:
-    """Rows of those, with what the JIT makes with them at once."""
+    """Return the rows of these strings, also in batches with small objects."""
     size = string_size(length)
     return [row for row, at in enumerate(profile.samples.size)
             if size <= at < size + 64]
 
 
 def makers(profile: Profile, rows: list[int]) -> Counter[str]:
+    """Return how many of the samples each function allocated."""
     return Counter(innermost(profile, profile.samples.stack[row]) for row in rows)
 
 
 @pytest.mark.long(4)
-def test_as_many_are_sampled_as_have_to_be(profile: Profile) -> None:
-    """An object is with a probability of 1 - exp(-size / interval): within four
-    standard deviations."""
+def test_number_of_samples_matches_their_probability(profile: Profile) -> None:
+    """An object's probability is 1 - exp(-size / interval); allow four sigmas."""
     check_conservation(profile)
     for length in 3000, 4500:
         likely = 1 - math.exp(-string_size(length) / INTERVAL)
@@ -132,27 +133,27 @@ def test_as_many_are_sampled_as_have_to_be(profile: Profile) -> None:
             20000 * likely * (1 - likely))
 
 
-def test_who_made_them_is_in_the_stacks(profile: Profile) -> None:
+def test_stacks_contain_the_allocating_function(profile: Profile) -> None:
     for length, function in (3000, "first"), (4500, "second"):
         names = makers(profile, strings(profile, length))
         assert names[function] >= 0.95 * names.total(), names
 
 
-def test_types_and_what_became_of_them(profile: Profile) -> None:
+def test_types_and_outcomes_are_right(profile: Profile) -> None:
     nodes = found(profile, "__main__.Node")
     nodes.total().check("all", 100000)
     nodes.check("alive", 25000)
     nodes.check("freed", 25000, also=2000)
 
 
-def test_a_child_goes_on(emulated: Path) -> None:
+def test_a_child_process_is_sampled(emulated: Path) -> None:
     (path,) = emulated.glob("app.*.vmprof")
     child = readers.read(path)
     names = makers(child, strings(child, 3000))
     assert names["first"] >= 0.95 * names.total() > 500, names
 
 
-def test_what_was_compiled_before_is_nobody_elses(
+def test_code_compiled_before_the_start_has_no_wrong_function(
         emulated: Path, tmp_path: Path) -> None:
     profile = readers.read(run(tmp_path, WARM) / "app.vmprof")
     program = Program(profile)
@@ -170,7 +171,7 @@ def test_time_in_compiled_code_goes_to_the_function_that_takes_it(
 
 
 def test_raw_memory_is_refused(emulated: Path, tmp_path: Path) -> None:
-    """Outside of the GIL, a sample must not change words of the stack."""
+    """Without the GIL, a sample must not change words of the stack."""
     done = start(tmp_path, "print('runs')", "--allocation-sampling", "1M",
                  "--raw-memory", "16k")
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,6 +1,6 @@
-"""Attach on AArch64, which an emulator of programs refuses: in a whole system.
+"""Test attach on AArch64 in a whole system, because the program emulator has no ptrace.
 
-`make hard MACHINE=arm64` makes it; it takes two to four minutes.
+`make hard MACHINE=arm64` runs these tests, in two to four minutes.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.hard
 
 CASES = ("often", "no-syscall-info", "lock", "stands-still", "too-long", "signals",
          "dies", "registers")
-#: it waits for stdin; one thread of it runs compiled code, and one waits for a lock
+#: the main thread waits for stdin, one thread runs compiled code, one waits for a lock
 THREADS = """
 import sys, threading
 class Node:
@@ -38,7 +38,7 @@ for thread in threads:
     thread.join()
 print("ended", len(threads))
 """
-#: no thread was ever made in it, so that it has no lock
+#: a program that never made a thread, so PyPy has not created the GIL
 ALONE = """
 import select, sys
 count = 0
@@ -46,7 +46,7 @@ while not select.select([sys.stdin], [], [], 0)[0]:
     count += len([bytes(1000 + i) for i in range(1000)])
 print("ended", count % 1000)
 """
-#: the system call that sleeps is made again: it lasts as long as it was to
+#: the system call restarts, and still sleeps for the requested time
 ASLEEP = """
 import ctypes, time
 begun = time.monotonic()
@@ -80,7 +80,7 @@ done
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the system said."""
+    """Return the output of the system."""
     if not (arm64.PROJECT / ".build/arm64/bookworm/pypy3").exists():
         pytest.skip("no Debian for arm64: `make hard MACHINE=arm64` makes it")
     if not (shutil.which(machine.EMULATOR) and shutil.which(COMPILERS[AARCH64])):
@@ -107,12 +107,12 @@ def test_a_process_is_made_to_run_a_program(said: str, case: str) -> None:
 @pytest.mark.parametrize("name, threads, end", [
     ("threads", 3, "ended 2"), ("alone", 1, "ended 0"), ("asleep", 1, "ended 0 6")])
 def test_a_program_is_attached_to(said: str, name: str, threads: int, end: str) -> None:
-    """It is sampled, and ends as it would have."""
+    """The program is sampled, and has its usual output and exit code."""
     found = dict(re.findall(r"^%s (\w+): (.*)$" % name, said, re.MULTILINE))
     assert found == {"attach": "0", "threads": str(threads), "code": "0",
                      "says": end}, said
 
 
-def test_who_allocates_is_reported(said: str) -> None:
+def test_report_names_the_allocating_function(said: str) -> None:
     assert said.count("estimated total: ") == 3, said
     assert re.search(r"iB .* allocate +\S*threads\.py:", said), said

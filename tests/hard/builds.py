@@ -1,5 +1,8 @@
-"""The builds of PyPy that `make hard` tries: this machine's, and those of other
-releases of Debian, in folders of their own."""
+"""The builds of PyPy that `make hard` tests.
+
+These are this machine's PyPy, and the PyPys of other Debian releases. Each other
+release has its own root folder.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -19,15 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".build" / "hard"
 PACKAGES = ("pypy3", "pypy3-venv", "pypy3-dev", "pypy3-lib-testsuite", "gcc",
             "g++", "libc6-dev", "make")
-#: the certificates of this machine
+#: this machine's certificate authorities
 TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 
-#: behind an interpreter
+#: arguments of an interpreter
 PIP = ("-m", "pip", "install", "-q", "--disable-pip-version-check")
 
-#: Runs a program in another release: what it sees below the project's folder
-#: and that for temporary files is the same, its devices and processes are this
-#: machine's.  The mounts are its own, and end with it.
+#: Runs a program in another release. The project's folder and the folder for temporary
+#: files are the same inside; devices and processes are this machine's. The mounts are
+#: in their own namespace, and end with the program.
 ENTER = """
 root=$1; shift
 for folder in "$@"; do
@@ -44,21 +47,23 @@ exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    #: has all that is made for it
+    """A PyPy and the files for its tests."""
+
+    #: contains all files for this build
     folder: Path
-    #: with our package and the suites from PyPI
+    #: interpreter with our package and the suites from PyPI
     pypy: Path
-    #: of another release; None: this machine's
+    #: root folder of another release, or None for this machine
     root: Path | None = None
-    #: seconds, for a whole suite
+    #: seconds for a whole suite
     timeout: float = 150.0
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """What runs this PyPy."""
+        """Return the command that runs this PyPy."""
         return self.inside(self.pypy, *arguments)
 
     def inside(self, *command: str | Path) -> list[str]:
-        """What runs `command` in this build's release."""
+        """Return the command that runs `command` in this build's release."""
         words = list(map(str, command))
         if self.root is None:
             return words
@@ -67,17 +72,17 @@ class Build:
                 *words]
 
     def say(self, *arguments: str | Path) -> str:
-        """What this PyPy prints."""
+        """Return the output of this PyPy."""
         return subprocess.run(self.command(*arguments), text=True, check=True,
                               stdout=subprocess.PIPE).stdout.strip()
 
     def source(self, suite: str) -> Path:
-        """Where the suite's source distribution is unpacked."""
+        """Return the folder of the suite's unpacked source distribution."""
         return self.folder / "sources" / suite
 
 
 def do(command: Sequence[str | Path], what: str) -> bool:
-    """Run it; its output matters only if it fails."""
+    """Run a command, and print the end of its output if it fails."""
     done = subprocess.run(list(map(str, command)), text=True, cwd=ROOT,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
@@ -89,18 +94,19 @@ def do(command: Sequence[str | Path], what: str) -> bool:
 
 
 def must(command: Sequence[str | Path], what: str) -> None:
+    """Run a command, and exit if it fails."""
     if not do(command, what):
         sys.exit(2)
 
 
 def given(pypy: Path) -> Build:
-    """One that somebody else prepared, for an emulator perhaps."""
+    """Return a build that already has all packages; it may be slow in an emulator."""
     path = pypy.resolve()
     return Build(FOLDER / "-".join(path.parts[-3:-1]), path, timeout=1500)
 
 
 def prepare(suite: str | None) -> Build:
-    """The PyPy of this release of Debian, with all that is installed in it."""
+    """Install all that the suites need into the PyPy of a Debian release."""
     folder = FOLDER / (suite or "here")
     folder.mkdir(parents=True, exist_ok=True)
     build = Build(folder, folder / "venv" / "bin" / "pypy3",
@@ -110,18 +116,18 @@ def prepare(suite: str | None) -> Build:
     install(build)
     for name, (requirement, _) in PYPI.items():
         fetch(build, name, requirement)
-        # without what is not there, the others can still run
-        if name != "greenlet":      # PyPy's own
+        # a package that cannot be installed does not prevent the other suites
+        if name != "greenlet":      # PyPy contains greenlet
             do(build.command(*PIP, requirement), "installing %s" % name)
     return build
 
 
 def install(build: Build) -> None:
-    """What the source has now."""
+    """Install our packages from the source."""
     if not build.pypy.exists():
         must(build.inside("pypy3", "-m", "venv", build.folder / "venv"),
              "the environment")
-    # from a copy, which has nothing that an earlier build has left
+    # from a copy without the files of an earlier build
     with tempfile.TemporaryDirectory() as copy:
         for name in "converter", "vmprof-integration":
             shutil.copytree(ROOT / name, Path(copy) / name,
@@ -132,7 +138,7 @@ def install(build: Build) -> None:
 
 
 def install_for_tests(build: Build) -> None:
-    """What those of `make test` need in it."""
+    """Install the packages that the tests of `make test` need."""
     install(build)
     must(build.command(*PIP, "-r", ROOT / "tests" / "requirements-pypy.txt"),
          "installing what tests need")
@@ -143,7 +149,7 @@ def is_unpacked(build: Build) -> bool:
 
 
 def unpack(build: Build, suite: str) -> None:
-    """Debian, at least what PyPy needs."""
+    """Install the part of Debian that PyPy needs."""
     assert build.root is not None
     if is_unpacked(build):
         return
@@ -156,16 +162,16 @@ def unpack(build: Build, suite: str) -> None:
     if not (build.root / "etc/debian_version").exists():
         must(["debootstrap", "--variant=minbase", suite, build.root,
               found[0].uri], "debootstrap")
-    # debootstrap makes none, and tests need localhost
+    # debootstrap writes no such file, and tests need localhost
     shutil.copyfile("/etc/hosts", build.root / "etc/hosts")
-    # a mirror may be a snapshot, whose signature is good but old
+    # a mirror may be a snapshot, whose valid signature has expired
     apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y",
            "-o", "Acquire::Check-Valid-Until=false")
     must(build.inside(*apt, "update"), "apt-get update")
     must(build.inside(*apt, "install", "--no-install-recommends", *PACKAGES),
          "apt-get install")
-    # whom this machine trusts.  Not mounted, as its packages would change it
-    # here, too; and the one file: links would lead out of there
+    # The authorities that this machine trusts. A copy, because packages inside would
+    # change a mounted file. A single file, because links would lead out of the root.
     if TRUSTED.exists():
         trusted = build.root / TRUSTED.relative_to("/")
         trusted.parent.mkdir(parents=True, exist_ok=True)
@@ -175,6 +181,7 @@ def unpack(build: Build, suite: str) -> None:
 
 
 def fetch(build: Build, name: str, requirement: str) -> None:
+    """Download and unpack the source distribution of a package."""
     folder = build.source(name)
     if folder.exists():
         return

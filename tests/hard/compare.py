@@ -1,5 +1,4 @@
-"""Run suites of tests with and without sampling, and compare the outcomes test
-by test."""
+"""Run suites of tests with and without sampling, and compare each test's outcome."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,26 +16,28 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import Carried, Columns
 
 RUN_MODULE = Path(__file__).with_name("run_module.py")
-#: how often a suite is run again whose outcomes differ
+#: number of further runs of a suite with different outcomes
 AGAIN = 2
 
-#: outcomes by the ids of tests; and what the process as a whole did, under
-#: names in parentheses
+#: outcomes by the ids of tests; names in parentheses have the results of the process
+#: and the profile
 Outcomes = dict[str, str]
-#: what a profile says that ends with os._exit()
+#: `ended` of a profile whose process called os._exit()
 OS_EXIT = "the program called os._exit()"
 NO_END = "no end in time"
 
 
 @dataclasses.dataclass
 class Difference:
+    """A test with different outcomes, and its outcomes in all runs."""
+
     test: str
     plain: list[str]
     sampled: list[str]
 
     @property
     def is_flaky(self) -> bool:
-        """Equal in one of the runs, or not even alike without sampling."""
+        """Whether two runs were equal, or the runs without sampling differ."""
         return (any(a == b for a, b in zip(self.plain, self.sampled))
                 or len(set(self.plain)) > 1)
 
@@ -56,27 +57,39 @@ class Difference:
 
 @dataclasses.dataclass
 class Comparison:
+    """The outcomes of a suite, and the differences with sampling."""
+
     suite: Suite
     plain: Outcomes
-    #: by intervals; none where the plain run did not end
+    #: by interval; empty if the run without sampling did not end
     differences: dict[str, list[Difference]]
     samples: dict[str, int]
 
     def notes(self, kind: str) -> list[tuple[str, Difference]]:
-        """The differences of this kind, each with its interval."""
+        """Return the differences of this kind, each with its interval."""
         return [(interval, difference)
                 for interval, differences in self.differences.items()
                 for difference in differences if difference.kind == kind]
 
 
 def tests(outcomes: Outcomes) -> list[str]:
+    """Return the ids of the tests in the outcomes."""
     return [test for test in outcomes if not test.startswith("(")]
 
 
 def run(build: Build, suite: Suite, interval: str = "",
         keep: Path | None = None) -> tuple[Outcomes, int]:
-    """The outcomes, and the number of samples; without `interval`, nothing is
-    sampled.  What the tests print goes to the file `keep`."""
+    """Run a suite.
+
+    Args:
+        build: The PyPy.
+        suite: The suite.
+        interval: Mean bytes between two samples, or "" for a run without sampling.
+        keep: Receives the output of the tests.
+
+    Returns:
+        The outcomes and the number of samples.
+    """
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         folder = Path(scratch)
         (folder / "tmp").mkdir()
@@ -104,7 +117,7 @@ def run(build: Build, suite: Suite, interval: str = "",
 
 def execute(command: list[str], home: Path, output: int, folder: Path,
             timeout: float) -> str:
-    """How the process ended."""
+    """Run a command, and return how the process ended."""
     process = subprocess.Popen(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
         stderr=output, start_new_session=True, env={
@@ -118,7 +131,7 @@ def execute(command: list[str], home: Path, output: int, folder: Path,
     except subprocess.TimeoutExpired:
         return NO_END
     finally:
-        # and what the tests left behind
+        # end the processes that the tests have left, too
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -127,7 +140,7 @@ def execute(command: list[str], home: Path, output: int, folder: Path,
 
 
 def read_outcomes(path: Path) -> Outcomes:
-    """A test with several outcomes has failed subtests, or was run twice."""
+    """Return the outcomes; failed subtests and repeated tests have several."""
     found: dict[str, set[str]] = {}
     if path.exists():
         for line in path.read_text(errors="replace").splitlines():
@@ -137,7 +150,7 @@ def read_outcomes(path: Path) -> Outcomes:
 
 
 class Count:
-    """Of the samples, as a table of some of these profiles would fill the memory."""
+    """The number of samples; a table of all samples could need too much memory."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -153,13 +166,13 @@ class Count:
 
 
 def read_profile(path: Path) -> tuple[str, int]:
-    """What is wrong with it, or "whole"; and its number of samples."""
+    """Return the fault of a profile or "whole", and its number of samples."""
     count = Count()
     try:
         profile = readers.read_into(path, count)
     except (OSError, ProfileError) as e:
         return str(e), 0
-    # gevent's tests end their process so when they take too long
+    # gevent's tests end the process in this way if they take too long
     if profile.end_time is None and profile.ended != OS_EXIT:
         return "no end", count.samples
     surprises = profile.moments[-1].surprises if profile.moments else 0
@@ -169,12 +182,13 @@ def read_profile(path: Path) -> tuple[str, int]:
 
 
 def compare(build: Build, suite: Suite) -> Comparison:
+    """Run a suite with and without sampling; repeat the runs if they differ."""
     def kept(what: str) -> Path:
         return build.folder / "logs" / ("%s.%s" % (suite.name, what))
 
     plain, _ = run(build, suite, keep=kept("plain"))
     result = Comparison(suite, plain, {}, {})
-    # not a difference: without sampling there is none
+    # a run without sampling has no profile, which is not a difference
     expected = {"(profile)": "whole"}
     for interval in suite.intervals:
         if plain["(process)"] == NO_END:
@@ -184,7 +198,7 @@ def compare(build: Build, suite: Suite) -> Comparison:
         runs = [({**expected, **plain}, sampled)]
         differing = differ(*runs[0])
         for _ in range(AGAIN if differing else 0):
-            # the other way round, for tests that leave something behind
+            # in the reverse order, because tests may leave files
             sampled, _samples = run(build, suite, interval, kept(interval))
             runs.append(({**expected, **run(build, suite)[0]}, sampled))
         result.differences[interval] = [
@@ -195,5 +209,6 @@ def compare(build: Build, suite: Suite) -> Comparison:
 
 
 def differ(plain: Outcomes, sampled: Outcomes) -> list[str]:
+    """Return the tests with different outcomes."""
     return sorted(test for test in plain.keys() | sampled.keys()
                   if plain.get(test) != sampled.get(test))

@@ -1,10 +1,10 @@
-"""Forks beside allocating threads, sampled at 64 bytes.  Runs on PyPy.
+"""Fork while other threads allocate, with a sample every 64 bytes. Runs on PyPy.
 
     forks.py COUNT
 
-The parent is in the middle of an allocation, a sample, or a write of the
-profile in each of its threads when it forks.  Each child allocates, collects,
-and samples itself at times; its exit code tells whether it could.
+When the parent forks, each of its threads is in an allocation, a sample, or a write of
+the profile. Each child allocates and collects, and every fourth child samples itself. A
+child that fails has a nonzero exit code.
 """
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""The hard run: what takes too long for `make test`, to be done before a
-release.
+"""Run the tests that take too long for `make test`, before a release.
 
     hard.py [--build SUITE | --pypy FILE] [--output FILE] [SUITE...]
 
-Runs the tests of CPython and of some packages from PyPI with and without
-sampling, compares them test by test, then lets programs loose that start,
-stop, fork and interrupt at random.  Exits with 1 if anything differs because
-of us.
+This program runs the tests of CPython and of some packages from PyPI with and without
+sampling, and compares each test. Then it runs programs that start, stop, fork and
+interrupt at random. It exits with 1 if the sampling causes a difference.
 
-`make hard` runs pytest's tests that are marked `hard` before it: those of
-RPython's own tests that seldom tell anything (tests/rpython).
+`make hard` first runs all pytest tests with the marker `hard`.
 """
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ def parse() -> argparse.Namespace:
 
 
 def commit() -> str:
-    """With what it is that was tried."""
+    """Return the tested commit, and whether the source has changed since."""
     git = ["git", "-C", str(builds.ROOT)]
     name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], text=True,
                           stdout=subprocess.PIPE).stdout.strip()
@@ -63,7 +60,7 @@ def commit() -> str:
 
 
 def cell(comparison: Comparison, interval: str) -> str:
-    """How many tests differ, without those that are flaky or explained."""
+    """Return the number of differing tests, except flaky and explained ones."""
     if interval not in comparison.differences:
         return ""
     return str(sum(difference.kind == "differs"
@@ -71,6 +68,7 @@ def cell(comparison: Comparison, interval: str) -> str:
 
 
 def row(comparison: Comparison) -> tuple[str, ...]:
+    """Return a suite's row of the table."""
     plain = comparison.plain
     names = tests(plain)
     bad = sum(plain[name] not in ("ok", "skipped", "failed-as-expected")
@@ -102,7 +100,7 @@ out.
 
 def report(tried: str, comparisons: list[Comparison], done: list[Done],
            is_complete: bool) -> str:
-    """`tried`: the version of PyPy, and what else is to be known."""
+    """Return the page of results; `tried` is PyPy's version, the commit and date."""
     title = "Hard run: PyPy %s" % tried.split()[0]
     text = ABOUT % {
         "title": title, "underline": "=" * len(title), "tried": tried}
@@ -134,7 +132,7 @@ def report(tried: str, comparisons: list[Comparison], done: list[Done],
 
 
 def main() -> int:
-    # as Ctrl-C: what was started ends, too
+    # end as with Ctrl-C, so that the child processes end, too
     signal.signal(signal.SIGTERM, lambda *ignored: sys.exit(1))
     options = parse()
     try:
@@ -169,6 +167,7 @@ def main() -> int:
 
 
 def version(build: Build) -> str:
+    """Return the versions of PyPy, Python and the Debian package."""
     return build.say("-c", "import sys; print('%d.%d.%d (Python %d.%d, Debian "
                      "%s)' % (*sys.pypy_version_info[:3], "
                      "*sys.version_info[:2], sys.version.split()[1].strip('(,'"

@@ -1,4 +1,4 @@
-"""Programs that do at random, and often, what users do one at a time."""
+"""Runs programs that start, stop, fork and interrupt the sampling often, at random."""
 from __future__ import annotations
 
 import dataclasses
@@ -16,7 +16,7 @@ from test_start_stop import FAIL_AT, INTERRUPTS
 
 HERE = Path(__file__).parent
 PYTHON2 = ROOT / ".build" / "py2" / "python2"
-#: the same with our package
+#: Python 2 with our package
 SAMPLED2 = ROOT / ".venv-pypy27" / "bin" / "pypy"
 #: seconds
 TIMEOUT = 3600.0
@@ -24,13 +24,16 @@ TIMEOUT = 3600.0
 
 @dataclasses.dataclass(frozen=True)
 class Done:
+    """The result of a program."""
+
     name: str
-    #: the last line that it printed
+    #: last line of the output
     result: str
     is_good: bool
 
 
 def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
+    """Run a program on a build of PyPy."""
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         folder = Path(scratch)
         (folder / "tmp").mkdir()
@@ -48,7 +51,7 @@ def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
 
 
 def soak27() -> Done:
-    """PyPy 2.7 prints what it prints without."""
+    """Compare the output of PyPy 2.7 with and without sampling."""
     def say(*command: str | Path) -> str:
         return subprocess.run(command, text=True, timeout=TIMEOUT,
                               stdout=subprocess.PIPE,
@@ -57,7 +60,7 @@ def soak27() -> Done:
     program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         plain = say(PYTHON2, *program)
-        # what differs, by intervals
+        # intervals with a different output
         differing = [interval for interval in ("64", "4096", "1048576")
                      if say(SAMPLED2, "-m", "vmprof", "--allocation-sampling",
                             interval, "-o", Path(scratch) / "out.vmprof",
@@ -70,6 +73,7 @@ def soak27() -> Done:
 
 
 def programs(build: Build) -> Iterator[Done]:
+    """Run all random programs."""
     for seed in "1", "2", "3":
         yield run(build, "random sessions, seed " + seed, HERE / "soak.py",
                   seed, "300")

@@ -1,11 +1,11 @@
-"""Run the unittests of some modules; the outcome of each test goes to a file.
-Runs on PyPy, in the process that is sampled.
+"""Run the unit tests of some modules, and write each test's outcome to a file.
 
     run_module.py OUTCOMES [--without=TEST...] MODULE...
 
-Each line of OUTCOMES is an outcome and a test's id.  It is written when the
-test has ended, so that a process that crashes leaves what was before.  Exits
-with 0 whatever the outcomes are: another exit code is not the tests'.
+This program runs on PyPy, in the process that is sampled. Each line of OUTCOMES has an
+outcome and a test's id. It is written at the end of the test, so the file is useful
+even if the process crashes. The exit code is 0 for all outcomes, so another exit code
+is a fault of the process.
 """
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from typing import Any
 
 
 class Outcomes(unittest.TestResult):
+    """A test result that writes each outcome to a file at once."""
+
     def __init__(self, path: str):
         super().__init__()
         self.path = path
 
     def write(self, outcome: str, test: Any, why: str = "") -> None:
-        # ids of subtests hold reprs of anything
+        # an id of a subtest may contain the address of an object
         name = re.sub("0x[0-9a-f]+", "0x", " ".join(test.id().split()))
-        # opened anew: tests count the open files
+        # opened for each line, because some tests count the open files
         with open(self.path, "a") as file:
             file.write("%s %s\n" % (outcome, name))
         if why:
@@ -40,7 +42,7 @@ class Outcomes(unittest.TestResult):
         try:
             return "".join(traceback.format_exception(*error))
         except Exception as e:
-            # there are tests with exceptions that have no text
+            # some tests raise exceptions whose text cannot be formatted
             return repr(e)
 
     def addSuccess(self, test: Any) -> None:
@@ -67,8 +69,11 @@ class Outcomes(unittest.TestResult):
 
 
 def load(loader: unittest.TestLoader, name: str) -> Iterator[Any]:
-    """The tests of a module; or of those in a folder, if that has no
-    __init__.py (Debian's ctypes.test)."""
+    """Yield the tests of a module.
+
+    If the module is a folder without __init__.py, yield the tests of its modules
+    (Debian's ctypes.test).
+    """
     try:
         yield loader.loadTestsFromName(name)
         folder: Any = getattr(sys.modules.get(name), "__path__", ())
@@ -77,7 +82,7 @@ def load(loader: unittest.TestLoader, name: str) -> Iterator[Any]:
                 if ".test_" in info.name:
                     yield from load(loader, info.name)
     except Exception:
-        # is an error, not the end of the process
+        # report an error of a module, and continue with the next one
         why = traceback.format_exc()
 
         def load_module() -> None:
@@ -86,8 +91,10 @@ def load(loader: unittest.TestLoader, name: str) -> Iterator[Any]:
 
 
 def load_multiprocessing() -> None:
-    """Debian's copy of these tests begins by skipping all of them, since they
-    leave processes behind; whoever runs this can end those."""
+    """Load the tests of multiprocessing without the line by which Debian skips them.
+
+    Debian skips them because their processes stay; compare.py ends these processes.
+    """
     name = "test._test_multiprocessing"
     spec: Any = importlib.util.find_spec(name)
     source = re.sub(r"^raise unittest\.SkipTest\(.*?\)$", "",
@@ -101,15 +108,15 @@ def main() -> None:
     path, *modules = sys.argv[1:]
     without = {name.partition("=")[2] for name in modules
                if name.startswith("--without=")}
-    # some test modules look at the arguments
+    # some test modules read the arguments
     del sys.argv[1:]
     sys.path.insert(0, os.getcwd())
-    # Debian's PyPy has this without its source: FileNotFoundError, where tests
-    # can do without it if it is an ImportError
+    # Debian omits the source of this module, so an import raises FileNotFoundError.
+    # Tests continue without the module if the import raises ImportError
     sys.modules["_testcapi"] = None     # type: ignore[assignment]
     try:
         from test import support  # type: ignore[import,unused-ignore]
-        # nothing that needs the network, or gigabytes, or minutes
+        # without tests that need the network, gigabytes, or minutes
         support.use_resources = []
     except ImportError:
         pass

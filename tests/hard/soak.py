@@ -1,13 +1,11 @@
-"""Random sessions of the sampler, among threads, collections, forks and
-signals.  Runs on PyPy, with our package installed.
+"""Run random sessions of the sampler among threads, collections, forks and signals.
 
     soak.py SEED SESSIONS
 
-What a session did at random is checked when it has ended: every byte is what
-it was, no descriptor, thread or writable page is left, and the profile is
-whole, with all samples and a total that agrees with what the GC counted.
-Prints what is wrong, and how many sessions there were; exits with 1 if
-anything is wrong.
+This program runs on PyPy with our package. It checks the state after each session:
+every changed byte is restored; no descriptor, thread or writable page remains; and the
+profile is complete, with all samples and a total that agrees with the GC's count. It
+prints the faults and the number of sessions, and exits with 1 after a fault.
 """
 from __future__ import annotations
 
@@ -42,15 +40,16 @@ _problems: list[str] = []
 
 
 def problem(text: str) -> None:
+    """Print a fault, and count it."""
     _problems.append(text)
     print("problem: %s" % text, flush=True)
 
 
 # ____________________________________________________________
-# what is left behind
+# State of the process
 
 class State:
-    """What has to be the same before and behind a session."""
+    """State of the process that must be the same before and after a session."""
 
     def __init__(self) -> None:
         self.place: Any = None
@@ -58,7 +57,7 @@ class State:
             engine = hook.engine()
             engine.prepare()
             self.place = engine._place
-        # the dynamic linker fills these in on their first use
+        # the dynamic linker resolves these functions at their first call
         os.write(1, b"")
         os.lseek(os.open(os.devnull, os.O_RDONLY), 0, 0)
         os.close(os.dup(1))
@@ -101,7 +100,7 @@ def signals() -> list[str]:
 
 
 # ____________________________________________________________
-# what programs do
+# Work of the program
 
 def make_strings(count: int) -> list[str]:
     return [str(i) for i in range(count)]
@@ -121,7 +120,7 @@ def deep(rnd: Random) -> None:
     def recurse(depth: int) -> list[int]:
         return recurse(depth - 1) if depth else [1] * rnd.randrange(50)
     try:
-        # to the limit at times
+            # sometimes up to the recursion limit
         recurse(rnd.choice((10, 100, 300, 1000) * 5 + (100000,)))
     except RecursionError:
         pass
@@ -158,7 +157,7 @@ def finalizers(rnd: Random) -> None:
 
 
 def pinned(rnd: Random) -> None:
-    """Young bytes that may not move while a system call reads them."""
+    """Young bytes that must not move while a system call reads them."""
     for i in range(20):
         os.write(_pipe[1], (b"%d" % i) * rnd.randrange(1, 9000))
 
@@ -196,7 +195,7 @@ def greenlets(rnd: Random) -> None:
 
 
 def fork(rnd: Random) -> None:
-    """The child isn't sampled, or samples itself."""
+    """Fork a child that is not sampled, or that samples itself."""
     samples = rnd.random() < 0.3
     child = os.fork()
     if child == 0:
@@ -230,11 +229,13 @@ def drain() -> None:
 
 
 # ____________________________________________________________
-# the sessions
+# Sessions
 
 def check_profile(name: str, counted: Any, is_fixed: bool) -> None:
-    """`is_fixed`: nothing but the allocations that are counted decides on
-    the samples."""
+    """Check the profile of a session.
+
+    `is_fixed` is true if the samples depend only on the counted allocations.
+    """
     if os.path.getsize(OUT) > 300000:
         return
     profile = readers.read(OUT)
@@ -242,7 +243,7 @@ def check_profile(name: str, counted: Any, is_fixed: bool) -> None:
         problem("%s: the profile has no end" % name)
     sizes = [(size, interval) for size, interval in zip(
         profile.samples.size, profile.samples.interval) if size]
-    # a piece of several objects is one sample, and may have several rows
+    # a batched allocation is one sample, and may have several rows
     if not counted.samples <= len(sizes) <= 8 * counted.samples:
         problem("%s: %d rows of samples, %d counted" % (
             name, len(sizes), counted.samples))
@@ -258,6 +259,7 @@ def check_profile(name: str, counted: Any, is_fixed: bool) -> None:
 
 
 def one_session(rnd: Random, number: int, state: State) -> None:
+    """Run a session with random settings and work, and check its end."""
     going = [True]
 
     def work(seed: float) -> None:
@@ -320,7 +322,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # the thread that reads the pipe goes on
+    # exit without waiting for the thread that reads the pipe
     code = main()
     sys.stdout.flush()
     os._exit(code)

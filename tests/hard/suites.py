@@ -1,10 +1,10 @@
-"""What `make hard` runs with and without sampling."""
+"""The suites of tests that `make hard` runs with and without sampling."""
 from __future__ import annotations
 
 import dataclasses
 
-#: Of CPython's test-suite: those that end within minutes on PyPy, and whose
-#: tests unittest finds (some modules have only doctests).
+#: Modules of CPython's test suite that end within minutes on PyPy, and whose tests
+#: unittest finds. Other modules have only doctests.
 CPYTHON = """
     abc argparse array ast asyncgen asyncio.test_base_events
     asyncio.test_events asyncio.test_futures asyncio.test_locks
@@ -29,10 +29,10 @@ CPYTHON = """
     xml_etree xmlrpc yield_from zipfile zipimport zlib
 """
 
-#: Where Debian's packages don't have these in test.test_NAME.
+#: Modules that Debian's packages do not have in test.test_NAME.
 ELSEWHERE = {"ctypes": "ctypes.test", "unittest": "unittest.test"}
 
-#: Of these, at 64 bytes, too: nearly every object is a sample.
+#: Suites that also run with a sample every 64 bytes: nearly every object is sampled.
 OFTEN = """
     array asyncgen asyncio.test_locks asyncio.test_subprocess
     asyncio.test_unix_events atexit coroutines ctypes dict exceptions
@@ -42,10 +42,10 @@ OFTEN = """
     weakref weakset yield_from zlib greenlet simplejson more-itertools
 """
 
-#: From PyPI: its source distribution, and the modules in it that have tests,
-#: which are run in the folder that it unpacks to.
+#: Packages from PyPI: the source distribution, and its modules with tests. The tests
+#: run in the unpacked folder.
 PYPI = {
-    # PyPy has this one built in: the tests that belong to its version
+    # PyPy contains greenlet; these tests belong to its version
     "greenlet": ("greenlet==0.4.17", """
         tests.test_contextvars tests.test_gc tests.test_generator
         tests.test_generator_nested tests.test_greenlet tests.test_stack_saved
@@ -67,15 +67,15 @@ PYPI = {
         gevent.tests.test__timeout"""),
 }
 
-#: Tests that never end on some PyPy, without sampling, or fail and leave threads
-#: that never end.
+#: Tests that, without sampling, never end on some PyPy, or leave threads that never
+#: end.
 HANGS = {
     "threading": ("test_4_daemon_threads",),
     "greenlet": ("test_dealloc_other_thread", "test_threaded_reparent",
                  "test_threaded_updatecurrent"),
 }
 
-#: Tests that may end in another way, and why that is not the sampling.
+#: Tests with varying outcomes, and the reasons other than sampling.
 EXPLAINED = {
     "test.test_exceptions.ExceptionTests.test_badisinstance":
         "PyPy itself raises this TypeError when the stack runs out in certain "
@@ -93,14 +93,16 @@ EXPLAINED = {
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
+    """A suite of tests that runs in one process."""
+
     name: str
     modules: tuple[str, ...]
-    #: requirement of a source distribution, or "": in the standard library
+    #: requirement of a source distribution, or "" for the standard library
     source: str = ""
 
     @property
     def arguments(self) -> list[str]:
-        """Of run_module.py."""
+        """Arguments of run_module.py."""
         return ["--without=" + test for test in HANGS.get(self.name, ())
                 ] + list(self.modules)
 
@@ -110,11 +112,13 @@ class Suite:
 
 
 def suites(names: list[str]) -> list[Suite]:
-    """Those with these names, or all.  Raises KeyError with the name of one
-    that there isn't."""
+    """Return the suites with these names, or all suites.
+
+    Raises KeyError with the name of an unknown suite.
+    """
     found = {}
     for name in CPYTHON.split():
-        # test.test_asyncio is a package
+        # test.test_asyncio is a package with several suites
         found[name] = Suite(name, (ELSEWHERE.get(name, "test.test_" + name),))
     for name, (source, modules) in PYPI.items():
         found[name] = Suite(name, tuple(modules.split()), source)

@@ -1,4 +1,4 @@
-"""attach, more often than a test of everyday's."""
+"""Test many attaches to one process, which take too long for `make test`."""
 from __future__ import annotations
 
 import random
@@ -12,7 +12,7 @@ from running import running
 
 pytestmark = pytest.mark.hard
 
-#: threads that compute, wait, and come and go
+#: a program with threads that compute, wait, start and end
 SERVER = """
     import sys, threading, time
     def allocate():
@@ -46,14 +46,14 @@ def test_1000_attaches_leave_nothing_behind(stock_pypy: PyPy) -> None:
         code, resident = program.code(), program.status("VmRSS")
         program.attach_often(1000)
         assert program.descriptors() == descriptors
-        # threads come and go, with their stacks
+        # the number of threads and their stacks varies
         assert len(program.mappings()) <= mappings + 20
         assert program.status("VmRSS") < resident + 8192
         assert program.code() < code + 1000 * 40960
         assert program.end() == "ended\n"
 
 
-def test_300_commands_that_are_killed_at_any_moment(stock_pypy: PyPy) -> None:
+def test_300_killed_commands_leave_no_descriptors(stock_pypy: PyPy) -> None:
     with running(stock_pypy, SERVER) as program:
         program.attach_often(1)
         descriptors = program.descriptors()

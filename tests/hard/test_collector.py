@@ -1,4 +1,4 @@
-"""The real OpenTelemetry collector takes what is pushed and passes on all of it."""
+"""Test that the real OpenTelemetry collector receives and forwards pushed profiles."""
 from __future__ import annotations
 
 import json
@@ -33,14 +33,14 @@ PROGRAM = """
 
 @pytest.fixture
 def behind() -> Iterator[StandIn]:
-    """Where the collector passes profiles on to."""
+    """Start the server to which the collector forwards profiles."""
     with StandIn() as engine:
         yield engine
 
 
 @pytest.fixture
 def port(behind: StandIn, tmp_path: Path) -> Iterator[int]:
-    """Where it takes them."""
+    """Start the collector, and return its port."""
     port = free_port()
     with Collector(tmp_path, port, behind.port, "json") as collector:
         yield port

@@ -1,5 +1,7 @@
-"""CPython's own tests of tracemalloc, as Debian ships them for PyPy, with ours in
-its place: which cases fail, and why."""
+"""Run CPython's tests of tracemalloc, as Debian ships them for PyPy, with our module.
+
+`FAILS` lists the expected failures and their reasons.
+"""
 from __future__ import annotations
 
 import re
@@ -43,13 +45,13 @@ FAILS = {
 }
 
 
-def test_cpython_tests(stock_pypy: PyPy) -> None:
+def test_cpython_tests_fail_only_as_listed(stock_pypy: PyPy) -> None:
     run = stock_pypy.command(str(stock_pypy.script(RUN)))
     failed = set(re.findall(r"^(?:FAIL|ERROR): (test_\w+) \(", run.err,
                             re.MULTILINE))
     assert failed == set(FAILS), run.err
-    # (a line may have several names: that of a case whose parts failed has no end)
+    # (a line may have several names, because a test with failed subtests has no result)
     ran, = re.findall(r"^Ran (\d+) tests", run.err, re.MULTILINE)
-    # tracemalloc.rst says so
+    # tracemalloc.rst has these numbers
     assert (int(ran), run.err.count("skipped"), len(failed)) == (
         47, 7 + 1, 19), run.err

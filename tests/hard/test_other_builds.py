@@ -1,8 +1,8 @@
-"""Types and lifetimes with the PyPy of other releases of Debian: the same tests as with
-this machine's, for each build that `make hard BUILD=...` has made.
+"""Test types and lifetimes with the PyPys of other Debian releases.
 
-A build runs in its own release, by a script that looks to the tests as its
-interpreter does.
+The tests are the same as for this machine's PyPy. They run for each build that
+`make hard BUILD=...` has made. A build runs in its own release, through a script that
+takes the place of the interpreter.
 """
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import pytest
 
 from builds import FOLDER, ROOT, Build, install_for_tests, is_unpacked
 
-#: whose PyPys are known to work: README.rst.  `make test` tries this machine's
+#: releases with a supported PyPy (README.rst); `make test` tests this machine's PyPy
 RELEASES = ("bookworm", "trixie", "sid")
 
-#: what is promised of types and lifetimes, without what a debugger or a second
-#: interpreter is needed for
+#: tests of the promises about types and lifetimes, except those that need a debugger or
+#: a second interpreter
 TESTS = ("tests/end_to_end/test_what_became.py", "tests/sampler/test_probe.py",
          "tests/end_to_end/test_bookkeeping.py", "tests/end_to_end/test_marks.py")
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.hard, pytest.mark.xdist_group("builds")]
 
 @pytest.fixture(params=RELEASES)
 def build(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """What runs its PyPy, with our packages."""
+    """Return a script that runs the release's PyPy with our packages."""
     release = request.param
     folder = FOLDER / release
     found = Build(folder, folder / "venv" / "bin" / "pypy3", folder / "root")
@@ -55,6 +55,6 @@ def test_types_and_lifetimes(build: Path, tests: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None and int(passed[1]) > 3
-    # what can't be run says why, and is not much
+    # only a few tests are skipped
     skipped = re.search(r"(\d+) skipped", done.stdout)
     assert skipped is None or int(skipped[1]) < int(passed[1]) / 4, done.stdout

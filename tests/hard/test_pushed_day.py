@@ -1,7 +1,9 @@
-"""A day's worth of windows, in some minutes: what arrives, and what was dropped and
-counted, is all that was sampled, although the service is killed and started again, its
-pusher is killed, and the engine is cut off meanwhile: alone, and behind the real
-OpenTelemetry collector."""
+"""Push as many segments as in a day, and account for every sample.
+
+Meanwhile, the service and its pusher are killed, and the server cannot be reached for a
+while. Each sample must arrive, or its segment must be counted as dropped. The test runs
+with a plain server, and with the real OpenTelemetry collector in front of the server.
+"""
 from __future__ import annotations
 
 import itertools
@@ -24,11 +26,11 @@ from vmprof_push.folder import MAX_WINDOWS
 
 pytestmark = pytest.mark.hard
 
-#: 24 hours have so many of 15 seconds
+#: number of segments of 15 seconds in 24 hours
 WINDOWS = 24 * 3600 // 15
 EVERY = 0.05
 RUNS = 3
-#: in one iteration
+#: objects of one iteration
 THINGS = 50
 
 SERVICE = """
@@ -55,7 +57,7 @@ SERVICE = """
 
 
 class Engine:
-    """One that can be cut off."""
+    """A server that can be stopped and started again."""
 
     is_collector = False
 
@@ -78,7 +80,7 @@ class Engine:
         self._begin(status(503), cut, status(429))
 
     def windows(self) -> dict[int, dict[int, int]]:
-        """Things in each window of each process; one that came twice counts once."""
+        """Return the things in each segment of each process, without duplicates."""
         found: dict[int, dict[int, int]] = {}
         seen: dict[bytes, int] = {}
         for request in itertools.chain(*self._taken):
@@ -95,7 +97,7 @@ class Engine:
 
 
 class Collected(Engine):
-    """The same behind the real collector, which is killed, and started again."""
+    """A server and the real collector in front, which is also killed and restarted."""
 
     is_collector = True
 
@@ -128,11 +130,13 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def last_number(journal: Path) -> int:
+    """Return the number of the last segment in the journal."""
     lines = journal.read_text().split("\n")[:-1] if journal.exists() else []
     return int(lines[-1]) if lines else 0
 
 
 def wait_for(journal: Path, number: int) -> None:
+    """Wait until the service writes this segment."""
     until = time.monotonic() + 1200
     while last_number(journal) < number:
         assert time.monotonic() < until
@@ -140,7 +144,7 @@ def wait_for(journal: Path, number: int) -> None:
 
 
 class Service:
-    """One that is not faster than its pusher, whatever else this machine does."""
+    """A service that is paused while its pusher is too slow, on a busy machine."""
 
     def __init__(self, process: subprocess.Popen[bytes], journal: Path,
                  spools: Path) -> None:
@@ -149,7 +153,7 @@ class Service:
         self._spools = spools
 
     def go_on_to(self, number: int) -> None:
-        """Or to its end."""
+        """Let the service run until this segment, or until its end."""
         until = time.monotonic() + 1200
         while last_number(self.journal) < number and self.process.poll() is None:
             assert time.monotonic() < until
@@ -162,11 +166,12 @@ class Service:
             time.sleep(0.05)
 
     def _waiting(self) -> int:
-        """Windows."""
+        """Return the number of segments that wait for the pusher."""
         return len(list(self._spools.glob("*/*.vmprof")))
 
 
 def pusher_of(spools: Path) -> int:
+    """Return the pid of the pusher of the only folder."""
     folder, = spools.iterdir()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -179,7 +184,7 @@ def pusher_of(spools: Path) -> int:
     raise AssertionError("no pusher of %s" % folder)
 
 
-def test_a_day(pypy: PyPy, engine: Engine) -> None:
+def test_segments_of_a_day_arrive_or_are_dropped(pypy: PyPy, engine: Engine) -> None:
     script = str(pypy.script(SERVICE, "shop.py"))
     spools = Path(tempfile.mkdtemp())
     pypy.environment["TMPDIR"] = str(spools)
@@ -194,7 +199,7 @@ def test_a_day(pypy: PyPy, engine: Engine) -> None:
             service.go_on_to(each // 4)
             begin = last_number(journal)
             engine.cut_off()
-            # longer than what may wait
+            # for more segments than the pusher keeps
             wait_for(journal, begin + MAX_WINDOWS * 3 // 2)
             engine.come_again()
             aways.append(range(begin, last_number(journal) + 1))
@@ -226,25 +231,32 @@ def test_a_day(pypy: PyPy, engine: Engine) -> None:
 
 def check(arrived: dict[int, int], journal: list[int], said: str, away: range, *,
           was_killed: bool) -> None:
-    """`journal`: of each iteration, which window was written when it ended; `away`:
-    which ones were, while the engine was."""
+    """Compare the segments that arrived with the journal of a process.
+
+    Args:
+        arrived: Things in each segment that arrived.
+        journal: For each iteration, the segment that was being written at its end.
+        said: The messages of the pusher.
+        away: The segments that were written while the server was stopped.
+        was_killed: Whether the process was killed.
+    """
     last = max(arrived)
-    # the process may be killed between two windows
+    # the process may have been killed between two segments
     assert journal[-1] - was_killed <= last <= journal[-1] + 1
     missing = set(range(1, last)) - arrived.keys()
-    # the pusher says it at the end, once more
+    # the pusher repeats the number at its end
     dropped = int(re.findall(r"; (\d+) segments were dropped\n", said)[-1])
     assert len(missing) == dropped > 0, said
-    # the oldest are dropped, and none but for the engine's being away
+    # the oldest segments are dropped, and only while the server is stopped
     assert len(missing) <= len(away)
     assert away.start - MAX_WINDOWS <= min(missing) <= max(missing) <= away.stop
-    # of windows that arrived one after the other, all things are in one of them
+    # an iteration's things are in one of its two segments if both arrived
     total = len(journal) * THINGS
     gone = sum(THINGS for number in journal if number in missing)
-    # of an iteration it is not known in which of two windows its things are
+    # otherwise it is unknown how many of its things are in the missing segment
     edges = 2 * THINGS * sum(number - 1 not in missing for number in missing)
     if was_killed:
-        # a second, at most, is not on disk: a part of what is in the last ones
+        # up to a second was not on disk: some things of the last segments
         lost = sum(THINGS for number in journal if number >= last - 1)
         assert total - gone - edges - lost <= sum(arrived.values()) <= (
             total - gone + edges + THINGS)

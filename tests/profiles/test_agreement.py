@@ -1,5 +1,9 @@
-"""The table and the Firefox profile agree: in every label, and in every
-function's bytes but for the rounding of the weights, which is known."""
+"""Tests that the table and the Firefox profile agree.
+
+Both have the same labels, and the same bytes for every function. The Firefox profile
+rounds the weights of samples to whole bytes, so that its sums may differ by a known
+rounding error.
+"""
 from __future__ import annotations
 
 import collections
@@ -33,12 +37,12 @@ from vmprof_convert.writers.firefox.lives import split_shrunk
 
 MS = 1_000_000
 
-#: what is seen of a function: name, file, line, and whether it is Python
+#: how a function is displayed: name, file, line, and whether it is a Python function
 Key = tuple[str, str, int, bool]
 
 
 class Keys:
-    """Of the functions of a profile, as they are shown."""
+    """The displayed keys of a profile's functions."""
 
     def __init__(self, profile: Profile) -> None:
         self._origins = Origins(profile)
@@ -49,7 +53,7 @@ class Keys:
 
 
 class Shown:
-    """What the Firefox profile says."""
+    """The metadata and the sums of bytes that the Firefox profile contains."""
 
     def __init__(self, profile: Profile) -> None:
         out = io.BytesIO()
@@ -62,13 +66,13 @@ class Shown:
             for entry in section["entries"]}
         self.own: dict[Key, int] = collections.defaultdict(int)
         self.total: dict[Key, int] = collections.defaultdict(int)
-        #: by function and type, where there are types; and what is retained
+        #: allocated and live bytes by function and type; empty without types
         self.typed: dict[tuple[Key, str], int] = collections.defaultdict(int)
         self.retained: dict[tuple[Key, str], int] = collections.defaultdict(int)
         self.time_samples = 0
         for thread in self.json["threads"]:
             if not isinstance(thread["tid"], int):
-                continue        # all of them once more
+                continue        # this thread repeats the samples of all others
             if thread["samples"]["weightType"] == "samples":
                 self.time_samples += sum(thread["samples"]["weight"] or
                                          [1] * len(thread["samples"]["stack"]))
@@ -84,7 +88,7 @@ class Shown:
                     continue
                 functions = self.functions(stack)
                 if profile.has_types:
-                    # the leaf is the object
+                    # the innermost frame is the type of the object
                     place = functions[1], functions.pop(0)[0]
                     self.typed[place] += weight
                     alive[address] = place, weight
@@ -95,7 +99,7 @@ class Shown:
                 self.retained[place] += weight
 
     def functions(self, stack: int | None) -> list[Key]:
-        """Innermost first."""
+        """Return the functions of a stack, innermost first."""
         shared = self.json["shared"]
         strings, functions = shared["stringArray"], shared["funcTable"]
         result = []
@@ -116,15 +120,24 @@ class Shown:
 
 
 def rounding(members: Sequence[bool]) -> float:
-    """How far off the sum of these samples' weights can be: that of the first
-    n is off by half a byte at most, for every n; and right for n = 0."""
+    """Return the largest rounding error in bytes of a sum of sample weights.
+
+    The converter rounds the weights so that the sum of the first n samples is off by
+    at most half a byte, for every n. The sum of a run of samples is the difference of
+    two such sums. Each end of a run adds half a byte, except the start of the profile.
+
+    Args:
+        members: for each sample of the profile, whether it belongs to the sum.
+    """
     ends = sum(a != b for a, b in zip(members, [*members[1:], False]))
     return ends / 2
 
 
 def check(path: Path) -> Profile:
-    """Compare the report of the profile at `path`, as it is made while the
-    samples are read, with what the converter writes."""
+    """Compare the report of the profile at `path` with the Firefox profile.
+
+    The report sums up the samples while the reader reads them.
+    """
     tally = Tally()
     profile = readers.read_into(path, tally)
     summary = summarize(profile, tally)
@@ -137,11 +150,11 @@ def check(path: Path) -> Profile:
     assert len(rows) == len(summary.rows)
     assert shown.total.keys() == rows.keys()
     program = Program(whole)
-    # of each stack all functions, the innermost one last
+    # all functions of each stack, the innermost function last
     ends = {stack: [*map(key_of, program.functions(stack))]
             for stack in {*whole.samples.stack}}
     on = {stack: frozenset(keys) for stack, keys in ends.items()}
-    # the Profiler has a row more for what was shrunk
+    # the Firefox profile has an additional row for each shrunk object
     samples = whole.samples
     with split_shrunk(samples):
         samples.sort()
@@ -159,7 +172,7 @@ def check(path: Path) -> Profile:
     if profile.has_types:
         check_types(whole, shown)
 
-    # what is written
+    # labels and messages
     lines = text.splitlines()
     origins = Origins(whole)
     labels = {tuple(re.split(" {2,}", line)[-2 if ":" in line or ".py" in line
@@ -191,7 +204,7 @@ def check(path: Path) -> Profile:
 
 
 def check_types(profile: Profile, shown: Shown) -> None:
-    """By function and type: what was allocated, and what is alive."""
+    """Compare the allocated and the live bytes by function and type."""
     key_of = Keys(profile).of
     rows = {}
     for row in summarize(profile, None, Choice((FUNCTION, TYPE))).rows:
@@ -220,19 +233,19 @@ def check_types(profile: Profile, shown: Shown) -> None:
                               in zip(places, alive)])), place
     counters = {counter["name"]: counter for counter in shown.json["counters"]}
     if profile.has_lifetimes:
-        # where the track ends, is what the table says
+        # the last value of the track is the sum in the table
         whole = summarize(profile).figures.bytes(STILL_ALIVE).value
         assert sum(counters["held-memory"]["samples"]["count"]) == pytest.approx(
             whole, rel=1e-12, abs=rounding(alive))
 
 
 def number(pattern: str, text: str) -> int:
-    """What stands where `pattern` has N; 0 if it says nothing of the kind."""
+    """Return the number at N in `pattern`, or 0 if the text does not match."""
     found = re.search(pattern.replace("N", r"\d+"), text)
     return int(found[1]) if found else 0
 
 
-def test_the_tolerance_is_that_of_the_rounding() -> None:
+def test_tolerance_is_the_largest_rounding_error() -> None:
     assert rounding([True, True, True]) == 0.5
     assert rounding([True, False, False]) == 0.5
     assert rounding([False, True, False, True]) == 4 * 0.5
@@ -244,7 +257,7 @@ def test_the_tolerance_is_that_of_the_rounding() -> None:
 
 
 def many(stacks: Sequence[Sequence[FrameSpec] | None], log: Log) -> Log:
-    """Samples of many sizes and intervals in these stacks."""
+    """Add samples of many sizes and intervals with these stacks."""
     chosen = random.Random(1).choices(stacks, k=60)
     for i, stack in enumerate(chosen):
         log.allocation(stack, size=16 + i * 37 % 900,
@@ -313,8 +326,11 @@ def starts_alone() -> Log:
 
 
 def without_names() -> Log:
-    """Frames whose functions nothing names, as in a process that was killed;
-    names of no form; lines and files that are not known."""
+    """Return a log with incomplete names of functions.
+
+    Some frames have no name, as in the profile of a killed process. Some names have an
+    invalid form. Some lines and files are unknown.
+    """
     log = sampled()
     f = log.function("f")
     odd = log.function("g", 0, "")
@@ -338,9 +354,9 @@ def native_frames() -> Log:
     log.name(log.addresses + 16, "py:malloc:0:-")
     return many([[f, native(malloc)], [f, native(malloc), native(0xBEEF1)],
                  [native(malloc), f], [f, native(free), jit(f)],
-                 # Python's, and of the same name
+                 # a Python function with the name of a native function
                  [f, log.addresses + 16], [f, log.addresses + 16, malloc],
-                 # what one kind of frame calls Python and another native
+                 # an address in a Python frame and also in a native frame
                  [native(f), f], [0xBEEF1]], log)
 
 
@@ -387,7 +403,7 @@ def large_and_tiny() -> Log:
 
 
 def with_facts(facts: str) -> Log:
-    """Pieces of several objects, all fates, types of all kinds."""
+    """Return a log with batched allocations, all outcomes, and all kinds of types."""
     heap = Heap(interval=300, facts=facts, nursery=5000, minors=3)
     rng = random.Random(4)
     for _ in range(600):
@@ -447,7 +463,7 @@ def test_made_profiles(name: str, tmp_path: Path) -> None:
 
 
 def test_the_labels_of_stacks_without_frames(tmp_path: Path) -> None:
-    """Three reasons, three names."""
+    """The label gives the reason why a stack has no frames."""
     path = tmp_path / "made.vmprof"
     for log, label in (
             (empty_stacks("guest"), "[no frames]"),
@@ -462,7 +478,7 @@ def test_the_labels_of_stacks_without_frames(tmp_path: Path) -> None:
 
 
 # ________________________________________
-# real ones
+# profiles of real programs
 
 PROGRAM = """
     import sys, threading

@@ -1,4 +1,7 @@
-"""All outputs call objects alive only if a heap snapshot decided that they are."""
+"""Tests that all outputs call objects alive only if a heap snapshot confirmed it.
+
+Without a heap snapshot, the outputs use the word "survived".
+"""
 from __future__ import annotations
 
 import io
@@ -47,7 +50,8 @@ def snapshot(heap: Heap) -> None:
 def made(objects: int, is_exact: bool) -> Heap:
     """Return a run with this number of objects.
 
-    It ends with a heap snapshot, or long after a major collection."""
+    The run ends with a heap snapshot, or long after a major collection.
+    """
     heap = Heap(interval=1)
     for _ in range(objects):
         heap.allocate("main keeps", ("list", SIZE, math.inf))
@@ -85,7 +89,8 @@ def test_report_for_programs_says_whether_alive_is_exact(
     assert json.loads(done.stdout)["alive_is_exact"] is is_exact
 
 
-def test_report_without_lifetimes_does_not_say_it(tmp_path: Path) -> None:
+def test_report_without_lifetimes_does_not_say_whether_alive_is_exact(
+        tmp_path: Path) -> None:
     heap = Heap(facts="types")
     heap.allocate("main", ("list", SIZE, 5))
     path = tmp_path / "a.vmprof"
@@ -179,7 +184,7 @@ def test_difference_has_the_words(before: bool, after: bool, word: str) -> None:
     # all live objects are among the survivors
     ((4, False), (40, True), GREW), ((40, True), (4, False), SHRANK),
     ((4, True), (40, False), UNCLEAR), ((40, False), (4, True), UNCLEAR)])
-def test_garbage_explains_no_change_from_exact_bytes_to_others(
+def test_possible_garbage_makes_a_change_unclear(
         before: tuple[int, bool], after: tuple[int, bool], said: str) -> None:
     difference = compare(of_runs([run(*before)], [run(*after)]), Choice(sort="alive"))
     assert verdict(difference.everything, "alive") == said
@@ -191,7 +196,7 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "json"])
-def test_difference_of_unlike_runs_says_so(
+def test_difference_notes_that_one_run_may_contain_garbage(
         folder: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
     for other, is_said in ("alive", False), ("survived", True):
         assert cli.main(["diff", "less.vmprof", other + ".vmprof", "--sort", "alive",
@@ -206,8 +211,8 @@ def test_difference_of_unlike_runs_says_so(
             assert bool(re.search("alive, then survived", out)) is is_said
 
 
-def test_moments_of_one_run_may_be_unlike(folder: Path,
-                                          capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_moment_of_a_run_has_its_own_word(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A later snapshot does not make an earlier moment exact."""
     heap = made(4, False)
     heap.mark("first")
@@ -240,7 +245,7 @@ def test_check_has_the_word(folder: Path, capsys: pytest.CaptureFixture[str],
     ("alive", 1, "failed: alive growth > 1k: alive growth is "),
     ("survived", 0,
      "passed: alive growth > 1k: growth of objects that survived is ")])
-def test_garbage_is_no_growth_that_fails_a_build(
+def test_growth_of_possible_garbage_does_not_fail_a_build(
         folder: Path, capsys: pytest.CaptureFixture[str], name: str, code: int,
         said: str) -> None:
     assert cli.main(["diff", "less.vmprof", name + ".vmprof", "--fail-if",

@@ -1,4 +1,8 @@
-"""What is no allocation: time, and what resident memory grew by."""
+"""Tests of reports on other amounts than allocations.
+
+These are `--of time`, the processor time, and `--of rss`, the growth of the resident
+memory.
+"""
 from __future__ import annotations
 
 import math
@@ -33,7 +37,7 @@ def by_name(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 @pytest.fixture
 def timed(tmp_path: Path) -> Path:
-    """What vmprof alone writes: one sample each 10 ms."""
+    """Write a profile of vmprof without allocation sampling, one sample per 10 ms."""
     log = Log()
     main, work = log.function("main"), log.function("work", 5, "lib.py")
     for stack in [main], [main, work], [main, work], [main, work, work]:
@@ -41,7 +45,7 @@ def timed(tmp_path: Path) -> Path:
     return write(tmp_path / "timed.vmprof", log)
 
 
-def test_a_profile_of_time_shows_it(timed: Path) -> None:
+def test_report_of_a_time_profile_shows_time(timed: Path) -> None:
     assert lines(timed) == [
         "40 ms of time in 4 samples, one per 10 ms:", "",
         "the program's own code, with what it calls of libraries:",
@@ -57,7 +61,7 @@ def test_a_profile_of_time_shows_it(timed: Path) -> None:
     assert "| `work` | `lib.py:5` |" in report(timed, "--markdown").stdout
 
 
-def test_time_for_programs(timed: Path) -> None:
+def test_json_report_of_time(timed: Path) -> None:
     found = as_json(timed)
     assert (found["schema"], found["of"], found["unit"]) == (
         "vmprof-allocation-amounts-1", "time", "seconds")
@@ -66,7 +70,7 @@ def test_time_for_programs(timed: Path) -> None:
     assert as_json(timed, "-n", "1")["rows_left_out"] == 1
 
 
-def test_time_beside_allocations(tmp_path: Path) -> None:
+def test_time_samples_in_a_profile_with_allocations(tmp_path: Path) -> None:
     log = Log()
     main, work = log.function("main"), log.function("work")
     log.settings(period="0.001")
@@ -79,7 +83,7 @@ def test_time_beside_allocations(tmp_path: Path) -> None:
         "time samples: 2; --of time adds them up, and --view shows them")
     assert by_name(as_json(path, "--of", "time")) == {
         "main": (0.001, 0.002), "work": (0.001, 0.001)}
-    # filters are about these samples, too
+    # filters also apply to time samples
     for options, names in ((("--thread", "1"), {"main", "work"}),
                            (("--time", "2.."), {"main"}),
                            (("--function", "work"), {"main", "work"})):
@@ -88,7 +92,7 @@ def test_time_beside_allocations(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("period, seconds", [
     ("0.000001", 1e-6), ("59", 59), ("0.0000009", 0), ("60", 0), ("1000", 0)])
-def test_a_time_between_samples_is_the_same_in_all_formats(
+def test_sampling_period_is_the_same_in_all_formats(
         tmp_path: Path, period: str, seconds: float) -> None:
     log = Log()
     log.settings(period=period)
@@ -101,7 +105,7 @@ def test_a_time_between_samples_is_the_same_in_all_formats(
         seconds * 1e3 or axis.DEFAULT_INTERVAL)
 
 
-def test_time_of_samples_of_no_known_distance(tmp_path: Path) -> None:
+def test_time_samples_with_an_unknown_period(tmp_path: Path) -> None:
     for period in "", "soon", "nan", "-1", "1e9":
         log = Log()
         log.settings(period=period)
@@ -115,7 +119,7 @@ def test_time_of_samples_of_no_known_distance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("period,is_told", [(990, True), (4000, False)])
-def test_time_of_samples_that_kernels_do_not_give(
+def test_notes_that_the_kernel_limits_the_rate_of_time_samples(
         tmp_path: Path, period: int, is_told: bool) -> None:
     log = Log(period=period)
     log.raw_stack(log.words([log.function("f")]), 1)
@@ -124,7 +128,12 @@ def test_time_of_samples_that_kernels_do_not_give(
 
 
 def grown(*figures: tuple[int, int], sizes: tuple[tuple[str, int, int], ...]) -> Log:
-    """Readings (second, MiB), and allocations (function, second, size)."""
+    """Return a log of a process whose resident memory was read several times.
+
+    Args:
+        figures: readings of the resident memory (second, MiB).
+        sizes: allocations (function, second, bytes).
+    """
     log = Log()
     log.settings(run="r")
     functions: dict[str, int] = {}
@@ -137,11 +146,12 @@ def grown(*figures: tuple[int, int], sizes: tuple[tuple[str, int, int], ...]) ->
     return log
 
 
-def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
+def test_growth_is_attributed_to_samples_since_the_reading_before(
+        tmp_path: Path) -> None:
     path = write(tmp_path / "app.vmprof", grown(
         (1, 10), (3, 16), (5, 12), (7, 112), sizes=(
             ("early", 0, 50 * MIB), ("a", 2, 8 * MIB), ("b", 2, 4 * MIB),
-            # the process shrank
+            # the resident memory shrinks from second 3 to second 5
             ("c", 4, 9 * MIB),
             ("a", 6, 40 * MIB), ("late", 8, 50 * MIB))))
     found = as_json(path, "--of", "rss")
@@ -163,18 +173,18 @@ def test_growth_counts_for_what_was_sampled_meanwhile(tmp_path: Path) -> None:
 @pytest.mark.parametrize("resident, heap, outside, name", [
     # C code keeps 20 MiB, while the program makes garbage
     ((10, 20, 30), (8, 8, 8), 20, "C code"),
-    # all is the GC's; or half
+    # the GC's heap has all of the growth, or half of it
     ((10, 20, 30), (8, 18, 28), 0, "the GC"),
     ((10, 20, 30), (8, 13, 18), 10, "both"),
-    # the GC gives memory back which malloc keeps, and takes it again
+    # the GC frees memory that malloc keeps, and takes it again
     ((60, 60, 60, 80), (50, 20, 50, 70), 0, "kept by malloc"),
-    # what the GC has swings
+    # the size of the GC's heap fluctuates
     ((10, 20, 30, 40), (8, 4, 8, 8), 30, "swings"),
-    # C code gives back 20 MiB, and takes them again
+    # C code frees 20 MiB, and takes them again
     ((30, 10, 30), (8, 8, 8), 20, "again"),
-    # what the GC has is not used at first
+    # the GC gets memory that it does not use at first
     ((10, 10, 50), (8, 48, 48), 0, "used later")], ids=str)
-def test_what_the_heap_can_not_have_is_nobodys(
+def test_growth_outside_of_the_heap_is_attributed_to_no_function(
         tmp_path: Path, resident: tuple[int, ...], heap: tuple[int, ...], outside: int,
         name: str) -> None:
     log = grown(*enumerate(resident), sizes=tuple(
@@ -191,7 +201,7 @@ def test_what_the_heap_can_not_have_is_nobodys(
     assert said == bool(outside)
 
 
-def test_without_readings_of_the_heap_that_is_said(tmp_path: Path) -> None:
+def test_notes_that_the_heap_was_not_read(tmp_path: Path) -> None:
     path = write(tmp_path / "app.vmprof",
                  grown((1, 10), (3, 16), sizes=(("f", 2, 8 * MIB),)))
     assert any(line.startswith("the memory of the GC was not read: memory of C "
@@ -199,7 +209,7 @@ def test_without_readings_of_the_heap_that_is_said(tmp_path: Path) -> None:
                for line in lines(path, "--of", "rss"))
 
 
-def test_what_was_killed_has_no_memory_at_the_end(tmp_path: Path) -> None:
+def test_report_of_a_killed_process_gives_the_last_reading(tmp_path: Path) -> None:
     log = grown((1, 10), (3, 16), sizes=(("f", 2, 8 * MIB),))
     log.flush()
     killed = tmp_path / "killed.vmprof"
@@ -213,7 +223,7 @@ def test_what_was_killed_has_no_memory_at_the_end(tmp_path: Path) -> None:
         "resident memory: 20 MiB at the start, 30 MiB when last read; it grew")
 
 
-def test_what_died_young_is_not_what_grew(tmp_path: Path) -> None:
+def test_short_lived_objects_are_the_last_to_explain_growth(tmp_path: Path) -> None:
     heap = Heap(interval=500)
     for _ in range(200):
         heap.allocate("main keep", ("app.Kept", 1000, math.inf))
@@ -271,7 +281,8 @@ def test_growth_of_several_processes_adds_up(tmp_path: Path) -> None:
      "resident memory is the whole process's: of the filters, --process and --mine "
      "are for --of rss"),
 ])
-def test_what_can_not_be(tmp_path: Path, options: tuple[str, ...], why: str) -> None:
+def test_refuses_options_that_do_not_fit_the_amount(
+        tmp_path: Path, options: tuple[str, ...], why: str) -> None:
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=24, time=SECOND)
@@ -279,11 +290,11 @@ def test_what_can_not_be(tmp_path: Path, options: tuple[str, ...], why: str) -> 
 
 
 def test_memory_that_is_touched_after_the_next_reading(tmp_path: Path) -> None:
-    """A block of 40 MiB is sampled before the reading of 3 s and touched after it."""
+    """A block of 40 MiB is sampled before the reading at 3 s, and touched after it."""
     path = write(tmp_path / "app.vmprof", grown(
         (1, 10), (3, 20), (5, 50), (7, 60), sizes=(("a", 2, 40 * MIB),)))
     found = as_json(path, "--of", "rss")
-    # of the samples before the last but one reading, no bytes remain to explain more
+    # the last growth remains unexplained, because the block explained its 40 MiB before
     assert by_name(found) == pytest.approx({
         "a": (40 * MIB, 40 * MIB),
         "[nothing sampled explains it]": (10 * MIB, 10 * MIB)})

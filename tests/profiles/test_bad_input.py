@@ -1,4 +1,8 @@
-"""What is not a profile, or an odd one: an error in one line, or a good file."""
+"""Tests of the converter with invalid and unusual profiles.
+
+An invalid profile gives an error message of one line and no output. An unusual profile
+gives a valid output.
+"""
 from __future__ import annotations
 
 import gzip
@@ -30,7 +34,7 @@ def big_endian(data: bytes) -> bytes:
 
 
 def log_with(tail: bytes) -> bytes:
-    """A good log, but for its last record."""
+    """Return a valid log followed by `tail`."""
     log = rich_log()
     log.flush()
     return bytes(log.bytes) + tail
@@ -58,7 +62,7 @@ HOSTILE = {
         b"\x01" + struct.pack("<qq", 1, 2**16 + 1) + bytes(8 * 2**17)),
     "depth negative": log_with(b"\x01" + struct.pack("<qq", 1, -1)),
     "count negative": log_with(b"\x01" + struct.pack("<qq", -1, 0) + bytes(99)),
-    # as an unmerged fork of vmprof writes it: a float where the count is
+    # an unmerged fork of vmprof writes a float as the count
     "count a float": log_with(b"\x01" + struct.pack("<dq", 1.5, 0) + bytes(99)),
     "string too long": log_with(b"\x02" + struct.pack("<qq", 8, 2**62)),
     "string of negative length": log_with(b"\x02" + struct.pack("<qq", 8, -8)),
@@ -83,7 +87,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_bad_input_is_one_line_and_no_output(
+def test_bad_input_gives_one_line_and_no_output(
         what: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad").write_bytes(HOSTILE[what])
     (folder / "old.json").write_text("precious")
@@ -92,7 +96,7 @@ def test_bad_input_is_one_line_and_no_output(
         assert "bad: " in run_and_fail(folder, capsys, "bad", *arguments)
 
 
-def test_a_gzip_bomb_is_no_meal(
+def test_a_gzip_bomb_is_refused(
         folder: Path, capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "MAX_UNPACKED", 2**20)
@@ -103,9 +107,9 @@ def test_a_gzip_bomb_is_no_meal(
     assert cli.main(["fits"]) == 0
 
 
-def test_what_somebody_packed_and_cut(
+def test_a_truncated_gzip_file_is_cut_off_but_not_damaged(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Cut off, as others are; with all of its bytes, but other ones, it is damaged."""
+    """A gzip file of full length with changed bytes is damaged."""
     packed = gzip.compress(rich_log().data())
     for size in range(2, len(packed)):
         (folder / "bad").write_bytes(packed[:size])
@@ -115,14 +119,14 @@ def test_what_somebody_packed_and_cut(
     assert "damaged" in run_and_fail(folder, capsys, "bad")
 
 
-def test_what_is_no_file(folder: Path,
-                         capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_that_are_not_readable_files(folder: Path,
+                                           capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "sub").mkdir()
     for path, message in (
             ("sub", "is not a file"), (".", "is not a file"),
             ("/dev/zero", "is not a file"),
             ("missing", "No such file"), ("app.vmprof/x", "Not a directory"),
-            # can be opened, but not be read
+            # can be opened, but its first bytes cannot be read
             ("/proc/self/mem", "Invalid argument")):
         error = run_and_fail(folder, capsys, path, "-o", "out.json")
         assert path in error and message in error
@@ -130,7 +134,7 @@ def test_what_is_no_file(folder: Path,
 
 def test_an_unreadable_file(folder: Path, capsys: pytest.CaptureFixture[str],
                             monkeypatch: pytest.MonkeyPatch) -> None:
-    # root may read everything, and tests run as root sometimes
+    # the permissions of a file would not stop root, and tests may run as root
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "app.vmprof")
     monkeypatch.setattr(readers, "read_into", refuse)
@@ -138,8 +142,8 @@ def test_an_unreadable_file(folder: Path, capsys: pytest.CaptureFixture[str],
         "vmprof-convert: app.vmprof: Permission denied\n")
 
 
-def test_too_little_memory(folder: Path, capsys: pytest.CaptureFixture[str],
-                           monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_if_memory_is_exhausted(folder: Path, capsys: pytest.CaptureFixture[str],
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
     monkeypatch.setattr(readers, "read_into", refuse)
@@ -212,7 +216,7 @@ def odd_stamps() -> bytes:
     odd_start(2**63 - 1), odd_start(-2**63), odd_head(0), odd_head(-5),
     odd_head(2**63 - 1), odd_stamps(),
 ])
-def test_odd_input_makes_a_good_file(data: bytes) -> None:
+def test_unusual_input_makes_a_valid_file(data: bytes) -> None:
     converted(data)
 
 
@@ -225,7 +229,7 @@ SMALL = rich_log().data()
         b"\x00" * 8, b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x01", b";", b","]))),
     min_size=1, max_size=4), st.booleans())
 @example([(0, b"")], False)
-def test_whatever_is_in_the_file_it_is_an_error_or_a_good_profile(
+def test_random_changes_give_an_error_or_a_valid_profile(
         changes: list[tuple[int, bytes]], salvage: bool) -> None:
     data = bytearray(SMALL)
     for at, new in changes:

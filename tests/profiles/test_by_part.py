@@ -1,4 +1,4 @@
-"""--by thread and --by process."""
+"""Tests of reports with a row for each thread or process."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -28,7 +28,7 @@ def two_threads(folder: Path) -> Path:
 
 
 def rows(path: Path, key: str, *options: str) -> dict[object, tuple[int, int]]:
-    """Bytes allocated and alive."""
+    """Return the allocated and the live bytes of each row, by its `key`."""
     result: dict[object, tuple[int, int]] = {}
     for row in as_json(path, *options)["rows"]:
         name = row[key] if "type" not in row else (row[key], row["type"]["name"])
@@ -47,7 +47,7 @@ def test_threads(tmp_path: Path) -> None:
     assert rows(path, "thread", "--by", "thread,type") == {
         ("worker 8", "str"): (3000, 3000), ("worker 8", "int"): (500, 500),
         ("MainThread 7", "str"): (1000, 0), ("9", "str"): (20, 20)}
-    # filters are about the same samples as with any other row
+    # filters select the same samples as for other rows
     assert rows(path, "thread", "--by", "thread", "--function", "work") == {
         "worker 8": (3500, 3500)}
     assert rows(path, "thread", "--by", "thread", "--thread", "worker") == {
@@ -63,7 +63,7 @@ def test_threads(tmp_path: Path) -> None:
         "... and 2 threads more")
 
 
-def test_what_was_carried_over_is_of_no_known_thread(tmp_path: Path) -> None:
+def test_inherited_objects_have_no_known_thread(tmp_path: Path) -> None:
     log = Log()
     work = log.function("work")
     log.settings(interval=1, pid=7, part=2, first=2, facts="types,lifetimes")
@@ -111,7 +111,8 @@ def test_one_process_has_one_row(tmp_path: Path) -> None:
                  "--thread"),
     (["--focus", "f"], "--focus goes without --by"),
     (["--of", "rss"], "--by thread is for tables of the allocations of one run")])
-def test_refusals(tmp_path: Path, options: list[str], said: str) -> None:
+def test_refuses_options_that_do_not_fit_rows_of_threads(
+        tmp_path: Path, options: list[str], said: str) -> None:
     path = two_threads(tmp_path)
     if "rss" in options:
         log = Log()

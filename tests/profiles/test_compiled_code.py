@@ -1,5 +1,9 @@
-"""What reports say of compiled code: where a function is not known, as on AArch64 if it
-was compiled before the sampling began; and what the JIT's log costs."""
+"""Tests of the reports' rows and notes about compiled code.
+
+A function of compiled code may be unknown, for example on AArch64 if it was compiled
+before the sampling began. A note reports the bytes that PyPy allocates to write the
+JIT's log.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,7 +28,7 @@ def log() -> Log:
 
 
 def write(path: Path, log: Log, *stacks: Sequence[FrameSpec]) -> Path:
-    """20 samples of each."""
+    """Write a profile with 20 samples of each stack."""
     for number in range(20 * len(stacks)):
         log.allocation(stacks[number % len(stacks)], size=24, time=number)
     path.write_bytes(log.data())
@@ -32,7 +36,10 @@ def write(path: Path, log: Log, *stacks: Sequence[FrameSpec]) -> Path:
 
 
 def samples(path: Path, of: str, *options: str) -> dict[str, float]:
-    """Of each function; `of`: itself, or in total."""
+    """Return the number of samples of each function.
+
+    `of` is "self" for the function itself, or "total" to include its callees.
+    """
     return {row["function"]["name"]: row[of]["allocated"]["samples"]
             for row in as_json(path, *options)["rows"]}
 
@@ -41,7 +48,7 @@ def remarks(path: Path, about: str, *options: str) -> list[str]:
     return [line for line in lines(path, *options) if line.startswith(about + ": ")]
 
 
-def test_a_function_that_is_not_known_is_nobody_elses(log: Log, tmp_path: Path) -> None:
+def test_an_unknown_function_has_its_own_row(log: Log, tmp_path: Path) -> None:
     main, work, called = map(log.function, ("main", "work", "called"))
     path = write(tmp_path / "app.vmprof", log,
                  [main, work, jit(work), NOT_KNOWN],
@@ -55,7 +62,8 @@ def test_a_function_that_is_not_known_is_nobody_elses(log: Log, tmp_path: Path) 
         "callers: in the stacks of 50 % of the bytes stands " + LABEL)
 
 
-def test_in_a_library_it_counts_as_that_does(log: Log, tmp_path: Path) -> None:
+def test_an_unknown_function_called_by_a_library_is_not_user_code(
+        log: Log, tmp_path: Path) -> None:
     main = log.function("main", file=str(tmp_path / "app.py"))
     library = log.function("library", file="/usr/lib/python3/site-packages/x.py")
     path = write(tmp_path / "app.vmprof", log, [main, library, jit(library), NOT_KNOWN],
@@ -65,13 +73,14 @@ def test_in_a_library_it_counts_as_that_does(log: Log, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settings, said, is_brief", [
-    # of x86-64, without and with lines; of a PyPy that can't write its log
+    # x86-64 without and with lines, and a PyPy that cannot write its log
     ({"capabilities": "callers,labels"}, "callers: in compiled code, some are wrong",
      False),
     ({"capabilities": "callers,labels", "lines": "1"}, None, False),
     ({"capabilities": "labels"}, "callers: where compiled code calls compiled", True)])
-def test_where_there_is_none(tmp_path: Path, settings: dict[str, str], said: str | None,
-                             is_brief: bool) -> None:
+def test_note_on_callers_depends_on_the_capabilities(
+        tmp_path: Path, settings: dict[str, str], said: str | None,
+        is_brief: bool) -> None:
     log = Log()
     log.settings(**settings)
     main = log.function("main")
@@ -86,8 +95,8 @@ def test_where_there_is_none(tmp_path: Path, settings: dict[str, str], said: str
     ("callers,lines", "which tells lines"),
     ("lines", "without which this machine's stacks lack functions")])
 @pytest.mark.parametrize("by", ["function", "type"])
-def test_what_the_log_costs(tmp_path: Path, capabilities: str, reason: str,
-                            by: str) -> None:
+def test_notes_the_bytes_of_the_jit_log(tmp_path: Path, capabilities: str, reason: str,
+                                        by: str) -> None:
     log = Log()
     log.settings(lines=1, capabilities=capabilities, facts="types,lifetimes")
     main = log.function("main")
@@ -96,6 +105,6 @@ def test_what_the_log_costs(tmp_path: Path, capabilities: str, reason: str,
     assert remarks(path, "log", "--by", by) == [
         "log: 25 % of the bytes are PyPy's log of what it compiles, " + reason
         + ": the program alone does not allocate them"]
-    # as in the Firefox file's head
+    # writers/firefox/info.py takes its numbers from sum_up()
     summary = sum_up(readers.read(path))
     assert summary.log_bytes == pytest.approx(0.25 * summary.bytes.value)

@@ -1,4 +1,4 @@
-"""The command vmprof-convert: its output file, and the bar."""
+"""Tests of the command vmprof-convert: output files, formats and the progress bar."""
 from __future__ import annotations
 
 import gzip
@@ -26,7 +26,7 @@ folder = convert_runs.folder
 
 
 def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What is said of arguments that go with nothing, in one line."""
+    """Return the message of one line for invalid arguments."""
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -36,9 +36,9 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("arguments", [["--to", "firefox"], ["-o", "out.json"]])
-def test_reader_of_stdout_that_leaves_is_no_error(
+def test_a_reader_that_closes_the_pipe_is_not_an_error(
         folder: Path, arguments: list[str]) -> None:
-    """The file is written all the same."""
+    """The command writes the file nevertheless."""
     read, write = os.pipe()
     os.close(read)
     try:
@@ -95,7 +95,7 @@ def test_a_profile_from_a_pipe(folder: Path) -> None:
     assert load(folder / "a.json") == converted(rich_log())
 
 
-def test_salvage_reads_what_is_whole(folder: Path) -> None:
+def test_salvage_reads_all_whole_records(folder: Path) -> None:
     data = rich_log().data()
     whole = len(data) - 25      # without the trailer
     (folder / "app.vmprof").write_bytes(data[:whole + 3])
@@ -157,7 +157,7 @@ def test_ctrl_c_leaves_the_old_output(
     assert names(folder) == ["app.vmprof", "old.json"]
 
 
-def test_outputs_that_can_not_be(folder: Path,
+def test_refuses_invalid_outputs(folder: Path,
                                  capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "sub.json").mkdir()
     (folder / "in.json").write_bytes(rich_log().data())
@@ -175,13 +175,13 @@ def test_outputs_that_can_not_be(folder: Path,
         assert said.endswith(" or .txt or .md; or say with --to what it is to be")
 
 
-def test_nan_never_gets_into_a_file() -> None:
+def test_nan_is_never_written() -> None:
     with pytest.raises(ValueError):
         firefox.encode({"time": [math.nan]})
 
 
 # ________________________________________
-# the bar
+# the progress bar
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -211,8 +211,8 @@ def test_a_bar_is_shown_on_terminals_only(
     (["--to", "json"], '{\n "schema"'), (["--json", "-o", "-"], '{\n "schema"'),
     (["--to", "markdown"], "allocated in "), (["--markdown"], "allocated in "),
     (["--to", "firefox", "-o", "-"], '{"meta":')])
-def test_what_goes_to_standard_output(folder: Path, arguments: list[str],
-                                      begin: str) -> None:
+def test_formats_that_are_written_to_standard_output(folder: Path, arguments: list[str],
+                                                     begin: str) -> None:
     for source in ["app.vmprof"], ["-"]:
         done = subprocess.run(
             [sys.executable, "-m", "vmprof_convert", *source, *arguments],
@@ -238,8 +238,9 @@ def test_the_profilers_format_of_standard_input(folder: Path) -> None:
     (["-o", "a.json", "--json"], '{\n "schema"'),
     (["-o", "a.md", "--to", "json"], '{\n "schema"'),
     (["-o", "a", "--to", "firefox"], '{"meta":')])
-def test_the_name_says_the_format(folder: Path, arguments: list[str], begin: str,
-                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_format_follows_from_the_option_or_the_output_name(
+        folder: Path, arguments: list[str], begin: str,
+        capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["app.vmprof", *arguments]) == 0
     assert capsys.readouterr() == ("wrote %s\n" % arguments[1], "")
     text = (folder / arguments[1]).read_text()
@@ -248,9 +249,9 @@ def test_the_name_says_the_format(folder: Path, arguments: list[str], begin: str
     assert names(folder) == [arguments[1], "app.vmprof"]
 
 
-def test_json_that_is_no_report_says_so(
+def test_message_says_that_json_is_for_the_firefox_profiler(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who only named it may have meant the other."""
+    """A user may expect the report in a file whose name ends with `.json`."""
     assert cli.main(["app.vmprof", "-o", "a.json"]) == 0
     assert capsys.readouterr() == (
         "wrote a.json, for the Firefox Profiler (--json writes the report)\n", "")
@@ -325,6 +326,6 @@ def test_output_does_not_replace_another_profile(
 
 
 def test_output_for_stock_vmprof_replaces_an_earlier_one(folder: Path) -> None:
-    """This output is a profile, too."""
+    """This output is also a profile."""
     for _ in range(2):
         assert cli.main(["app.vmprof", "-o", "out.prof"]) == 0

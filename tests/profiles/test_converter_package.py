@@ -1,4 +1,4 @@
-"""Who imports what of the converter when."""
+"""Tests that processes import only the parts of the converter that they need."""
 from __future__ import annotations
 
 from conftest import PyPy
@@ -10,14 +10,14 @@ LOADED = """
 """
 
 
-def test_command_line_imports_nothing_of_it(pypy: PyPy) -> None:
+def test_sampled_program_does_not_import_the_converter(pypy: PyPy) -> None:
     run = pypy.sample(LOADED + """
     print(loaded(), [m for m in sys.modules if "vmprof_allocation" in m] != [])
     """, "1k")
     assert run.out == "[] True\n"
 
 
-def test_session_imports_nothing_of_it(pypy: PyPy) -> None:
+def test_session_does_not_import_the_converter(pypy: PyPy) -> None:
     run = pypy.run(LOADED + """
     import vmprof_allocation
     with vmprof_allocation.sample("out.vmprof", "auto"):
@@ -27,15 +27,15 @@ def test_session_imports_nothing_of_it(pypy: PyPy) -> None:
     assert (run.out, run.err) == ("[]\n[]\n", "")
 
 
-def test_report_imports_what_it_needs(pypy: PyPy) -> None:
-    """What it takes beside is more than the report itself."""
+def test_report_imports_only_the_modules_that_it_needs(pypy: PyPy) -> None:
+    """The other modules cost more than the report itself."""
     run = pypy.sample("list(map(str, range(10000)))", "1k")
     run = pypy.run("""
         import sys
         sys.argv = ["vmprof_allocation", "report", "out.vmprof"]
         from vmprof_allocation import __main__
         __main__.main()
-        print(sorted({"tqdm", "json", "pygments", "gzip", "http", "webbrowser",
+        print(sorted({"rich.progress", "json", "pygments", "gzip", "http", "webbrowser",
                       "tempfile", "numpy", "vmprof", "vmprof_convert.cli.output",
                       "vmprof_convert.writers.firefox"} & set(sys.modules)))
     """)

@@ -1,4 +1,4 @@
-"""Profiles that were made to harm the reader: they use little memory, and end."""
+"""Tests that profiles crafted to harm the reader take little memory and time."""
 from __future__ import annotations
 
 import gzip
@@ -17,8 +17,8 @@ from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.readers import records
 
-#: runs the command with 1 GiB of addresses and 100 s of processor time, which is far
-#: more than any profile here takes
+#: a program that runs the command with 1 GiB of address space and 100 s of processor
+#: time; all profiles of these tests need far less
 _LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
@@ -32,6 +32,7 @@ print("codes", *codes)
 
 
 def codes(paths: Sequence[Path]) -> list[str]:
+    """Return the exit codes of the command for these profiles."""
     done = subprocess.run([sys.executable, "-c", _LIMITED, *map(str, paths)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -39,12 +40,12 @@ def codes(paths: Sequence[Path]) -> list[str]:
 
 
 def equal(*values: int) -> list[bytes]:
-    """Columns of equal values, which take no bytes for a row."""
+    """Return columns that repeat one value each, and take no bytes per row."""
     return [b"\x08" + word(value) if value else b"\0" for value in values]
 
 
 def counting(start: int) -> bytes:
-    """A column that counts from `start`."""
+    """Return a column that counts from `start`."""
     return b"\x18" + word(start) + word(1)
 
 
@@ -82,7 +83,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_small_file_has_no_rows_for_gigabytes(name: str, tmp_path: Path) -> None:
+def test_a_small_file_with_rows_for_gigabytes_is_refused(name: str,
+                                                         tmp_path: Path) -> None:
     path = tmp_path / "bomb.vmprof"
     path.write_bytes(BOMBS[name]())
     assert codes([path]) == ["2"]
@@ -96,7 +98,7 @@ def test_many_objects_may_die_at_once(tmp_path: Path) -> None:
 
 
 def test_many_retainers_take_no_quadratic_time(tmp_path: Path) -> None:
-    """100,000 retainers together with two others took 10**10 steps."""
+    """A former reader took 10**10 steps for 100,000 retainers with two others."""
     log = Log()
     log.settings(capabilities="held")
     log.define([log.function("f")])
@@ -135,7 +137,10 @@ def test_negative_times_and_sizes_are_damage(kind: int, row: Sequence[int]) -> N
 
 def test_a_snapshot_may_be_later_than_the_last_totals(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The process was killed before the next totals; the report was a traceback."""
+    """A process may be killed before the next totals.
+
+    The command once ended with a traceback for such a profile.
+    """
     log = Log()
     log.settings(facts="types,lifetimes", capabilities="held,lifetimes,types")
     log.allocation([log.function("f")], size=100, time=10**6)
@@ -150,7 +155,7 @@ def test_a_snapshot_may_be_later_than_the_last_totals(
 
 
 def test_a_pipe_is_not_read_to_its_end_before_its_head() -> None:
-    """`yes` never ends."""
+    """A pipe may be endless, such as the output of `yes`."""
     reader, writer = os.pipe()
     with open(reader, "rb") as pipe, subprocess.Popen(
             [sys.executable, "-m", "vmprof_convert", "-"], stdin=pipe,
@@ -173,8 +178,8 @@ def test_a_profile_of_the_branch_of_jung_and_bolz_tereick_is_named() -> None:
     assert "damaged" not in str(caught.value)
 
 
-def test_whatever_numbers_are_changed_memory_is_bounded(tmp_path: Path) -> None:
-    """64-bit numbers, counts and widths of columns, as a fuzzer changes them."""
+def test_memory_is_bounded_whatever_numbers_are_damaged(tmp_path: Path) -> None:
+    """The test changes 64-bit numbers, counts and column widths, as a fuzzer does."""
     heap = Heap(interval=100)
     for name in "app.A", "app.B":
         heap.allocate("main work", (name, 90, 10))
@@ -213,8 +218,9 @@ def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-#: one node more than the longest stack has; the path of each format
+#: the largest number of frames that a stack may have
 DEEP = 2**16
+#: arguments of the command, for each format
 FORMATS = (["--to", "table"], ["--to", "table", "--tree"], ["--to", "table", "--mine"],
            ["--to", "table", "--focus", "f"], ["--to", "table", "--by", "line"],
            ["--to", "json"], ["--to", "markdown"], ["-o", "deep.html"],
@@ -224,7 +230,10 @@ FORMATS = (["--to", "table"], ["--to", "table", "--tree"], ["--to", "table", "--
 
 
 def chain(depth: int, ends: Sequence[int]) -> bytes:
-    """Each node calls the next one. `ends`: the nodes at which samples end."""
+    """Return a profile in which each stack node calls the next node.
+
+    `ends` are the nodes of the samples' innermost frames.
+    """
     log = Log()
     log.settings()
     log.define([log.function("f")])
@@ -239,7 +248,7 @@ def chain(depth: int, ends: Sequence[int]) -> bytes:
 @pytest.mark.parametrize("arguments", FORMATS, ids="_".join)
 def test_each_format_takes_the_deepest_stack(arguments: list[str],
                                              tmp_path: Path) -> None:
-    """The command uses a small part of these limits, and no recursion."""
+    """The command needs a small part of these limits, and does not use recursion."""
     (tmp_path / "deep.vmprof").write_bytes(chain(DEEP, [DEEP, DEEP - 1]))
     done = subprocess.run(
         [sys.executable, "-c", """
@@ -254,7 +263,7 @@ sys.exit(cli.main(sys.argv[1:]))""", "deep.vmprof", *arguments],
 
 @pytest.mark.parametrize("depth, ends, said", [
     (DEEP + 1, [1], "a stack of more than 65536 frames"),
-    # 2 * 10**9 frames in 260 kB
+    # a file of 260 kB with 2 * 10**9 frames
     (DEEP, range(1, DEEP + 1), "frames in a profile of")])
 def test_stacks_that_take_too_long_are_refused(
         depth: int, ends: Sequence[int], said: str) -> None:

@@ -1,4 +1,9 @@
-"""What compiled code's stacks lack is said, and nothing else."""
+"""Tests of the note about callers that are missing from stacks of compiled code.
+
+Compiled code has no frames of generators that delegate (`yield from`, `await`).
+missing_callers.missing() finds such functions by comparison with interpreted stacks and
+with the source.
+"""
 from __future__ import annotations
 
 import textwrap
@@ -80,8 +85,8 @@ def test_delegating_functions_that_compiled_code_lacks(
                            'middle, outer, ')
 
 
-def test_what_no_row_shows_is_not_named(tmp_path: Path) -> None:
-    """Of the program's own code, there is none of a library's functions."""
+def test_functions_without_a_row_are_not_named(tmp_path: Path) -> None:
+    """A report on user code has no rows of library functions."""
     path = tmp_path / "lib" / "python3.9" / "site-packages" / "library.py"
     path.parent.mkdir(parents=True)
     path.write_text(textwrap.dedent(SOURCE))
@@ -100,8 +105,8 @@ def test_what_no_row_shows_is_not_named(tmp_path: Path) -> None:
     assert summary.summarize(own, code=code).missing == []
 
 
-def test_part_of_a_chain(program: Program) -> None:
-    """Here the outer one runs its bytecode."""
+def test_missing_part_of_a_chain(program: Program) -> None:
+    """The outer function runs interpreted here, so that only `middle` is missing."""
     program.sample("main outer middle leaf", True)
     program.sample("main outer leaf", True)
     assert program.missing() == ["middle"]
@@ -114,16 +119,16 @@ def test_an_iterator_that_is_written_in_python(program: Program) -> None:
 
 
 @pytest.mark.parametrize("stacks", [
-    # a caller that is seen in interpreted code, too
+    # interpreted stacks have the same caller
     ["main leaf"],
-    # the function between them doesn't delegate
+    # the function between them does not delegate
     ["main plain leaf"],
-    # nothing is between them
+    # no stack has a function between them
     ["outer middle leaf", "main"],
-    # what is called is no generator
+    # the callee is not a generator
     ["main middle make"],
 ])
-def test_what_is_no_gap(program: Program, stacks: list[str]) -> None:
+def test_finds_no_missing_callers(program: Program, stacks: list[str]) -> None:
     if stacks == ["main leaf"]:
         program.sample("main outer middle leaf", False)
     for names in stacks:
@@ -133,7 +138,7 @@ def test_what_is_no_gap(program: Program, stacks: list[str]) -> None:
     assert program.missing() == []
 
 
-def test_without_the_source_nothing_is_said(program: Program) -> None:
+def test_finds_no_missing_callers_without_the_source(program: Program) -> None:
     program.sample("main outer middle leaf make", False)
     program.sample("main leaf make", True)
     program.path.unlink()
@@ -142,14 +147,14 @@ def test_without_the_source_nothing_is_said(program: Program) -> None:
 
 @pytest.mark.parametrize("text", [b"yield (", b"yield \xff", b"yield \0",
                                   b"yield " + b"(" * 10000])
-def test_source_that_is_none(program: Program, text: bytes) -> None:
+def test_source_with_syntax_errors(program: Program, text: bytes) -> None:
     program.sample("main outer middle leaf make", False)
     program.sample("main leaf make", True)
     program.path.write_bytes(text)
     assert program.missing() == []
 
 
-def test_source_that_is_no_file(program: Program, tmp_path: Path) -> None:
+def test_source_paths_that_are_not_files(program: Program, tmp_path: Path) -> None:
     log = program.log
     for path in "/dev/zero", str(tmp_path), "a\0b", "":
         middle, leaf = (log.function(name, 5, path) for name in ("m", "l"))
@@ -178,7 +183,7 @@ APP = """
     ("", "for x in leaf(): yield x", False)])
 def test_generator_that_delegates(pypy: PyPy, jit: str, body: str,
                                   is_said: bool) -> None:
-    """Either "total" is right, or the report says that it isn't."""
+    """The report has the note if the JIT makes "total" too small."""
     profile = pypy.sample(APP % body, "4k", jit=jit).profile()
     rows = {row.function.name: row for row in summary.summarize(profile).rows}
     middle, leaf = rows["middle"].total.bytes(), rows["leaf"].total.bytes()

@@ -1,4 +1,4 @@
-"""What changed between two profiles, or two moments of one."""
+"""Tests of the differences of two profiles, or of two moments of one profile."""
 from __future__ import annotations
 
 import io
@@ -54,7 +54,7 @@ MS = 1_000_000
 
 def found(before: Profile, after: Profile, by: tuple[str, ...] = (FUNCTION,),
           measure: str = "self") -> dict[str, tuple[str, float]]:
-    """What is said of each row, and what it grew by."""
+    """Return the verdict and the growth of each row, by its name."""
     result = compare(of_runs([before], [after]), Choice(by=by, sort=measure))
     rows = {}
     for change in result.changes:
@@ -74,7 +74,7 @@ def test_a_profile_and_itself_do_not_differ() -> None:
         assert set(found(profile, profile, measure=measure).values()) == {(SAME, 0.0)}
 
 
-def test_what_grew_and_what_shrank() -> None:
+def test_finds_rows_that_grew_or_shrank() -> None:
     rows = found(a_run(1), a_run(2, more=500))
     assert rows.pop("grows")[0] == GREW
     assert rows.pop("everything")[0] == GREW
@@ -84,7 +84,7 @@ def test_what_grew_and_what_shrank() -> None:
         -200_000, rel=0.5)
 
 
-def test_the_difference_of_each_measure_is_that_of_the_sums() -> None:
+def test_difference_of_each_measure_is_the_difference_of_the_sums() -> None:
     before, after = a_run(3), a_run(4, more=300, leak=50)
     for measure in ("self", "total", "objects", "alive"):
         rows = found(before, after, measure=measure)
@@ -94,15 +94,15 @@ def test_the_difference_of_each_measure_is_that_of_the_sums() -> None:
     assert found(before, after, (TYPE,), "alive")["str"][0] == GREW
 
 
-def test_what_was_sampled_as_a_whole_is_certain() -> None:
-    """At an interval of one byte, there is no chance."""
+def test_difference_is_certain_if_each_object_is_sampled() -> None:
+    """An interval of one byte samples each object."""
     rows = found(a_run(1, 1), a_run(2, 1, more=1))
     assert rows["grows"] == (GREW, 400.0)
     assert rows["f"] == (SAME, 0.0)
 
 
 def estimate_of(count: int, interval: int = 1000) -> Estimate:
-    """Of so many samples of small objects."""
+    """Return the estimate of `count` samples of small objects."""
     from vmprof_convert.meaning.estimator import Sum
     from vmprof_convert.profile.probability import probability
     sum_ = Sum()
@@ -110,8 +110,8 @@ def estimate_of(count: int, interval: int = 1000) -> Estimate:
     return sum_.bytes(interval)
 
 
-def test_intervals_hold_the_difference() -> None:
-    """Of two sides, with few samples and with many; 95 of 100, or more."""
+def test_intervals_contain_the_difference() -> None:
+    """At least 95 % of the intervals contain it, with few samples and with many."""
     rng = random.Random(7)
     for before, after in ((3, 5), (20, 30), (200, 200)):
         held = 0
@@ -134,8 +134,8 @@ def _poisson(rng: random.Random, mean: float) -> int:
 
 
 @pytest.mark.slow
-def test_of_a_hundred_pairs_that_are_alike_95_have_no_row_that_changed() -> None:
-    """Here of 200, with 30 functions each."""
+def test_at_most_5_percent_of_equal_pairs_have_a_changed_row() -> None:
+    """The test compares 200 pairs with 30 functions each."""
     wrong = 0
     rng = random.Random(9)
     for _ in range(200):
@@ -155,11 +155,11 @@ def test_of_a_hundred_pairs_that_are_alike_95_have_no_row_that_changed() -> None
 
 
 # ____________________________________________________________
-# what is the same
+# identity of functions and lines
 
 
 def _program(folder: str, functions: Sequence[tuple[str, int, int]]) -> Profile:
-    """Name, line and size of each."""
+    """Return a profile with a sample of each function (name, line, size)."""
     log = Log()
     main = log.function("<module>", 1, folder + "/app.py")
     log.settings()
@@ -168,8 +168,8 @@ def _program(folder: str, functions: Sequence[tuple[str, int, int]]) -> Profile:
     return readers.read_bytes(log.data())
 
 
-def test_functions_that_moved_are_the_same() -> None:
-    """To other lines, and with their file to another folder."""
+def test_functions_that_moved_are_matched() -> None:
+    """They moved to other lines, and their file moved to another folder."""
     before = _program("/srv/old", [("f", 10, 50_000), ("__init__", 20, 60_000),
                                    ("__init__", 40, 70_000)])
     after = _program("/srv/new", [("f", 12, 50_000), ("__init__", 25, 60_000),
@@ -200,7 +200,7 @@ def test_lines_move_with_their_function() -> None:
     assert change.estimate("self").value == 0.0
 
 
-def test_functions_of_one_name_that_nobody_can_tell_apart_are_one_row() -> None:
+def test_indistinguishable_functions_of_one_name_are_one_row() -> None:
     before = _program("/a", [("__init__", 10, 50_000)])
     after = _program("/a", [("__init__", 12, 50_000), ("__init__", 30, 70_000)])
     change, = compare(of_runs([before], [after]), Choice()).changes
@@ -222,8 +222,11 @@ def test_modules_and_types() -> None:
 
 
 def marked(seed: int = 1, interval: int = 3000) -> Heap:
-    """What `f` makes goes at once, of what `keeps` makes each is kept between the
-    marks; `cache` has what it has before."""
+    """Return a run with the marks "warm" and "done".
+
+    Between the marks, `f` allocates short-lived objects, and the objects of `keeps`
+    stay alive. `cache` has allocated its objects before the first mark.
+    """
     heap = Heap(interval=interval, seed=seed)
     for _ in range(500):
         heap.allocate("main cache", ("dict", 400, 1e12))
@@ -241,7 +244,7 @@ def marked(seed: int = 1, interval: int = 3000) -> Heap:
     return heap
 
 
-def test_what_is_held_at_both_marks_is_no_difference() -> None:
+def test_objects_alive_at_both_marks_make_no_difference() -> None:
     profile = readers.read_bytes(marked().data())
     sides = of_moments(profile, find_moment(profile, "warm"),
                        find_moment(profile, "done", is_last=True))
@@ -249,9 +252,9 @@ def test_what_is_held_at_both_marks_is_no_difference() -> None:
     rows = {change.subject.function.name: change for change in result.changes
             if change.subject is not None and change.subject.function is not None}
     assert verdict(rows["keeps"], "alive") == GREW
-    # however few samples say how large it is
+    # few samples determine the size of `cache`, but they are the same at both marks
     value, low, high = rows["cache"].estimate("alive")
-    # what can't be excluded is two samples more
+    # only two more samples cannot be excluded
     assert (value, low) == (0.0, -high) and high == pytest.approx(7400, rel=0.1)
     assert verdict(rows["cache"], "alive") == SAME
     assert "later" not in rows
@@ -259,7 +262,7 @@ def test_what_is_held_at_both_marks_is_no_difference() -> None:
     assert grown.low < 100_000 < grown.high
 
 
-def test_what_is_allocated_between_marks_is_what_changed() -> None:
+def test_difference_of_marks_has_the_allocations_between_them() -> None:
     profile = readers.read_bytes(marked(interval=1).data())
     first, second = (find_moment(profile, name) for name in ("warm", "done"))
     result = compare(of_moments(profile, first, second), Choice())
@@ -270,7 +273,7 @@ def test_what_is_allocated_between_marks_is_what_changed() -> None:
     assert result.everything.estimate("self").value == 300_000
 
 
-def test_what_was_freed_between_marks_shrank() -> None:
+def test_objects_freed_between_marks_are_a_decrease() -> None:
     heap = Heap(interval=1)
     for _ in range(10):
         heap.allocate("main f", ("list", 400, 10_000))
@@ -287,7 +290,7 @@ def test_what_was_freed_between_marks_shrank() -> None:
     assert change.estimate("alive").value == -4000
 
 
-def test_a_moment_that_is_not_there() -> None:
+def test_an_unknown_moment_is_refused() -> None:
     profile = readers.read_bytes(marked().data())
     assert find_moment(profile, "0.0000001") == 100
     for text in ("cold", "-1", "nan", "1e9", ""):
@@ -301,7 +304,7 @@ def test_a_moment_that_is_not_there() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With a.vmprof and b.vmprof, in which `grows` grows by 200 KB."""
+    """Make a folder with a.vmprof and b.vmprof; `grows` grows by 200 kB."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     for name, seed, more in (("a", 1, 0), ("b", 2, 500)):
@@ -327,7 +330,7 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not any("garbage" in line for line in lines)
 
 
-def test_noise_is_explained_where_there_is_some(
+def test_noise_is_explained_if_a_row_is_noise(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, is_said, count in (
             (["a.vmprof", "b.vmprof"], True, "1 of 2 functions changed"),
@@ -338,10 +341,12 @@ def test_noise_is_explained_where_there_is_some(
         assert count in out
 
 
-def test_if_nothing_is_asked_for_it_is_the_program_s_own_code(
+def test_rows_are_user_code_by_default(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which function of a library the JIT charges is chance; which of the program's
-    called it, is not."""
+    """The JIT attributes an allocation to one of several library functions by chance.
+
+    The calling function of the program does not depend on chance.
+    """
     def log(callee: str) -> bytes:
         made = Log()
         made.settings()
@@ -367,7 +372,7 @@ def test_if_nothing_is_asked_for_it_is_the_program_s_own_code(
             "allocated:\n") in capsys.readouterr().out
 
 
-def test_a_program_that_is_installed_itself_has_all_functions(
+def test_an_installed_program_has_rows_of_all_functions(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Log()
     made.settings()
@@ -379,7 +384,7 @@ def test_a_program_that_is_installed_itself_has_all_functions(
     assert "\nby function, allocated:\n" in capsys.readouterr().out
 
 
-def test_the_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_output_formats(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", "a.vmprof", "b.vmprof", "--by", "type", "--markdown"]) == 0
     assert re.search(r"\| grew \| - \| .* \| `str` \|\n", capsys.readouterr().out)
     assert cli.main(["diff", "a.vmprof", "b.vmprof", "-o", "x.json", "--sort",
@@ -389,7 +394,7 @@ def test_the_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert found["changes"][0]["function"]["name"] == "grows"
     assert found["changes"][0]["is"] == "grew" == found["everything"]["is"]
     assert found["changes"][0]["change"]["low"] > 100_000
-    # what is called json for programs goes to standard output, too
+    # --json without -o writes to standard output
     capsys.readouterr()
     assert cli.main(["diff", "a.vmprof", "b.vmprof", "--json", "-n", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -422,7 +427,7 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "vmprof-convert %s" % command in " ".join(capsys.readouterr().out.split())
 
 
-def test_help_of_diff_lists_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_diff_lists_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["diff", "--help"])
     out = capsys.readouterr().out
@@ -432,8 +437,7 @@ def test_help_of_diff_lists_what_it_takes(capsys: pytest.CaptureFixture[str]) ->
                          "--of"}
 
 
-def test_json_is_written_whatever_the_output_is_called(folder: Path) -> None:
-    """As a report is."""
+def test_option_json_overrides_the_suffix_of_the_output(folder: Path) -> None:
     assert cli.main(["diff", "a.vmprof", "b.vmprof", "--json", "-o", "x.md"]) == 0
     assert json.loads((folder / "x.md").read_text(encoding="utf-8"))["changes"]
 
@@ -459,8 +463,8 @@ def test_no_profile_that_was_read_is_overwritten(
     assert other.read_bytes() == before
 
 
-def test_outputs_are_called_as_those_of_other_commands() -> None:
-    """But for .json, which is the table for programs here."""
+def test_suffixes_of_outputs_are_those_of_other_commands() -> None:
+    """Only `.json` differs, because it is the JSON table here."""
     for name, format_ in formats.DIFF_FORMATS.items():
         if name != "json":
             assert format_ is formats.FORMATS[name]
@@ -495,7 +499,7 @@ def test_collapsed_stacks_have_two_numbers(folder: Path) -> None:
     assert grows.split()[-2] == "0" and int(grows.split()[-1]) > 100_000
 
 
-def test_speedscope_has_what_is_more_and_what_is_less() -> None:
+def test_speedscope_has_a_profile_of_the_increases() -> None:
     out = io.BytesIO()
     speedscope.write_diff(a_run(1, 1), a_run(2, 1, more=2), out)
     shown = {one["name"]: one for one in json.loads(out.getvalue())["profiles"]}
@@ -507,13 +511,14 @@ def test_speedscope_has_what_is_more_and_what_is_less() -> None:
         speedscope.write_diff(a_run(1, 1), a_run(2, 1), out)
 
 
-def test_speedscope_s_schema_of_a_difference(speedscope_schema: Json) -> None:
+def test_difference_fits_the_schema_of_speedscope(speedscope_schema: Json) -> None:
     out = io.BytesIO()
     speedscope.write_diff(a_run(1), a_run(2, more=50, leak=50), out)
     jsonschema.validate(json.loads(out.getvalue()), speedscope_schema)
 
 
-def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_names_are_escaped(tmp_path: Path,
+                                   capsys: pytest.CaptureFixture[str]) -> None:
     before, after = tmp_path / "a.vmprof", tmp_path / "b.vmprof"
     before.write_bytes(hostile_names.log().data())
     log = hostile_names.log()
@@ -551,7 +556,7 @@ def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["a.vmprof", "b.vmprof", "--to", "pprof", "--json"],
      "--json is a format, and so is --to pprof"),
 ])
-def test_arguments_that_make_no_sense(
+def test_refuses_invalid_arguments(
         folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
         said: str) -> None:
     assert said in run_and_fail(folder, capsys, "diff", *arguments)

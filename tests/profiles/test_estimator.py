@@ -1,4 +1,8 @@
-"""The arithmetic from samples to bytes, against what is known."""
+"""Tests of the estimates of bytes and objects from samples.
+
+The tests compare the weights with their formulas, and the confidence intervals with
+simulated runs whose true sums are known.
+"""
 from __future__ import annotations
 
 import math
@@ -23,32 +27,31 @@ def test_weight_is_size_over_probability(size: int) -> None:
     assert weight_objects(size, 131072, "exponential") == pytest.approx(1 / p)
 
 
-def test_small_objects_stand_for_the_interval() -> None:
-    """And no digits are lost where 1 - exp(-x) would lose them."""
+def test_weight_of_a_small_object_is_the_interval() -> None:
+    """The result keeps the digits that 1 - exp(-x) would lose for a small x."""
     assert weight_bytes(16, 2**50, "exponential") == pytest.approx(
         2**50, rel=1e-9)
 
 
-def test_large_objects_stand_for_themselves() -> None:
+def test_weight_of_a_large_object_is_its_size() -> None:
     assert weight_bytes(2**30, 4096, "exponential") == 2**30
 
 
-def test_an_object_of_the_interval_is_neither_certain_nor_max(
-        ) -> None:
-    """max(size, interval) would be 37 % too little here."""
+def test_weight_of_an_object_as_large_as_the_interval() -> None:
+    """The result of max(size, interval) would be 37 % too small here."""
     n = 131072
     assert weight_bytes(n, n, "exponential") == pytest.approx(
         n / (1 - math.exp(-1)))
 
 
-def test_fixed_gaps_stand_for_their_stride() -> None:
+def test_weight_with_fixed_gaps_is_at_least_the_interval() -> None:
     assert weight_bytes(64, 4096, "fixed") == 4096
     assert weight_bytes(10000, 4096, "fixed") == 10000
     assert weight_objects(64, 4096, "fixed") == 64
 
 
 def test_weights_are_per_object_then_summed() -> None:
-    """Summing the sizes first and weighting the sum is another number."""
+    """The weight of the summed sizes would be a different number."""
     total = Sum()
     for size in 24, 100000:
         total.add(size, probability(size, 131072, "exponential"))
@@ -68,7 +71,7 @@ def test_counted_samples_are_the_same_as_single_ones() -> None:
     assert one.objects(4096) == pytest.approx(many.objects(4096))
 
 
-def test_sums_of_sums_are_sums() -> None:
+def test_sums_can_be_added() -> None:
     parts = Sum(), Sum(), Sum()
     whole = Sum()
     for i, size in enumerate((16, 24, 500, 4096, 100000, 2**24)):
@@ -81,8 +84,8 @@ def test_sums_of_sums_are_sums() -> None:
     assert parts[2].objects(4096) == pytest.approx(whole.objects(4096))
 
 
-def test_what_was_observed_is_certain() -> None:
-    """Of large objects none is missed; of small ones, some may be."""
+def test_observed_large_objects_are_certain() -> None:
+    """The sampler misses no large objects, but it may have missed small ones."""
     assert interval_of(1000.0, 0.0, 0.0, 0.0) == (1000.0, 1000.0, 1000.0)
     total = Sum()
     total.add(2**30, probability(2**30, 4096, "exponential"), 3)
@@ -90,14 +93,16 @@ def test_what_was_observed_is_certain() -> None:
     assert low == 3 * 2**30 < high < low + 3 * 4096
 
 
-def test_no_samples_are_not_nothing() -> None:
-    """That none of n bytes was sampled has a probability of 2.5 % for n = 3.7
-    intervals: the upper end is there, or a bit below."""
+def test_interval_without_samples_has_an_upper_end() -> None:
+    """With a probability of 2.5 %, no byte of 3.7 intervals is sampled.
+
+    The upper end is at most 3.7 intervals.
+    """
     low, high = Sum().bytes(4096)[1:]
     assert low == 0 and 2 * 4096 < high < 3.7 * 4096
 
 
-def test_interval_holds_the_estimate_and_is_never_negative() -> None:
+def test_interval_contains_the_estimate_and_is_positive() -> None:
     for samples in 1, 2, 5, 100:
         total = Sum()
         total.add(64, probability(64, 131072, "exponential"), samples)
@@ -106,8 +111,9 @@ def test_interval_holds_the_estimate_and_is_never_negative() -> None:
 
 
 # ____________________________________________________________
-# simulations, whose seeds are fixed: the fixed figures are of 1000 runs, in
-# which one standard deviation of the share is 0.7 %
+# simulations with fixed seeds
+#
+# Each share is measured in 1000 runs, so that its standard deviation is 0.7 %.
 
 RUNS = 1000
 EXPONENTIAL = "exponential"
@@ -116,8 +122,13 @@ Stratum = tuple[int, int, int]
 
 
 def coverage(strata: list[Stratum]) -> tuple[float, float]:
-    """In how many percent of the runs that took a sample the intervals of the
-    bytes and of the objects held the truth."""
+    """Return the percentages of runs whose intervals contain the truth.
+
+    Runs without a sample are not counted.
+
+    Returns:
+        The percentage for the bytes, and the percentage for the objects.
+    """
     rng = random.Random(1)
     bytes_ = sum(count * size for count, size, _ in strata)
     objects = sum(count for count, _, _ in strata)
@@ -141,28 +152,31 @@ def coverage(strata: list[Stratum]) -> tuple[float, float]:
     [(20000, 64, 131072)],          # ten samples
     [(2000, 1000, 4096)],           # hundreds
     [(300, 100000, 131072)],        # about every second object
-    [(100000, 64, 2**16), (10**6, 64, 2**21)],      # as under a limit
+    [(100000, 64, 2**16), (10**6, 64, 2**21)],      # two intervals, as with a limit
     [(50000, 32, 65536), (1000, 4096, 65536), (20, 2**20, 65536)],
 ])
-def test_95_of_100_intervals_of_bytes_hold_the_truth(
+def test_95_percent_of_intervals_of_bytes_contain_the_truth(
         strata: list[Stratum]) -> None:
     assert 93 <= coverage(strata)[0] <= 97
 
 
 @pytest.mark.parametrize("mean", [1, 2, 3, 4, 5, 7, 10])
 def test_intervals_of_few_samples(mean: int) -> None:
-    """There are too few outcomes for 95 % exactly."""
+    """The intervals have too few possible values for exactly 95 %."""
     bytes_, objects = coverage([(mean * 8192, 16, 131072)])
     assert 93 <= bytes_ <= 99
     assert 93 <= objects <= 99
 
 
 @pytest.mark.parametrize("slow,fast", [(5, 1), (5, 2), (20, 2), (40, 1)])
-def test_function_that_was_not_met_while_the_interval_was_large(
+def test_function_without_samples_while_the_interval_was_large(
         slow: int, fast: int) -> None:
-    """Under a limit a function may have some samples of 64 KiB each, and none
-    of the megabytes that it allocated when samples were far apart.  With the
-    largest weight of its own samples 63 to 86 % of the intervals held."""
+    """With a limit, the sampler may have missed bytes at a larger interval.
+
+    A function may have some samples of 64 KiB each, and no sample of the megabytes that
+    it allocated at the larger interval. Intervals from the largest weight of these
+    samples contained the truth in 63 to 86 % of the runs only.
+    """
     bytes_, objects = coverage([(slow * 1024, 64, 2**16),
                                 (fast * 2**16, 64, 2**22)])
     assert 93 <= bytes_ <= 99
@@ -170,17 +184,22 @@ def test_function_that_was_not_met_while_the_interval_was_large(
 
 
 @pytest.mark.parametrize("interval", [2**17, 2**20, 2**22])
-def test_small_objects_beside_large_ones_are_not_met(interval: int) -> None:
-    """A list is a small object, and its items a large one: of the small ones
-    often none is sampled, of as many as there are.  With the largest weight of
-    those that were, 3 to 63 % of the intervals of the objects held."""
+def test_small_objects_without_samples_next_to_large_objects(interval: int) -> None:
+    """A list is a small object, and the storage of its items is a large one.
+
+    Often, none of the small objects is sampled. Intervals from the largest weight of
+    the sampled objects contained the true count in 3 to 63 % of the runs only.
+    """
     bytes_, objects = coverage([(300, 24000, interval), (900, 24, interval)])
     assert 93 <= bytes_ <= 99
     assert 93 <= objects <= 100
 
 
 def _binomial(rng: random.Random, n: int, p: float) -> int:
-    """By the gaps between successes: few steps where p is small."""
+    """Draw a binomial number from the gaps between successes.
+
+    This takes few steps for a small p.
+    """
     result, position = 0, 0
     while True:
         position += 1 + int(math.log(1 - rng.random()) / math.log1p(-p))

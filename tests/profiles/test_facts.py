@@ -1,4 +1,7 @@
-"""What the garbage collector found out: records of objects, types, events, marks."""
+"""Tests of the reader's records of objects, types, collections and marks.
+
+The garbage collector reports the outcomes and types of sampled objects.
+"""
 from __future__ import annotations
 
 import random
@@ -50,7 +53,7 @@ from vmprof_convert.report import tables
 
 
 def sampled(*sizes: int, facts: str = "types,lifetimes") -> Log:
-    """A log of objects of these sizes, at 10, 20, ... nanoseconds."""
+    """Return a log of objects of these sizes, allocated at 10, 20, ... ns."""
     log = Log()
     f = log.function("f")
     log.settings(facts=facts)
@@ -63,7 +66,7 @@ def read(log: Log) -> Profile:
     return readers.read_bytes(log.data())
 
 
-#: time, size, name of the type, fate, collected, ended
+#: time, size, type name, outcome, time of the first minor collection, time of the end
 Row = tuple[int, int, str, int, int, int]
 
 
@@ -84,7 +87,7 @@ def said(log: Log) -> str:
 NONE = "[type not known]"
 
 
-def test_each_fate() -> None:
+def test_each_outcome() -> None:
     log = sampled(*range(16, 24))
     node, leaf = log.type("app.Node"), log.type("app.Leaf")
     log.collection(500)
@@ -101,13 +104,13 @@ def test_each_fate() -> None:
         (40, 19, "app.Node", DIED, 500, -1),
         (50, 20, NONE, UNKNOWN, 500, -1),
         (60, 21, NONE, LOST, 500, 900),
-        # an outcome that is still to be invented
+        # the number of an outcome of a later version
         (70, 22, "app.Leaf", UNKNOWN, 500, -1),
         (80, 23, NONE, PENDING, -1, -1)]
     assert read(log).misfits == 0
 
 
-def test_keys_go_up_and_down() -> None:
+def test_keys_in_any_order() -> None:
     log = sampled(16, 17, 18)
     a, b, c = (log.type(name) for name in "abc")
     log.collection(100)
@@ -126,8 +129,8 @@ def test_keys_go_up_and_down() -> None:
         (30, 18, "c", FREED, 100, 300)]
 
 
-def test_a_piece_of_several_objects() -> None:
-    """Each has a row, with its own size, and a fate of its own."""
+def test_batched_allocation_has_a_row_per_object() -> None:
+    """Each object has its own size and outcome."""
     log = sampled(300)
     a, b = log.type("a"), log.type("b")
     log.collection(100)
@@ -145,8 +148,8 @@ def test_a_piece_of_several_objects() -> None:
     assert len(set(zip(samples.stack, samples.thread, samples.interval))) == 1
 
 
-def test_each_object_of_a_piece_is_one_that_has_no_stack_or_a_cut_one() -> None:
-    """Wherever samples are counted, these are the rows."""
+def test_counts_of_lost_and_cut_stacks_are_counts_of_objects() -> None:
+    """Each object of a batched allocation is counted, as in all counts of samples."""
     log = Log()
     f = log.function("f")
     log.settings(facts="types,lifetimes")
@@ -161,7 +164,7 @@ def test_each_object_of_a_piece_is_one_that_has_no_stack_or_a_cut_one() -> None:
     assert len(profile.samples) == 4
 
 
-def test_objects_of_a_piece_in_two_records() -> None:
+def test_objects_of_a_batched_allocation_in_two_records() -> None:
     log = sampled(300)
     a = log.type("a")
     log.collection(100)
@@ -172,7 +175,7 @@ def test_objects_of_a_piece_in_two_records() -> None:
     assert read(log).misfits == 0
 
 
-def test_a_piece_that_could_not_be_told_apart_counts_as_a_whole() -> None:
+def test_batched_allocation_of_unknown_objects_has_one_row() -> None:
     log = sampled(300)
     log.collection(100)
     log.young(1, 3)
@@ -181,8 +184,8 @@ def test_a_piece_that_could_not_be_told_apart_counts_as_a_whole() -> None:
             "with others, ") in said(log)
 
 
-def test_what_changes_no_figure_has_no_line() -> None:
-    """Less than a thousandth; what could be told has one, and the JSON has all."""
+def test_notes_about_negligible_bytes_are_omitted() -> None:
+    """The note needs at least a thousandth of the bytes."""
     for small, is_said in ((16, False), (160_000, True)):
         log = sampled(*[100_000] * 100, small)
         log.collection(5000)
@@ -194,7 +197,7 @@ def test_what_changes_no_figure_has_no_line() -> None:
         assert "not told apart: " not in said(sampled(100_000))
 
 
-def test_where_nothing_is_alive_nobody_asks_as_of_when() -> None:
+def test_note_on_survivors_needs_a_survivor() -> None:
     for outcome, is_said in ((0, False), (1, True)):
         log = sampled(300)
         log.collection(100)
@@ -202,7 +205,7 @@ def test_where_nothing_is_alive_nobody_asks_as_of_when() -> None:
         assert ("\nsurvived: " in said(log)) == is_said
 
 
-def test_what_changes_most_is_said_first() -> None:
+def test_notes_with_the_largest_effect_come_first() -> None:
     log = sampled(300, 300)
     f = log.function("deep")
     log.allocation([f] * 509, size=300)
@@ -215,7 +218,7 @@ def test_what_changes_most_is_said_first() -> None:
     assert [word for word in found if word in wanted] == wanted
 
 
-def test_ends_that_fit_no_object_are_passed_over_and_counted() -> None:
+def test_events_that_fit_no_object_are_ignored_and_counted() -> None:
     log = sampled(16, 32)
     a = log.type("a")
     log.collection(100)
@@ -223,8 +226,8 @@ def test_ends_that_fit_no_object_are_passed_over_and_counted() -> None:
     log.young(2, 0, a)
     log.collection(200)
     log.freed(1)
-    log.freed(1, 7)                 # there is no such object in its piece
-    log.freed(2)                    # it was never old
+    log.freed(1, 7)                 # the allocation has no object of this number
+    log.freed(2)                    # this object was never old
     for key in 0, 3, -3, 2**40:
         log.freed(key)
     assert read(log).misfits == 6
@@ -232,8 +235,8 @@ def test_ends_that_fit_no_object_are_passed_over_and_counted() -> None:
     assert rows(log) == [(10, 16, "a", FREED, 100, 200), (20, 32, "a", DIED, 100, -1)]
 
 
-def test_facts_that_the_settings_do_not_announce() -> None:
-    """Then their absence means nothing."""
+def test_settings_that_announce_neither_types_nor_lifetimes() -> None:
+    """The absence of outcomes then means nothing."""
     log = sampled(16, facts="")
     profile = read(log)
     assert list(profile.samples.fate) == [UNTOLD]
@@ -250,8 +253,8 @@ def test_types_without_lifetimes() -> None:
     assert profile.has_types and not profile.has_lifetimes
 
 
-def test_facts_about_an_earlier_part_are_not_here() -> None:
-    """PROFILE.rst, `part`."""
+def test_records_about_an_earlier_segment_are_ignored() -> None:
+    """See `part` in PROFILE.rst."""
     log = Log()
     log.settings(part=2, first=1001, facts="types,lifetimes")
     log.keys = 1000
@@ -264,8 +267,8 @@ def test_facts_about_an_earlier_part_are_not_here() -> None:
     assert (list(profile.samples.fate), profile.misfits) == ([DIED], 0)
 
 
-def test_a_pinned_object_waits_longer_than_later_ones() -> None:
-    """As one in which the kernel writes, which a collection leaves where it is."""
+def test_a_pinned_object_is_pending_longer_than_later_objects() -> None:
+    """A collection does not move a pinned object, such as a buffer of the kernel."""
     log = sampled(16, 17, 18)
     log.flush()
     log.collection(100)
@@ -278,7 +281,7 @@ def test_a_pinned_object_waits_longer_than_later_ones() -> None:
         (16, PENDING), (17, ALIVE), (18, PENDING), (19, PENDING)]
 
 
-def test_a_killed_run_has_what_was_known_last() -> None:
+def test_a_killed_run_has_the_last_known_outcomes() -> None:
     log = sampled(16, 17)
     log.collection(100)
     log.young(1, 1)
@@ -314,8 +317,7 @@ def test_a_killed_run_has_what_was_known_last() -> None:
      "<%s...>" % ("array of " * 30)[:197], LAYOUT),
     ({"python": "\U0001f40d.\u00e4"}, "\U0001f40d.\u00e4", CLASS),
 ])
-def test_how_a_type_is_shown(names: dict[str, str], name: str,
-                             kind: str) -> None:
+def test_displayed_name_of_a_type(names: dict[str, str], name: str, kind: str) -> None:
     log = sampled(16)
     number = log.type(gc=77, **names) if any(names.values()) else 1
     if not any(names.values()):
@@ -326,7 +328,7 @@ def test_how_a_type_is_shown(names: dict[str, str], name: str,
     assert TypeNames(profile).shown(profile.samples.type[0]) == (name, kind)
 
 
-def test_storage_can_be_shown_as_what_it_belongs_to() -> None:
+def test_storage_can_be_shown_as_its_owner() -> None:
     profile = read(sampled())
     profile.types[:] = [Type(owner="list"), Type(python="list")]
     plain, grouped = TypeNames(profile), TypeNames(profile, group_storage=True)
@@ -334,8 +336,8 @@ def test_storage_can_be_shown_as_what_it_belongs_to() -> None:
     assert grouped.shown(0) == grouped.shown(1)
 
 
-def test_storage_that_many_types_have_stays() -> None:
-    """Under a name that says what it is: no class is called so."""
+def test_storage_shared_by_many_types_keeps_its_name() -> None:
+    """The owner of shared storage is a description, and not a class."""
     profile = read(sampled())
     profile.types[:] = [Type(owner=name) for name in ("object array", "characters")]
     plain, grouped = TypeNames(profile), TypeNames(profile, group_storage=True)
@@ -343,11 +345,11 @@ def test_storage_that_many_types_have_stays() -> None:
         assert plain.shown(number) == grouped.shown(number) == (name, STORAGE)
 
 
-def test_what_many_types_have_is_called_so_by_the_sampler() -> None:
+def test_sampler_and_converter_agree_on_shared_storage() -> None:
     assert {name for _, name in (*probed.ITEMS, *probed.STRUCTS)} == SHARED
 
 
-def test_a_type_that_nothing_names_is_not_known() -> None:
+def test_a_type_without_a_name_is_unknown() -> None:
     log = sampled(16)
     log.collection(50)
     log.young(1, 0, 99)
@@ -355,7 +357,7 @@ def test_a_type_that_nothing_names_is_not_known() -> None:
     assert TypeNames(profile).shown(profile.samples.type[0]) == (NONE, NOT_KNOWN)
 
 
-def test_names_come_in_parts_and_the_first_of_a_kind_counts() -> None:
+def test_the_first_name_of_each_kind_is_used() -> None:
     log = sampled(16)
     log.row(TYPES, 5, 1, -1, text="GcStruct a { }")
     log.row(TYPES, 5, 2, 7, text="b")
@@ -368,7 +370,7 @@ def test_names_come_in_parts_and_the_first_of_a_kind_counts() -> None:
     assert profile.unknown == {"name of a type 7": 1}
 
 
-def test_a_name_may_be_no_utf_8() -> None:
+def test_a_name_that_is_not_utf_8() -> None:
     log = sampled(16)
     log.row(TYPES, 1, 2, -1, text=b"\xff\x41")
     log.collection(50)
@@ -380,7 +382,7 @@ def test_a_name_may_be_no_utf_8() -> None:
 # events and marks
 
 
-def test_events_and_marks_are_kept_by_time() -> None:
+def test_events_and_marks_are_sorted_by_time() -> None:
     log = sampled(16)
     log.event(3, 700, 0, 1)
     log.event(1, 600, 55, 4096)
@@ -392,12 +394,12 @@ def test_events_and_marks_are_kept_by_time() -> None:
     assert profile.marks == [Mark(100, "begin \u00e4"), Mark(900, "warm")]
 
 
-def test_columns_and_kinds_of_times_to_come() -> None:
+def test_columns_and_records_of_later_versions_are_skipped() -> None:
     log = sampled(16)
     log.collection(100)
     log.young(1, 0)
     log.flush()
-    # a column more than there are
+    # one column more than this version has
     log.bytes += table(ENDED, [(9, 0, 0, 100, 12345)])
     log.bytes += table(40, [(1, 2, 3)]) + table(40, [(1,)]) + table(30, [])
     log.row(FIGURES, 77, 1, 2)
@@ -410,7 +412,7 @@ def test_columns_and_kinds_of_times_to_come() -> None:
 
 
 # ________________________________________
-# damaged ones
+# damaged records
 
 _OBJECT = (1, 0, 5, 4321, -1, 0, 0, 16, 1000, 0, 0, 0, 0)
 
@@ -460,7 +462,7 @@ def rich() -> Log:
     return log
 
 
-def test_random_damage_never_ends_in_another_error() -> None:
+def test_random_damage_raises_no_other_error() -> None:
     rng = random.Random(1)
     good = rich().data()
     start = good.index(b"A", 60)

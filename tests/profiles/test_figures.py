@@ -1,4 +1,4 @@
-"""What was read of the whole process: blocks of figures."""
+"""Tests of the memory metrics of the whole process, such as the resident memory."""
 from __future__ import annotations
 
 import io
@@ -37,7 +37,7 @@ def read(log: Log) -> Profile:
 
 
 def read_without_end(log: Log) -> Profile:
-    """As of a process that was killed."""
+    """Read the profile without its trailer, as if the process had been killed."""
     log.flush()
     return readers.read_bytes(bytes(log.bytes))
 
@@ -50,7 +50,7 @@ def memory_in_json(profile: Profile) -> dict[str, dict[str, float]]:
     return memory
 
 
-def test_figures_are_kept_by_time() -> None:
+def test_figures_are_sorted_by_time() -> None:
     log = sampled()
     log.figure(1, 500, 2**31)
     log.figure(4, 500, 10**9)
@@ -69,7 +69,7 @@ def test_figures_are_kept_by_time() -> None:
         Figure(MAJOR_FAULTS, 500, 3), Figure(PRIVATE, 500, 2**20)]
 
 
-def test_figures_of_times_to_come() -> None:
+def test_figures_of_later_versions_are_skipped() -> None:
     log = sampled()
     for kind in 5, 12, 1:
         log.figure(kind, 7, 8)
@@ -78,7 +78,7 @@ def test_figures_of_times_to_come() -> None:
     assert profile.unknown == {"figure 5": 1, "figure 12": 1}
 
 
-def test_malloc_counts_raw_memory_when_it_begins_and_ends() -> None:
+def test_report_has_malloc_s_count_at_the_start_and_the_end() -> None:
     log = sampled()
     log.figure(10, 0, 2 << 20)
     log.figure(10, 10**9, 70 << 20)
@@ -87,7 +87,7 @@ def test_malloc_counts_raw_memory_when_it_begins_and_ends() -> None:
         "the end"]
 
 
-def test_the_peak_and_when() -> None:
+def test_report_has_the_peak_and_its_time() -> None:
     log = sampled()
     for second, mebibytes in enumerate((10, 300, 300, 40)):
         log.figure(1, second * 10**9, mebibytes << 20)
@@ -97,7 +97,7 @@ def test_the_peak_and_when() -> None:
         "MiB at the end; 3 pages had to be read from disk"]
 
 
-def test_who_was_killed_has_no_memory_at_the_end() -> None:
+def test_report_of_a_killed_process_gives_the_last_reading() -> None:
     log = sampled()
     log.figure(1, 0, 10 << 20)
     log.figure(1, 10**9, 300 << 20)
@@ -109,8 +109,8 @@ def test_who_was_killed_has_no_memory_at_the_end() -> None:
         "when last read (at 2.00 s)"]
 
 
-def test_who_closed_all_files_has_no_memory_at_the_end() -> None:
-    """As daemons do: nothing could be read any more."""
+def test_report_of_a_process_that_closed_all_its_files() -> None:
+    """Daemons close all files, and the sampler cannot read more figures."""
     log = Log()
     log.settings()
     log.figure(1, 10**9, 10 << 20)
@@ -119,7 +119,7 @@ def test_who_closed_all_files_has_no_memory_at_the_end() -> None:
         "resident memory: 10 MiB at the start, 10 MiB when last read (at 1.00 s)"]
 
 
-def test_what_no_other_process_has() -> None:
+def test_report_has_the_memory_that_is_not_shared() -> None:
     log = sampled()
     log.figure(1, 4 * 10**9, 100 << 20)
     for second, mebibytes in ((1, 20), (2, 60), (4, 30)):
@@ -130,7 +130,7 @@ def test_what_no_other_process_has() -> None:
         "(at 4.00 s)"]
 
 
-def test_what_was_read_once_is_not_the_most() -> None:
+def test_a_single_reading_is_not_a_maximum() -> None:
     log = sampled()
     log.figure(1, 0, 100 << 20)
     log.figure(1, 3 * 10**9, 300 << 20)
@@ -140,7 +140,7 @@ def test_what_was_read_once_is_not_the_most() -> None:
         "with other processes (USS): 60 MiB when last read (at 1.00 s)"]
 
 
-def test_the_heap_of_the_gc_beside() -> None:
+def test_report_has_the_heap_of_the_gc() -> None:
     log = sampled()
     log.figure(1, 3 * 10**9, 100 << 20)
     for second, used, has in ((0, 5, 6), (1, 300, 310), (2, 300, 320), (3, 40, 320)):
@@ -154,8 +154,8 @@ def test_the_heap_of_the_gc_beside() -> None:
         "320 MiB (at 2.00 s)"]
 
 
-def test_the_heap_without_what_the_gc_has() -> None:
-    """As an engine tells it that knows no more."""
+def test_report_has_the_heap_without_the_bytes_from_the_system() -> None:
+    """An engine may record the bytes in use only."""
     log = sampled()
     log.figure(3, 0, 5 << 20)
     log.figure(3, 10**9, 7 << 20)
@@ -163,7 +163,7 @@ def test_the_heap_without_what_the_gc_has() -> None:
         "GC heap: at most 7 MiB (at 1.00 s) in use"]
 
 
-def test_in_numbers_for_programs() -> None:
+def test_json_has_the_first_largest_and_last_reading() -> None:
     log = sampled()
     log.figure(1, 0, 10)
     log.figure(1, 10**9, 30)
@@ -179,12 +179,14 @@ def test_in_numbers_for_programs() -> None:
 
 
 def test_a_heap_that_is_swept_at_both_ends() -> None:
-    """Then nobody can read it: what was read says when that was, in words and in
-    numbers."""
+    """The sampler cannot read the heap while the GC sweeps it.
+
+    The report and the JSON then contain the times of the existing readings.
+    """
     log = sampled()
     for second in 0, 5, 9:
         log.figure(1, second * 10**9, 100 << 20)
-    # the most of it is told behind a reading that comes after it
+    # the profile has the largest reading after a later one
     for second, mebibytes in (2, 8), (6, 50), (4, 90):
         log.figure(3, second * 10**9, mebibytes << 20)
     profile = read(log)
@@ -195,7 +197,7 @@ def test_a_heap_that_is_swept_at_both_ends() -> None:
         "GC heap: at most 90 MiB (at 4.00 s), 50 MiB when last read (at 6.00 s) in use")
 
 
-def test_in_every_report() -> None:
+def test_text_and_json_have_the_resident_memory() -> None:
     log = sampled()
     log.figure(1, 50, 2**30)
     profile = read(log)

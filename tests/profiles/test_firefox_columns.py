@@ -1,4 +1,4 @@
-"""Long columns of the Profiler's tables: how they are written, and what that takes."""
+"""Tests of long columns in the Firefox profile: their encoding and its memory."""
 from __future__ import annotations
 
 import array
@@ -25,7 +25,7 @@ def text(value: object) -> str:
     return "".join(encoded(value))
 
 
-def test_milliseconds_are_read_as_they_are() -> None:
+def test_encoded_milliseconds_are_exact() -> None:
     times = [*range(1100), 10**6 - 1, 10**6, 123456789, 10**12 + 10, 10**13 + 120]
     assert json.loads(text(Milliseconds(array.array("q", times)))) == [
         time / 1e3 for time in times]
@@ -43,7 +43,7 @@ def test_columns_of_any_length(length: int) -> None:
         number / 1e3 for number in numbers]
 
 
-def test_a_column_that_comes_in_pieces() -> None:
+def test_a_column_that_is_encoded_in_pieces() -> None:
     def pieces() -> Iterator[str]:
         yield ""
         yield text_of(array.array("i", [1, 2]))
@@ -54,7 +54,7 @@ def test_a_column_that_comes_in_pieces() -> None:
     assert text(Texts(lambda: iter(()))) == text(Texts(lambda: iter([""]))) == "[]"
 
 
-def test_texts_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_texts_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "_MOST", 3)
     known = Known()
     assert [known[number] for number in range(10)] == ["%d," % n for n in range(10)]
@@ -62,14 +62,14 @@ def test_texts_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_what_json_has_not_is_refused(number: float) -> None:
+def test_numbers_that_json_lacks_are_refused(number: float) -> None:
     for value in number, [number]:
         with pytest.raises(ValueError):
             text({"a": value})
 
 
 def test_bytes_are_whole_numbers() -> None:
-    """As an axis, and with lifetimes, too, where they were written as 1000.0."""
+    """The time axis shows bytes here. A former version wrote 1000.0 with lifetimes."""
     log = Log()
     log.settings(facts="types,lifetimes")
     log.allocation([log.function("f")], size=2000, time=5)
@@ -79,8 +79,8 @@ def test_bytes_are_whole_numbers() -> None:
     assert list(map(type, times)) == [int, int]
 
 
-def test_times_that_nobody_recorded_have_no_more_digits_than_others() -> None:
-    """A third of a millisecond between two of them, as the run took a second."""
+def test_assumed_times_have_no_more_digits_than_recorded_times() -> None:
+    """The samples are a third of a millisecond apart, because the run took a second."""
     log = Log()
     f = log.function("f")
     for _ in range(3000):
@@ -90,8 +90,8 @@ def test_times_that_nobody_recorded_have_no_more_digits_than_others() -> None:
     assert times[-1] == 999.666
 
 
-def test_columns_of_time_samples_are_apart() -> None:
-    """None is another one's, whatever they hold."""
+def test_columns_of_time_samples_are_distinct_objects() -> None:
+    """Two columns are distinct even if their values are equal."""
     log = Log()
     f, g = log.function("f"), log.function("g")
     for number in range(20_000):
@@ -101,10 +101,10 @@ def test_columns_of_time_samples_are_apart() -> None:
     assert len(set(map(id, columns))) == len(columns)
 
 
-def test_what_is_written_is_not_in_memory_twice(
+def test_writer_does_not_keep_a_second_copy_of_the_columns(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each object, births and deaths are ten numbers, of 66 bytes as arrays."""
-    # what does not grow with the samples is little
+    """The birth and death of an object are ten numbers, or 66 bytes in arrays."""
+    # reduces the memory that does not grow with the samples
     monkeypatch.setattr("vmprof_convert.analysis.summary._TOGETHER", 1000)
     monkeypatch.setattr("vmprof_convert.writers.firefox.activity.MOST", 1000)
     monkeypatch.setattr("vmprof_convert.profile.columns._BATCH", 1000)
@@ -117,7 +117,7 @@ def test_what_is_written_is_not_in_memory_twice(
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    peak(1000)                      # what is imported, and remembered
+    peak(1000)                      # imports modules, and fills caches
     small, large = peak(20_000), peak(60_000)
     assert large - small < 40_000 * 66
 

@@ -1,4 +1,4 @@
-"""Types, lifetimes and collections in the file for the Firefox Profiler."""
+"""Tests of types, lifetimes and collections in the Firefox profile."""
 from __future__ import annotations
 
 import collections
@@ -20,7 +20,7 @@ from made_profiles import PID, Log
 
 def entries(profile: Json, thread: int = 0) -> list[
         tuple[float, int, int, tuple[str, ...]]]:
-    """Time, address, weight and stack."""
+    """Return the allocations and deaths of a thread (time, address, weight, stack)."""
     table = profile["threads"][thread]["nativeAllocations"]
     return [(time, address, weight, path_of(profile, stack))
             for time, address, weight, stack in zip(
@@ -29,8 +29,10 @@ def entries(profile: Json, thread: int = 0) -> list[
 
 
 def log_of(*sizes: int, facts: str = "types,lifetimes") -> Log:
-    """Allocations of f at 1, 2, ... milliseconds; fixed gaps, so that a sample
-    stands for the interval, or for itself."""
+    """Return a log with allocations of f at 1, 2, ... ms.
+
+    With fixed gaps, the weight of a sample is the interval or the larger size.
+    """
     log = Log()
     f = log.function("f")
     log.settings(gaps="fixed", facts=facts)
@@ -63,7 +65,7 @@ def test_the_type_is_the_leaf_below_the_function() -> None:
         *((site, "Garbage collector", "Other") for site in (
             "[minor collection]", "[major collection]",
             "[not followed any further]"))}
-    # a class and a function of one name are two
+    # a class and a function of the same name are distinct
     assert collections.Counter(name for name, *_ in functions(profile))["f"] == 2
 
 
@@ -109,7 +111,7 @@ def test_objects_end_when_and_where_they_were_collected() -> None:
     for _, address, weight, _ in found:
         if weight < 0:
             assert births.pop(address) == -weight
-    # what is left is what is alive, or in the nursery
+    # the remaining objects are alive, or in the nursery
     assert sorted(births.values()) == [3000, 7000]
 
 
@@ -131,7 +133,10 @@ def test_each_thread_has_the_ends_of_its_own_objects() -> None:
 
 @pytest.mark.parametrize("collected", [0, MS // 2, MS])
 def test_a_death_before_its_birth_is_at_its_birth(collected: int) -> None:
-    """Of a damaged profile: the front end would take it for another's."""
+    """In a damaged profile, an object may die before its birth.
+
+    The front end would attribute the early death to another object.
+    """
     log = log_of(1000)
     log.collection(collected)
     log.young(1, 0)
@@ -156,7 +161,7 @@ def test_memory_in_use_is_a_track() -> None:
     assert (levels[4], levels[11], levels[-1]) == (6000, 5000, 3000)
 
 
-def test_memory_in_use_is_a_track_if_nothing_was_collected_too() -> None:
+def test_memory_in_use_is_a_track_even_without_collections() -> None:
     held = converted(log_of(1000))["counters"][1]
     assert held["name"] == "held-memory"
     assert sum(held["samples"]["count"]) == 1000

@@ -1,4 +1,4 @@
-"""What is in the file for the Firefox Profiler."""
+"""Tests of the Firefox profile: allocations, stacks, threads, metadata and notes."""
 from __future__ import annotations
 
 import math
@@ -28,7 +28,7 @@ from vmprof_convert.meaning.visible_stacks import COMPILED, EMPTY, LOST
 # allocations
 
 
-def test_a_sample_stands_for_the_bytes_of_all_that_were_not_sampled() -> None:
+def test_weight_of_a_sample_includes_unsampled_bytes() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")
     log.settings()
@@ -41,7 +41,7 @@ def test_a_sample_stands_for_the_bytes_of_all_that_were_not_sampled() -> None:
         5000 / (1 - math.exp(-5000 / 700)), abs=1)
 
 
-def test_fixed_gaps_have_weights_of_their_own() -> None:
+def test_weights_with_fixed_gaps() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")
     log.settings(gaps="fixed")
@@ -54,7 +54,7 @@ def test_the_total_is_right_to_the_byte() -> None:
     log = Log()
     f = log.function("f")
     log.settings()
-    # each weight is 512.16; rounded one by one, they would be 160 bytes less
+    # each weight is 512.16; weights rounded one by one would be 160 bytes less
     for _ in range(1000):
         log.allocation([f], size=24, interval=512 - 12, thread=PID)
         log.allocation([f], size=24, interval=512 - 12, thread=OTHER_TID)
@@ -64,7 +64,7 @@ def test_the_total_is_right_to_the_byte() -> None:
     total = sum(allocated(profile, 1).values()) + sum(
         allocated(profile, 2).values())
     assert total == round(2000 * weight)
-    # all threads, the two
+    # the first thread has the samples of both threads
     assert sum(allocated(profile, 0).values()) == total
 
 
@@ -77,7 +77,7 @@ def test_allocations_have_their_times_and_no_addresses() -> None:
     profile = converted(log)
     table = profile["threads"][0]["nativeAllocations"]
     assert table["time"] == [2.5, 7.0, 9.0]
-    # else the front end offers "retained memory", of which nothing is known
+    # addresses would make the front end offer "retained memory", which is unknown here
     assert set(table) == {"length", "time", "stack", "weight", "weightType"}
 
 
@@ -102,7 +102,7 @@ def test_the_rate_of_allocation_is_a_track() -> None:
     log.allocation([f], size=4000, time=5 * MS + 1, thread=OTHER_TID)
     (counter,) = converted(log)["counters"]
     assert counter["samples"]["time"] == [0, 1, 2, 3, 4, 5, 6]
-    # each counts what was allocated since the one before
+    # each value is the number of bytes since the previous time
     assert counter["samples"]["count"] == [0, 3000, 0, 0, 0, 0, 7000]
     assert counter["display"]["label"] == "Allocation rate"
     assert counter["display"]["graphType"] == "line-rate"
@@ -124,12 +124,12 @@ def test_resident_memory_is_a_track_of_bytes() -> None:
     counter = profile["counters"][1]
     assert counter["display"]["label"] == "Resident memory"
     assert counter["samples"]["time"] == [1.0, 1.0, 2.0, 4.0]
-    # the front end counts from its first row on, whatever is in it
+    # the front end takes the first row as the start of the sum
     assert counter["samples"]["count"] == [
         0, 5000 * 1024, 1000 * 1024, -500 * 1024]
 
 
-def test_what_no_other_process_has_is_a_track_beside() -> None:
+def test_private_memory_is_a_track_of_bytes() -> None:
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=16, time=10**6)
@@ -143,7 +143,7 @@ def test_what_no_other_process_has_is_a_track_beside() -> None:
 
 
 def test_the_heap_of_the_gc_is_a_track_of_bytes() -> None:
-    """Absolute: the front end adds up what it gets."""
+    """The counts are differences, because the front end adds them up."""
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=16, time=10**6)
@@ -161,7 +161,7 @@ def test_the_heap_of_the_gc_is_a_track_of_bytes() -> None:
 
 
 def test_a_track_of_memory_lasts_as_long_as_the_run() -> None:
-    """What hardly changes is not told again."""
+    """The sampler does not record a value again that hardly changes."""
     log = Log()
     log.settings()
     log.figure(1, 0, 2**30)
@@ -173,8 +173,8 @@ def test_a_track_of_memory_lasts_as_long_as_the_run() -> None:
     assert counter["samples"]["count"] == [0, 2**30, 2**30, 0]
 
 
-def test_the_track_of_the_heap_ends_where_it_was_last_read() -> None:
-    """While the GC sweeps, nobody knows."""
+def test_the_track_of_the_heap_ends_at_the_last_reading() -> None:
+    """The size of the heap is unknown while the GC sweeps it."""
     log = Log()
     log.settings()
     log.figure(3, 0, 2**30)
@@ -199,12 +199,12 @@ def test_without_allocations_there_is_no_table_and_no_track() -> None:
 # stacks
 
 
-def test_a_function_is_one_with_file_and_definition() -> None:
+def test_functions_are_distinguished_by_file_and_line() -> None:
     log = Log()
     f = log.function("f", 12, "app.py")
-    # the same code, loaded once more
+    # the same code, loaded a second time
     again = log.function("f", 12, "app.py")
-    # others of the same name
+    # other functions of the same name
     other_line = log.function("f", 13, "app.py")
     other_file = log.function("f", 12, "lib.py")
     log.settings()
@@ -214,7 +214,7 @@ def test_a_function_is_one_with_file_and_definition() -> None:
         ("f", "app.py", 12), ("f", "app.py", 13), ("f", "lib.py", 12)]
 
 
-def test_a_function_stays_one_however_many_lines_it_executes() -> None:
+def test_a_function_that_executes_many_lines_is_one_function() -> None:
     log = Log(interpreter="cpython", flags=made_profiles.LINES)
     f = log.function("f", 10, "app.py")
     for line in (11, 12, 13, 11):
@@ -225,7 +225,7 @@ def test_a_function_stays_one_however_many_lines_it_executes() -> None:
                                for line in (11, 12, 13)]
 
 
-def test_a_line_that_is_not_known_is_null() -> None:
+def test_an_unknown_line_is_null() -> None:
     log = Log()
     f = log.function("f", 0, "")
     log.settings()
@@ -243,12 +243,12 @@ def test_interpreted_jit_and_native_frames() -> None:
     log.settings()
     log.allocation([f, jit(f), machine_code(0x77), native(malloc)], size=24)
     profile = converted(log)
-    # the interpreter's f is the f whose machine code it entered
+    # the frame of the interpreter that entered the machine code of f is not another f
     assert allocated(profile).keys() == {("f", "malloc")}
     assert frames(profile) == [("f", "Program", "JIT", None),
                                ("malloc", "Built-in", "Native", None)]
     table = profile["shared"]["funcTable"]
-    # Python is what the front end calls JS
+    # the front end calls the functions of the program JS
     assert dict(zip((name for name, *_ in functions(profile)),
                     table["isJS"])) == {"f": True, "malloc": False}
 
@@ -274,7 +274,7 @@ def test_stacks_share_their_prefixes() -> None:
     for path in paths:
         log.allocation(path, size=24)
     profile = converted(log)
-    # f, fg, fgh, fghh, fh, g, gh; and where nothing was sampled
+    # f, fg, fgh, fghh, fh, g, gh, and the stack for times without samples
     assert profile["shared"]["stackTable"]["length"] == 8
     names = {f: "f", g: "g", h: "h"}
     assert [path_of(profile, stack) for stack in
@@ -282,7 +282,7 @@ def test_stacks_share_their_prefixes() -> None:
         tuple(names[address] for address in path) for path in paths]
 
 
-def test_lost_and_empty_stacks_have_roots_of_their_own() -> None:
+def test_lost_and_empty_stacks_have_separate_roots() -> None:
     log = Log()
     f = log.function("f")
     log.settings(gaps="fixed")
@@ -302,7 +302,7 @@ def test_lost_and_empty_stacks_have_roots_of_their_own() -> None:
     assert path_of(profile, stack) == (EMPTY.name,)
 
 
-def test_nothing_of_the_source_goes_into_the_file(tmp_path: Path) -> None:
+def test_file_contains_no_source_text(tmp_path: Path) -> None:
     source = tmp_path / "app.py"
     source.write_text("secret = 1\n")
     log = Log()
@@ -325,7 +325,7 @@ def test_each_thread_has_its_samples_and_is_visible() -> None:
     log.allocation([h], size=3000, time=3, thread=9999)
     log.tick([h], time=4, thread=9999)
     profile = converted(log)
-    # all of them first, then what allocated most
+    # first all threads together, then the threads in descending order of bytes
     assert [(t["name"], t["tid"], t["isMainThread"], t["pid"])
             for t in profile["threads"]] == [
         ("All threads", "all", True, str(PID)),
@@ -336,7 +336,7 @@ def test_each_thread_has_its_samples_and_is_visible() -> None:
     assert [allocated(profile, i) for i in range(4)] == [
         {("f",): 1000, ("g",): 2000, ("h",): 3000},
         {("h",): 3000}, {("g",): 2000}, {("f",): 1000}]
-    # without time samples, what allocated draws the track
+    # allocations draw the track of a thread without time samples
     assert [t["samples"]["weightType"] for t in profile["threads"][:4]] == [
         "samples", "samples", "bytes", "bytes"]
     assert [sum(t["samples"]["weight"] or ()) for t in profile["threads"][:4]] == [
@@ -359,7 +359,7 @@ def test_threads_have_the_names_that_the_program_gave_them() -> None:
     assert names[2].startswith("w\u00f6rker ?[31m?1xx") and len(names[2]) == 100
 
 
-def test_of_many_threads_those_that_allocate_most_are_seen_first() -> None:
+def test_threads_that_allocate_most_are_visible_first() -> None:
     log = Log()
     f = log.function("f")
     log.settings(gaps="fixed")
@@ -374,7 +374,7 @@ def test_of_many_threads_those_that_allocate_most_are_seen_first() -> None:
                     "Objects (number)"]
 
 
-def test_a_process_whose_main_thread_has_no_samples_has_one_still() -> None:
+def test_a_process_without_samples_of_its_main_thread_has_a_main_thread() -> None:
     log = Log()
     f = log.function("f")
     log.settings()
@@ -397,7 +397,7 @@ def test_time_and_allocation_samples_of_one_run() -> None:
 @pytest.mark.parametrize("interpreter", ["pypy", "cpython"])
 def test_stock_profiles_without_times_are_spread_over_the_run(
         interpreter: str) -> None:
-    """The log says a second; the period is the processor's time."""
+    """The log records a run of one second. The period of 4 ms is processor time."""
     log = Log(interpreter=interpreter, period=4000)
     f, g = log.function("f"), log.function("g")
     layout = log.words if log.pypy else lambda path: list(reversed(path))
@@ -448,14 +448,14 @@ def test_meta() -> None:
     assert meta["profilingEndTime"] == 15
 
 
-def test_the_profile_info_panel_tells_the_settings_and_what_is_lost() -> None:
+def test_profile_info_has_the_settings_and_the_losses() -> None:
     log = rich_log()
     log.dropped, log.pressures, log.surprises = 3, 4, 5
     profile = converted(log)
     info = extra(profile)
     assert info["Allocation samples"] == 5
     assert info["Time samples"] == 1
-    # beside each other, in one unit
+    # both numbers of allocated bytes have the same unit
     assert re.fullmatch(r"8\.90 KiB \(95 %: .* \.\. .*\)",
                         info["Allocated, an estimate"])
     assert info["Allocated, counted by the GC"] == "12.1 KiB"
@@ -464,11 +464,11 @@ def test_the_profile_info_panel_tells_the_settings_and_what_is_lost() -> None:
     assert "lost: the stacks of 1 of 6 samples; their bytes are in [stack lost]" in (
         remarks(profile))
     assert "3 time samples met another sample, and were dropped" in remarks(profile)
-    # nothing for those who wrote the sampler
+    # the panel omits values for the sampler's developers
     assert not [label for label in info if "unseen" in label or "pressure" in label]
 
 
-def test_a_profile_of_which_nothing_is_missing_has_no_remarks() -> None:
+def test_a_complete_profile_has_no_notes() -> None:
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=24)
@@ -489,7 +489,7 @@ def test_the_title_is_the_command() -> None:
     f = log.function("<module>", 1, "/home/me/app.py")
     log.settings()
     log.allocation([f], size=24)
-    # older profiles don't have it
+    # older profiles lack the command
     assert converted(log)["meta"]["product"] == "app.py"
     log = Log()
     log.settings()
@@ -502,11 +502,11 @@ def test_the_title_is_the_command() -> None:
 
 
 # ________________________________________
-# what is missing
+# missing data
 
 
-def test_what_the_sampler_notes_for_itself_is_not_shown() -> None:
-    """Of the settings, what tells something to people, in words."""
+def test_internal_settings_are_not_shown() -> None:
+    """The panel shows the settings that help people, with a description."""
     log = Log()
     log.settings(run="4f", parent=3, part=2, clock=17, programs="1 uname",
                  native="libpypy.so", limit="1000/s", children=1, bookkeeping=7,
@@ -518,11 +518,11 @@ def test_what_the_sampler_notes_for_itself_is_not_shown() -> None:
         "Engine", "Mean bytes between two samples, at the beginning",
         "Gaps between samples", "Seed of the gaps", "Limit that the interval follows",
         "Library of the interpreter, as native functions were asked for",
-        # of a newer sampler
+        # a setting of a newer sampler
         "new"}
 
 
-def test_what_is_not_in_the_profile_is_said_as_in_the_report() -> None:
+def test_notes_about_missing_data_are_those_of_the_report() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")
     log.settings()

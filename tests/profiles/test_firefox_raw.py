@@ -1,5 +1,8 @@
-"""Raw memory in the Firefox Profiler's file of the GC's heap: a thread and a counter of
-each process, and in no figure of the heap's."""
+"""Tests of native memory in the Firefox profile of the GC's heap.
+
+Native memory has a thread and a counter in each process. The numbers of the heap do not
+include it.
+"""
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,8 +20,11 @@ NAME = "Raw memory (malloc)"
 
 def write(path: Path, *, pid: int = PID, run: str = "r", raw: bool = True,
           objects: bool = True, parent: int = 0, threads: int = 1) -> None:
-    """Two objects of 24 and 48 bytes; blocks of 1000, of which one in two is given
-    back."""
+    """Write a profile with sampled objects and blocks of native memory.
+
+    It has two objects of 24 and 48 bytes, and four blocks of 1000 bytes. The program
+    frees two of the blocks.
+    """
     log = Log()
     main, work = log.function("main"), log.function("work")
     more = {**({"raw": 1} if raw else {}), **({"parent": parent} if parent else {})}
@@ -54,7 +60,7 @@ def counters(profile: Json) -> dict[tuple[str, str], int]:
             for counter in profile["counters"]}
 
 
-def test_it_is_beside_the_heap_and_in_nothing_of_it(app: Path) -> None:
+def test_native_memory_is_separate_from_the_heap(app: Path) -> None:
     both = written("app.vmprof")
     write(app, raw=False)
     alone = written("app.vmprof")
@@ -81,7 +87,7 @@ def test_it_is_beside_the_heap_and_in_nothing_of_it(app: Path) -> None:
                    for frame in path)
 
 
-def test_each_process_has_its_own(app: Path) -> None:
+def test_each_process_has_its_own_native_memory(app: Path) -> None:
     write(app, threads=2)
     write(app.with_name("app.11.vmprof"), pid=11, parent=PID)
     found = written("app.vmprof")
@@ -97,7 +103,7 @@ def test_each_process_has_its_own(app: Path) -> None:
         ("11", "raw-memory"): 2000}
 
 
-def test_a_process_that_has_nothing_else(app: Path) -> None:
+def test_a_process_with_native_memory_only(app: Path) -> None:
     write(app.with_name("app.11.vmprof"), pid=11, parent=PID, objects=False)
     found = written("app.vmprof")
     alone, = (thread for thread in found["threads"] if thread["pid"] == "11")
@@ -105,7 +111,7 @@ def test_a_process_that_has_nothing_else(app: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["--axis", "bytes"], ["--type", "other"]])
-def test_where_it_has_no_place_that_is_said(
+def test_notes_that_native_memory_is_omitted(
         app: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     log = Log()
     log.settings(facts="types,lifetimes", raw=1)
@@ -123,7 +129,7 @@ def test_where_it_has_no_place_that_is_said(
         written("app.vmprof") and capsys.readouterr().err)
 
 
-def test_without_samples_of_the_heap_there_is_a_file_of_raw_memory(
+def test_error_without_samples_of_the_heap_names_option_raw(
         app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(app, objects=False)
     assert cli.main(["app.vmprof", "-o", "out.json"]) == 2
@@ -132,7 +138,7 @@ def test_without_samples_of_the_heap_there_is_a_file_of_raw_memory(
     assert counters(written("app.vmprof", "--raw"))[str(PID), "raw-memory"] == 2000
 
 
-def test_what_an_earlier_part_asked_for_is_said(
+def test_notes_that_blocks_of_earlier_segments_are_omitted(
         app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = Log()
     log.settings(facts="types,lifetimes", raw=1, part=2, first=2)
@@ -148,7 +154,7 @@ def test_what_an_earlier_part_asked_for_is_said(
         "profile asked for\n")
 
 
-def test_raw_memory_alone(app: Path) -> None:
+def test_option_raw_writes_native_memory_only(app: Path) -> None:
     found = written("app.vmprof", "--raw")
     assert [thread["name"] for thread in found["threads"]] == [
         "MainThread", "Objects (number)"]
@@ -157,7 +163,7 @@ def test_raw_memory_alone(app: Path) -> None:
     assert allocated(found)["[free()]",] == -2000
 
 
-def test_that_blocks_were_given_back_unseen_is_told(app: Path) -> None:
+def test_notes_that_the_sampler_missed_frees(app: Path) -> None:
     log = Log()
     log.settings(facts="types,lifetimes", raw=1)
     f = log.function("f")

@@ -1,4 +1,4 @@
-"""The checker of Firefox profiles: each rule, and a profile that breaks it."""
+"""Tests of the checker of Firefox profiles, with a profile that breaks each rule."""
 from __future__ import annotations
 
 import copy
@@ -19,9 +19,9 @@ SCHEMA = {"name": "GC", "display": [], "fields": [
     {"key": "bytes", "label": "Bytes", "format": "bytes"}],
     "graphs": [{"key": "bytes", "type": "line-filled", "color": "red"}]}
 
-#: a path of keys, and the value to set there; a function is called with the
-#: old value; DELETE removes it
+#: a value that removes the key
 DELETE = object()
+#: a path of keys, and the new value or a function from the old value to the new one
 Change = tuple[str, Any]
 
 
@@ -237,12 +237,13 @@ BROKEN: list[tuple[str, list[Change]]] = [
 @pytest.mark.parametrize("message, changes", BROKEN, ids=[
     "%s: %s" % (message, " ".join(path for path, _ in changes))
     for message, changes in BROKEN])
-def test_the_checker_sees(message: str, changes: list[Change]) -> None:
+def test_the_checker_reports_each_broken_rule(message: str,
+                                              changes: list[Change]) -> None:
     found = firefox_rules.violations(changed(*changes))
     assert any(message in text for text in found), found
 
 
-def test_the_checker_lets_good_profiles_pass() -> None:
+def test_the_checker_accepts_valid_profiles() -> None:
     for profile in (GOOD, changed(*with_marker(MARKER)),
                     changed(balanced(5, 7, -5, addresses=[1, 2, 1]))):
         assert firefox_rules.violations(profile) == []

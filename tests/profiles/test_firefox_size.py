@@ -1,4 +1,4 @@
-"""Large profiles: the work grows with their size, and no faster."""
+"""Tests that the Firefox writer's work grows linearly with the size of a profile."""
 from __future__ import annotations
 
 import sys
@@ -16,7 +16,7 @@ from vmprof_convert.writers.firefox import convert
 
 
 def calls(function: Callable[[], object]) -> int:
-    """How many functions, Python's and C's, `function` calls."""
+    """Return the number of Python and C functions that `function` calls."""
     number = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -31,7 +31,7 @@ def calls(function: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("dimension", ["samples", "depth", "distinct"])
-def test_the_work_grows_with_the_size_and_no_faster(dimension: str) -> None:
+def test_the_work_grows_linearly_with_the_size(dimension: str) -> None:
     def work(factor: int) -> int:
         size = {"samples": 4000, "depth": 40, "distinct": 400}
         size[dimension] *= factor
@@ -41,7 +41,7 @@ def test_the_work_grows_with_the_size_and_no_faster(dimension: str) -> None:
     assert large < 4.2 * small
 
 
-def test_many_threads_are_no_more_work_than_one() -> None:
+def test_work_per_thread_does_not_depend_on_the_samples() -> None:
     def work(threads: int) -> int:
         log = Log()
         f = log.function("f")
@@ -50,7 +50,7 @@ def test_many_threads_are_no_more_work_than_one() -> None:
             log.allocation([f], size=24, thread=PID + number % threads)
         profile = readers.read_bytes(log.data())
         return calls(lambda: convert(profile))
-    # a thread costs about 120 calls; a pass over all samples would be 4000
+    # a thread costs about 120 calls; a pass over all samples would cost 4000
     assert work(400) - work(1) < 400 * 200
 
 
@@ -76,7 +76,7 @@ def test_depth_5000() -> None:
         (CUT, *("f",) * 5000): 1000, (CUT, *("f",) * 4999, "g"): 2000}
 
 
-def test_progress_is_told_up_to_the_end() -> None:
+def test_progress_is_reported_up_to_the_end() -> None:
     told: list[tuple[int, int]] = []
     convert(readers.read_bytes(made_profiles.large(100, 4, 50)),
             lambda done, total: told.append((done, total)))

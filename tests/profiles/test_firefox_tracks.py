@@ -1,4 +1,4 @@
-"""What the tracks of the Firefox profile show, whose code it is, and its text."""
+"""Tests of the Firefox profile's tracks, of the origin of code, and of source text."""
 from __future__ import annotations
 
 import collections
@@ -30,7 +30,7 @@ from vmprof_convert.writers.firefox.stacks import IDLE
 # tracks
 
 
-def test_what_allocated_draws_the_track_if_no_time_was_sampled() -> None:
+def test_allocations_draw_the_track_without_time_samples() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")
     log.settings(gaps="fixed", facts="types")
@@ -49,15 +49,17 @@ def test_what_allocated_draws_the_track_if_no_time_was_sampled() -> None:
     idle = (IDLE,)
     assert drawn == [
         (0, 0, idle), (0, 1000, ("f",)), (2, 0, idle), (100, 0, idle),
-        # a bin's width is shared as its bytes are
+        # the samples of a bin share its width in proportion to their bytes
         (100, 3000, ("g",)), (102, 1000, ("f",)), (102, 0, idle), (1000, 0, idle),
         (1000, 2000, ("f",))]
     assert samples["time"][5] == pytest.approx(101.5)
 
 
-def test_while_nothing_is_sampled_for_long_the_track_is_empty() -> None:
-    """The front end draws each time sample until the next one; while a program waits,
-    there is none."""
+def test_the_track_is_empty_during_long_pauses() -> None:
+    """The front end draws each time sample until the next one.
+
+    A program that waits has no time samples.
+    """
     log = Log()
     f, g = log.function("f"), log.function("g")
     log.settings(period="0.01")
@@ -69,17 +71,17 @@ def test_while_nothing_is_sampled_for_long_the_track_is_empty() -> None:
     assert [(time, weight, path_of(profile, stack)) for time, weight, stack in zip(
             samples["time"], samples["weight"], samples["stack"])] == [
         (0, 0, idle), (990, 0, idle), (1000, 1, ("f",)), (1010, 1, ("f",)),
-        # what is less than 20 intervals is what kernels do
+        # kernels cause pauses of less than 20 intervals
         (1200, 1, ("g",)), (1210, 0, idle), (1990, 0, idle), (2000, 1, ("g",)),
         (2030, 1, ("f",))]
     assert samples["weightType"] == "samples"
 
 
-def test_time_samples_without_such_a_pause_count_as_they_are() -> None:
+def test_time_samples_without_a_pause_have_no_weights() -> None:
     log = Log()
     f = log.function("f")
     log.settings(period="0.01")
-    # most kernels have a clock of their own
+    # most kernels sample at the ticks of a clock that is slower than the period
     for time in range(0, 1000, 40):
         log.tick([f], time=time * MS)
     samples = converted(log)["threads"][0]["samples"]
@@ -87,7 +89,7 @@ def test_time_samples_without_such_a_pause_count_as_they_are() -> None:
     assert samples["time"] == list(range(0, 1000, 40))
 
 
-def test_objects_are_counted_on_a_track_of_their_own() -> None:
+def test_objects_are_counted_on_a_separate_track() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")
     log.settings(gaps="fixed")
@@ -120,13 +122,13 @@ def test_the_axis_may_be_bytes_allocated() -> None:
     markers = profile["threads"][0]["markers"]
     # the collection, and the mark
     assert markers["startTime"] == [4000, 4000]
-    # bytes per byte are no rate
+    # a rate of bytes per byte would be meaningless
     assert [c["name"] for c in profile["counters"]] == ["held-memory"]
-    # but for a bin
+    # the end may be one bin later
     assert 6000 <= profile["meta"]["profilingEndTime"] <= 6012
 
 
-def test_an_axis_of_more_bytes_than_can_be() -> None:
+def test_an_axis_of_too_many_bytes_is_refused() -> None:
     log = Log()
     for _ in range(3):
         log.allocation([log.function("f")], size=2**62, interval=2**62)
@@ -145,7 +147,7 @@ def test_an_axis_of_bytes_needs_allocations() -> None:
 # origins
 
 
-def test_colours_tell_whose_code_it_is() -> None:
+def test_categories_distinguish_the_origin_of_code() -> None:
     files = {"/home/me/app.py": ("Program", "app.py"),
              "/v/lib/pypy3.9/site-packages/a/b.py": ("Installed packages", "a/b.py"),
              "/usr/lib/pypy3.9/json/c.py": ("Standard library", "json/c.py"),
@@ -168,7 +170,7 @@ def test_colours_tell_whose_code_it_is() -> None:
         short for _, short in files.values()]
 
 
-def test_files_that_look_alike_stay_apart() -> None:
+def test_files_with_the_same_displayed_path_are_distinct() -> None:
     log = Log()
     f, g = (log.function("f", 1, "/%s/lib/pypy3.9/site-packages/a.py" % venv)
             for venv in ("v", "w"))
@@ -178,7 +180,7 @@ def test_files_that_look_alike_stay_apart() -> None:
     assert functions(converted(log)) == [("f", "a.py", 1), ("f", "a.py", 1)]
 
 
-def test_the_text_of_files_is_there_if_it_is_asked_for(tmp_path: Path) -> None:
+def test_source_text_is_included_on_request(tmp_path: Path) -> None:
     source = tmp_path / "app.py"
     source.write_text("def f(): 'text'\n")
     os.utime(source, (made_profiles.START - 5,) * 2)
@@ -206,7 +208,7 @@ def test_the_text_of_files_is_there_if_it_is_asked_for(tmp_path: Path) -> None:
     "lib/pypy3.9/site-packages/six.py"])
 def test_a_hostile_profile_gets_no_text_of_other_files(
         tmp_path: Path, name: str) -> None:
-    """Whoever converts it may publish the result."""
+    """A user may publish the converted profile."""
     secret = tmp_path / name
     secret.parent.mkdir(parents=True, exist_ok=True)
     secret.write_text("secret = 1\n")
@@ -219,5 +221,5 @@ def test_a_hostile_profile_gets_no_text_of_other_files(
     functions_ = [log.function("f", 1, str(path)) for path in (secret, link)]
     log.settings()
     log.allocation(functions_, size=24)
-    # the link is named like a source, and is counted: it has none
+    # the link has the name of a source file, and counts as a missing text
     assert source_text.read(readers.read_bytes(log.data())) == ({}, 1)

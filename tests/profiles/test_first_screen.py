@@ -1,4 +1,4 @@
-"""What a report says if nothing is asked: which of the views, and few remarks."""
+"""Tests of the default report: the choice of its view, and the few notes below it."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,7 +13,7 @@ TITLE = "the program's own code, with what it calls of libraries"
 
 
 def profile(folder: Path, stacks: dict[str, int]) -> Path:
-    """Of a service whose `main` calls a server that calls back."""
+    """Write the profile of a service whose `main` calls a server that calls back."""
     log = Log()
     log.settings(interval=1)
     functions = {
@@ -35,45 +35,45 @@ def title(path: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize("stacks, found", [
-    # everything goes through main, which says nothing; the library's read is the place
+    # all bytes are in main, which is no news; the library's read allocates most
     ({"main run read": 600, "main run": 250, "main run view": 150},
      "all code (--mine is the program's own: 85 % in main):"),
-    # a view of the program's that most goes through is where to look
+    # most bytes have the user function `view` on their stack
     ({"main run view read": 880, "main run": 120},
      TITLE + " (--by function is all code: 88 % in read):"),
-    # none is above the others
+    # no function dominates
     ({"main run view": 400, "main run save read": 310, "main run save": 290},
      TITLE + " (--by function is all code: 40 % in view):"),
-    # both views say the same
+    # both views show the same
     ({"main": 1000, "main run": 1}, TITLE + ":"),
-    # what is of no function of the program's
+    # most bytes have no user function on their stack
     ({"run read": 800, "main view": 200},
      "all code (--mine is the program's own: 80 % in [libraries alone]):"),
-    # which of the server's functions, all code tells
+    # only the view of all code shows which function of the server allocates
     ({"main run": 990, "main view": 10},
      "all code (--mine is the program's own: 99 % in main):"),
 ])
-def test_the_view_that_says_most(
+def test_the_more_informative_view_is_shown(
         tmp_path: Path, stacks: dict[str, int], found: str) -> None:
     assert title(profile(tmp_path, stacks)) == found
 
 
-def test_programs_and_those_who_ask_get_what_they_asked_for(tmp_path: Path) -> None:
+def test_options_and_json_override_the_choice_of_the_view(tmp_path: Path) -> None:
     path = profile(tmp_path, {"main run read": 600, "main run": 250,
                               "main run view": 150})
     assert title(path, "--mine") == TITLE + ":"
     assert "function" in lines(path, "--by", "function")[2].split()
     assert as_json(path)["mine"] is True
-    # what is in the table is what its title says
+    # the rows are those that the title announces
     assert any("  read " in line for line in lines(path))
 
 
 # ________________________________________
-# remarks
+# notes
 
 
 def full(folder: Path) -> Path:
-    """A profile with more to remark than fits."""
+    """Write a profile with more notes than fit below the table."""
     log = Log()
     log.settings(interval=1, facts="types lifetimes")
     deep = log.function("deep", 1, calls.APP)
@@ -93,17 +93,17 @@ def full(folder: Path) -> Path:
 
 
 def below(found: list[str]) -> list[str]:
-    """The lines below the table."""
+    """Return the lines below the table."""
     return found[max(i for i, line in enumerate(found) if not line) + 1:]
 
 
-def test_five_lines_at_most_stand_below_a_table(tmp_path: Path) -> None:
+def test_at_most_five_lines_are_below_a_table(tmp_path: Path) -> None:
     path = full(tmp_path)
     found = below(lines(path))
     assert len(found) == 5
     assert found[0].startswith("estimated total: ")
     assert found[-1] == "(more about these figures: --remarks)"
-    # what changes most: where callers are missing
+    # missing callers have the largest effect
     assert any(line.startswith("cut: ") for line in found)
     everything = below(lines(path, "--remarks"))
     assert len(everything) > 5 and everything[0] == found[0]
@@ -113,14 +113,17 @@ def test_five_lines_at_most_stand_below_a_table(tmp_path: Path) -> None:
     assert set(as_json(path)["remarks"]) >= set(everything[1:])
 
 
-def test_nothing_is_left_to_be_asked_where_all_is_said(tmp_path: Path) -> None:
+def test_no_hint_to_remarks_if_all_notes_are_shown(tmp_path: Path) -> None:
     path = profile(tmp_path, {"main": 1000})
     assert below(lines(path)) == below(lines(path, "--remarks"))
     assert not [line for line in lines(path) if "--remarks" in line]
 
 
-def test_the_view_that_says_most_of_time(tmp_path: Path) -> None:
-    """Time samples allocate nothing, and were not compared: main had 100 %."""
+def test_the_more_informative_view_of_time_is_shown(tmp_path: Path) -> None:
+    """A former report always showed user code for time, here with 100 % in main.
+
+    It compared the bytes of the views, and time samples have no bytes.
+    """
     log = Log()
     main = log.function("main", 10, calls.APP)
     run = log.function("run", 5, calls.PACKAGES + "server/loop.py")

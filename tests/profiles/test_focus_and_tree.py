@@ -1,4 +1,4 @@
-"""One function's callers and callees, and the tree of calls."""
+"""Tests of --focus, the callers and callees of a function, and of --tree."""
 from __future__ import annotations
 
 import array
@@ -32,24 +32,24 @@ def names(rows: list[dict[str, Any]]) -> dict[str, int]:
     return {row["function"]["name"]: size(row["total"]) for row in rows}
 
 
-def test_who_calls_it_and_what_it_calls(path: Path) -> None:
+def test_focus_shows_callers_and_callees(path: Path) -> None:
     found = as_json(path, "--focus", "index")
     assert (size(found["self"]), size(found["total"])) == (1000, 7300)
     assert names(found["callers"]) == {"serve": 7300}
-    # two functions of one name are two rows
+    # two functions of the same name have two rows
     assert [(row["function"]["name"], size(row["total"]))
             for row in found["callees"]] == [
         ("render", 6000), ("[itself]", 1000), ("render", 300)]
     assert found["lines"] == [] and found["types"] == []
 
 
-def test_who_calls_nobody_knows(path: Path) -> None:
+def test_focus_on_an_outermost_function(path: Path) -> None:
     assert names(as_json(path, "--focus", "_bootstrap")["callers"]) == {
         "[no caller]": 5}
 
 
-def test_recursion_is_called_from_outside_and_calls_from_inside(path: Path) -> None:
-    """What passes through the function counts once."""
+def test_focus_on_a_recursive_function(path: Path) -> None:
+    """A sample counts once, however often the function is on its stack."""
     found = as_json(path, "--focus", "walk")
     assert size(found["total"]) == 70
     assert names(found["callers"]) == {"serve": 70}
@@ -58,7 +58,7 @@ def test_recursion_is_called_from_outside_and_calls_from_inside(path: Path) -> N
     assert size(function["total"]) == 70
 
 
-def test_a_name_of_several_functions_says_which(path: Path) -> None:
+def test_focus_lists_the_functions_of_the_same_name(path: Path) -> None:
     found = lines(path, "--focus", "render")
     assert "2 functions are called render; below, they are as one:" in found
     at = found.index("2 functions are called render; below, they are as one:")
@@ -91,18 +91,18 @@ def test_a_name_that_mine_hides_is_not_suggested(path: Path) -> None:
     why = refused(path, "--mine", "--focus", "dumps")
     assert "is called 'dumps'" in why and "there is" not in why
     assert why.endswith("; --mine hides this function, because it is not user code")
-    # neither is what it is like
+    # hidden functions of similar names are not suggested either
     assert "dumps" not in refused(path, "--mine", "--focus", "dump").replace(
         "'dump'", "")
     assert refused(path, "--focus", "dump").endswith("there is 'dumps'")
     assert refused(path, "--mine", "--focus", "serv").endswith("there is 'serve'")
 
 
-def test_only_what_was_searched_is_suggested(path: Path) -> None:
+def test_suggests_only_functions_of_the_selected_samples(path: Path) -> None:
     assert "there is" not in refused(path, "--thread", "2000", "--focus", "dumps")
 
 
-def test_focus_with_the_programs_own_code(path: Path) -> None:
+def test_focus_with_user_code_only(path: Path) -> None:
     found = as_json(path, "--focus", "serve", "--mine")
     assert names(found["callees"]) == {"index": 7300, "walk": 70}
 
@@ -113,7 +113,7 @@ def test_lines_of_a_function() -> None:
     for stack in [-51, g, -11, f], [-12, f], [-51, g, -12, f]:
         log.raw_stack(stack, 1)
     profile = readers.read_bytes(log.data())
-    # no profile of allocations has them yet: made here
+    # turn the samples with lines, which are time samples, into allocations
     samples = profile.samples
     samples.size = array.array("q", [16, 160, 1600])
     samples.interval = array.array("q", [1, 1, 1])
@@ -126,7 +126,7 @@ def test_lines_of_a_function() -> None:
 # the tree
 
 
-def test_the_tree_is_that_of_the_calls(path: Path) -> None:
+def test_the_tree_has_the_calls_of_all_stacks(path: Path) -> None:
     found = as_json(path, "--tree")
     branches = found["branches"]
     assert found["branches_left_out"] == 0
@@ -148,7 +148,7 @@ def test_the_tree_is_that_of_the_calls(path: Path) -> None:
         "<module> serve index": [(1000, 7300)],
         "<module> serve index render": [(2000, 6000)],
         "<module> serve index render dumps": [(4000, 4000), (300, 300)],
-        # what calls itself stands there once
+        # a function that calls itself directly appears once
         "<module> serve walk": [(30, 70)],
         "<module> serve walk render walk": [(40, 40)],
         "<module> _find_and_load": [(0, 850)],
@@ -176,7 +176,7 @@ def test_the_tree_in_the_terminal(path: Path) -> None:
     assert [line[at:] for line in found[start:start + 5]] == [
         "<module>    app.py:1",
         "- serve     app.py:10",
-        # called by it alone, as far as that is shown
+        # a callee without displayed siblings has no dash
         "  index     views.py:5",
         "- [import]",
         "- <module>  views.py:1"]

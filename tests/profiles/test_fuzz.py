@@ -1,6 +1,8 @@
-"""Whatever is in a file, and whatever it is to become: one line that says what is
-wrong with it, or an output that is whole.  A fixed number of cases, the same each
-time; every reader, and every writer that `formats` names."""
+"""Tests of every reader and every writer in `formats` with damaged profiles.
+
+The converter reports an error in one line, or writes a complete output. Each run tests
+the same, fixed number of cases.
+"""
 from __future__ import annotations
 
 import gzip
@@ -23,7 +25,7 @@ CASES = 60
 
 
 def small() -> bytes:
-    """Has some of each block."""
+    """Return a profile with sampled objects, types and outcomes."""
     heap = Heap(interval=100)
     for name in "app.A", "app.B":
         heap.allocate("main work", (name, 90, 10))
@@ -56,16 +58,16 @@ def timed(version: int) -> bytes:
     return log.data()
 
 
-#: for each reader what it reads
+#: a profile for each reader
 PROFILES = {
     "objects": small(), "figures": figures(), "time": timed(6), "stamps": timed(7)}
-#: in what it may stand
+#: the encodings of a profile's file
 FILES: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes, "packed": gzip.compress}
 
 
 def changed(data: bytes, generator: random.Random) -> Iterator[bytes]:
-    """Bits that flip, parts that are missing, there twice, or anything."""
+    """Yield damaged copies: flipped bits, extreme numbers, lost or repeated bytes."""
     for _ in range(CASES):
         new = bytearray(data)
         for _ in range(generator.choice((1, 1, 2, 8))):
@@ -87,7 +89,7 @@ def changed(data: bytes, generator: random.Random) -> Iterator[bytes]:
 
 
 def check(path: Path, data: bytes, *options: str) -> bool:
-    """Whether it could be converted."""
+    """Return whether the profile could be converted; an error keeps the old output."""
     path.write_bytes(data)
     target = path.with_name("out")
     target.write_bytes(b"old")
@@ -106,26 +108,27 @@ def check(path: Path, data: bytes, *options: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def on_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits until ten thousand files are there."""
+    """Skip fsync, which would take long for ten thousand files."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("what", PROFILES)
-def test_whatever_was_changed(what: str, format_: str, tmp_path: Path) -> None:
+def test_damaged_profiles_in_each_format(what: str, format_: str,
+                                         tmp_path: Path) -> None:
     generator = random.Random("%s %s" % (what, format_))
     path = tmp_path / "app.vmprof"
     good = sum(check(path, data, "--to", format_, *options)
                for options in ((), ("--salvage",))
                for data in changed(PROFILES[what], generator))
-    # there would be nothing to see if none or all were refused; some formats hold
-    # nothing of time samples
+    # the test would be useless if all or no profiles were refused; some formats do not
+    # contain time samples
     is_none = what in ("time", "stamps") and format_ in ("chrome", "html")
     assert good == 0 if is_none else 0 < good < 2 * CASES
 
 
 @pytest.mark.parametrize("around", FILES)
-def test_whatever_was_changed_in_what_is_packed(around: str, tmp_path: Path) -> None:
+def test_damaged_files_in_each_encoding(around: str, tmp_path: Path) -> None:
     generator = random.Random(around)
     data = FILES[around](PROFILES["objects"])
     for options in (), ("--salvage",):
@@ -141,7 +144,7 @@ def test_cut_off_at_every_byte(what: str, around: str, tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     whole = [size for size in range(len(data)) if check(
         path, data[:size], "--to", "json")]
-    # but for a log that has no trailer yet, which ends anywhere between two records
+    # only a plain log without a trailer is whole, if it ends between two records
     assert around == "plain" or not whole
     salvaged = [size for size in range(len(data)) if check(
         path, data[:size], "--to", "json", "--salvage")]
@@ -159,15 +162,14 @@ def test_cut_off_at_every_byte_and_salvaged(format_: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("options", [
     ("--leaks",), ("--tree",), ("--by", "line,type"), ("--of", "rss"), ("--of", "time"),
     ("--mine", "--sort", "alive"), ("--at", "0.000001"), ("--time", "0..1")])
-def test_reports_of_whatever_was_changed(options: tuple[str, ...],
-                                         tmp_path: Path) -> None:
+def test_reports_of_damaged_profiles(options: tuple[str, ...], tmp_path: Path) -> None:
     generator = random.Random(" ".join(options))
     for what in "objects", "figures":
         for data in changed(PROFILES[what], generator):
             check(tmp_path / "app.vmprof", data, "--to", "table", *options)
 
 
-def test_several_of_which_one_was_changed(tmp_path: Path) -> None:
+def test_several_profiles_with_a_damaged_one(tmp_path: Path) -> None:
     generator = random.Random(5)
     other = tmp_path / "other.vmprof"
     other.write_bytes(PROFILES["objects"])
@@ -183,7 +185,7 @@ def test_several_of_which_one_was_changed(tmp_path: Path) -> None:
             assert code in (0, 2) and err.getvalue().count("\n") <= 1
 
 
-def test_files_of_anything(tmp_path: Path) -> None:
+def test_files_of_random_bytes(tmp_path: Path) -> None:
     generator = random.Random(3)
     heads = (b"", PROFILES["time"][:40], PROFILES["time"][:60],
              PROFILES["objects"][:1000], b"\x1f\x8b", gzip.compress(b"")[:12])

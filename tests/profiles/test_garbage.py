@@ -1,4 +1,8 @@
-"""Live objects that may be garbage: no difference, and no reason to fail."""
+"""Tests that live objects that may be garbage make no difference and fail no build.
+
+Without a heap snapshot or a major collection at the end, the sampler cannot tell live
+objects from garbage.
+"""
 from __future__ import annotations
 
 import itertools
@@ -49,10 +53,10 @@ def ended(seed: int, cycles: float, *, leak: int = 0, interval: int = 4 * KB,
     Its garbage becomes old before the program drops it.
 
     Args:
-        seed: of the samples.
+        seed: the seed of the samples.
         cycles: the length of the run, in major collections.
         leak: bytes of objects that the program keeps after each major collection.
-        interval: of the samples.
+        interval: the mean number of bytes from one sample to the next.
         collect: whether the program calls gc.collect() at its end.
     """
     heap = heap_of(interval, seed)
@@ -85,7 +89,7 @@ def said_of(before: Profile, after: Profile) -> dict[str, str]:
 
 @pytest.mark.parametrize("after, is_exact", [(0, True), (200 * KB, True),
                                              (300 * KB, False)])
-def test_little_is_allocated_after_a_major_collection(
+def test_alive_is_exact_shortly_after_a_major_collection(
         after: int, is_exact: bool) -> None:
     heap = heap_of()
     heap.allocate("main f", ("list", 3 * MB, math.inf))
@@ -113,7 +117,7 @@ def test_marks_after_a_major_collection() -> None:
 
 
 @pytest.mark.parametrize("marking, is_exact", [(20, False), (2, True)])
-def test_what_became_old_while_it_was_marking_may_be_garbage(
+def test_objects_promoted_during_marking_may_be_garbage(
         marking: int, is_exact: bool) -> None:
     """The collection does not examine these objects."""
     log = Log()
@@ -190,7 +194,7 @@ def test_equal_runs_that_end_anywhere_never_fail() -> None:
         assert not any(one.has_changed for one in result.changes)
         assert not thresholds.of([condition], result)[0].failed
         unclear += verdict(result.everything, "alive") == UNCLEAR
-    # with these figures, most would have changed
+    # otherwise, most of these pairs would have changed
     assert unclear > 15
 
 
@@ -246,7 +250,8 @@ def test_profile_compared_with_itself() -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write profiles of equal runs (soon, late, exact), and of a leak (leaks).
 
-    Only the last two call gc.collect() at their end."""
+    Only the last two call gc.collect() at their end.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     for name, heap in (("soon", ended(1, 6.1)), ("late", ended(2, 6.9)),
@@ -280,7 +285,7 @@ GARBAGE = ("that it is less than the limit is not certain, as it may contain gar
     (["check", "leaks.vmprof", "--fail-if", "alive > 3M"], 1, "failed: alive > 3M"),
     (["check", "late.vmprof", "--fail-if", "allocated > 20M"], 1, "failed: allocated"),
 ])
-def test_garbage_fails_no_build(
+def test_possible_garbage_does_not_fail_a_build(
         folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
         code: int, said: str) -> None:
     assert cli.main(arguments) == code
@@ -297,13 +302,14 @@ def test_diff_names_the_profiles_that_may_contain_garbage(
         names: tuple[str, str], said: str) -> None:
     assert cli.main(["diff", *("%s.vmprof" % name for name in names),
                      "--to", form]) == 0
-    # lines of a terminal end anywhere
+    # the terminal may wrap lines anywhere
     out = " ".join(capsys.readouterr().out.split())
     assert said in out
     assert ("may contain garbage" in out) == bool(said)
 
 
-def test_it_is_in_the_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_says_that_live_objects_may_be_garbage(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, exact in (("late", False), ("exact", True)):
         assert cli.main(["diff", "soon.vmprof", name + ".vmprof", "--sort", "alive",
                          "--json", "--fail-if", "alive growth > 0"]) == 0
@@ -315,7 +321,7 @@ def test_it_is_in_the_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.node
-def test_the_page_colours_no_garbage(folder: Path) -> None:
+def test_page_does_not_colour_possible_garbage(folder: Path) -> None:
     for first, second, word, all_, said in (
             ("soon", "late", "Survived", "same", "may be garbage"),
             ("exact", "leaks", "Alive", "grew", "")):

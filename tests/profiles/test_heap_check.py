@@ -1,4 +1,8 @@
-"""What is estimated to be alive, beside what the GC counts after a collection."""
+"""Tests that compare the estimated live bytes with the GC's count of old objects.
+
+The GC counts its old objects after each major collection. The report has a note if the
+estimate contradicts this count.
+"""
 from __future__ import annotations
 
 import json
@@ -22,8 +26,12 @@ INTERVAL = 16384
 
 
 def log(*swept: tuple[int, int, int, int]) -> Log:
-    """Each: the GC's bytes, those at the beginning, estimated ones, and those of which
-    nothing is known."""
+    """Return a log with the numbers of some major collections, in bytes.
+
+    Args:
+        swept: for each collection, the GC's count, its count at the start of the
+            sampling, the estimated live bytes, and the bytes with an unknown outcome.
+    """
     made = Log()
     made.settings(facts="types,lifetimes")
     made.allocation([made.function("main")], size=100, time=10, interval=INTERVAL)
@@ -41,7 +49,7 @@ def said(folder: Path, *swept: tuple[int, int, int, int]) -> list[str]:
             if line.startswith("wrong")]
 
 
-def test_it_is_read(tmp_path: Path) -> None:
+def test_reader_returns_the_numbers(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(log((100, 20, 90, 1), (200, -1, 180, 2)).data())
     assert readers.read(path).swept == [
@@ -50,24 +58,24 @@ def test_it_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("heap, begin, alive, not_known", [
-    # some of what was there at the beginning is gone
+    # some of the objects from before the sampling were freed
     (100, 20, 80, 0), (100, 20, 100, 0), (100, 20, 90, 0),
     # within the interval of 99.9 %
     (100, 20, 77, 0), (100, 20, 104, 0),
-    # attached: most is from before
+    # after an attach, most objects are from before the sampling
     (100, 95, 4, 0), (100, -1, 0, 0),
-    # it is not known of all
+    # the outcome of some objects is unknown
     (100, 20, 50, 30),
-    # a dozen samples are expected, and there is none, or only a few
+    # about a dozen samples are expected, and no sample exists, or only a few
     (0.25, 0.1, 0, 0), (0.25, 0.05, 0.05, 0),
 ])
-def test_what_agrees(tmp_path: Path, heap: float, begin: float, alive: float,
-                     not_known: int) -> None:
+def test_no_note_if_the_numbers_agree(tmp_path: Path, heap: float, begin: float,
+                                      alive: float, not_known: int) -> None:
     assert said(tmp_path, (int(heap * MIB), int(begin * MIB) if begin >= 0 else -1,
                            int(alive * MIB), not_known * MIB)) == []
 
 
-def test_more_than_there_is(tmp_path: Path) -> None:
+def test_notes_an_estimate_that_is_too_large(tmp_path: Path) -> None:
     line, = said(tmp_path, (13 * MIB, 3 * MIB, 3758 * MIB, 0))
     assert line == (
         "wrong: 3.67 GiB are estimated to be alive, but the GC itself counts 13 MiB of "
@@ -75,7 +83,7 @@ def test_more_than_there_is(tmp_path: Path) -> None:
         "please report this")
 
 
-def test_less_than_there_is(tmp_path: Path) -> None:
+def test_notes_an_estimate_that_is_too_small(tmp_path: Path) -> None:
     line, = said(tmp_path, (100 * MIB, 20 * MIB, 50 * MIB, 0))
     assert line.startswith(
         "wrong: only 50 MiB are estimated to be alive, but the GC itself counts 100 MiB"
@@ -93,9 +101,10 @@ WRONG, RIGHT = ((100 * MIB, 20 * MIB, alive * MIB, 0) for alive in (50, 90))
 
 
 @pytest.mark.parametrize("snapshot, is_said", [
-    # while it marked; while it swept; before, but what waits for a finalizer stays
+    # while the GC marked; while it swept; earlier, because objects that wait for a
+    # finalizer stay until the next collection
     (3.7, False), (3.95, False), (3.2, False), (2.8, False),
-    # before the previous collection; after it had swept
+    # before the previous collection; after the sweep
     (2.5, True), (4.1, True), (None, True)])
 def test_snapshot_changes_what_is_compared(tmp_path: Path, snapshot: float | None,
                                            is_said: bool) -> None:
@@ -120,8 +129,8 @@ def test_numbers_before_a_snapshot_count(tmp_path: Path) -> None:
             numbers[0] is WRONG)
 
 
-def test_nothing_was_sampled_yet(tmp_path: Path) -> None:
-    """It began with a large interval, and a smaller one was asked for later."""
+def test_no_note_before_the_first_sample(tmp_path: Path) -> None:
+    """The sampling began with a large interval, which was reduced later."""
     made = Log()
     made.settings(facts="types,lifetimes", interval=2**30)
     main = made.function("main")
@@ -134,11 +143,11 @@ def test_nothing_was_sampled_yet(tmp_path: Path) -> None:
     path.write_bytes(made.data())
     profile = readers.read(path)
     assert not heap_check.contradiction(profile)
-    # and more than two of the large ones may have passed without a sample
+    # more than two large intervals may have passed without a sample
     assert 2 * 2**30 < summarize(profile).bytes[2] < 3 * 2**30
 
 
-def test_nothing_is_said_without_it(tmp_path: Path) -> None:
+def test_no_note_without_the_numbers_of_the_gc(tmp_path: Path) -> None:
     assert not said(tmp_path)
 
 
@@ -149,7 +158,10 @@ def test_a_bound_is_never_negative() -> None:
 
 @pytest.mark.parametrize("objects", [3, 40, 200, 1000, 20_000])
 def test_chance_seldom_contradicts(objects: int) -> None:
-    """Of 20,000 heaps of equal objects, with a new choice of samples each."""
+    """Test 20,000 heaps of equal objects, each with its own choice of samples.
+
+    The bounds are for 99.9 %, so that about 20 of them are outside.
+    """
     size = 800
     p = probability(size, INTERVAL, "exponential")
     least, most = heap_check.bounds(Swept(1, objects * size, 0, 0, 0, INTERVAL))

@@ -1,4 +1,4 @@
-"""Who held what was alive, in what is read and shown."""
+"""Tests of the report on the retainers of live objects, `--held`, and of its reader."""
 from __future__ import annotations
 
 import json
@@ -24,7 +24,7 @@ from vmprof_convert.profile.held import (
 )
 
 
-def test_what_is_read(tmp_path: Path) -> None:
+def test_reader_returns_the_retainers(tmp_path: Path) -> None:
     (held,) = readers.read_events(written(tmp_path, a_log())).held
     assert (held.time, held.problem, held.objects, held.bytes) == (
         2_000_000_000, 0, 1500, 200_000)
@@ -36,7 +36,7 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert len(held.sizes) == 46 == len(held.stacks) == len(held.hows)
 
 
-def test_paths_that_are_read(tmp_path: Path) -> None:
+def test_reader_returns_the_reference_paths(tmp_path: Path) -> None:
     (held,) = readers.read_events(written(tmp_path, a_tree())).held
     assert held.steps == [
         Step(-1, 150_000, "shop", "dict"), Step(0, 70_000, "._seen", "dict"),
@@ -47,7 +47,10 @@ def test_paths_that_are_read(tmp_path: Path) -> None:
 
 
 def test_the_table(tmp_path: Path) -> None:
-    """The largest first, with what it consists of; a row of little is left out."""
+    """The largest retainer is first, with the objects that it retains.
+
+    Small rows are omitted.
+    """
     first, _, head, *rows = lines(written(tmp_path, a_log()), "--held")
     assert first == "what was alive at 2 s, by who held it: 195 KiB in 1500 objects"
     assert head.split("  ")[0] == "held by it alone"
@@ -67,8 +70,8 @@ def test_the_table(tmp_path: Path) -> None:
                         "300 us, and took 1 MiB")
 
 
-def test_what_takes_less_than_was_allocated(tmp_path: Path) -> None:
-    """It was sampled as what was allocated, and counts as what it takes."""
+def test_an_object_that_shrank_counts_with_its_current_size(tmp_path: Path) -> None:
+    """The probability of its sample depends on its allocated size."""
     log = Log()
     log.settings()
     log.held(1, 0, objects=10, size=900)
@@ -83,7 +86,7 @@ def test_what_takes_less_than_was_allocated(tmp_path: Path) -> None:
 
 
 def test_all_instances_of_a_class(tmp_path: Path) -> None:
-    """They count beside what single objects hold, alone or together."""
+    """Their row is in addition to the rows of single retainers, alone or together."""
     log = Log()
     log.settings(gaps="fixed")
     log.held(1, 0, objects=10, size=9000)
@@ -96,7 +99,7 @@ def test_all_instances_of_a_class(tmp_path: Path) -> None:
     for how, set_, size in (
             (ALONE, 1, 500), (ALONE, 1 | of_class, 500), (TOGETHER, 3 | of_class, 2000),
             (OTHERWISE, of_class, 4500), (OTHERWISE, 0, 300),
-            # a class that is not told
+            # a class that the profile does not name
             (OTHERWISE, of_class << 1, 200)):
         log.held_object(1, frames, text, size=size, set_=set_, how=how)
     path = written(tmp_path, log)
@@ -117,8 +120,8 @@ def test_fewer_rows(tmp_path: Path) -> None:
     assert "shop.price -> variable cache (dict)\n" not in text
 
 
-def test_for_programs(tmp_path: Path) -> None:
-    """The keys are those of README.rst."""
+def test_json_report(tmp_path: Path) -> None:
+    """The keys are documented in README.rst."""
     done = report(written(tmp_path, a_log()), "--held", "--json")
     answer = json.loads(done.stdout)
     assert answer["schema"] == "vmprof-allocation-held-1"
@@ -158,7 +161,7 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
     log.holder(2, 4, 29_000, 300, "shop.price -> variable cache", "dict")
     log.holder(2, 6, 28_000, 280)
     log.holder(1, 16, 700, 7, "in work() -> local x", "list")
-    for thread in range(2):         # which of them that was, is not known
+    for thread in range(2):         # either may be the earlier retainer of this name
         log.holder(2, 8 << thread, 800, 8, "in work() -> local x", "list")
     found = lines(written(tmp_path, log), "--held")
     assert found[0].startswith("what was alive at 3 s")
@@ -176,7 +179,7 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
         "asked 2 times; --json has all answers"]
 
 
-def test_a_question_without_an_answer_hides_none(tmp_path: Path) -> None:
+def test_a_failed_snapshot_does_not_hide_an_earlier_answer(tmp_path: Path) -> None:
     log = a_log()
     log.held(2, 3_000_000_000, 1005)
     found = lines(written(tmp_path, log), "--held")
@@ -190,8 +193,7 @@ def test_a_question_without_an_answer_hides_none(tmp_path: Path) -> None:
     (1, "what was alive at 1 s, by who held it: 1000 B in 10 objects"),
     (2, "who held what at 1 s is not known: the profile ended before the answer was "
         "written")])
-def test_an_answer_that_is_cut_off_is_none(tmp_path: Path, rows: int, first: str
-                                           ) -> None:
+def test_a_truncated_answer_is_ignored(tmp_path: Path, rows: int, first: str) -> None:
     log = Log()
     log.settings()
     log.held(1, 1_000_000_000, objects=10, size=1000, rows=rows)
@@ -203,7 +205,8 @@ def test_an_answer_that_is_cut_off_is_none(tmp_path: Path, rows: int, first: str
     (1001, "there was not enough memory for the process that looked"),
     (1005, "that process was ended before it had an answer"),
     (2011, "signal 11 ended the process that looked")])
-def test_why_there_is_no_answer(tmp_path: Path, problem: int, said: str) -> None:
+def test_report_gives_the_reason_for_a_missing_answer(tmp_path: Path, problem: int,
+                                                      said: str) -> None:
     log = Log()
     log.settings()
     log.held(1, 1_000_000_000, problem)
@@ -211,7 +214,7 @@ def test_why_there_is_no_answer(tmp_path: Path, problem: int, said: str) -> None
         "who held what at 1 s is not known: " + said]
 
 
-def test_nobody_asked(tmp_path: Path) -> None:
+def test_refuses_a_profile_without_retainers(tmp_path: Path) -> None:
     log = Log()
     log.settings()
     assert "nothing in this profile says who holds what" in refused(
@@ -221,12 +224,13 @@ def test_nobody_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [
     ("--mine",), ("--function", "main"), ("--by", "type"), ("--leaks",),
     ("--of", "time")])
-def test_options_that_are_not_for_it(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_refuses_options_that_do_not_fit(tmp_path: Path,
+                                         options: tuple[str, ...]) -> None:
     assert "--held" in refused(written(tmp_path, a_log()), "--held", *options)
 
 
-def test_of_several_processes(tmp_path: Path) -> None:
-    """Each has its own table, if it was asked."""
+def test_several_processes(tmp_path: Path) -> None:
+    """Each process with an answer has its own table."""
     a_run = {"run": "abc", "pid": 1}
     (tmp_path / "app.vmprof").write_bytes(a_log(**a_run).data())
     (tmp_path / "app.2.vmprof").write_bytes(
@@ -242,13 +246,13 @@ def test_of_several_processes(tmp_path: Path) -> None:
     (9, 0, 0, 10, 1, 0, NO_PATH, 0), (1, 99, 0, 10, 1, 0, NO_PATH, 0),
     (1, 0, 0, 10, 1, 0, OTHERWISE, 2)],
     ids=["no size", "no interval", "no question", "no stack", "no path"])
-def test_damage(tmp_path: Path, row: tuple[int, ...]) -> None:
+def test_damaged_records_are_refused(tmp_path: Path, row: tuple[int, ...]) -> None:
     log = a_log()
     log.row(HELD_OBJECTS, *row)
     assert "damaged profile" in refused(written(tmp_path, log), "--held")
 
 
-def test_paths_for_programs(tmp_path: Path) -> None:
+def test_json_has_the_reference_paths(tmp_path: Path) -> None:
     found = as_json(written(tmp_path, a_tree()), "--held")
     assert found["processes"][0]["answers"][0]["paths"] == [
         {"path": "shop", "type": "dict", "bytes": 150_000},
@@ -257,8 +261,8 @@ def test_paths_for_programs(tmp_path: Path) -> None:
         {"path": "PyPy's own: JIT compiler", "type": "", "bytes": 8000}]
 
 
-def test_a_set_that_nobody_named(tmp_path: Path) -> None:
-    """Groups that are too small to be told are other ways."""
+def test_an_unnamed_group_of_retainers(tmp_path: Path) -> None:
+    """A profile does not name small groups, which count as "otherwise"."""
     log = a_log()
     log.held_object(1, [log.function("f")], 0, size=50_000, set_=6, how=TOGETHER)
     log.held_object(1, [log.function("f")], 0, size=50_000, set_=6, how=99)
@@ -268,7 +272,7 @@ def test_a_set_that_nobody_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", hostile_names.HOSTILE)
-def test_names_are_data(tmp_path: Path, name: str) -> None:
+def test_hostile_names_are_escaped(tmp_path: Path, name: str) -> None:
     log = Log()
     log.settings()
     log.held(1, 0, objects=10, size=1000)
@@ -278,13 +282,16 @@ def test_names_are_data(tmp_path: Path, name: str) -> None:
 
 
 # ________________________________________
-# of leaks
+# retainers of leaks
 
 
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of what grows, a list within a dict holds 75 %, two names together 5 %, to 14 %
-    leads a path, and to 6 % none."""
+    """Write the profile of a leak with several retainers.
+
+    A list in a dict retains 75 % of the growing objects, and two names together retain
+    5 %. A reference path leads to 14 %, and no path leads to 6 %.
+    """
     heap = Heap(interval=500, seed=1, nursery=50_000)
     for number in range(20_000):
         heap.allocate("main make", ("app.Session", 64, (
@@ -310,8 +317,8 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_leak_has_its_holders(leaking: Path) -> None:
-    """For programs, what the text says, and what that leaves out."""
+def test_a_leak_has_its_retainers(leaking: Path) -> None:
+    """The JSON also has the retainers that the text omits."""
     text = "\n".join(lines(leaking, "--leaks"))
     assert 'held by app.sessions["all"] (75 %), app.sessions (14 %)' in text
     found = as_json(leaking, "--leaks")
@@ -333,8 +340,8 @@ def test_a_leak_has_its_holders(leaking: Path) -> None:
         assert "``%s``" % key in readme, key
 
 
-def test_a_leak_to_which_no_path_leads(tmp_path: Path) -> None:
-    """C code's, for example: that is an answer, too."""
+def test_a_leak_without_a_reference_path(tmp_path: Path) -> None:
+    """The report says that C code may hold the objects."""
     heap = Heap(interval=500, seed=1, nursery=50_000)
     for _ in range(20_000):
         heap.allocate("main make", ("app.Session", 640, math.inf))
@@ -349,7 +356,7 @@ def test_a_leak_to_which_no_path_leads(tmp_path: Path) -> None:
             in "\n".join(lines(path, "--leaks")))
 
 
-def test_a_leak_whose_holders_nobody_asked_for(tmp_path: Path) -> None:
+def test_a_leak_without_an_answer(tmp_path: Path) -> None:
     heap = Heap(interval=500, seed=1, nursery=50_000)
     for _ in range(20_000):
         heap.allocate("main make", ("app.Session", 640, math.inf))

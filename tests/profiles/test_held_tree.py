@@ -1,5 +1,7 @@
-"""Who held what was alive, as a tree in files for other viewers: each byte once, and
-each holder with the bytes that the report has."""
+"""Tests of the tree of retainers in files for other viewers.
+
+The tree contains each live byte once, and each retainer has the bytes of the report.
+"""
 from __future__ import annotations
 
 import collections
@@ -27,7 +29,7 @@ Stacks = dict[tuple[str, ...], int]
 
 
 def folded(path: Path, *options: str) -> Stacks:
-    """By flamegraph.pl's rules."""
+    """Return the bytes of each stack in the output, by flamegraph.pl's rules."""
     out = path.with_suffix(".folded")
     done = report(path, "--held", "-o", str(out), *options)
     assert done.returncode == 0, done.stderr
@@ -40,15 +42,15 @@ def folded(path: Path, *options: str) -> Stacks:
 
 
 def through(stacks: Stacks, name: str) -> int:
-    """Bytes of all stacks that this is in."""
+    """Return the bytes of all stacks that contain this name."""
     return sum(number for stack, number in stacks.items() if name in stack)
 
 
-def test_each_byte_once(tmp_path: Path) -> None:
+def test_the_tree_has_each_byte_once(tmp_path: Path) -> None:
     assert folded(written(tmp_path, a_tree())) == TREE
 
 
-def test_what_nothing_leads_to_is_told_apart(tmp_path: Path) -> None:
+def test_unreachable_bytes_are_reported_separately(tmp_path: Path) -> None:
     done = report(written(tmp_path, a_tree()), "--held", "--to", "collapsed")
     assert done.stderr.endswith(
         "not in there, as nothing led to it: 1000 ±2 B; it is garbage that was not "
@@ -56,9 +58,9 @@ def test_what_nothing_leads_to_is_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_paths_have_what_was_reached_through_them(tmp_path: Path, seed: int
-                                                         ) -> None:
-    """Each with all that is below it, and nothing twice."""
+def test_random_paths_have_the_bytes_reached_through_them(tmp_path: Path,
+                                                          seed: int) -> None:
+    """A path has the bytes of all paths below it, and no byte counts twice."""
     rng = random.Random(seed)
     log = Log()
     log.settings(gaps="fixed")
@@ -119,9 +121,12 @@ def test_group_storage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size, known", [(10, 400), (30, 900)])
-def test_what_no_sample_accounts_for(tmp_path: Path, size: int, known: int) -> None:
-    """It may have been there before; and samples that account for more than there is
-    are some more by chance."""
+def test_live_bytes_without_samples(tmp_path: Path, size: int, known: int) -> None:
+    """Some objects may be older than the sampling.
+
+    By chance, the samples may also represent more bytes than the path has. The tree
+    then reduces them in proportion.
+    """
     log = Log()
     log.settings(gaps="fixed")
     log.held(1, 0, objects=50, size=3000)
@@ -146,15 +151,15 @@ def test_what_no_sample_accounts_for(tmp_path: Path, size: int, known: int) -> N
 
 
 def held_by(profile: Json) -> Stacks:
-    """Of the thread of holders, outermost first, without lines."""
+    """Return the stacks of the thread of retainers, outermost first, without lines."""
     samples = thread(profile, HELD_BY)["samples"]
     assert samples["weightType"] == "bytes"
     return {path_of(profile, stack): weight for stack, weight in zip(
         samples["stack"], samples["weight"]) if weight}
 
 
-def test_a_thread_of_holders(tmp_path: Path) -> None:
-    """The same tree, when it was asked for, and nothing at other times."""
+def test_retainers_have_a_thread(tmp_path: Path) -> None:
+    """The thread shows the same tree at the time of the snapshot only."""
     log = a_tree()
     log.last_time = 4 * 10**9
     profile = converted(log)
@@ -163,15 +168,15 @@ def test_a_thread_of_holders(tmp_path: Path) -> None:
                       for stack, number in folded(written(tmp_path, log)).items()}
     samples = thread(profile, HELD_BY)["samples"]
     times = [time for time, weight in zip(samples["time"], samples["weight"]) if weight]
-    # a fiftieth of the run is as wide as it is drawn
+    # the tree is drawn with a width of a fiftieth of the run
     assert 2000 <= min(times) <= max(times) < 2000 + 4000 / 50
     assert [name for name, category, _, _ in frames(profile)
             if category == "Type of object"] == ["str", "shop.Visit", "shop.Item"]
-    # the function that allocated is the one that the other threads have
+    # the allocating function is the same as in the other threads
     assert len([one for one in functions(profile) if one[0] == "main"]) == 1
 
 
-def test_no_thread_where_there_is_no_answer() -> None:
+def test_no_thread_without_an_answer() -> None:
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=1000)
@@ -183,9 +188,9 @@ def test_no_thread_where_there_is_no_answer() -> None:
     ((), True), (("--mine",), True), (("--type", "*"), False),
     (("--time", "0.."), False), (("--process", "4321"), True),
     (("--axis", "bytes"), True)])
-def test_no_thread_beside_some_of_the_samples(
+def test_no_thread_if_the_samples_are_filtered(
         tmp_path: Path, options: Sequence[str], has_it: bool) -> None:
-    """It is about all that was alive."""
+    """The tree contains all live objects of a process."""
     path = written(tmp_path, a_tree(facts="types", pid=4321))
     out = tmp_path / "x.json"
     done = report(path, "-o", str(out), *options)
@@ -209,7 +214,7 @@ def test_each_process_has_its_thread(tmp_path: Path) -> None:
 
 
 # ________________________________________
-# what is refused, and several processes
+# errors, and several processes
 
 
 @pytest.mark.parametrize("options, said", [
@@ -225,15 +230,16 @@ def test_each_process_has_its_thread(tmp_path: Path) -> None:
     (("-o", "x.pb.gz", "--samples", "3"), "--samples is for samples"),
     (("-o", "x.pb.gz", "--mine"), "--held is about all that was alive"),
     (("-o", "x.pb.gz", "--type", "str"), "--held is about all that was alive")])
-def test_what_does_not_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                   options: Sequence[str], said: str) -> None:
+def test_refuses_options_that_do_not_fit(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Sequence[str],
+        said: str) -> None:
     path = written(tmp_path, a_tree())
     monkeypatch.chdir(tmp_path)
     assert said in refused(path, "--held", *options)
     assert [file.name for file in tmp_path.iterdir()] == ["app.vmprof"]
 
 
-def test_why_there_is_nothing_to_write(tmp_path: Path) -> None:
+def test_error_gives_the_reason_for_a_missing_tree(tmp_path: Path) -> None:
     log = Log()
     log.settings()
     path = written(tmp_path, log)
@@ -247,8 +253,8 @@ def test_why_there_is_nothing_to_write(tmp_path: Path) -> None:
             "process that looked" in refused(path, "--held", "--to", "collapsed"))
 
 
-def test_the_last_answer_of_each_process(tmp_path: Path) -> None:
-    """Below its name; of one that has none it is said."""
+def test_the_tree_has_the_last_answer_of_each_process(tmp_path: Path) -> None:
+    """The root is the name of a process. A message names processes without answers."""
     first = a_tree(run="abc", pid=1)
     first.held(2, 3_000_000_000, objects=10, size=1000)
     first.held_step(2, 1, 0, 900, "web", "dict")
@@ -275,7 +281,7 @@ def test_the_last_answer_of_each_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", hostile_names.HOSTILE)
-def test_names_are_data(tmp_path: Path, name: str) -> None:
+def test_hostile_names_are_escaped(tmp_path: Path, name: str) -> None:
     log = Log()
     log.settings()
     log.held(1, 0, objects=10, size=1000)

@@ -1,4 +1,4 @@
-"""What the program said it was doing, in what is read and shown."""
+"""Tests of labels, with which a program describes its current activity."""
 from __future__ import annotations
 
 import json
@@ -58,8 +58,8 @@ def markers(log: Log) -> list[tuple[float, float, str]]:
         if data["type"] == "Labels"]
 
 
-def test_they_are_markers_in_the_firefox_profiler() -> None:
-    """From the first to the last sample that has them, and not where there are none."""
+def test_labels_are_markers_in_the_firefox_profiler() -> None:
+    """A marker lasts from the first to the last of successive samples of the labels."""
     log = Log()
     log.settings()
     log.label_set(1, endpoint="/users", tenant="a")
@@ -73,7 +73,7 @@ def test_they_are_markers_in_the_firefox_profiler() -> None:
         (6, 6, "endpoint=<b>?[1m")]
 
 
-def test_too_many_markers_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_markers_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_markers, "MOST", 1)
     log = a_log()
     assert markers(log) == []
@@ -88,7 +88,7 @@ def sums(path: Path, *options: str) -> dict[str, float]:
             for row in as_json(path, *options)["rows"]}
 
 
-def test_by_a_label(path: Path) -> None:
+def test_rows_of_a_label(path: Path) -> None:
     assert sums(path, "--by", "label:endpoint") == {
         "/users": 530, "/export": 70, "[without endpoint]": 1020}
     assert sums(path, "--by", "label:tenant") == {
@@ -109,11 +109,11 @@ def test_a_format_without_labels_says_so(
     said = capsys.readouterr().err
     has_them = form in ("pprof", "otlp", "firefox")
     assert ("labels" in said) == (not has_them and FORMATS[form].write is not None)
-    # how to ask us is no use to others
+    # only the report explains its options
     assert (b"--by label:KEY" in out.read_bytes()) == (FORMATS[form].write is None)
 
 
-def test_the_same_stack_with_other_labels_is_one_row_by_function(path: Path) -> None:
+def test_functions_have_one_row_for_all_labels(path: Path) -> None:
     rows = as_json(path, "--by", "function")["rows"]
     assert {row["function"]["name"]: round(row["self"]["allocated"]["bytes"]["value"])
             for row in rows} == {"main": 1570, "f": 30, "[stack lost]": 20}
@@ -121,7 +121,8 @@ def test_the_same_stack_with_other_labels_is_one_row_by_function(path: Path) -> 
 
 @pytest.mark.parametrize("pattern, bytes_", [
     ("endpoint=/users", 530), ("endpoint=/*", 600), ("*=a", 530)])
-def test_those_with_a_label(path: Path, pattern: str, bytes_: int) -> None:
+def test_filter_selects_samples_with_a_label(path: Path, pattern: str,
+                                             bytes_: int) -> None:
     found = as_json(path, "--by", "function", "--label", pattern)
     assert round(found["sum"]["allocated"]["bytes"]["value"]) == bytes_
     assert found["only"]["label"] == [pattern]
@@ -134,7 +135,7 @@ def test_those_with_a_label(path: Path, pattern: str, bytes_: int) -> None:
     (["--by", "label:x"], "no sample has a label 'x'; there are: endpoint, tenant"),
     (["--by", "label:"], "'label:' is nothing that a row can be of"),
     (["--by", "label:x,line"], "is nothing that a row can be of")])
-def test_what_is_not_there(path: Path, options: list[str], said: str) -> None:
+def test_refuses_unknown_labels(path: Path, options: list[str], said: str) -> None:
     assert said in refused(path, *options)
 
 
@@ -147,7 +148,7 @@ def test_a_profile_without_labels_says_where_they_come_from(tmp_path: Path) -> N
         tmp_path / "x", "--by", "label:endpoint")
 
 
-def test_with_types(path: Path) -> None:
+def test_rows_of_a_label_and_a_type(path: Path) -> None:
     log = a_log(facts="types")
     path.write_bytes(log.data())
     rows = as_json(path, "--by", "label:endpoint,type")["rows"]
@@ -161,7 +162,7 @@ def test_two_processes_have_one_set_of_labels(tmp_path: Path) -> None:
     for number in 1, 2:
         log = Log()
         log.settings(pid=number, run="r", clock=0)
-        # numbers are those of a profile
+        # each profile has its own numbers of labels
         log.label_set(3 - number, endpoint="/a")
         log.label_set(number, endpoint="/b")
         for label, size in ((3 - number, 10), (number, 100), (0, 1000)):
@@ -173,7 +174,7 @@ def test_two_processes_have_one_set_of_labels(tmp_path: Path) -> None:
         "/a": 30, "/b": 300, "[without endpoint]": 3000}
 
 
-def test_which_labels_there_are_is_said_once_of_all_processes(tmp_path: Path) -> None:
+def test_labels_of_all_processes_are_listed_once(tmp_path: Path) -> None:
     paths = []
     for number, keys in enumerate(("a", "ab", "c"), 1):
         log = Log()
@@ -187,7 +188,7 @@ def test_which_labels_there_are_is_said_once_of_all_processes(tmp_path: Path) ->
         "  labels: a, b, c (--by label:KEY, --label KEY=VALUE)"]
 
 
-def test_labels_of_the_other_only(tmp_path: Path) -> None:
+def test_labels_of_only_one_process(tmp_path: Path) -> None:
     plain = Log()
     plain.settings(pid=1, run="r", clock=0)
     plain.allocation([plain.function("f")], size=10, interval=1)
@@ -216,7 +217,7 @@ def test_a_difference_by_label(path: Path, tmp_path: Path,
                 "[without endpoint]": ("same", 0)}
 
 
-def test_values_are_data(tmp_path: Path) -> None:
+def test_hostile_labels_are_escaped(tmp_path: Path) -> None:
     log = Log()
     log.settings()
     for number, name in enumerate(hostile_names.HOSTILE, 1):

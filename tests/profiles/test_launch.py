@@ -1,4 +1,4 @@
-"""--view of a page, and of what a command opens."""
+"""Tests of `--view` with a page, and with a format that an external command opens."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +14,7 @@ folder = convert_runs.folder
 
 @pytest.fixture
 def addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What the browser was asked for."""
+    """Return a list to which the browser adds the addresses that it opens."""
     found: list[str] = []
     monkeypatch.setenv("DISPLAY", ":0")
 
@@ -50,7 +50,11 @@ def test_without_a_browser_it_says_what_to_open(
 
 
 def a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int) -> Path:
-    """Stands in for speedscope; returns where it writes what it was given."""
+    """Replace the command speedscope.
+
+    Returns:
+        The path of the file to which the command writes its arguments.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "speedscope"
@@ -95,14 +99,14 @@ def test_the_file_stays_if_the_command_fails(
                         "of firefox, html, speedscope, and no report"),
     (["-o", "x.folded"], "x.folded: with --view, the output's name must end with "
                          ".json or .json.gz or .html")])
-def test_what_nothing_opens(arguments: list[str], said: str, folder: Path,
-                            capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_formats_without_a_viewer(arguments: list[str], said: str, folder: Path,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
     assert said in run_and_fail(folder, capsys, "app.vmprof", "--view", *arguments)
 
 
 @pytest.mark.parametrize("arguments", [
     ["--to", "html", "--view"], ["-o", "x.json.gz"], ["--to", "json"], []])
-def test_a_port_where_nothing_is_served(
+def test_refuses_a_port_without_a_server(
         arguments: list[str], folder: Path, addresses: list[str],
         capsys: pytest.CaptureFixture[str]) -> None:
     assert "--port is where --view serves a profile to the Firefox Profiler" in (

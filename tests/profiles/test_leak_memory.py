@@ -1,4 +1,8 @@
-"""What a verdict about leaks says of the process's memory: readings are made up."""
+"""Tests of the process's memory in the report on leaks, with made-up readings.
+
+The first line of the report, the headline, is the growth outside of the GC's heap if it
+is large.
+"""
 from __future__ import annotations
 
 import io
@@ -28,18 +32,27 @@ from vmprof_convert.report.leaks.text import ProcessLeaks, write_leaks
 from vmprof_convert.text.terminal import Terminal
 
 MIB = 2**20
-#: seconds at which made_leaks has the three moments
+#: the seconds of the three moments in made_leaks
 FIRST, MIDDLE, LAST = 5, 12, 20
 
-#: bytes at the start and what it grows by in a second
+#: bytes at the start, and growth in bytes per second
 Line = tuple[float, float]
 
 
 def process(resident: Line | None, heap: Line | None = None,
             private: Line | None = None, rate: float = 0.0,
             kind: str = HEAP_HAS) -> Process:
-    """Ten readings a second, of private memory one a second.  Something comes and goes,
-    and if there is a `rate`, something leaks."""
+    """Return a process with ten readings per second, and one of private memory.
+
+    Some of its objects are short-lived. If `rate` is not 0, other objects leak.
+
+    Args:
+        resident: the line of the resident memory; None without readings.
+        heap: the line of the GC's heap; None without readings.
+        private: the line of the private memory; None without readings.
+        rate: the number of sampled objects that leak per second.
+        kind: the kind of the heap's readings, HEAP_HAS or HEAP.
+    """
     rng = random.Random(1)
     objects = [Kept("main f", "str", 16, *life) for life in churn(rng)]
     if rate:
@@ -68,7 +81,7 @@ def memory_line(text: list[str]) -> str:
     return line
 
 
-def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
+def test_growth_outside_of_the_heap_is_the_headline() -> None:
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
     result = find_leaks([made])
     assert result.leaks == []
@@ -95,9 +108,11 @@ def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
         "is_far": True}
 
 
-def test_what_grows_once_is_no_headline() -> None:
-    """A program that warms up, or malloc that keeps what was freed; the line about the
-    memory has it."""
+def test_growth_that_happens_once_is_not_the_headline() -> None:
+    """For example, a program warms up, or malloc keeps freed memory.
+
+    The line about the memory reports this growth.
+    """
     made = process((50 * MIB, 0), (8 * MIB, 0))
     made.profile.figures[:] = [
         figure._replace(value=figure.value + 40 * MIB)
@@ -110,9 +125,11 @@ def test_what_grows_once_is_no_headline() -> None:
     assert "40 MiB came outside of the GC's heap" in memory_line(text)
 
 
-def test_what_came_in_the_last_window_alone_is_no_headline() -> None:
-    """Though private memory was read at the start and at the end only, and a straight
-    line between the two rises in both."""
+def test_growth_in_the_last_window_alone_is_not_the_headline() -> None:
+    """Private memory was read at the start and at the end only.
+
+    Its interpolation grows in both windows, but is not the headline either.
+    """
     made = process((50 * MIB, 0), (8 * MIB, 0))
     made.profile.figures[:] = [
         figure._replace(value=figure.value + 40 * MIB)
@@ -124,9 +141,11 @@ def test_what_came_in_the_last_window_alone_is_no_headline() -> None:
     assert result.memory.is_far is False
 
 
-def test_what_the_heap_had_between_two_collections_is_no_headline() -> None:
-    """It stays resident: then the heap is smaller at the last moment, and the process
-    larger."""
+def test_peaks_of_the_heap_between_collections_are_not_the_headline() -> None:
+    """The memory of a peak stays resident.
+
+    At the last moment, the heap is then smaller, although the process is larger.
+    """
     made = process((50 * MIB, 1 * MIB), (40 * MIB, -1 * MIB))
     assert find_leaks([made]).memory.is_far      # type: ignore[union-attr]
     made.profile.figures += [Figure(HEAP_HAS, time * SECOND + SECOND // 2, size * MIB)
@@ -142,7 +161,7 @@ def test_what_the_heap_had_between_two_collections_is_no_headline() -> None:
         "came outside of the GC's heap, where nothing is sampled")
 
 
-def test_what_the_heap_explains_is_no_headline() -> None:
+def test_growth_of_the_heap_is_not_the_headline() -> None:
     text = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 2 * MIB))]))
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text).endswith(
@@ -150,11 +169,11 @@ def test_what_the_heap_explains_is_no_headline() -> None:
         "explains 100 %; 0 B came outside of the GC's heap, where nothing is sampled")
 
 
-def test_beside_a_leak_the_larger_one_is_first() -> None:
+def test_the_larger_of_a_leak_and_outside_growth_is_first() -> None:
     much = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 0), rate=20)]))
     assert much[0].startswith("outside of the GC's heap, the process grew by 2 MiB/s")
     assert much[2].startswith("leak: app.Node  keep")
-    # 20 sampled objects a second, of 1000 bytes each about, are 0.3 MiB
+    # 20 sampled objects per second represent about 1000 bytes each, or 0.3 MiB
     result = find_leaks([process((50 * MIB, 0.15 * MIB), (8 * MIB, 0), rate=20)])
     assert result.memory is not None and result.memory.outside > 2 * MIB
     result = result._replace(leaks=[leak._replace(growth=leak.growth._replace(
@@ -165,20 +184,23 @@ def test_beside_a_leak_the_larger_one_is_first() -> None:
                for line in text)
 
 
-def test_where_the_heap_grew_more_its_leak_is_first() -> None:
-    """However large the leak itself is: a service that warms up grows outside, too."""
+def test_a_leak_is_first_if_the_heap_grew_more_than_the_rest() -> None:
+    """The size of the leak does not matter.
+
+    A service that warms up grows outside of the heap, too.
+    """
     for heap, first in ((0.5, "outside of the GC's heap"), (1.5, "leak: app.Node")):
         made = process((50 * MIB, 2 * MIB), (8 * MIB, heap * MIB), rate=20)
         text = said(find_leaks([made]))
         assert text[0].startswith(first)
         assert any(line.startswith("outside of the GC's heap, the process grew")
                    for line in text)
-    # and without one, nothing in the heap is worth the first line
+    # without a leak, the growth outside of the heap is first
     text = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 1.5 * MIB))]))
     assert text[0].startswith("outside of the GC's heap")
 
 
-def test_what_surely_came_outside_is_no_more_than_all() -> None:
+def test_certain_outside_growth_is_at_most_the_outside_growth() -> None:
     """The heap may grow just before the last moment."""
     made = process((50 * MIB, 2 * MIB), (8 * MIB, 0))
     made.profile.figures[:] = [
@@ -190,9 +212,11 @@ def test_what_surely_came_outside_is_no_more_than_all() -> None:
     assert memory.surely_outside <= memory.outside
 
 
-def test_errors_of_the_readings_are_no_headline() -> None:
-    """Changes of less than 1/128 are not in a profile, neither at the first moment nor
-    at the last one."""
+def test_errors_of_the_readings_are_not_the_headline() -> None:
+    """A profile omits changes of less than 1/128.
+
+    Both the first and the last value may have this error.
+    """
     for start, rate, is_far in ((1000, 2.0, False), (1000, 2.3, True),
                                 (20, 0.13, False), (20, 0.14, True)):
         result = find_leaks([process((start * MIB, rate * MIB), (8 * MIB, 0))])
@@ -200,14 +224,14 @@ def test_errors_of_the_readings_are_no_headline() -> None:
 
 
 @pytest.mark.parametrize("resident, heap, private, is_far", [
-    # pages of files that are read through mmap; or a leak, and a forked process that
-    # shares pages from now on
+    # the program reads files through mmap; or it leaks, and a forked process shares its
+    # pages from now on
     (20, 0, 0, None),
     (20, 0, -5, None),
     (20, 19.9, 0, False),
-    # what a forked process wrote to
+    # a forked process writes to shared pages
     (0, 0, 2, False)])
-def test_what_is_only_in_one_of_two_figures_is_no_headline(
+def test_growth_of_only_resident_or_private_memory_is_not_the_headline(
         resident: float, heap: float, private: float, is_far: bool | None) -> None:
     made = process((50 * MIB, resident * MIB), (8 * MIB, heap * MIB),
                    (400 * MIB, private * MIB))
@@ -220,8 +244,8 @@ def test_what_is_only_in_one_of_two_figures_is_no_headline(
     assert content_of_process(made.profile, result)["memory"]["is_far"] is is_far
 
 
-def test_private_memory_that_was_not_read_all_the_time_does_not_count() -> None:
-    """Behind the last reading nobody knows how large it was."""
+def test_incomplete_readings_of_private_memory_are_ignored() -> None:
+    """The private memory is unknown after its last reading."""
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
     for number in range(2):
         made.profile.figures[:] = [
@@ -233,8 +257,8 @@ def test_private_memory_that_was_not_read_all_the_time_does_not_count() -> None:
         made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
 
 
-def test_a_reading_without_change_is_not_in_the_profile() -> None:
-    """So a value holds until shortly before the next one."""
+def test_a_value_holds_until_shortly_before_the_next_reading() -> None:
+    """A profile omits readings without a change."""
     made = process(None, None)
     made.profile.figures += [
         Figure(RESIDENT, 0, 50 * MIB),
@@ -245,15 +269,15 @@ def test_a_reading_without_change_is_not_in_the_profile() -> None:
     assert result.memory is not None
     assert result.memory.resident == (50 * MIB, 90 * MIB, 100 * MIB)
     assert result.memory.heap == (10 * MIB,) * 3
-    # of the tenth of a second before a reading, in proportion
+    # the value is interpolated in the 0.1 s before a reading
     made.profile.figures[1] = Figure(RESIDENT, int(5.05 * SECOND), 90 * MIB)
     result = find_leaks([made])
     assert result.memory is not None
     assert result.memory.resident[0] == pytest.approx(70 * MIB)
 
 
-def test_of_windows_shorter_than_readings_nothing_is_sure() -> None:
-    """What grew between two readings may have come before the first moment."""
+def test_no_growth_is_certain_in_windows_shorter_than_the_readings() -> None:
+    """Growth between two readings may have happened before the first moment."""
     made = process(None)
     made.profile.figures += [Figure(RESIDENT, int(time * SECOND), int(value * MIB))
                              for time, value in ((0, 50), (5.05, 90), (20.01, 130))]
@@ -263,19 +287,19 @@ def test_of_windows_shorter_than_readings_nothing_is_sure() -> None:
     assert said(result)[0].startswith("no leak was found in the GC's heap: ")
 
 
-def test_where_the_heap_was_not_read_nothing_is_explained() -> None:
+def test_a_heap_that_was_not_read_explains_nothing() -> None:
     text = said(find_leaks([process((50 * MIB, 20 * MIB))]))
     assert text[0] == ("the process grew by 20 MiB/s, 300 MiB in all; how much of that "
                        "is the GC's heap was not read")
     assert memory_line(text).endswith("how much of that is the GC's heap was not read")
-    # what is in use is told where what the GC has of the system is not
+    # some engines record the bytes in use, but not the GC's memory from the system
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 20 * MIB), kind=HEAP)
     assert memory_line(said(find_leaks([made]))).endswith(
         "that explains 100 %; 0 B came outside of the GC's heap, where nothing is "
         "sampled")
 
 
-def test_where_nothing_was_read_that_is_said() -> None:
+def test_notes_that_no_memory_was_read() -> None:
     made = process(None)
     result = find_leaks([made])
     text = said(result)
@@ -286,7 +310,7 @@ def test_where_nothing_was_read_that_is_said() -> None:
     assert content_of_process(made.profile, result)["memory"] is None
 
 
-def test_what_shrinks_is_not_explained() -> None:
+def test_a_decrease_is_not_explained() -> None:
     text = said(find_leaks([process((500 * MIB, -10 * MIB), (80 * MIB, -2 * MIB))]))
     assert memory_line(text) == (
         "memory: meanwhile resident memory shrank by 150 MiB, from 450 MiB to 300 MiB "
@@ -313,8 +337,8 @@ def test_several_processes_are_added_up() -> None:
         "memory: resident memory was not read in each process: ")
 
 
-def test_a_nursery_that_fills_for_the_first_time_is_the_heaps() -> None:
-    """It is of the system from the start on, but its pages come one by one."""
+def test_first_use_of_the_nursery_is_growth_of_the_heap() -> None:
+    """The GC gets the nursery at the start. Its pages become resident one by one."""
     made = process((50 * MIB, 8 * MIB), (250 * MIB, 0.0), (40 * MIB, 8 * MIB))
     made.profile.figures.append(Figure(NURSERY, 0, 240 * MIB))
     made.profile.moments[:] = [Moment(time * SECOND, time * 8 * MIB, 0, 0, 0, 0, 0)
@@ -327,13 +351,13 @@ def test_a_nursery_that_fills_for_the_first_time_is_the_heaps() -> None:
 @pytest.mark.parametrize("collections, moments, touched", [
     ([], [], [0, 0, 0]),
     ([], [(10, 30)], [0, 30, 30]),
-    # used again from its beginning on: what was most counts
+    # the nursery is used again from its beginning, and its maximum counts
     ([(10, 30), (20, 80)], [(15, 50), (30, 90)], [0, 50, 50]),
     ([(10, 30), (20, 40)], [(30, 75)], [0, 30, 35]),
-    # outside of it, as large objects are
+    # large objects are outside of the nursery
     ([(10, 500)], [], [0, 100, 100]),
 ])
-def test_what_was_touched_of_the_nursery(
+def test_touched_bytes_of_the_nursery(
         collections: list[tuple[int, int]], moments: list[tuple[int, int]],
         touched: list[int]) -> None:
     profile = process_of([]).profile

@@ -1,4 +1,4 @@
-"""How much a leak grows by: what is planted in simulations is what is reported."""
+"""Tests of the estimated growth of leaks, in simulations with leaks of known growth."""
 from __future__ import annotations
 
 import io
@@ -44,7 +44,7 @@ WIDE = Terminal(1000)
 
 
 class Plant(NamedTuple):
-    """A leak of objects of several types, sampled so many times a second in all."""
+    """A leak of objects of several types, with `rate` samples per second in all."""
 
     rate: float
     sizes: tuple[int, ...]
@@ -61,19 +61,27 @@ class Plant(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Of leaks that are named: how many, and how the figures are."""
+    """The number of leaks that were found, and the accuracy of their estimates."""
 
     named: int
-    #: the share whose interval holds what was planted
+    #: the share of intervals that contain the true growth
     held: float
-    #: the mean of the estimate divided by what was planted
+    #: the mean ratio of the estimate to the true growth
     ratio: float
 
 
 def named_leaks(rng: random.Random, runs: int, plants: int, rates: tuple[float, float],
                 places: int) -> Held:
-    """Of `runs` with so many leaks each, of rates that are evenly distributed on a
-    logarithmic scale, among so many other places."""
+    """Simulate runs with leaks, and compare the found leaks with the planted ones.
+
+    Args:
+        rng: the source of random numbers.
+        runs: the number of runs.
+        plants: the number of leaks of each run.
+        rates: the smallest and largest number of samples per second of a leak. The
+            rates are evenly distributed on a logarithmic scale.
+        places: the number of other allocation sites.
+    """
     low, high = map(math.log, rates)
     named, held, ratio = 0, 0, 0.0
     for _ in range(runs):
@@ -85,7 +93,7 @@ def named_leaks(rng: random.Random, runs: int, plants: int, rates: tuple[float, 
                 rng.choice((16, 24, 32, 40)) for _ in range(rng.choice((1, 1, 2, 5)))))
             objects += plant.objects(rng, "main " + name)
             if rng.random() < 0.5:
-                # some of its types come and go there, too
+                # the allocation site also has short-lived objects
                 objects += of(churn(rng, plant.rate / 4), "main " + name, "t0")
                 objects += of(brief(rng, plant.rate), "main " + name, "other")
         for number in range(places):
@@ -107,14 +115,15 @@ def of(lives: list[Life], stack: str, type_: str, size: int = 16) -> list[Kept]:
     return [Kept(stack, type_, size, *life) for life in lives]
 
 
-# two and a half standard deviations, with a seed: an interval that is too narrow by a
-# quarter is found by both, one that is so by a tenth by the longer one
+# The tolerance is 2.5 standard deviations, and the seed is fixed. Both runs find
+# intervals that are too narrow by a quarter. Only the longer run finds intervals that
+# are too narrow by a tenth.
 @pytest.mark.slow
 @pytest.mark.parametrize("planted, error", [
     (200, 0.05), pytest.param(1000, 0.02, marks=pytest.mark.hard)])
-def test_of_planted_leaks_the_intervals_hold_93_to_97_of_100(
+def test_93_to_97_percent_of_intervals_contain_the_planted_growth(
         planted: int, error: float) -> None:
-    """Also of those that can hardly be told, and of many types."""
+    """The leaks include barely significant ones, and leaks of many types."""
     found = named_leaks(random.Random(1), planted, 1, (1.5, 30), 8)
     assert found.named > 0.7 * planted
     assert abs(found.held - 0.95) <= error
@@ -122,9 +131,12 @@ def test_of_planted_leaks_the_intervals_hold_93_to_97_of_100(
 
 
 @pytest.mark.slow
-def test_what_is_named_by_luck_does_not_seem_larger() -> None:
-    """Thirty leaks that are small: of each six, chance names one.  Without the word on
-    that in growth.py, they seem larger by a quarter."""
+def test_leaks_found_by_chance_are_not_overestimated() -> None:
+    """Each run has thirty small leaks, and finds about one in six of them by chance.
+
+    Without the correction in growth.py, the estimates of the found leaks would be too
+    large by a quarter.
+    """
     found = named_leaks(random.Random(2), 60, 30, (0.7, 1.6), 4)
     assert 100 < found.named < 900
     assert 0.93 <= found.held <= 0.99
@@ -132,16 +144,24 @@ def test_what_is_named_by_luck_does_not_seem_larger() -> None:
 
 
 def held_from(objects: list[Kept], first: float, last: float) -> float:
-    """Of these objects, the bytes that are held at the end of that time, minus those at
-    the beginning."""
+    """Return the estimated growth in bytes of the live objects.
+
+    Args:
+        objects: sampled objects.
+        first: the second at which the growth starts.
+        last: the second at which the growth ends.
+    """
     return sum(one.size / probability(one.size) * (
         (one.born <= last < one.dropped) - (one.born <= first < one.dropped))
         for one in objects)
 
 
-def test_garbage_that_some_collections_find_alive_widens_what_all_held() -> None:
-    """What waits for its finalizer is dead, and is found alive once: sometimes much of
-    it, sometimes nothing.  What the program holds grows only by what leaks."""
+def test_garbage_that_is_found_alive_widens_the_interval_of_the_sum() -> None:
+    """One collection finds garbage alive that waits for its finalizer.
+
+    The number of such objects varies from collection to collection. The live bytes of
+    the program grow only by the leak.
+    """
     rng = random.Random(4)
     runs, held, narrow = 200, 0, 0
     for _ in range(runs):
@@ -157,13 +177,12 @@ def test_garbage_that_some_collections_find_alive_widens_what_all_held() -> None
         narrow += abs(result.growth.value - truth) > 2 * INTERVAL * math.sqrt(
             20 * sum(result.seconds))
     assert held >= 0.9 * runs
-    # so often the error is larger than that of sampling
+    # in this share of the runs, the error is larger than the sampling error
     assert narrow > 0.2 * runs
 
 
-def test_one_list_that_is_enlarged_is_no_scatter() -> None:
-    """Nothing is between before and after: what all grew by is known as well as if
-    it had come little by little."""
+def test_a_list_that_is_enlarged_once_does_not_widen_the_interval() -> None:
+    """The growth in one step is as certain as the same growth in small steps."""
     objects = of(leak(random.Random(5), 20.0), "main f", "str")
     jump = of([(11.5, math.inf)], "main f", "list (storage)", 10**6)
     calm, jumps = (find_leaks([process_of(kept)]).growth
@@ -173,7 +192,7 @@ def test_one_list_that_is_enlarged_is_no_scatter() -> None:
 
 
 def test_all_types_of_a_place_are_one_leak() -> None:
-    """Though only one of them is met often enough to be told."""
+    """Only one of the types has enough samples to be significant alone."""
     rng = random.Random(3)
     plant = of(leak(rng, 20), "main keep", "app.Node")
     for number in range(20):
@@ -182,13 +201,13 @@ def test_all_types_of_a_place_are_one_leak() -> None:
     one, = result.leaks
     assert [type_.type.name for type_ in one.types if type_.p < 1.0] == ["app.Node"]
     assert len(one.types) == 21
-    # 2 and 20 s: the first collection after a quarter of the run is at 5 s
+    # the first collection after a quarter of the run is at 5 s, and the last at 20 s
     assert one.growth.value == pytest.approx(held_from(plant, 5, 20))
     assert sum(type_.growth.value for type_ in one.types) == pytest.approx(
         one.growth.value)
 
 
-def test_types_that_are_too_little_each_are_a_leak_together() -> None:
+def test_types_that_are_not_significant_alone_are_a_leak_together() -> None:
     rng = random.Random(4)
     objects = []
     for number in range(30):
@@ -201,7 +220,7 @@ def test_types_that_are_too_little_each_are_a_leak_together() -> None:
 
 
 @pytest.mark.slow
-def test_of_many_types_without_a_leak_false_alarms_are_as_rare() -> None:
+def test_false_alarms_are_not_more_frequent_with_many_types() -> None:
     rng = random.Random(5)
     runs, alarms = 200, 0
     for _ in range(runs):
@@ -215,10 +234,10 @@ def test_of_many_types_without_a_leak_false_alarms_are_as_rare() -> None:
 
 
 # ________________________________________
-# what is not named
+# growth without a leak
 
 
-def test_what_is_named_and_the_rest_are_all() -> None:
+def test_leaks_and_the_rest_add_up_to_all_growth() -> None:
     rng = random.Random(6)
     for _ in range(20):
         objects = []
@@ -243,7 +262,7 @@ def test_the_rest_is_a_line_with_its_largest_places() -> None:
     rng = random.Random(7)
     objects = of(leak(rng, 20), "main keep", "app.Node")
     for number in range(5):
-        # so large that each piece is seen, and so few that none is a leak
+        # the objects are so large that each is sampled, and too few to be a leak
         objects += [Kept("main g%d" % number, "big", 50_000 * (number + 1), time,
                          math.inf) for time in (6.5, 11.5, 16.5)]
     objects += of(churn(rng), "main f", "str")
@@ -257,8 +276,8 @@ def test_the_rest_is_a_line_with_its_largest_places() -> None:
     assert text[rest + 4].startswith("all together: what is held grew by")
 
 
-def test_where_no_leak_is_found_it_says_what_grew() -> None:
-    """A single list that only grows is too few objects to be a leak beyond doubt."""
+def test_report_without_a_leak_has_the_largest_growth() -> None:
+    """A single growing list has too few objects to be a leak beyond doubt."""
     rng = random.Random(15)
     result = find_leaks([process_of(
         grown("main note", "list (storage)", 20_000, 5_000)
@@ -270,7 +289,7 @@ def test_where_no_leak_is_found_it_says_what_grew() -> None:
                         r"app.py:1  <- main  app.py:1", text[2]), text
 
 
-def test_what_is_freed_behind_a_part_is_held_in_it() -> None:
+def test_objects_freed_after_the_examined_time_are_alive_in_it() -> None:
     rng = random.Random(16)
     objects = [one._replace(dropped=18.0) for one in of(
         leak(rng, 40), "main keep", "app.Node") if one.born < 14]
@@ -285,8 +304,17 @@ def test_what_is_freed_behind_a_part_is_held_in_it() -> None:
 
 def grown(stack: str, type_: str, size: float, rate: float,
           begin: float = 0.0) -> list[Kept]:
-    """The storage of a list of so many bytes that grows by so many a second: it is
-    replaced by a larger piece when it is full."""
+    """Return the storage objects of a growing list.
+
+    A storage object that is full is replaced by a larger one.
+
+    Args:
+        stack: the stack of the allocations.
+        type_: the type of the storage.
+        size: the bytes of the first storage object.
+        rate: the growth of the list in bytes per second.
+        begin: the second at which the list starts to grow.
+    """
     result = []
     while begin < END:
         end = begin + size / 8 / rate
@@ -297,14 +325,14 @@ def grown(stack: str, type_: str, size: float, rate: float,
 
 
 def exactly(objects: list[Kept], first: float, last: float) -> int:
-    """As held_from(), of all objects."""
+    """Return the exact growth in bytes of all objects; see held_from()."""
     return sum(one.size * ((one.born <= last < one.dropped)
                            - (one.born <= first < one.dropped)) for one in objects)
 
 
 @pytest.mark.slow
-def test_lists_that_only_grow_are_no_queue() -> None:
-    """Their storage is replaced again and again, so that none of it stays."""
+def test_lists_that_only_grow_are_not_a_queue() -> None:
+    """A growing list replaces its storage again and again, so that no storage stays."""
     rng = random.Random(8)
     held = 0
     for _ in range(40):
@@ -319,8 +347,8 @@ def test_lists_that_only_grow_are_no_queue() -> None:
     assert held >= 34
 
 
-def test_storage_of_what_waits_in_a_queue_is_a_queues() -> None:
-    """As many pieces more as there are more of what waits, and no larger ones."""
+def test_storage_of_waiting_objects_is_a_queue() -> None:
+    """The number of storage objects grows, and their size does not."""
     rng = random.Random(9)
     backlog = [(time, time + 2 + time / 4) for time, _ in leak(rng, 160)]
     result = find_leaks([process_of(of(backlog, "main put", "list (storage)"))])
@@ -329,8 +357,11 @@ def test_storage_of_what_waits_in_a_queue_is_a_queues() -> None:
     assert "it comes and goes, as in a queue" in "\n".join(said(result))
 
 
-def test_what_is_seen_in_full_has_no_error() -> None:
-    """A large list's storage, replaced by larger ones, beside other objects."""
+def test_objects_that_are_all_sampled_have_no_error() -> None:
+    """The storage of a large list is replaced by larger storage.
+
+    The allocation site also has other objects.
+    """
     rng = random.Random(10)
     objects = of(leak(rng, 20), "main note", "str")
     storage = grown("main note", "list (storage)", 30_000, 10_000)
@@ -339,16 +370,16 @@ def test_what_is_seen_in_full_has_no_error() -> None:
     of_type = {type_.type.name: type_.growth for type_ in one.types}
     list_ = of_type["list (storage)"]
     assert list_.value == pytest.approx(exactly(storage, 5, 20))
-    # of small ones some may not have been met
+    # the sampler may have missed small storage objects
     assert list_.high - list_.low < 6 * INTERVAL
 
 
 # ________________________________________
-# places
+# allocation sites
 
 
-def test_constructors_and_comprehensions_are_their_callers() -> None:
-    """Two functions make objects of a class: one of them keeps them."""
+def test_constructors_and_comprehensions_count_as_their_callers() -> None:
+    """Two functions make objects of a class, and one function keeps its objects."""
     rng = random.Random(11)
     objects = []
     for stack in ("main keep __init__ __init__", "main keep <listcomp>", "main keep"):
@@ -359,7 +390,7 @@ def test_constructors_and_comprehensions_are_their_callers() -> None:
     assert [place.function.name for place in one.places] == ["keep", "main"]
     kept = [of_it for of_it in objects if " keep" in of_it.stack]
     assert one.growth.value == pytest.approx(held_from(kept, 5, 20))
-    # alone, there is nobody else
+    # a constructor without a caller has its own row
     assert [place.function.name for place in find_leaks(
         [process_of(of(leak(rng), "__init__", "x"))]).leaks[0].places] == ["__init__"]
 
@@ -387,9 +418,11 @@ def test_several_callers_are_shown_with_their_shares() -> None:
     assert sum(caller["share"] for caller in callers) == pytest.approx(1)
 
 
-def test_the_jit_is_told_apart() -> None:
-    """What it keeps is no leak of the function that it compiles, and what only the
-    interpreter knows is none by itself."""
+def test_growth_of_the_jit_is_separate() -> None:
+    """The JIT's own objects are not a leak of the function that it compiles.
+
+    Internal objects of the interpreter alone are not a leak either.
+    """
     rng = random.Random(13)
     objects = (of(leak(rng, 20), "main keep", "app.Node")
                + of(leak(rng, 20), "main keep", "<weak reference>")
@@ -409,8 +442,8 @@ def test_the_jit_is_told_apart() -> None:
                for line in text)
 
 
-def test_what_the_jit_allocates_is_no_leak() -> None:
-    """Most of it has types that programs use, too."""
+def test_allocations_of_the_jit_are_not_a_leak() -> None:
+    """Most of these objects have types that programs use, too."""
     rng = random.Random(13)
     process = process_of(of(leak(rng, 20), "main keep", "app.Node")
                          + of(leak(rng, 20), "main hot compiles", "int (storage)"))
@@ -423,8 +456,11 @@ def test_what_the_jit_allocates_is_no_leak() -> None:
     assert result.apart.value > 0
 
 
-def test_a_large_object_that_grows_is_not_called_none() -> None:
-    """A list that is made anew when it is full: few samples, and most of the heap."""
+def test_a_large_growing_object_is_in_the_headline() -> None:
+    """A list replaces its storage when it is full.
+
+    The storage has few samples, but it is most of the heap.
+    """
     rng = random.Random(3)
     objects = of(churn(rng), "main f0", "str")
     for second in range(20):
@@ -438,8 +474,8 @@ def test_a_large_object_that_grows_is_not_called_none() -> None:
     assert "int array (storage)  fill" in text[1]
 
 
-def test_one_type_that_slows_down_is_not_its_place() -> None:
-    """A constructor's table fills, and its objects begin to be kept later."""
+def test_one_type_that_slows_down_does_not_slow_its_site() -> None:
+    """The table of a constructor stops growing, and its objects are kept only later."""
     rng = random.Random(1)
     late = [(t, math.inf) for t in times(rng, lambda t: 100 if t > 12 else 0, 100)]
     result = find_leaks([process_of([
@@ -448,7 +484,7 @@ def test_one_type_that_slows_down_is_not_its_place() -> None:
     slowing = {leak.places[0].function.name: types([leak])[0]
                for leak in result.slowing}
     assert slowing["keep"] == ["table"]
-    # all of a place that slows down as a whole
+    # an allocation site that slows down as a whole has all its types
     assert sorted(slowing["fill"]) == ["Node", "table"]
     assert [(leak.places[0].function.name, types([leak])[0])
             for leak in result.rest.places] == [("keep", ["Node"])]
@@ -466,8 +502,8 @@ def test_one_type_that_slows_down_is_not_its_place() -> None:
     ((0, 40, 0), r"in process 1 \([\d.]+ B/s\), of 3 processes"),
     ((40,) * 6 + (0,),
      r"in process (\d \([\d.]+ B/s\), ){4}and 2 more, of 7 processes")])
-def test_in_which_processes_a_leak_grows(rates: tuple[float, ...],
-                                         expected: str) -> None:
+def test_report_names_the_processes_in_which_a_leak_grows(rates: tuple[float, ...],
+                                                          expected: str) -> None:
     rng = random.Random(14)
     processes = [process_of(of(churn(rng), "main f", "str") + (
         of(leak(rng, rate), "main keep", "app.Node") if rate else []))
@@ -488,7 +524,7 @@ def test_in_which_processes_a_leak_grows(rates: tuple[float, ...],
         "processes"]] == [growth.value for growth in one.processes]
 
 
-def test_in_which_process_may_be_too_little_to_tell() -> None:
+def test_growth_of_each_process_may_be_too_small_to_tell() -> None:
     processes = [process_of(of(leak(random.Random(seed)), "main keep", "str"))
                  for seed in range(2)]
     result = find_leaks(processes)

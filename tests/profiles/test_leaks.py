@@ -1,4 +1,8 @@
-"""Leaks: what grows and goes on growing, told from all else, in simulations."""
+"""Tests of the search for leaks in simulations.
+
+A leak grows and continues to grow. The simulations also contain caches, queues and
+other objects that are not a leak.
+"""
 from __future__ import annotations
 
 import io
@@ -42,7 +46,7 @@ from vmprof_convert.report.leaks.as_json import SCHEMA, content_of_process
 from vmprof_convert.report.leaks.text import write_leaks
 from vmprof_convert.text.terminal import Terminal
 
-#: nothing is cut there
+#: a terminal that truncates nothing
 WIDE = Terminal(1000)
 
 WITHOUT = {"churn": churn, "last used": last_used, "settled": settled,
@@ -50,7 +54,7 @@ WITHOUT = {"churn": churn, "last used": last_used, "settled": settled,
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_leak_is_found_among_what_is_none(seed: int) -> None:
+def test_finds_a_leak_among_sites_without_leaks(seed: int) -> None:
     rng = random.Random(seed)
     result = found([made(rng) for made in WITHOUT.values()] + [leak(rng)])
     (one,) = result.leaks
@@ -59,7 +63,7 @@ def test_a_leak_is_found_among_what_is_none(seed: int) -> None:
     assert one.types[0].p < 1e-6
 
 
-def test_a_cache_that_fills_is_told_from_a_leak() -> None:
+def test_distinguishes_a_cache_that_fills_from_a_leak() -> None:
     for seed in range(20):
         rng = random.Random(seed)
         result = found([cache(rng), leak(rng)])
@@ -67,12 +71,12 @@ def test_a_cache_that_fills_is_told_from_a_leak() -> None:
         assert types(result.slowing) == [["t0"]]
 
 
-# 5 % of the runs and four standard deviations are allowed: 50 find a rate of 30 % in 97
-# of 100 cases, 200 one of 18 %
+# False alarms are allowed in 5 % of the runs plus four standard deviations. In 97 of
+# 100 cases, 50 runs detect a rate of 30 %, and 200 runs detect a rate of 18 %.
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [50, pytest.param(200, marks=pytest.mark.hard)])
-def test_false_alarms_come_at_most_at_the_rate_that_is_stated(runs: int) -> None:
-    """Of runs in which objects come and go one by one."""
+def test_false_alarms_are_at_most_as_frequent_as_stated(runs: int) -> None:
+    """In these runs, objects appear and disappear one by one."""
     rng = random.Random(1)
     alarms = 0
     for _ in range(runs):
@@ -82,16 +86,16 @@ def test_false_alarms_come_at_most_at_the_rate_that_is_stated(runs: int) -> None
 
 
 @pytest.mark.slow
-def test_what_comes_and_goes_in_heaps_is_no_leak() -> None:
-    """The sign test alone takes every eighth one for a leak: of 400, that are 50."""
+def test_objects_that_appear_in_groups_are_not_a_leak() -> None:
+    """The sign test alone would report every eighth queue, which is 50 of 400."""
     rng = random.Random(3)
     runs = 400
     alarms = sum(bool(found([queue(rng)]).leaks) for _ in range(runs))
     assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
 
 
-def test_of_three_collections_what_is_replaced_is_no_leak() -> None:
-    """What they find goes up twice in one of six runs."""
+def test_replaced_objects_are_not_a_leak_with_three_collections() -> None:
+    """In one of six runs, the collections find more objects twice."""
     rng = random.Random(4)
     runs = 400
     alarms = sum(bool(found([queue(rng)], [5, 12, 20]).leaks) for _ in range(runs))
@@ -99,9 +103,11 @@ def test_of_three_collections_what_is_replaced_is_no_leak() -> None:
     assert types(found([queue(rng), leak(rng)], [5, 12, 20]).leaks) == [["t1"]]
 
 
-def test_what_stays_is_named_before_what_comes_and_goes() -> None:
-    """Also if that grows more: a queue that gets longer, 2 seconds behind at the
-    beginning of the run, and 7 at its end."""
+def test_objects_that_stay_are_reported_before_a_queue() -> None:
+    """The queue is second even if it grows more.
+
+    Its objects wait for 2 s at the beginning of the run, and for 7 s at the end.
+    """
     rng = random.Random(5)
     backlog = [(t, t + 2 + t / 4) for t in times(rng, lambda t: 160, 160)]
     result = found([backlog, leak(rng)])
@@ -121,10 +127,10 @@ def test_what_stays_is_named_before_what_comes_and_goes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [3, 10, 40])
-def test_the_interval_of_the_growth_holds_the_truth(rate: float) -> None:
-    """Of what a leak grows by, with churn in the same place."""
+def test_interval_of_the_growth_contains_the_truth(rate: float) -> None:
+    """The allocation site of the leak also has short-lived objects."""
     rng = random.Random(4)
-    # 95 % of 200, and 2.6 standard deviations: with a seed, the same each time
+    # The bounds are 95 % of 200 runs and 2.6 standard deviations. The seed is fixed.
     runs, held, seen = 200, 0, 0
     for _ in range(runs):
         result = found([leak(rng, rate) + churn(rng, rate)])
@@ -134,13 +140,13 @@ def test_the_interval_of_the_growth_holds_the_truth(rate: float) -> None:
         one, = result.leaks
         truth = rate * sum(result.seconds) * 16 / -math.expm1(-16 / INTERVAL)
         held += one.growth.low <= truth <= one.growth.high
-    # where not all are seen, those that are seem to grow faster
+    # if some leaks are not found, the estimates of the others are too large
     assert seen > (0.99 if rate > 3 else 0.4) * runs
     if rate > 3:
         assert 0.91 <= held / seen <= 0.985
 
 
-def test_the_limit_is_what_can_just_be_seen() -> None:
+def test_limit_is_the_growth_that_can_just_be_found() -> None:
     rng = random.Random(5)
     limit = found([leak(rng)]).limit
     rate = limit * -math.expm1(-16 / INTERVAL) / 16
@@ -149,14 +155,14 @@ def test_the_limit_is_what_can_just_be_seen() -> None:
     assert seen[0] < 20 and seen[1] > 80
 
 
-def test_garbage_does_not_hide_a_leak_in_the_same_place() -> None:
-    """2 % are kept of what a loop makes."""
+def test_garbage_does_not_hide_a_leak_of_the_same_site() -> None:
+    """A loop keeps 2 % of the objects that it makes."""
     rng = random.Random(6)
     for _ in range(20):
         assert found([leak(rng, 10) + brief(rng, 490)]).leaks
 
 
-def test_what_grew_once_is_no_leak() -> None:
+def test_growth_that_happens_once_is_not_a_leak() -> None:
     rng = random.Random(7)
     for born in range(1, 20):
         lives = [(born + rng.random(), math.inf) for _ in range(500)]
@@ -164,20 +170,20 @@ def test_what_grew_once_is_no_leak() -> None:
 
 
 def test_storage_that_doubles_is_one_object() -> None:
-    """A table is made anew, twice as large: that is growth, but no proof."""
+    """A table that is replaced by a larger one grows, but does not prove a leak."""
     sizes = [(2.0**n, 2.0**(n + 1)) for n in range(4)] + [(16.0, math.inf)]
     assert not found([sizes]).leaks
 
 
 # ________________________________________
-# several processes that do the same
+# several processes of the same program
 
 
-def test_what_no_process_shows_alone_all_of_them_show() -> None:
+def test_processes_together_show_a_leak_that_none_shows_alone() -> None:
     rng = random.Random(9)
     alone, together = 0, 0
     for _ in range(20):
-        # their collections come when they come
+        # each process has its own number and times of collections
         processes = [a_process([churn(rng), leak(rng, 0.6)], [
             1 + 19 * (number + rng.random()) / count for number in range(count)])
             for count in (rng.randrange(8, 60) for _ in range(8))]
@@ -191,8 +197,8 @@ def test_what_no_process_shows_alone_all_of_them_show() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [20, pytest.param(60, marks=pytest.mark.hard)])
-def test_together_false_alarms_come_at_most_at_the_same_rate(runs: int) -> None:
-    """20 find a rate of 40 %, 60 one of 27 %, in 95 of 100 cases."""
+def test_false_alarms_of_several_processes_are_not_more_frequent(runs: int) -> None:
+    """In 95 of 100 cases, 20 runs detect a rate of 40 %, and 60 runs one of 27 %."""
     rng = random.Random(10)
     alarms = 0
     for _ in range(runs):
@@ -203,7 +209,7 @@ def test_together_false_alarms_come_at_most_at_the_same_rate(runs: int) -> None:
     assert alarms <= runs * 0.05 + 4 * math.sqrt(runs * 0.05 * 0.95)
 
 
-def test_what_all_grow_by_is_the_sum() -> None:
+def test_growth_of_several_processes_is_the_sum() -> None:
     rng = random.Random(11)
     processes = [a_process([leak(rng)]) for _ in range(3)]
     alone = [find_leaks([process]) for process in processes]
@@ -218,7 +224,7 @@ def test_what_all_grow_by_is_the_sum() -> None:
 
 
 # ________________________________________
-# the tests behind it
+# statistical tests
 
 
 @pytest.mark.parametrize("came,went,p", [
@@ -227,7 +233,7 @@ def test_the_sign_test_is_exact(came: int, went: int, p: float) -> None:
     assert sign_test(came, went) == pytest.approx(p)
 
 
-def test_the_sign_test_of_many() -> None:
+def test_the_sign_test_of_many_objects() -> None:
     exact = sum(math.comb(1000, k) for k in range(550, 1001)) / 2**1000
     assert sign_test(550, 450) == pytest.approx(exact)
     assert sign_test(551, 450) == pytest.approx(exact, rel=0.1)
@@ -253,15 +259,15 @@ def test_the_trend_is_exact() -> None:
 
 @pytest.mark.parametrize("majors,marks,indices", [
     ([6, 7, 8], (), (0, 1, 2)),
-    # a quarter of the run, and what is nearest to the middle
+    # the first collection after a quarter of the run, and the one nearest to the middle
     ([1, 4, 5, 6, 7, 12, 20], (), (2, 5, 6)),
     ([6, 7, 8, 9], (), (0, 1, 3)),
-    # the first ones behind the marks
+    # the first collections after the marks
     ([1, 2, 3, 4, 5, 6], (1.5, 3, 4.5), (1, 2, 4)),
     ([1, 2, 3, 4, 5, 6], (0.5, 1.5, 3, 4.5), (1, 2, 4)),
-    # whatever comes first, the mark or the collection
+    # the first event may be a mark or a collection
     ([1, 2, 3], (0.9, 2.1, 3.1), (0, 1, 2)),
-    # the halves of what is between two, or behind one
+    # the halves of the time between two marks, or after a single mark
     ([1, 2, 3, 4, 5, 6], (1.5, 5.5), (1, 3, 5)),
     ([1, 2, 5, 13, 17], (4.0,), (2, 3, 4)),
 ])
@@ -271,29 +277,35 @@ def test_windows(majors: list[int], marks: tuple[float, ...],
     assert windows[:3] == indices
     a, b, c = (majors[index] for index in indices)
     assert windows.seconds == (b - a, c - b)
-    # of what was allocated evenly
+    # the program allocates at a constant rate
     assert windows.allocated == pytest.approx(
         ((b - a) * 2**20, (c - b) * 2**20), abs=2)
 
 
 @pytest.mark.parametrize("marks", [(), (10.0, 14.0, 18.0)])
-def test_of_collections_at_once_the_last_one_counts(marks: tuple[float, ...]) -> None:
-    """gc.collect(); gc.collect(): what the first one has to finalize is no growth."""
+def test_the_last_of_successive_collections_counts(marks: tuple[float, ...]) -> None:
+    """A program may call gc.collect() twice at a mark.
+
+    Objects that the first call finalizes are not growth.
+    """
     windows = find_windows(run_of([10, 10.1, 14, 14.1, 18, 18.1], marks))
     assert [windows.times[number] / 1e9
             for number in windows[:3]] == pytest.approx([10.1, 14.1, 18.1])
 
 
 def with_minors(profile: Profile, *minors: tuple[float, int]) -> None:
-    """Minor collections: seconds, and MiB that were allocated until then."""
+    """Add minor collections (second, MiB that were allocated until then)."""
     profile.collections[:] = sorted([*profile.collections, *(
         Collection(False, int(time * 10**9), 0, allocated << 20)
         for time, allocated in minors)], key=lambda collection: collection.time)
 
 
-def test_a_collection_of_the_gcs_own_is_not_at_a_mark() -> None:
-    """It came shortly before, and gc.collect() behind the mark took longer; but the
-    program allocated something in between."""
+def test_a_collection_that_the_gc_started_is_not_at_a_mark() -> None:
+    """The GC started it shortly before the mark.
+
+    Another collection, of gc.collect(), follows soon after the mark. The program
+    allocated many bytes between the two collections.
+    """
     profile = run_of([10, 10.2, 13.95, 14.1, 14.2, 18, 18.1], (9.99, 14.0, 17.99))
     with_minors(profile, (9.98, 1000), (13.94, 1560), (14.01, 1640), (17.98, 2000))
     windows = find_windows(profile)
@@ -301,9 +313,12 @@ def test_a_collection_of_the_gcs_own_is_not_at_a_mark() -> None:
             for number in windows[:3]] == pytest.approx([10.2, 14.2, 18.1])
 
 
-def test_what_the_first_of_two_collections_found_dead_is_not_there() -> None:
-    """Nor was it gone before, though the last collection of the earlier mark is nearer
-    to the first one of this."""
+def test_objects_found_dead_by_the_first_of_two_collections_are_dead() -> None:
+    """These objects count as alive at the earlier mark.
+
+    The last collection of the earlier mark is nearer to the first one of this mark than
+    the second one is.
+    """
     lives = [(9.0, 11.5)] * 40 + [(11.0, 12.55)] * 40 + [(12.5, math.inf)] * 40
     made = a_process([lives], [10.0, 10.1, 12.0, 12.1, 12.6, 13.5],
                      (9.99, 11.99, 12.59))
@@ -317,9 +332,9 @@ def test_what_the_first_of_two_collections_found_dead_is_not_there() -> None:
 
 @pytest.mark.parametrize("allocated, is_named", [((100, 200, 210), True),
                                                  ((100, 200, 300), False)])
-def test_less_work_in_the_same_time_is_no_cache(allocated: tuple[int, int, int],
-                                                is_named: bool) -> None:
-    """A third as much, but while a tenth was allocated."""
+def test_less_work_in_the_same_time_is_not_a_cache(allocated: tuple[int, int, int],
+                                                   is_named: bool) -> None:
+    """The second window has a third of the growth, for a tenth of the allocations."""
     lives = [(9.5, math.inf)] * 30 + [(11.0, math.inf)] * 300 + [(13.0, math.inf)] * 100
     made = a_process([lives], [10.0, 12.0, 14.0])
     with_minors(made.profile, *zip((9.98, 11.98, 13.98), allocated))
@@ -330,10 +345,12 @@ def test_less_work_in_the_same_time_is_no_cache(allocated: tuple[int, int, int],
 @pytest.mark.parametrize("majors, is_single", [
     ([10.0, 12.0, 19.5], True), ([9.9, 10.0, 12.0, 19.4, 19.5], True),
     ([9.9, 10.0, 11.9, 12.0, 19.4, 19.5], False)])
-def test_one_collection_at_a_mark_may_find_what_waits(majors: list[float],
+def test_report_proposes_two_collections_at_each_mark(majors: list[float],
                                                       is_single: bool) -> None:
-    """For its finalizer: that is said where the marks are, and a second collection
-    would say more."""
+    """A single collection counts objects that wait for a finalizer as alive.
+
+    The report says so if the run has marks.
+    """
     for marks in (9.89, 11.89, 19.39), ():
         made = a_process([[(9.5, math.inf)] * 30], majors, marks)
         with_minors(made.profile, (9.88, 100), (11.88, 200), (19.38, 600))
@@ -343,8 +360,11 @@ def test_one_collection_at_a_mark_may_find_what_waits(majors: list[float],
             is_single and bool(marks))
 
 
-def test_as_much_from_mark_to_mark_is_no_cache() -> None:
-    """Though the last turn took four times as long, and allocated as much more."""
+def test_equal_growth_between_marks_is_not_a_cache() -> None:
+    """The last turn takes about four times as long, and allocates four times the bytes.
+
+    Without marks, the growth looks as if a cache filled.
+    """
     lives = [(9.5, math.inf)] * 30 + [(11.0, math.inf)] * 300 + [(13.0, math.inf)] * 290
     for marks, is_named in ((9.99, 11.99, 19.49), True), ((), False):
         made = a_process([lives], [10.0, 12.0, 19.5], marks)
@@ -354,13 +374,12 @@ def test_as_much_from_mark_to_mark_is_no_cache() -> None:
             (1, 0) if is_named else (0, 1))
 
 
-def test_marks_show_whether_it_goes_up_and_down() -> None:
-    """Of what came, less than half stays, but each mark finds more: where there are
-    five, all of them tell."""
+def test_at_least_five_marks_show_a_trend() -> None:
+    """Less than half of the new objects stay, but each mark finds more objects."""
     majors = list(range(4, 20, 2))
     lives = list[tuple[float, float]]()
     for time in majors:
-        # a memo that is made anew, and what is kept
+        # a memo that is rebuilt, and objects that are kept
         lives += [(time - 1.0, time + 1.5)] * 60 + [(time - 0.5, math.inf)] * 30
     for marks, is_named in ((majors[-3:], False), (majors, True)):
         result = find_leaks([a_process([lives], majors, marks)])
@@ -368,8 +387,8 @@ def test_marks_show_whether_it_goes_up_and_down() -> None:
             ["f0"] if is_named else [])
 
 
-def test_how_long_a_collection_takes_does_not_matter() -> None:
-    """A large heap, and little work between the marks."""
+def test_the_duration_of_collections_does_not_matter() -> None:
+    """The heap is large, and the program does little work between the marks."""
     profile = run_of([10, 12, 14, 16, 18, 20], (10.0, 14.0, 18.0))
     with_minors(profile, (9.99, 500), (11.99, 510), (13.99, 600), (15.99, 610),
                 (17.99, 700), (19.99, 710))
@@ -383,7 +402,7 @@ def test_how_long_a_collection_takes_does_not_matter() -> None:
     ((1, 2, 3), (0.5, 0.6, 2), "needs a major collection at each mark"),
     ((1, 2, 3), (2.5,), "needs a major collection at each mark"),
     ((12, 12, 12), (), "needs heap snapshots or major collections at different times"),
-    # those of the first quarter, in which programs import what they need
+    # collections in the first quarter of the run, in which programs import modules
     ((1, 2, 3, 19), (), "after the first quarter .* there were 1: start the program"),
 ])
 def test_too_few_collections(majors: tuple[float, ...], marks: tuple[float, ...],
@@ -392,7 +411,7 @@ def test_too_few_collections(majors: tuple[float, ...], marks: tuple[float, ...]
         find_windows(run_of(majors, marks))
 
 
-def test_marks_leave_the_warming_up_out() -> None:
+def test_marks_exclude_the_warm_up() -> None:
     rng = random.Random(9)
     lives = [(t, math.inf) for t in times(rng, lambda t: 50.0 * (t < 8), 50)]
     assert not found([lives], marks=(8.5, 14.5, 19.5)).leaks
@@ -405,8 +424,11 @@ def test_marks_leave_the_warming_up_out() -> None:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache keeps 2 % of what a loop makes; another function makes ten times
-    as much garbage."""
+    """Write the profile of a leak.
+
+    The program keeps 2 % of the sessions that a loop makes. Another function makes ten
+    times as many bytes of garbage.
+    """
     heap = Heap(interval=500, seed=1, nursery=50_000)
     for number in range(20_000):
         heap.allocate("<module> handle make", ("app.Session", 64, (
@@ -421,8 +443,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_four_collections_tell_little(tmp_path: Path) -> None:
-    """What warms up, or what has a finalizer, grows in both windows, too."""
+def test_report_notes_that_few_collections_are_compared(tmp_path: Path) -> None:
+    """Warm-up and objects with finalizers may grow in both windows, too."""
     heap = Heap(interval=100)
     for _ in range(6):
         heap.collect()
@@ -435,17 +457,16 @@ def test_four_collections_tell_little(tmp_path: Path) -> None:
     assert "only 4 heap snapshots or major collections are compared" in said
 
 
-def test_the_process_with_most_collections_tells_what_goes_up_and_down() -> None:
-    """Of several, though another one has few."""
+def test_no_note_if_one_process_has_enough_collections() -> None:
     rng = random.Random(6)
     processes = [a_process([leak(rng)]), a_process([leak(rng)], [6, 13, 20])]
     text = io.StringIO()
     write_leaks(processes[0].profile, find_leaks(processes), text, terminal=WIDE)
     assert text.getvalue().startswith("leak: t0")
-    assert "are looked at" not in text.getvalue()
+    assert "are compared" not in text.getvalue()
 
 
-def test_the_first_two_lines_tell_the_leak(planted: Path) -> None:
+def test_the_first_two_lines_describe_the_leak(planted: Path) -> None:
     one, two, *_ = lines(planted, "--leaks")
     assert re.fullmatch(r"leak: app.Session  make  app.py:\d  <- handle  "
                         r"app.py:\d  <- <module>  app.py:\d", one), one
@@ -455,8 +476,8 @@ def test_the_first_two_lines_tell_the_leak(planted: Path) -> None:
     assert "app.Table" not in one + two
 
 
-def test_one_large_object_of_the_last_moment_is_named(tmp_path: Path) -> None:
-    """A buffer that is in use then, and not at the first one, is no growth."""
+def test_report_names_one_large_object_of_the_last_moment(tmp_path: Path) -> None:
+    """A buffer that is in use at the last moment only is not a leak."""
     heap = Heap(interval=500, seed=2, nursery=50_000)
     for number in range(20_000):
         heap.allocate("<module> handle make", ("app.Session", 64, (
@@ -472,8 +493,9 @@ def test_one_large_object_of_the_last_moment_is_named(tmp_path: Path) -> None:
     assert re.search(r"all together: .*; " + one, said)
 
 
-def test_how_often_chance_looks_so_is_said_where_it_may_be(planted: Path) -> None:
-    """And of a leak beyond doubt, it is not."""
+def test_report_notes_the_rate_of_false_alarms_for_uncertain_leaks(
+        planted: Path) -> None:
+    """A leak beyond doubt has no such note."""
     profile = readers.read(planted)
     objects = OldObjects()
     readers.read_into(planted, objects)
@@ -487,8 +509,8 @@ def test_how_often_chance_looks_so_is_said_where_it_may_be(planted: Path) -> Non
             out.getvalue().split())) == is_said
 
 
-def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
-    """And if so little is kept that none could be told."""
+def test_report_without_a_leak(tmp_path: Path) -> None:
+    """The report also says if there are too few live objects to find a leak."""
     heap = Heap(interval=1000)
     for _ in range(20_000):
         heap.allocate("main work", ("a", 64, 100))
@@ -503,8 +525,7 @@ def test_without_a_leak_it_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [
     ("--by", "type"), ("--at", "1"), ("--sort", "alive"), ("--markdown",),
     ("--tree",), ("--hide-internal",)])
-def test_options_that_are_the_tables(planted: Path,
-                                     options: tuple[str, ...]) -> None:
+def test_refuses_options_of_tables(planted: Path, options: tuple[str, ...]) -> None:
     assert refused(planted, "--leaks", *options).endswith(
         "--leaks is another report: %s is not for it" % options[0])
 
@@ -519,7 +540,7 @@ def test_profile_without_lifetimes(tmp_path: Path) -> None:
         "which --leaks needs: it was taken without lifetimes")
 
 
-def test_storage_and_the_interpreters_own() -> None:
+def test_storage_and_internal_types() -> None:
     heap = Heap(interval=500)
     for number in range(6000):
         heap.allocate("main", ("list", 32, math.inf),
@@ -538,8 +559,8 @@ def test_storage_and_the_interpreters_own() -> None:
         out = io.StringIO()
         write_leaks(profile, result, out, terminal=WIDE)
         said.append(out.getvalue().splitlines()[:3])
-    # of one place, and its classes first; what only the interpreter knows counts, and
-    # is not named
+    # All types of the allocation site are one leak, and its classes are first. Internal
+    # types count, but the first line does not name them.
     assert found == [[["list", "list (storage)", "<map>"]], [["list", "<map>"]]]
     assert said[0][0] == ("leak: list, list (storage)  main  app.py:1")
     assert re.match(r"      of which list \(storage\) \S+ [KMG]iB/s, <map> \S+ "
@@ -570,8 +591,8 @@ def test_classes_of_the_program_are_named_first() -> None:
                      out.getvalue(), re.MULTILINE)
 
 
-def test_what_libraries_keep_counts_for_the_programs_own_code(tmp_path: Path) -> None:
-    """Of many types, in many functions: each too little to tell."""
+def test_objects_kept_by_libraries_count_for_user_code(tmp_path: Path) -> None:
+    """Each library function alone has too few objects for a leak."""
     heap = Heap(interval=2000)
     log = heap.log
     for name, file in [("view", "/srv/app.py"), *(
@@ -595,7 +616,7 @@ def test_leaks_fit_the_terminal(planted: Path, width: int) -> None:
     assert max(map(len, done.stdout.splitlines())) <= width
 
 
-def test_leaks_for_programs(planted: Path) -> None:
+def test_json_report_of_leaks(planted: Path) -> None:
     found = json.loads(report(planted, "--leaks", "--json").stdout)
     assert found["schema"] == SCHEMA
     leak = found["leaks"][0]

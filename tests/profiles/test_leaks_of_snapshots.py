@@ -1,4 +1,8 @@
-"""Leaks between heap snapshots: the end of the program, and replaced objects."""
+"""Tests of leaks between heap snapshots.
+
+The tests cover snapshots after the end of the program, objects that replace old ones,
+and several places with one retainer.
+"""
 from __future__ import annotations
 
 import math
@@ -23,14 +27,14 @@ def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
     """Write the profile of a program that keeps 32 kB of sessions in each step.
 
     Args:
-        path: of the profile.
+        path: the path of the profile.
         snapshots: steps with a heap snapshot after them, and the live bytes that the
             snapshot found.
         answers: steps with retainers, and the path of the retainer; "" for no path.
-        functions: each keeps as many sessions.
+        functions: the functions, each of which keeps the same number of sessions.
         majors: steps with a major collection after them.
     """
-    # without a major collection
+    # only the given major collections happen
     heap = Heap(interval=200, minors=10**6)
     log = heap.log
     for step in range(8):
@@ -73,8 +77,8 @@ def test_leak_is_certain_if_all_live_objects_grow(tmp_path: Path) -> None:
     assert "replace" not in text
 
 
-def test_replaced_objects_are_no_certain_leak(tmp_path: Path) -> None:
-    """The live objects keep their size: old ones without samples ended."""
+def test_replaced_objects_are_not_a_certain_leak(tmp_path: Path) -> None:
+    """The live bytes stay the same, because older objects without samples died."""
     path = run(tmp_path / "a.vmprof", [(step, BASE) for step in range(2, 8)])
     text = leaks_of(path)
     assert text.startswith("new objects replaced objects from before the sampling: ")
@@ -105,7 +109,7 @@ def test_retainers_after_the_end_do_not_count(tmp_path: Path) -> None:
                answers=[(2, local), (5, local), (7, "")])
     text = leaks_of(path)
     assert "held by %s (100 %%)" % local in text
-    # 1000 bytes more per step
+    # the retained size grows by 1000 bytes per step
     assert "%s: +2.93 KiB from 0.00 s to 0.00 s" % local in text
 
 

@@ -1,5 +1,4 @@
-"""What became of the objects, and of which types they are: estimates against a
-heap of which everything is known."""
+"""Tests of the estimated outcomes and types of objects, with a simulated heap."""
 from __future__ import annotations
 
 import math
@@ -15,15 +14,16 @@ from vmprof_convert.meaning import lifetimes
 from vmprof_convert.meaning.type_names import UNNAMED
 from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
-#: an estimate may be so far off: one in 16,000 is further.  Seeds are fixed
+#: the largest error in standard deviations, which one in 16,000 estimates exceeds; the
+#: seeds are fixed
 SIGMAS = 4.0
-#: with fewer samples, estimates have no normal distribution
+#: the number of samples below which estimates are not distributed normally
 FEW = 15
 
 
 def estimates(profile: Profile, at: int | None = None,
               ) -> dict[tuple[str, str], Figures]:
-    """By function and type."""
+    """Return the estimates of each function and type."""
     summary = summarize(profile, None, Choice((FUNCTION, TYPE), at=at))
     result = {}
     for row in summary.rows:
@@ -34,7 +34,7 @@ def estimates(profile: Profile, at: int | None = None,
 
 def agree(found: dict[tuple[str, str], Figures], truth: Truth, interval: int,
           ) -> int:
-    """Compare all sums; returns how many of them had enough samples."""
+    """Compare all sums that have enough samples, and return their number."""
     checked = 0
     for (function, type_, state), exact in truth.items():
         if exact.bytes < FEW * interval:
@@ -49,7 +49,7 @@ def agree(found: dict[tuple[str, str], Figures], truth: Truth, interval: int,
 
 
 def test_a_later_snapshot_may_reach_an_object_again() -> None:
-    """The last row of an object is true."""
+    """The last row of an object counts."""
     log = Log()
     log.settings(facts="types,lifetimes")
     main = log.function("main")
@@ -69,9 +69,13 @@ def test_a_later_snapshot_may_reach_an_object_again() -> None:
 
 @pytest.mark.parametrize("churn", [False, True])
 @pytest.mark.parametrize("keep", [0, 2, 10, 50, 100])
-def test_what_is_kept_is_told_from_what_dies(keep: int, churn: bool) -> None:
-    """Of two classes that are born in one piece, one is kept at this rate,
-    forever or until others take its place; the other one never."""
+def test_estimates_distinguish_kept_objects_from_dead_objects(keep: int,
+                                                              churn: bool) -> None:
+    """Each allocation has objects of two classes.
+
+    The program keeps `keep` percent of one class, and none of the other. With `churn`,
+    it drops the kept objects later.
+    """
     heap = Heap(interval=1000, seed=keep + 1)
     rng = random.Random(2)
     for _ in range(25_000):
@@ -79,7 +83,7 @@ def test_what_is_kept_is_told_from_what_dies(keep: int, churn: bool) -> None:
         life = (rng.expovariate(1 / 300_000) if churn else math.inf
                 ) if kept else rng.expovariate(1 / 500)
         heap.allocate("main work", ("app.Node", 56, life), ("int", 24, 100))
-    heap.run(20_000)        # whatever is short-lived is dropped
+    heap.run(20_000)        # the program drops all short-lived objects
     heap.collect()
     profile = readers.read_bytes(heap.data())
     found = estimates(profile)
@@ -91,8 +95,11 @@ def test_what_is_kept_is_told_from_what_dies(keep: int, churn: bool) -> None:
 
 
 def mixed(**settings: object) -> Heap:
-    """Objects of many sizes: lists and their storage, large ones, pieces that
-    branch in the middle."""
+    """Return a heap with objects of many sizes.
+
+    It has lists and their storage, large objects, and batched allocations that differ
+    after their first object.
+    """
     heap = Heap(interval=2000, seed=5, nursery=100_000, **settings)  # type: ignore[arg-type]
     rng = random.Random(6)
     for number in range(15_000):
@@ -110,7 +117,7 @@ def mixed(**settings: object) -> Heap:
     return heap
 
 
-def test_pieces_of_many_objects_and_sizes() -> None:
+def test_batched_allocations_of_many_sizes() -> None:
     heap = mixed()
     heap.collect()
     profile = readers.read_bytes(heap.data())
@@ -118,23 +125,23 @@ def test_pieces_of_many_objects_and_sizes() -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.37, 0.5, 0.9, 1.0])
-def test_what_was_alive_at_any_time(share: float) -> None:
+def test_estimates_of_live_objects_at_any_time(share: float) -> None:
     heap = mixed()
     heap.collect()
     at = int(heap.now * share)
     profile = readers.read_bytes(heap.data())
     found = estimates(profile, at)
     truth = heap.truth(at)
-    # of what is in the nursery then, the types are known by now
+    # the types of objects that were in the nursery at this time are known by now
     assert agree(found, truth, heap.interval) >= 8
-    # and nothing is there that wasn't born
+    # all found objects were born before
     assert {key for key in found if key[1] != UNNAMED.name} <= {
         (name, type_) for function, type_, _ in truth
         for name in (function, "main", "work", "fill")}
 
 
-def test_every_object_is_in_one_state() -> None:
-    """sampled = died young + old or pending; old = freed + alive."""
+def test_every_object_has_one_outcome() -> None:
+    """The samples are the sum of short-lived, freed and live objects."""
     profile = readers.read_bytes(mixed().data())
     for at in None, 0, 3_000_000, profile.end:
         figures = summarize(profile, None, Choice(at=at)).figures
@@ -146,7 +153,7 @@ def test_every_object_is_in_one_state() -> None:
     assert figures.sum().samples == len(profile.samples)
 
 
-def test_types_alone_say_nothing_of_lifetimes() -> None:
+def test_types_alone_give_no_outcomes() -> None:
     heap = mixed(facts="types")
     profile = readers.read_bytes(heap.data())
     figures = summarize(profile, None, Choice((TYPE,))).figures
@@ -154,7 +161,7 @@ def test_types_alone_say_nothing_of_lifetimes() -> None:
     truth: Truth = {(function, type_, None): exact for
                     (function, type_, state), exact in heap.truth().items()
                     if state is None}
-    # but for the last nursery, of which the types are not known yet
+    # the types of the objects in the last nursery are not known yet
     found = {}
     for (name, type_), part in estimates(profile).items():
         if type_ != UNNAMED.name:
@@ -164,9 +171,8 @@ def test_types_alone_say_nothing_of_lifetimes() -> None:
             SIGMAS * exact.bytes_sigma + heap.nursery)
 
 
-def test_without_walking_pieces_it_would_be_wrong() -> None:
-    """What the facts are for: of the first object of each piece alone, half of
-    the survivors are missing."""
+def test_each_object_of_a_batched_allocation_has_its_own_outcome() -> None:
+    """The outcomes of the first objects alone would miss the survivors."""
     heap = Heap(interval=1000, seed=3)
     for number in range(20_000):
         heap.allocate("main work", ("a", 24, 100),

@@ -1,5 +1,7 @@
-"""Executed lines, and functions whose line is not known: nobody takes the line of the
-definition for the other."""
+"""Tests of executed lines, and of functions whose executed line is unknown.
+
+The outputs never show the line of a definition as an executed line.
+"""
 from __future__ import annotations
 
 import gzip
@@ -15,8 +17,12 @@ from vmprof_convert import cli
 
 
 def profile(known: bool = True, asked: bool = True) -> bytes:
-    """Of `work`, which begins at line 4, three of four samples are at line 29, if that
-    is `known`."""
+    """Return a profile of `work`, which begins at line 4.
+
+    Args:
+        known: whether three of four samples are at line 29; the others have no line.
+        asked: whether the sampler was started with `--lines`.
+    """
     log = Log()
     log.settings(**{"lines": 1} if asked else {})
     main, work = log.function("main", 1), log.function("work", 4)
@@ -34,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def places(path: Path, *options: str) -> list[str]:
-    """The end of each row of the first table."""
+    """Return the last column of each row with a place in app.py."""
     return [line.split("  ")[-1].strip() for line in lines(path, *options)
             if "app.py" in line]
 
@@ -64,20 +70,20 @@ def test_report_states_that_compiled_code_moves_allocations(
                    for line in lines(path, "--by", "function", "--remarks"))
 
 
-def test_a_report(path: Path) -> None:
+def test_report_by_line(path: Path) -> None:
     assert places(path, "--by", "line") == [
         "app.py:29", "app.py:4 (def)", "app.py:31", "app.py:1 (def)"]
     assert remark(path, "--by", "line") == [
         "lines: of 25 % of the bytes, the line is not known, and (def) is where their "
         "function begins; what PyPy had compiled before the sampling began has none, "
         "nor has some of the other compiled code"]
-    # by functions, there is no other line
+    # rows of functions have no executed lines
     assert places(path, "--by", "function") == ["app.py:4", "app.py:1"]
     assert not remark(path, "--by", "function")
 
 
-def test_where_none_is_known(path: Path) -> None:
-    """All was compiled before; or lines were not asked for."""
+def test_report_without_known_lines(path: Path) -> None:
+    """All code was compiled before the sampling, or `--lines` was not given."""
     path.write_bytes(profile(known=False))
     assert places(path, "--by", "line") == ["app.py:4 (def)", "app.py:1 (def)"]
     assert "of 100 % of the bytes" in remark(path, "--by", "line")[0]
@@ -103,7 +109,7 @@ def recursion(path: Path) -> Path:
 
 
 def test_report_states_that_lines_of_callers_are_unknown(recursion: Path) -> None:
-    """The innermost lines alone look complete."""
+    """Without this note, the report would look complete."""
     note = ("lines of callers: in the stacks of 50 % of the bytes, the line of a "
             "caller is not known. The row (def) of that caller has them in \"total\"; "
             "the rows of its lines may lack them")
@@ -130,7 +136,7 @@ def test_as_json(path: Path) -> None:
 
 
 def test_pprof_and_opentelemetry(path: Path, tmp_path: Path) -> None:
-    """There, 0 is a line that is not known."""
+    """The line 0 is an unknown line in these formats."""
     out = tmp_path / "app.pb.gz"
     assert cli.main([str(path), "-o", str(out)]) == 0
     found = protobuf_messages.read("Pprof", gzip.decompress(out.read_bytes()))
@@ -156,7 +162,7 @@ def test_formats_without_lines_say_so(path: Path, tmp_path: Path, name: str,
     assert said not in capsys.readouterr().err
 
 
-def test_time_samples_have_none(tmp_path: Path) -> None:
+def test_time_samples_have_no_executed_lines(tmp_path: Path) -> None:
     log = Log()
     log.settings(lines=1, period="0.001")
     main, work = log.function("main", 1), log.function("work", 4)

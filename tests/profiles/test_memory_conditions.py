@@ -1,5 +1,7 @@
-"""--fail-if about what was read of a process: the GC's heap, resident and private
-memory."""
+"""Tests of `--fail-if` with memory metrics of a process.
+
+The metrics are the GC's heap, the resident and the private memory.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from vmprof_convert import cli
 from vmprof_convert.analysis.thresholds import parse
 
 MIB = 2**20
-#: as made_profiles.Log.figure() has them
+#: the numbers of these metrics in made_profiles.Log.figure()
 KINDS = {"rss": 1, "peak": 3, "private": 8}
 Write = Callable[..., None]
 
@@ -41,7 +43,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def folder(write: Write, tmp_path: Path) -> Path:
-    """Of the runs a1, a2 and a3, and b1, b2 and b3, which have a third more."""
+    """Write the runs a1, a2 and a3, and b1, b2 and b3 with a third more memory."""
     for number, more in enumerate((-1, 0, 1), 1):
         write("a%d" % number, rss=[50, 300 + more, 200], peak=[90, 120], private=[60])
         write("b%d" % number, rss=[50, 400 + more], peak=[120], private=[60])
@@ -55,7 +57,7 @@ def folder(write: Write, tmp_path: Path) -> Path:
     ("peak > 120M", 0, "passed: peak > 120M"),
     ("private > 59M", 1, "failed: private > 59M: private is 60 MiB, the most"),
 ])
-def test_a_limit_is_judged_without_an_interval(
+def test_a_limit_is_evaluated_without_an_interval(
         folder: Path, capsys: pytest.CaptureFixture[str], text: str, code: int,
         said: str) -> None:
     assert cli.main(["check", "a2.vmprof", "--fail-if", text]) == code
@@ -87,12 +89,12 @@ SEVERAL = ["diff", *("a%d.vmprof" % number for number in (1, 2, 3)), "--against"
 
 
 @pytest.mark.parametrize("text, code, said", [
-    # of four degrees of freedom, 0.9999 is 13 standard errors, of 0.82 MiB
+    # with four degrees of freedom, 99.99 % is 13 standard errors of 0.82 MiB
     ("rss growth > 88M", 1, "failed: rss growth > 88M: rss growth is 100 MiB, 89."),
     ("rss growth > 90M", 0, "not certain"),
     ("rss growth > 28%", 1, "failed: rss growth > 28%: rss growth is 100 MiB, 8"),
     ("rss growth > 30%", 0, "not certain"),
-    # one of the runs was above
+    # one of the runs exceeded the limit
     ("rss > 400.5M", 1, "rss is 401 MiB, the most that was read"),
     ("private growth > 0", 0, "private growth is 0 B\n"),
 ])
@@ -104,7 +106,7 @@ def test_growth_of_several_runs_needs_more_than_their_spread(
     assert said in out and "one run a side" not in out
 
 
-def test_of_several_processes_the_largest_counts(
+def test_the_largest_of_several_processes_counts(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write("app", run="r", rss=[100])
     write("app.11", run="r", pid=11, rss=[200])
@@ -140,7 +142,7 @@ def test_a_profile_of_time_alone_has_memory(
     (["check", "a1.vmprof", "--fail-if", "rss growth > 1M"],
      "is about two profiles"),
 ])
-def test_what_can_not_be_judged(
+def test_refuses_conditions_that_cannot_be_evaluated(
         folder: Path, write: Write, capsys: pytest.CaptureFixture[str],
         arguments: list[str], said: str) -> None:
     write("none")
@@ -155,6 +157,6 @@ def test_a_misspelt_measure(text: str, meant: str) -> None:
         parse(text)
 
 
-def test_a_measure_that_is_like_none() -> None:
+def test_a_measure_without_a_similar_name() -> None:
     with pytest.raises(ValueError, match=r"'allocated growth > 5%'$"):
         parse("zzz > 5")

@@ -1,4 +1,4 @@
-"""report --memory: where the memory was, as a profile says of its end."""
+"""Tests of `--memory`, the report on the use of resident memory at the end of a run."""
 from __future__ import annotations
 
 import json
@@ -16,7 +16,13 @@ MIB, SECOND = 2**20, 10**9
 
 
 def note(clock: int = 0, **changed: int) -> str:
-    """As the sampler writes it; `clock`: seconds after the process began, at 100."""
+    """Return the settings with which the sampler records the use of the memory.
+
+    Args:
+        clock: the time of the reading in seconds after the start of the process, which
+            is at 100 s; 0 for no time.
+        changed: numbers that replace the default ones.
+    """
     found = {**({"clock": (100 + clock) * SECOND} if clock else {}), **facts(**GROWN),
              **changed}
     return "memory=" + ",".join("%s %d" % fact for fact in found.items())
@@ -25,7 +31,7 @@ def note(clock: int = 0, **changed: int) -> str:
 def profile(*notes: str, pid: int = 10, end: int = 5, part: int = 0,
             figures: tuple[tuple[int, int, int], ...] = (), **settings: object
             ) -> bytes:
-    """Kinds, seconds and MiB of figures."""
+    """Return a profile with notes of note() and with figures (kind, second, MiB)."""
     log = Log()
     log.settings(pid=pid, run="r", clock=(100 + 10 * part) * SECOND, **settings,
                  **({"part": part} if part else {}))
@@ -52,8 +58,8 @@ def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_table_is_that_of_ctl(folder: Path, capsys: pytest.CaptureFixture[str]
-                                  ) -> None:
+def test_report_has_the_table_of_ctl(folder: Path,
+                                     capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile(note(5)))
     head, _, *lines = report(capsys, "a.vmprof").splitlines()
     assert head == ("process 10 (app.py), at its end (5 s): 260 MiB resident, 224 MiB "
@@ -65,32 +71,33 @@ def test_the_table_is_that_of_ctl(folder: Path, capsys: pytest.CaptureFixture[st
     assert any(line.startswith("Python objects hold 46 % of it") for line in lines)
 
 
-def test_a_profile_that_went_on(folder: Path, capsys: pytest.CaptureFixture[str]
-                                ) -> None:
-    """As where the next part could not be begun, and the process was killed."""
+def test_reading_before_the_end_of_the_profile(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For example, the next segment could not start, and the process was killed."""
     (folder / "a.vmprof").write_bytes(profile(note(2)))
     assert "process 10 (app.py), at 2 s, which was not its end: " in report(
         capsys, "a.vmprof")
 
 
-def test_the_last_one_counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_reading_counts(folder: Path,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile(
         note(2, **{"pypy.resident": 90 * MIB}), "children=1", note(5)))
     assert "at its end (5 s): 260 MiB resident" in report(capsys, "a.vmprof")
 
 
-def test_of_parts_the_last_one_counts_and_not_for_others(
+def test_the_last_segment_counts(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile(note(5)))
     (folder / "a.w2.vmprof").write_bytes(profile(
         note(24, **{"pypy.resident": 90 * MIB}), part=2, end=4))
     assert "at its end (24 s): 300 MiB resident" in report(capsys, "a.vmprof")
-    # killed: what the first part says is not true of its end
+    # the process was killed, and the reading of the first segment is not from its end
     (folder / "a.w2.vmprof").write_bytes(profile(part=2, end=4))
     assert "at 5 s, which was not its end: 260 MiB" in report(capsys, "a.vmprof")
 
 
-def test_what_was_read_at_its_most_is_told_and_no_more(
+def test_report_has_the_peak_if_it_was_much_larger(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = ((1, 1, 100), (2, 1, 40), (1, 3, 900), (2, 3, 300), (1, 5, 260))
     (folder / "a.vmprof").write_bytes(profile(note(5, peak=950 * MIB), figures=figures))
@@ -101,8 +108,8 @@ def test_what_was_read_at_its_most_is_told_and_no_more(
     assert "at the peak" not in report(capsys, "a.vmprof")
 
 
-def test_a_process_that_does_not_say(folder: Path, capsys: pytest.CaptureFixture[str]
-                                     ) -> None:
+def test_a_process_without_a_reading(folder: Path,
+                                     capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile(note(5)))
     (folder / "a.11.vmprof").write_bytes(profile(pid=11, figures=((1, 1, 70),)))
     out = report(capsys, "a.vmprof")
@@ -121,7 +128,8 @@ def test_a_process_that_does_not_say(folder: Path, capsys: pytest.CaptureFixture
     assert "| 120 MiB | 46.2 |" in out and "11" not in out.splitlines()[0]
 
 
-def test_nobody_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_a_profile_without_a_reading(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile())
     assert "nothing in this profile says where the memory was: ask while the program " \
         "runs" in run_and_fail(folder, capsys, "a.vmprof", "--memory")
@@ -133,12 +141,12 @@ def test_nobody_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (note(5).replace("clock 105", "clock -105"), "is damaged"),
     (note(5) + "," + "1" * 30, "is damaged"),
 ])
-def test_what_is_damaged(folder: Path, capsys: pytest.CaptureFixture[str], text: str,
-                         why: str) -> None:
+def test_a_damaged_reading_is_refused(folder: Path, capsys: pytest.CaptureFixture[str],
+                                      text: str, why: str) -> None:
     (folder / "a.vmprof").write_bytes(profile(text))
     assert "a.vmprof: what it says of where the memory was " + why in run_and_fail(
         folder, capsys, "a.vmprof", "--memory")
-    assert cli.main(["a.vmprof"]) == 0      # all else is as it was
+    assert cli.main(["a.vmprof"]) == 0      # other reports do not need it
 
 
 @pytest.mark.parametrize("arguments, why", [
@@ -151,8 +159,9 @@ def test_what_is_damaged(folder: Path, capsys: pytest.CaptureFixture[str], text:
     (["--of", "time"], "--memory is about bytes: leave out --of time"),
     (["-o", "b.html"], "--memory: this is for reports, and not for a page (html)"),
 ])
-def test_what_does_not_go_with_it(folder: Path, capsys: pytest.CaptureFixture[str],
-                                  arguments: list[str], why: str) -> None:
+def test_refuses_options_that_do_not_fit(
+        folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
+        why: str) -> None:
     (folder / "a.vmprof").write_bytes(profile(note(5)))
     assert why in run_and_fail(folder, capsys, "a.vmprof", "--memory", *arguments)
 

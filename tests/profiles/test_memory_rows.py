@@ -1,4 +1,7 @@
-"""Where the memory is: rows that add up, from what Linux, malloc and the GC say."""
+"""Tests of the rows of the memory report, which add up to the resident memory.
+
+The rows are calculated from numbers of Linux, malloc and the GC.
+"""
 from __future__ import annotations
 
 import json
@@ -15,8 +18,13 @@ KINDS = ("pypy", "libraries", "files", "shared", "stacks", "code", "arenas", "bl
 
 
 def facts(**mebibytes: int) -> dict[str, int]:
-    """Of a process that has PyPy, and what is named (_ for a dot).  Arenas are as
-    large as what malloc has in them, blocks as what is mapped for them."""
+    """Return the numbers of a process in bytes.
+
+    The arenas and blocks that Linux reports have the sizes that malloc reports.
+
+    Args:
+        mebibytes: numbers other than 0 in MiB, with `_` for a dot in their names.
+    """
     found = {"%s.%s" % (kind, name): 0 for kind in KINDS
              for name in ("resident", "private", "swapped", "size")}
     found.update({"arenas": 2, "huge": 0, "threads": 1, "pypy.resident": 50 * MIB,
@@ -35,7 +43,7 @@ def facts(**mebibytes: int) -> dict[str, int]:
 
 
 def rows(found: dict[str, int]) -> dict[str, int]:
-    """In MiB."""
+    """Return the rows in MiB, and check that they add up."""
     where = where_memory.of(found)
     assert sum(row.bytes for row in where.rows) == where.resident
     assert where.rows[-1].key == "not_explained"
@@ -46,30 +54,31 @@ def sentence(found: dict[str, int]) -> str:
     return where_memory.of(found).sentence
 
 
-#: objects of 100 MiB in arenas of 110, 20 in large ones; 5 of a nursery; 60 of C code's
+#: 100 MiB of objects in the GC's arenas of 110 MiB, 20 MiB of large objects, a nursery
+#: of 5 MiB, and 60 MiB of C code
 GROWN = {"gc_blocks": 100, "gc_arenas": 110, "gc_large": 20, "gc_nursery": 5,
          "malloc_used": 80, "malloc_free": 15, "malloc_mapped": 115,
          "arenas_resident": 95, "blocks_resident": 115}
 
 
-def test_what_the_gc_has_is_malloc_s_and_counts_once() -> None:
+def test_memory_that_the_gc_has_from_malloc_counts_once() -> None:
     assert rows(facts(**GROWN)) == {
         "objects": 120, "c": 60, "pypy": 50, "malloc_free": 15, "gc_room": 10,
         "nursery": 5}
     assert sentence(facts(**GROWN)).startswith("Python objects hold 46 % of it: ")
 
 
-def test_what_was_never_written_to_is_not_resident() -> None:
+def test_untouched_memory_is_not_resident() -> None:
     found = facts(**{**GROWN, "malloc_mapped": 615})
     assert rows(found)["c"] == 560 and rows(found)["untouched"] == -500
-    # of the 20 MiB in large objects, perhaps none was written to
+    # perhaps the program never wrote to the 20 MiB of large objects
     assert sentence(found).startswith("Python objects hold at least 38 % of it")
-    # in arenas, too
+    # untouched memory in arenas
     found = facts(**{**GROWN, "arenas_resident": 70})
     assert rows(found)["untouched"] == -10 and "malloc_free" not in rows(found)
 
 
-def test_free_lists_that_were_given_back_are_not_resident() -> None:
+def test_free_memory_that_malloc_returned_is_not_resident() -> None:
     found = facts(**{**GROWN, "malloc_free": 300, "arenas_resident": 90})
     assert rows(found)["malloc_free"] == 10
     found["arenas.resident"] = 380 * MIB
@@ -81,40 +90,40 @@ def test_free_lists_that_were_given_back_are_not_resident() -> None:
     assert "MALLOC_ARENA_MAX=2" in sentence(found)
 
 
-def test_where_free_lists_may_be_more() -> None:
-    """Of what is not resident of an arena, nobody knows whether it is in use."""
+def test_free_memory_of_malloc_may_be_more() -> None:
+    """The part of an arena that is not resident may be in use or free."""
     found = facts(**{**GROWN, "malloc_used": 180, "malloc_free": 200,
                      "arenas_resident": 200})
     assert rows(found)["malloc_free"] == 20 and rows(found)["c"] == 160
-    assert sentence(found).startswith("Python objects")     # C code's may be in them
+    assert sentence(found).startswith("Python objects")     # C code may have less
 
 
-def test_what_is_mapped_without_malloc_is_no_block() -> None:
+def test_memory_mapped_without_malloc_has_its_own_row() -> None:
     found = facts(**{**GROWN, "malloc_mapped": 215, "anonymous_resident": 300})
     assert rows(found)["mapped"] == 300 and rows(found)["untouched"] == -100
     assert "C code has mapped itself" in sentence(found)
 
 
-def test_what_is_swapped_out_is_not_resident() -> None:
+def test_swapped_memory_is_not_resident() -> None:
     found = facts(**{**GROWN, "blocks_resident": 55, "blocks_swapped": 60,
                      "stacks_swapped": 1})
     assert rows(found) == {
         "objects": 120, "c": 60, "pypy": 50, "malloc_free": 15, "gc_room": 10,
         "nursery": 5, "swapped": -60}
     assert where_memory.of(found).swapped == 61 * MIB
-    # 60 of the 120 may be those
+    # 60 of the 120 MiB of objects may be swapped out
     assert "at least" in sentence(facts(**{**GROWN, "blocks_resident": 55,
                                            "blocks_swapped": 60}))
 
 
-def test_what_is_more_than_all_counts_is_not_explained() -> None:
+def test_memory_beyond_all_counts_is_not_explained() -> None:
     found = facts(**{**GROWN, "arenas_resident": 102, "blocks_resident": 118})
     assert rows(found)["not_explained"] == 10
 
 
 @pytest.mark.parametrize("sweeps, why", [(1, "it was sweeping"),
                                          (None, "it may have been sweeping")])
-def test_while_the_gc_sweeps(sweeps: int | None, why: str) -> None:
+def test_the_heap_is_one_row_while_the_gc_sweeps(sweeps: int | None, why: str) -> None:
     found = facts(**GROWN)
     del found["gc.blocks"]
     if sweeps is None:
@@ -127,7 +136,7 @@ def test_while_the_gc_sweeps(sweeps: int | None, why: str) -> None:
     assert sentence(found).startswith("the GC's heap holds 50 %")
 
 
-def test_a_malloc_that_does_not_say() -> None:
+def test_a_malloc_without_statistics() -> None:
     found = {name: value for name, value in facts(**GROWN).items()
              if not name.startswith("malloc.")}
     assert rows(found) == {"objects": 120, "c_or_free": 75, "pypy": 50, "gc_room": 10,
@@ -146,7 +155,7 @@ def test_mappings_of_malloc_that_were_not_found(kind: str) -> None:
                for note in where_memory.of(found).notes)
 
 
-def test_whatever_is_read_it_adds_up() -> None:
+def test_rows_of_random_numbers_add_up() -> None:
     rng = random.Random(1)
     for _ in range(2000):
         found = facts(**{name: rng.randrange(300) for name in (*GROWN, *(
@@ -188,7 +197,7 @@ def test_the_table() -> None:
     assert sum(row["bytes"] for row in numbers["rows"]) == numbers["resident"]
 
 
-def test_other_facts_are_none() -> None:
+def test_missing_numbers_are_an_error() -> None:
     with pytest.raises(KeyError):
         where_memory.of({"pypy.resident": 1})
 
@@ -198,11 +207,11 @@ NURSERY = {"gc_nursery": 240, "malloc_used": 60, "malloc_mapped": 240,
            "arenas_resident": 60, "blocks_resident": 30}
 
 
-def test_of_the_nursery_what_was_written_to_counts() -> None:
+def test_the_written_part_of_the_nursery_counts() -> None:
     found = facts(**NURSERY, gc_nursery_written=30)
     assert rows(found) == {"c": 60, "pypy": 50, "nursery": 30}
     assert sentence(found).startswith("C code holds 43 % of it")
-    # a malloc that does not count, and one whose arenas are not found
+    # a malloc without statistics, and one whose blocks are not found
     found = facts(**NURSERY, gc_nursery_written=30)
     del found["malloc.used"]
     assert rows(found) == {"c_or_free": 60, "pypy": 50, "nursery": 30}
@@ -211,8 +220,8 @@ def test_of_the_nursery_what_was_written_to_counts() -> None:
     assert rows(found) == {"c_or_free": 60, "pypy": 50, "nursery": 30}
 
 
-def test_another_nursery_is_proposed_only_where_it_is_the_largest_row() -> None:
-    """Below, PyPy's own code is the largest row, and the nursery the second one."""
+def test_another_nursery_is_proposed_only_if_it_is_the_largest_row() -> None:
+    """In the first case, PyPy's own code is larger than the nursery."""
     nursery = {"gc_nursery": 240, "malloc_mapped": 240}
     second = facts(**nursery, blocks_resident=30, gc_nursery_written=30)
     assert sentence(second).endswith("; besides, the nursery is 38 % of it")
@@ -221,7 +230,7 @@ def test_another_nursery_is_proposed_only_where_it_is_the_largest_row() -> None:
         "the nursery is 55 % of it: PYPY_GC_NURSERY sets its size")
 
 
-def test_a_nursery_of_which_only_the_size_is_known_says_so() -> None:
+def test_row_of_the_nursery_says_if_only_its_size_is_known() -> None:
     where = where_memory.of(facts(**NURSERY))
     row = next(row for row in where.rows if row.key == "nursery")
     assert row.what == "nursery (young objects): its size, resident or not"

@@ -1,4 +1,4 @@
-"""Native functions without names: those of the interpreter are not shown."""
+"""Tests that native functions of the interpreter without names are not shown."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def shown(profile: Profile) -> list[list[str]]:
             for stack in profile.samples.stack]
 
 
-def test_what_they_allocate_is_their_callers() -> None:
+def test_allocations_of_nameless_functions_belong_to_their_callers() -> None:
     log, stacks = made(native=LIBRARY)
     for stack in stacks:
         log.allocation(stack, size=100)
@@ -51,7 +51,7 @@ def test_what_they_allocate_is_their_callers() -> None:
         ["f"], ["f"], ["f", "other.so+0x10", "PyList_Append"], ["f", "g"],
         ["[compiled code, function not known]"], ["f", LIBRARY + "+0x1000"]]
     assert profile.nameless == 2
-    # they are nobody's function any more
+    # the profile no longer contains the nameless functions
     assert not any(function.file == PATH and "+0x" in function.name
                    for function in profile.functions.values())
     lines = caveats.of_figures(profile, summarize(profile), BY_FUNCTION)
@@ -62,7 +62,8 @@ def test_what_they_allocate_is_their_callers() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"native": ""}, {"native": "1"},
                                       {"native": "other"}])
-def test_without_knowing_whose_they_are_all_stay(settings: dict[str, str]) -> None:
+def test_nameless_functions_stay_if_the_library_is_unknown(
+        settings: dict[str, str]) -> None:
     log, stacks = made(**settings)
     for stack in stacks:
         log.allocation(stack, size=100)
@@ -72,7 +73,7 @@ def test_without_knowing_whose_they_are_all_stay(settings: dict[str, str]) -> No
 
 
 def test_name_that_comes_later_replaces_the_first_one() -> None:
-    """The sampler looks names up when a profile ends."""
+    """The sampler looks up names when a profile ends."""
     log, stacks = made(native=LIBRARY)
     log.allocation(stacks[0], size=100)
     log.name(log.addresses + 9, "n:%s+0x77:0:%s" % (LIBRARY, PATH))

@@ -1,4 +1,4 @@
-"""Whose code a function is, told by its file alone."""
+"""Tests of the origin of a function, such as a library, which its file determines."""
 from __future__ import annotations
 
 import pytest
@@ -21,7 +21,7 @@ PACKAGE = "/home/me/env/lib/pypy3.9/site-packages/gunicorn/app.py"
 
 
 def origins(*files: str, main: str = MAIN) -> Origins:
-    """Of a profile whose program is `main`, and calls functions of `files`."""
+    """Return the origins for a program `main` that calls functions of `files`."""
     log = Log()
     start = log.function("run_toplevel", 131, "<builtin>/app_main.py")
     module = log.function("<module>", 1, main)
@@ -78,7 +78,7 @@ def place(file: str, kind: str = PYTHON) -> tuple[str, str]:
     ("/usr/lib/pypy3.9/importlib/resources/abc.py", LIBRARY,
      "importlib/resources/abc.py"),
     ("<frozen os>", LIBRARY, "<frozen os>"),
-    # what imports
+    # the import machinery
     ("<frozen importlib._bootstrap>", IMPORTING, "<frozen importlib._bootstrap>"),
     ("<builtin>/frozen importlib._bootstrap_external", IMPORTING,
      "<frozen importlib._bootstrap_external>"),
@@ -88,7 +88,7 @@ def place(file: str, kind: str = PYTHON) -> tuple[str, str]:
     ("/usr/lib/pypy3.9/importlib/_bootstrap.py", IMPORTING,
      "importlib/_bootstrap.py"),
     ("/usr/lib/pypy3.9/zipimport.py", IMPORTING, "zipimport.py"),
-    # the interpreter's own
+    # built-in code
     ("", BUILT_IN, ""),
     ("<builtin>/?", BUILT_IN, "<builtin>/?"),
     ("<builtin>/std/util.py", BUILT_IN, "<builtin>/std/util.py"),
@@ -111,15 +111,15 @@ def place(file: str, kind: str = PYTHON) -> tuple[str, str]:
     ("/home/me/shop/site-packages.py", PROGRAM, "site-packages.py"),
     ("/home/me/shop/mylib/python3.9/x.py", PROGRAM, "mylib/python3.9/x.py"),
 ])
-def test_a_file_tells_whose_it_is(file: str, origin: str, path: str) -> None:
+def test_origin_and_displayed_path_of_a_file(file: str, origin: str, path: str) -> None:
     assert place(file) == (origin, path)
 
 
 @pytest.mark.parametrize("main,file", [
     ("/tmp/srv/app.py", "/lib/x86_64-linux-gnu/libffi.so.8"),
     ("/app/app.py", "/srv/plugins.py"), ("C:\\app\\app.py", "C:\\plugins\\x.py")])
-def test_the_root_in_common_is_no_surroundings(main: str, file: str) -> None:
-    """Where programs are just below the root: as in containers."""
+def test_paths_that_share_only_the_root_stay_absolute(main: str, file: str) -> None:
+    """In containers, programs are often in a folder of the root."""
     assert origins(file, main=main).path(file) == file.replace("\\", "/")
     assert origins(main, main=main).path(main) == "app.py"
 
@@ -131,18 +131,18 @@ def test_native_code_is_built_in_unless_a_package_brings_it() -> None:
                  NATIVE)[0] == PACKAGES
 
 
-def test_a_label_is_nobodys() -> None:
+def test_a_label_has_no_origin() -> None:
     assert place("", LABEL)[0] == NOWHERE
 
 
 @pytest.mark.parametrize("main", ["<stdin>", "<string>"])
-def test_what_was_given_to_the_interpreter_is_the_program(main: str) -> None:
+def test_code_of_standard_input_or_a_string_is_the_program(main: str) -> None:
     found = origins("/srv/a/b.py", main=main)
     assert found.of(Function("f", 2, main, PYTHON)) == PROGRAM
     assert found.path(main) == main
 
 
-def test_a_program_that_is_installed_is_known_by_where_its_user_s_files_are() -> None:
+def test_folder_of_an_installed_program_is_that_of_the_user_files() -> None:
     tool = "/v/lib/pypy3.9/site-packages/flask/__main__.py"
     found = origins("/srv/shop/app.py", "/srv/shop/views/cart.py", main=tool)
     assert found.folder == "/srv/shop"
@@ -150,14 +150,14 @@ def test_a_program_that_is_installed_is_known_by_where_its_user_s_files_are() ->
     assert found.path("/srv/shop/views/cart.py") == "views/cart.py"
 
 
-def test_files_all_over_the_place_have_no_folder() -> None:
+def test_files_without_a_common_folder() -> None:
     tool = "/v/lib/pypy3.9/site-packages/flask/__main__.py"
     found = origins("/srv/shop/app.py", "/home/me/x.py", main=tool)
     assert found.folder == ""
     assert found.path("/srv/shop/app.py") == "/srv/shop/app.py"
 
 
-def test_a_relative_program_leaves_paths_alone() -> None:
+def test_a_relative_program_leaves_paths_unchanged() -> None:
     found = origins("views/cart.py", "/srv/x.py", main="app.py")
     assert found.path("views/cart.py") == "views/cart.py"
     assert found.path("/srv/x.py") == "/srv/x.py"
@@ -175,7 +175,7 @@ def test_a_profile_without_functions_has_no_folder() -> None:
     ("/usr/bin/pip", "/usr/lib/python3/dist-packages/pip/__init__.py"),
     ("/home/me/.local/bin/black",
      "/home/me/.local/lib/python3.11/site-packages/black/__init__.py")])
-def test_a_command_of_an_installed_package_is_none_of_the_program(
+def test_a_command_of_an_installed_package_is_not_user_code(
         command: str, package: str) -> None:
     found = origins(package, "/srv/shop/views.py", main=command)
     assert found.of(Function("<module>", 1, command, PYTHON)) == PACKAGES
@@ -187,9 +187,9 @@ def test_a_command_of_an_installed_package_is_none_of_the_program(
 @pytest.mark.parametrize("script", [
     "/home/me/bin/tool", "/home/me/env/bin/tool.py", "/home/me/env/bin/sub/tool",
     "/home/me/shop/bin/tool"])
-def test_other_scripts_are_the_program(script: str) -> None:
+def test_other_scripts_are_user_code(script: str) -> None:
     found = origins(PACKAGE, main=script)
     assert found.of(Function("<module>", 1, script, PYTHON)) == PROGRAM
-    # with nothing of the kind beside it, nobody knows
+    # without a package of the same environment, the script is user code
     assert origins(main="/home/me/env/bin/tool").of(
         Function("<module>", 1, "/home/me/env/bin/tool", PYTHON)) == PROGRAM

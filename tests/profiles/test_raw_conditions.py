@@ -1,4 +1,4 @@
-"""--fail-if about raw memory: what C code had of malloc."""
+"""Tests of `--fail-if` and `--leaks` with native memory, which malloc gives C code."""
 from __future__ import annotations
 
 import json
@@ -20,7 +20,7 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Profiles of ten seconds, in the current folder."""
+    """Return a function that writes profiles of ten seconds to the current folder."""
     monkeypatch.chdir(tmp_path)
 
     def write_(name: str, *, kept: int = 0, given_back: int = 0, objects: int = 100,
@@ -29,16 +29,18 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
                seconds: int = 10, compiled: int = 0) -> None:
         """Write a profile.
 
-        Args:
-            kept: blocks of 1 KiB that leak() allocates, evenly over the first `seconds`
-            given_back: blocks of work(), which frees each after half a second
-            objects: objects of 1 KiB in the GC's heap
-            counted: KiB in use at the end by malloc's own count; None if the process
-                was killed; by default, what the blocks explain
-            majors: major collections, evenly over the run
-            compiled: the second from which on compiled code allocates
-
         Each block is sampled, except with a probability of a millionth.
+
+        Args:
+            kept: the number of blocks of 1 KiB that leak() allocates, evenly over the
+                first `seconds`.
+            given_back: the number of blocks of work(), which frees each block after
+                half a second.
+            objects: the number of objects of 1 KiB in the GC's heap.
+            counted: the KiB in use at the end by malloc's own count. None if the
+                process was killed. By default, the count agrees with the blocks.
+            majors: the number of major collections, evenly over the run.
+            compiled: the second from which on compiled code allocates.
         """
         log = Log()
         main, leak, work = map(log.function, ("main", "leak", "work"))
@@ -77,7 +79,7 @@ def folder(write: Write, tmp_path: Path) -> Path:
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """The exit code, and what was said, in one line."""
+    """Return the exit code and the output in one line."""
     code = cli.main(arguments)
     return code, " ".join(capsys.readouterr().out.split())
 
@@ -91,14 +93,14 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     ("raw objects > 1000", 1, "raw objects is 1.10k"),
     ("raw objects > 1200", 0, "raw objects is 1.10k"),
 ])
-def test_what_is_in_use_and_what_was_asked_for(
+def test_limits_of_live_and_allocated_memory(
         folder: Path, capsys: pytest.CaptureFixture[str], text: str, code: int,
         said: str) -> None:
     found, out = ended(capsys, "check", "a.vmprof", "--fail-if", text)
     assert found == code and said in out, out
 
 
-def test_what_was_given_back_is_not_in_use(
+def test_freed_blocks_are_not_in_use(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write("a", given_back=1000)
     assert ended(capsys, "check", "a.vmprof", "--fail-if", "raw > 1k")[0] == 0
@@ -106,7 +108,7 @@ def test_what_was_given_back_is_not_in_use(
                  )[0] == 1
 
 
-def test_the_gcs_heap_is_none_of_it_nor_it_of_the_heap(
+def test_native_memory_and_the_heap_are_separate(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write("a", kept=100, objects=500)
     code, said = ended(capsys, "check", "a.vmprof", "--fail-if", "alive > 400k",
@@ -115,12 +117,12 @@ def test_the_gcs_heap_is_none_of_it_nor_it_of_the_heap(
     assert "failed: alive > 400k: alive is 500 KiB" in said
     assert "passed: raw > 200k: raw alive is 100 KiB" in said
     assert "passed: allocated > 550k: allocated is 500 KiB" in said
-    # with --raw, everything is about raw memory
+    # with --raw, all conditions are about native memory
     assert "alive > 99k: raw alive is 100 KiB" in ended(
         capsys, "check", "a.vmprof", "--raw", "--fail-if", "alive > 99k")[1]
 
 
-def test_filters_choose_blocks(folder: Path,
+def test_filters_select_blocks(folder: Path,
                                capsys: pytest.CaptureFixture[str]) -> None:
     for function, code in ("leak", 1), ("work", 0):
         assert ended(capsys, "check", "a.vmprof", "--function", function, "--fail-if",
@@ -145,8 +147,11 @@ def test_growth_from_one_run_to_another(
 @pytest.mark.parametrize("between", ["warm..done", "2.1..10"])
 def test_growth_within_a_run(folder: Path, capsys: pytest.CaptureFixture[str],
                              between: str) -> None:
-    """Of 79 KiB, beside what has 55 in use all the time and gives it back before the
-    end; also where no mark is: nothing has to find out what is in use there."""
+    """leak() grows by 79 KiB between the moments.
+
+    work() always has 55 KiB in use, and frees them before the end. The moments need no
+    mark, because the use of native memory is always known.
+    """
     for function, limit, code in (
             ("leak", "75k", 1), ("leak", "82k", 0), ("*", "20k", 1), ("*", "26k", 0),
             ("work", "0", 0)):
@@ -157,8 +162,7 @@ def test_growth_within_a_run(folder: Path, capsys: pytest.CaptureFixture[str],
         assert "may be garbage" not in said and "unclear" not in said
 
 
-def test_what_is_in_use_is_known(folder: Path) -> None:
-    """At the end, and at each moment."""
+def test_live_native_memory_is_exact_at_each_moment(folder: Path) -> None:
     from vmprof_convert.analysis.diff import moment
     profile = readers.read("a.vmprof", raw=True)
     for at in moment(profile, 3 * SECOND + 12345), profile:
@@ -167,7 +171,7 @@ def test_what_is_in_use_is_known(folder: Path) -> None:
     assert not profile.collections and set(profile.looks) >= {2 * SECOND, 10 * SECOND}
 
 
-def test_hardly_any_raw_memory_is_within_limits(
+def test_little_native_memory_is_within_limits(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write("a")
     write("b")
@@ -176,7 +180,7 @@ def test_hardly_any_raw_memory_is_within_limits(
                  "raw growth > 1k")[0] == 0
 
 
-def test_where_none_was_sampled_nothing_is_judged(
+def test_refuses_a_profile_without_native_memory(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = Log()
     log.settings(facts="types,lifetimes")
@@ -190,15 +194,19 @@ def test_where_none_was_sampled_nothing_is_judged(
                                            "raw > 1G")
 
 
-def test_growth_is_of_two(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_growth_of_a_single_profile(folder: Path,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
     assert "'raw growth > 1' is about two profiles, or two moments" in run_and_fail(
         folder, capsys, "check", "a.vmprof", "--fail-if", "raw growth > 1")
 
 
-def test_where_blocks_were_given_back_unseen_nothing_is_judged(
+def test_refuses_conditions_if_the_sampler_missed_frees(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By malloc's own count there are fewer; also of a part that is chosen, which
-    might be less than all that malloc has."""
+    """malloc's own count is smaller than the sampled blocks.
+
+    Conditions for some of the blocks are refused, too, although these blocks might be
+    fewer than malloc's count.
+    """
     write("good", kept=100, counted=106)
     write("bad", kept=100, given_back=10, counted=20)
     code, said = ended(capsys, "check", "good.vmprof", "--fail-if", "raw > 50k")
@@ -211,14 +219,14 @@ def test_where_blocks_were_given_back_unseen_nothing_is_judged(
             assert "bad.vmprof: 'raw > %s' can't be judged: 8" % limit in run_and_fail(
                 tmp_path, capsys, *command, "--fail-if", "allocated > 1G",
                 "--fail-if", "raw > " + limit)
-    # of what was asked for, that changes nothing
+    # the number of allocated bytes does not depend on frees
     assert ended(capsys, "check", "bad.vmprof", "--fail-if",
                  "raw allocated > 50k")[0] == 1
 
 
-def test_where_blocks_were_asked_for_unseen_nothing_is_judged(
+def test_refuses_conditions_if_the_sampler_missed_allocations(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What malloc needs for its bookkeeping is none."""
+    """malloc's bookkeeping does not count as a missed allocation."""
     write("good", kept=100, counted=2000)
     write("bad", kept=100, counted=20000)
     assert ended(capsys, "check", "good.vmprof", "--fail-if", "raw > 1M")[0] == 0
@@ -226,9 +234,9 @@ def test_where_blocks_were_asked_for_unseen_nothing_is_judged(
         run_and_fail(tmp_path, capsys, "check", "bad.vmprof", "--fail-if", "raw > 1M"))
 
 
-def test_without_mallocs_count_nothing_is_judged(
+def test_refuses_conditions_without_the_count_of_malloc(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A process that was killed has not read it: blocks may be unseen."""
+    """A killed process has not read this count, and may have missed blocks."""
     write("good", kept=100)
     write("killed", kept=100, counted=None)
     write("parent", run="r", kept=100)
@@ -239,7 +247,7 @@ def test_without_mallocs_count_nothing_is_judged(
             assert ("'raw > %s' can't be judged: malloc's own count is missing" % limit
                     ) in run_and_fail(tmp_path, capsys, *command, "--fail-if",
                                       "raw > " + limit)
-    # of what was asked for, that changes nothing
+    # the number of allocated bytes does not need the count
     assert ended(capsys, "check", "killed.vmprof", "--fail-if",
                  "raw allocated > 50k")[0] == 1
     for command in (["killed.vmprof", "--to", "table"], ["diff", "killed.vmprof",
@@ -248,7 +256,7 @@ def test_without_mallocs_count_nothing_is_judged(
                 in ended(capsys, *command, "--raw")[1])
 
 
-def test_leaks_are_none_where_blocks_were_given_back_unseen(
+def test_refuses_leaks_if_the_sampler_missed_frees(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write("bad", kept=100, given_back=10, counted=20)
     assert "leaks of raw memory can't be judged: 8" in run_and_fail(
@@ -256,14 +264,14 @@ def test_leaks_are_none_where_blocks_were_given_back_unseen(
 
 
 @pytest.mark.parametrize("condition", ["peak > 1M", "rss growth > 1M"])
-def test_the_process_is_not_raw_memory(
+def test_refuses_conditions_of_the_process_with_option_raw(
         folder: Path, capsys: pytest.CaptureFixture[str], condition: str) -> None:
     assert "'%s' is about the process, and not about raw memory" % condition in (
         run_and_fail(folder, capsys, "diff", "a.vmprof", "b.vmprof", "--raw",
                      "--fail-if", condition))
 
 
-def test_of_several_processes_malloc_counts_together(
+def test_counts_of_malloc_are_added_for_several_processes(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write("app", run="r", kept=100, counted=106)
     write("app.11", run="r", pid=11, kept=100, counted=106)
@@ -342,9 +350,8 @@ def test_growth_is_called_a_cache_only_if_garbage_is_known(
 
 
 @pytest.mark.parametrize("compiled", [5, 6, 7])
-def test_leak_of_a_function_that_is_compiled_meanwhile_is_no_cache(
-        write: Write, capsys: pytest.CaptureFixture[str], compiled: int
-        ) -> None:
+def test_leak_of_a_function_that_is_compiled_later_is_not_a_cache(
+        write: Write, capsys: pytest.CaptureFixture[str], compiled: int) -> None:
     """The blocks of its interpreted code stay, and compiled code adds others."""
     write("a", kept=1000, has_marks=False, majors=9, compiled=compiled, counted=1005)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
@@ -353,7 +360,7 @@ def test_leak_of_a_function_that_is_compiled_meanwhile_is_no_cache(
 
 
 @pytest.mark.parametrize("majors", [0, 1, 2])
-def test_too_few_major_collections_tell_no_leak_of_native_memory(
+def test_few_major_collections_do_not_show_leaks_of_native_memory(
         write: Write, capsys: pytest.CaptureFixture[str], majors: int) -> None:
     write("a", kept=100, has_marks=False, majors=majors)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]

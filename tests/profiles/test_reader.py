@@ -1,4 +1,7 @@
-"""The reader: stacks, samples, what is missing, and what is not a profile."""
+"""Tests of the reader: stacks, samples, incomplete profiles and invalid files.
+
+The tests also cover the summary's treatment of recursion and of the sampler's own code.
+"""
 from __future__ import annotations
 
 import gzip
@@ -68,7 +71,7 @@ def test_samples_are_tied_to_their_stacks() -> None:
     assert set(profile.samples.thread) == {PID}
 
 
-def test_lost_stack_costs_that_sample_alone() -> None:
+def test_a_lost_stack_affects_one_sample_only() -> None:
     log = small()
     log.allocation(None, size=96, time=30)
     leaf = log.function("after")
@@ -83,7 +86,7 @@ def test_lost_stack_costs_that_sample_alone() -> None:
     assert "[stack lost]" in said
 
 
-def test_vmprofs_samples_beside_records_are_not_counted() -> None:
+def test_samples_of_vmprof_in_a_log_with_records_are_ignored() -> None:
     log = small()
     log.flush()
     log.raw_stack([1, 0x1008], 0)
@@ -93,8 +96,10 @@ def test_vmprofs_samples_beside_records_are_not_counted() -> None:
 
 
 def test_a_python_function_keeps_its_name() -> None:
-    """vmprof.disable(), of a PyPy that can look native names up, does it for all
-    addresses, and writes what it made up of those without one."""
+    """vmprof.disable() looks up native names for all addresses, in some PyPys.
+
+    It also writes names that it invents for addresses without a native name.
+    """
     log = small()
     for address in range(0x1000, log.addresses + 8, 8):
         log.bytes += b"\x08" + word(address) + string("n:<native symbol>:0:-")
@@ -106,7 +111,7 @@ def test_a_python_function_keeps_its_name() -> None:
 def test_jit_frame_and_the_frame_that_entered_it_are_one() -> None:
     log = Log()
     f, g = log.function("f"), log.function("g")
-    # innermost first: machine code, g inlined in f, f's own entry
+    # innermost first: machine code, g inlined in f, and the f that entered the code
     log.raw_stack([6, 0x7000, 3, g, 3, f, 1, f, 1, g], 0)
     profile = readers.read_bytes(log.data())
     assert list(profile.stacks) == [(
@@ -161,7 +166,7 @@ def test_members_of_gzip_are_joined() -> None:
 
 
 def test_a_pipe_is_read_twice(tmp_path: Path) -> None:
-    """As all objects are handed on when all else is known."""
+    """The reader passes on the objects after it has read everything else."""
     data = large(20000, 10, 50, facts=True)
     out, into = os.pipe()
 
@@ -188,8 +193,10 @@ def test_damaged_gzip_is_refused(at: int) -> None:
     (508, False), (509, True), (510, True)])
 def test_cut_stacks_are_those_that_fill_the_record(
         frames: int, is_cut: bool) -> None:
-    """With 1016 words vmprof went on to the next frame; with 1018 it stopped,
-    and with 1020, too, if it was in a piece of machine code."""
+    """After 1016 words, vmprof continues with the next frame.
+
+    It stops after 1018 words, or after 1020 words if it is within machine code.
+    """
     log = Log()
     f, g = log.function("f"), log.function("g")
     log.settings()
@@ -200,7 +207,7 @@ def test_cut_stacks_are_those_that_fill_the_record(
 
 
 def test_stack_that_just_fits_is_not_cut() -> None:
-    """It begins where others begin, with a function that nobody calls."""
+    """Its outermost function also begins other stacks, and has no caller."""
     log = Log()
     f, main = log.function("f"), log.function("main")
     log.settings()
@@ -208,7 +215,7 @@ def test_stack_that_just_fits_is_not_cut() -> None:
     log.allocation([main] + [f] * 508, size=16)
     log.allocation([f] * 509, size=16)
     assert readers.read_bytes(log.data()).cut_stacks == 1
-    # but one that begins with a function that is called, too, may be cut
+    # a stack may be cut if its outermost function has a caller in another stack
     log = Log()
     f = log.function("f")
     log.settings()
@@ -226,7 +233,7 @@ def test_cut_stacks_of_vmprofs_own_samples() -> None:
     assert readers.read_bytes(log.data()).cut_stacks == 3
 
 
-def test_settings_come_again_at_the_end() -> None:
+def test_settings_at_the_end_complete_the_first_settings() -> None:
     log = small()
     log.flush()
     profile = readers.read_bytes(bytes(log.bytes))
@@ -259,9 +266,9 @@ def test_the_last_name_of_a_function_is_its_name() -> None:
             readers.read_bytes(log.data()).functions.values()] == [("whole", 2)]
 
 
-def test_record_that_nobody_would_write_is_not_kept(
+def test_a_record_of_implausible_size_is_refused(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gigabytes of zeros are few bytes of a gzip file."""
+    """Gigabytes of zeros take few bytes in a gzip file."""
     monkeypatch.setattr(container, "_MOST_FOR_A_BYTE", 10**4)
     log = small()
     log.bytes += b"\x02" + word(1) + word(2**27) + bytes(2**27)
@@ -269,7 +276,7 @@ def test_record_that_nobody_would_write_is_not_kept(
         readers.read_bytes(gzip.compress(log.data(), 1))
 
 
-def test_pieces_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_the_file_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     data = small().data()
     whole = readers.read_bytes(data)
     for piece in 1, 2, 7, 41:
@@ -280,7 +287,7 @@ def test_pieces_may_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
                                   ) == whole
 
 
-def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
+def test_progress_is_reported_in_bytes_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "p.vmprof"
     path.write_bytes(large(200_000, 10, 50))
     told: list[tuple[int, int]] = []
@@ -289,7 +296,7 @@ def test_progress_is_told_in_bytes_of_the_file(tmp_path: Path) -> None:
     assert told[-1] == (path.stat().st_size, path.stat().st_size)
 
 
-def test_stacks_are_defined_by_what_is_new_in_them() -> None:
+def test_stacks_are_defined_by_their_new_frames() -> None:
     log = Log()
     f, g, h = (log.function(name) for name in "fgh")
     stacks: list[list[FrameSpec]] = [
@@ -314,8 +321,8 @@ def test_stacks_are_defined_by_what_is_new_in_them() -> None:
     [10, 10, 11, 12, 12, 13, 20, 21], [2**62 + i // 3 for i in range(99)],
     [1_000_000 * i + 5000 * (i % 3) for i in range(50)]])
 @pytest.mark.parametrize("unit", [1, 8, 1000])
-def test_columns_are_what_they_were(values: list[int], unit: int) -> None:
-    """Of each width, with steps, a base, a unit."""
+def test_columns_are_decoded_exactly(values: list[int], unit: int) -> None:
+    """The columns have all widths, and some have steps, a base or a unit."""
     data = record(
         MARKED, [column(values, unit), column([1] * len(values)),
                  column(values, unit)], len(values))
@@ -325,8 +332,8 @@ def test_columns_are_what_they_were(values: list[int], unit: int) -> None:
     assert list(parsed.decoded()[0]) == list(parsed.column(0)) == values
 
 
-def test_what_waits_counts_unless_more_was_said() -> None:
-    """Only what the last batch says of it."""
+def test_pending_objects_count_until_their_outcome_is_known() -> None:
+    """Only the pending objects of the last batch count."""
     log = Log()
     f = log.function("f")
     log.settings(facts="types,lifetimes")
@@ -352,8 +359,8 @@ def test_log_without_a_trailer_is_a_killed_run() -> None:
     assert "did not end normally" in text(profile)
 
 
-def test_cut_anywhere_it_is_an_error_or_a_killed_run() -> None:
-    """And with salvage always what was whole before the cut."""
+def test_a_truncated_log_is_an_error_or_a_killed_run() -> None:
+    """With `salvage`, the reader returns the whole records before the cut."""
     log = small()
     log.flush()
     whole = bytes(log.bytes)
@@ -423,7 +430,7 @@ def test_hostile_records(record: bytes, said: str) -> None:
         readers.read_bytes(bytes(log.bytes) + record)
 
 
-def test_random_damage_never_ends_in_another_error() -> None:
+def test_random_damage_raises_no_other_error() -> None:
     rng = random.Random(1)
     good = small().data()
     refused = 0
@@ -438,7 +445,7 @@ def test_random_damage_never_ends_in_another_error() -> None:
     assert 0 < refused < 3000
 
 
-def test_deep_stacks_are_no_recursion() -> None:
+def test_deep_stacks_need_no_recursion() -> None:
     log = Log()
     f = log.function("f")
     log.settings()
@@ -449,8 +456,8 @@ def test_deep_stacks_are_no_recursion() -> None:
     assert row.total.bytes().value == pytest.approx(row.own.bytes().value)
 
 
-def test_samples_alike_share_one_stack() -> None:
-    """What the reader keeps grows with the distinct stacks."""
+def test_equal_stacks_are_stored_once() -> None:
+    """The memory of the reader grows with the number of distinct stacks."""
     profile = readers.read_bytes(large(samples=20000, depth=30, distinct=50))
     assert len(profile.samples) == 20000
     assert len(profile.stacks) == 50
@@ -483,8 +490,8 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
     assert names == {"<module>", "[starting and ending the run]"}
 
 
-def test_summary_hides_what_we_run_in_a_program() -> None:
-    """And nothing of a program that looks like that, and that nobody got into."""
+def test_summary_hides_the_code_of_an_attach() -> None:
+    """The summary shows similar functions of a program without an attach."""
     def rows(inside: str) -> dict[str, float]:
         log = Log()
         ours = log.function("<module>", 1, "<string>")
@@ -521,9 +528,11 @@ def test_summary_hides_threads_that_begin_in_our_code() -> None:
     assert names == {"main", "_answer", "exists", "[starting and ending the run]"}
 
 
-def test_machine_code_alone_has_a_label_of_its_own() -> None:
-    """509 pieces of it, of which vmprof knows no function: none was the start
-    of the run."""
+def test_machine_code_alone_has_a_separate_label() -> None:
+    """vmprof knows no function of this machine code.
+
+    The label for the start of the run would be wrong.
+    """
     log = Log()
     log.settings()
     log.allocation([machine_code(0x7000)] * 509, size=16)
@@ -540,8 +549,8 @@ def test_summary_of_a_profile_without_allocations() -> None:
         "time samples: 1; --of time adds them up, and --view shows them\n")
 
 
-def test_summary_hides_what_pypy_does_before_and_after_the_program() -> None:
-    """It imports `site`, looks for the program, and calls its exit handlers."""
+def test_summary_hides_pypy_s_work_before_and_after_the_program() -> None:
+    """PyPy imports `site`, searches for the program, and calls its exit handlers."""
     log = Log()
     main, command = (log.function(name, 1, "<builtin>/app_main.py")
                      for name in ("entry_point", "run_command_line"))
@@ -566,7 +575,7 @@ def test_summary_hides_what_pypy_does_before_and_after_the_program() -> None:
 
 
 def test_time_samples_stay_in_their_order() -> None:
-    """However many of them a batch has."""
+    """Batches may have different numbers of time samples."""
     log = Log()
     main = log.function("main")
     for batch in ((1, 2), (3, 4, 5), (6,), (7, 8, 9, 10, 11, 12, 13)):
@@ -578,8 +587,11 @@ def test_time_samples_stay_in_their_order() -> None:
 
 
 def test_lines_of_frames() -> None:
-    """A line stands before its frame; a compiled one and the interpreted one that
-    entered it are one, with the line of the first."""
+    """A line precedes its frame.
+
+    A compiled frame and the interpreted frame that entered it are one frame. It has the
+    line of the compiled frame.
+    """
     stacks = Stacks()
     words = [8, 7, INTERPRETED, 40, JIT, 30, 8, 6, JIT, 20, MACHINE_CODE, 1 << 20,
              8, 5, JIT, 10, 8, 4, INTERPRETED, 10, 8, 3, INTERPRETED, 50, 8, 2]

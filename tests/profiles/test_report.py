@@ -1,4 +1,7 @@
-"""python -m vmprof_allocation report: what it says, takes and returns."""
+"""Tests of the command `python -m vmprof_allocation report`.
+
+The tests cover its memory, output, arguments and exit codes.
+"""
 from __future__ import annotations
 
 import os
@@ -24,7 +27,7 @@ def write(folder: Path, log: Log | bytes) -> Path:
 
 
 def sampled(**settings: object) -> Log:
-    """A log of two functions."""
+    """Return a log with samples of two functions."""
     log = Log()
     log.settings(**settings)
     for name, size in ("one", 16), ("two", 32):
@@ -43,23 +46,23 @@ def lines(log: Log, folder: Path) -> list[str]:
 
 
 def resident(command: list[str]) -> float:
-    """MiB, at most: of this process alone."""
+    """Return the largest resident memory of a command in MiB."""
     script = ("import os, sys; pid = os.posix_spawn(sys.argv[1], sys.argv[1:],"
               " os.environ); _, status, used = os.wait4(pid, 0); "
               "print(used.ru_maxrss / 1024); sys.exit(bool(status))")
-    # between it and us a small process: until it executes the command, a
-    # child has its parent's memory
+    # A small process starts the command. Until exec, a child has the memory of its
+    # parent, and the parent must not be this large process.
     done = subprocess.run(
         [sys.executable, "-c", script, *command], text=True,
         capture_output=True, timeout=300,
-        # what the command takes for itself, by exec: before, it had what the
-        # processor's cache is worth
+        # The command would choose this nursery itself and restart. Until then, the
+        # size of the nursery would depend on the processor's cache.
         env={**os.environ, "PYPY_GC_NURSERY": "2M"})
     assert done.returncode == 0, done.stderr
     return float(done.stdout.splitlines()[-1])
 
 
-#: a column of numbers would be 2.3 MiB more
+#: the number of samples, with which a column of numbers takes 2.3 MiB
 MANY = 300_000
 
 
@@ -74,8 +77,10 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("facts", [False, True])
 def test_memory_of_the_report_of_many_samples(
         many: Path, tmp_path: Path, python: str, mib: int, facts: bool) -> None:
-    """All of it, the interpreter (9 and 50 MiB) included.  PyPy's differs from run to
-    run.  What is remembered of an object is bounded by what is alive."""
+    """The limits include the interpreter, CPython with 9 MiB or PyPy with 50 MiB.
+
+    PyPy's memory differs from run to run. The report stores data of live objects only.
+    """
     path = write(tmp_path, large(MANY, 40, 5000, facts=True)) if facts else many
     assert resident([python, "-m", "vmprof_allocation", "report", str(path),
                      *(["--by", "function,type"] if facts else [])]) < mib
@@ -88,9 +93,9 @@ def test_memory_does_not_grow_with_the_samples(many: Path, tmp_path: Path) -> No
     assert resident([*command, str(many)]) - resident([*command, str(few)]) < 2.5
 
 
-def test_big_nursery_of_the_machine_does_not_count(tmp_path: Path, pypy: PyPy) -> None:
-    """The report goes on in a process with another one; unless the user chose
-    it."""
+def test_report_of_pypy_restarts_with_a_small_nursery(tmp_path: Path,
+                                                      pypy: PyPy) -> None:
+    """It does not restart if the user chose the size of the nursery."""
     path = write(tmp_path, sampled())
     script = pypy.script("""
         import os, sys
@@ -109,7 +114,7 @@ def test_big_nursery_of_the_machine_does_not_count(tmp_path: Path, pypy: PyPy) -
 
 
 # ________________________________________
-# what it says
+# output
 
 
 def test_children_that_were_not_sampled_are_named(tmp_path: Path) -> None:
@@ -128,7 +133,7 @@ def test_early_end_is_explained(tmp_path: Path) -> None:
 
 
 def test_interval_under_a_limit_is_one_number(tmp_path: Path) -> None:
-    """640 B to 28 MiB on average is none."""
+    """The range from 640 B to 28 MiB would not be an average."""
     log = Log()
     f = log.function("f")
     log.settings(interval=65536, limit="5000ppm")
@@ -140,7 +145,7 @@ def test_interval_under_a_limit_is_one_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("interval", ["", "x", "-5", "1e3", "9" * 5000,
                                       "\u0663"])
-def test_interval_that_is_none(tmp_path: Path, interval: str) -> None:
+def test_an_invalid_interval_counts_as_0(tmp_path: Path, interval: str) -> None:
     log = Log()
     log.settings(interval=interval)
     log.flush()
@@ -169,7 +174,7 @@ def test_profile_without_any_sample(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [1, 2, 4, 6])
 def test_time_samples_alone_ended_normally(tmp_path: Path,
                                            version: int) -> None:
-    """Before version 5, a trailer has no time."""
+    """A trailer has no time in versions below 5."""
     log = Log(interpreter="cpython", version=6)
     log.raw_stack([log.function("f")], 1)
     data = bytearray(log.data())
@@ -203,7 +208,7 @@ def test_time_samples_of_pypy_alone(pypy: PyPy) -> None:
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_cut_stacks_of_a_recursion_of_known_depth(pypy: PyPy,
                                                   jit: str) -> None:
-    """What is whole begins with PyPy's own start, or with what ends it."""
+    """A whole stack begins with a function of PyPy's start or end."""
     run = pypy.sample("""
         import sys
         sys.setrecursionlimit(10000)
@@ -246,7 +251,7 @@ def test_number_of_functions(tmp_path: Path, flag: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "x", "1.5", ""])
-def test_number_of_functions_that_is_none(tmp_path: Path, number: str) -> None:
+def test_refuses_an_invalid_number_of_functions(tmp_path: Path, number: str) -> None:
     done = report(write(tmp_path, sampled()), "-n", number)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].endswith(
@@ -257,9 +262,9 @@ def test_number_of_functions_that_is_none(tmp_path: Path, number: str) -> None:
 @pytest.mark.parametrize("command", ["report", "doctor"])
 @pytest.mark.parametrize("python", [sys.executable, PYPY],
                          ids=["cpython", "pypy"])
-def test_reader_that_leaves_is_no_error(tmp_path: Path, python: str,
-                                        command: str) -> None:
-    """Nothing is said of it; and only what is written nowhere else is lost."""
+def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path: Path, python: str,
+                                                       command: str) -> None:
+    """The commands write no message, and `doctor` ends by SIGPIPE."""
     arguments = [str(write(tmp_path, sampled()))] if command == "report" else []
     read, write_ = os.pipe()
     os.close(read)
@@ -295,7 +300,7 @@ def test_standard_output_that_is_closed(tmp_path: Path, command: list[str],
     assert done.returncode == 2
     assert done.stderr.endswith(": can't write to standard output: it is closed\n")
     assert done.stderr.count("\n") == 1
-    # what goes elsewhere is none of its business
+    # an output file does not need standard output
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", *command, str(path),
          "-o", str(tmp_path / "a.md")], stderr=subprocess.PIPE, text=True, timeout=300)
@@ -316,8 +321,7 @@ def test_standard_input_and_errors_that_are_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--to", "firefox"]])
-def test_a_full_disk_behind_standard_output(tmp_path: Path,
-                                            options: list[str]) -> None:
+def test_standard_output_on_a_full_disk(tmp_path: Path, options: list[str]) -> None:
     path = write(tmp_path, sampled())
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -328,6 +332,6 @@ def test_a_full_disk_behind_standard_output(tmp_path: Path,
         "device\n")
 
 
-def test_reports_of_a_table_and_of_a_stream_are_one(tmp_path: Path) -> None:
+def test_reports_of_a_table_and_of_a_stream_are_equal(tmp_path: Path) -> None:
     path = write(tmp_path, large(5000, depth=20, distinct=300))
     assert text(readers.read(path)) == report(path, "--by", "function").stdout != ""

@@ -1,4 +1,4 @@
-"""The report's options: both commands have the same."""
+"""Tests of the options of the report, which both commands have."""
 from __future__ import annotations
 
 import array
@@ -20,8 +20,7 @@ from vmprof_convert.meaning.lifetimes import STILL_ALIVE
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that keeps what one function makes, of which another makes
-    more."""
+    """Write the profile of a program that keeps the objects of one function."""
     heap = Heap(interval=500)
     for number in range(3000):
         heap.allocate("main make", ("app.Leaf", 64, 100))
@@ -39,7 +38,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    """A profile without facts."""
+    """Write a profile without types and lifetimes."""
     log = Log()
     log.settings()
     for name, size in ("one", 16), ("two", 32):
@@ -50,7 +49,7 @@ def plain(tmp_path: Path) -> Path:
 
 
 def rows(found: list[str]) -> list[str]:
-    """Those of the table."""
+    """Return the rows of the table."""
     start = next(i for i, line in enumerate(found) if re.search(" %  ", line))
     return found[start + 1:found.index("", start)]
 
@@ -64,7 +63,7 @@ def words(line: str) -> str:
     return " ".join(line.split())
 
 
-def test_what_was_allocated_died_and_is_alive(path: Path) -> None:
+def test_columns_of_the_default_table(path: Path) -> None:
     found = lines(path)
     assert found[2] == "the program's own code, with what it calls of libraries:"
     assert words(found[3]) == (
@@ -103,24 +102,24 @@ def test_by_file_and_module(path: Path, by: str, name: str) -> None:
     assert found[by] == name and "function" not in found
 
 
-def test_storage_in_its_owner(path: Path) -> None:
+def test_option_group_storage_counts_storage_as_its_owner(path: Path) -> None:
     assert last_words(lines(path, "--by", "type", "--group-storage")) == [
         "list", "app.Leaf", "<JIT frame>"]
 
 
-def test_what_only_the_interpreter_knows_is_hidden(path: Path) -> None:
+def test_option_hide_internal_hides_internal_types(path: Path) -> None:
     found = lines(path, "--by", "type", "--hide-internal", "--remarks")
     assert "<JIT frame>" not in last_words(found)
     assert any(re.fullmatch(r"hidden: \d+(\.\d+)? KiB of what only the "
                             "interpreter knows", line) for line in found)
-    # the total is that of everything
+    # the total includes hidden types
     assert [line for line in found if line.startswith("estimated")] == [
         line for line in lines(path) if line.startswith("estimated")]
 
 
 @pytest.mark.parametrize("sort,first", [
     ("self", "keep"), ("total", "main"), ("objects", "make"), ("alive", "keep")])
-def test_what_comes_first(path: Path, sort: str, first: str) -> None:
+def test_option_sort_chooses_the_first_row(path: Path, sort: str, first: str) -> None:
     for mine in (), ("--by", "function"):
         found = lines(path, "--sort", sort, *mine)
         assert last_words(found)[0] == first
@@ -132,7 +131,7 @@ def test_what_comes_first(path: Path, sort: str, first: str) -> None:
         assert titles[1] == "%"
 
 
-def test_lines_where_none_are_known(path: Path, plain: Path) -> None:
+def test_report_notes_that_lines_were_not_recorded(path: Path, plain: Path) -> None:
     for file in path, plain:
         assert "lines: " not in "".join(lines(file))
         found = lines(file, "--by", "line")
@@ -142,13 +141,13 @@ def test_lines_where_none_are_known(path: Path, plain: Path) -> None:
         assert all(re.search(r"app.py:\d$", row) for row in rows(found))
 
 
-def test_lines_that_are_known() -> None:
+def test_rows_of_executed_lines() -> None:
     log = Log(interpreter="cpython", flags=LINES)
     f = log.function("f", 10)
     for line in 11, 12, 12:
         log.raw_stack([-line, f], 1)
     profile = readers.read_bytes(log.data())
-    # no profile of allocations has them yet: made here
+    # turn the samples with lines, which are time samples, into allocations
     samples = profile.samples
     samples.size = samples.interval = array.array("q", [1000] * 3)
     summary = summarize(profile, None, Choice(("line",)))
@@ -170,19 +169,19 @@ def test_at_a_time(path: Path) -> None:
     (keep,) = [row for row in rows(lines(path, "--at", "0.0001"))
                if " keep " in row]
     assert "KiB" in keep
-    # at the end it is as without
+    # the end of the profile is the default
     at_end = summarize(profile, None, Choice(at=end)).figures
     assert at_end.bytes(STILL_ALIVE) == whole.bytes(STILL_ALIVE)
 
 
 @pytest.mark.parametrize("at", ["-1", "x", "nan", "inf", "", "1e9"])
-def test_times_that_are_none(path: Path, at: str) -> None:
+def test_refuses_invalid_times(path: Path, at: str) -> None:
     assert refused(path, "--at=" + at).endswith(
         "argument --at: %r is no number of seconds: write 0 or more, such as 2.5, or "
         "peak" % at)
 
 
-def test_time_behind_the_end(path: Path) -> None:
+def test_refuses_a_time_after_the_end(path: Path) -> None:
     assert re.fullmatch(
         r"vmprof_allocation: \S+: there is no --at 99: the profile ends after "
         r"0\.000\d+ seconds", refused(path, "--at", "99"))
@@ -190,7 +189,7 @@ def test_time_behind_the_end(path: Path) -> None:
 
 @pytest.mark.parametrize("by", [
     "", "x", "function,line", "type,type", "function,", "types", "file,module"])
-def test_rows_of_nothing(path: Path, by: str) -> None:
+def test_refuses_invalid_rows(path: Path, by: str) -> None:
     assert refused(path, "--by", by).endswith(
         "argument --by: %r is nothing that a row can be of: write function, line, "
         "file, module, thread, process, type or label:KEY, or one of these and type, "
@@ -207,14 +206,14 @@ def test_rows_of_nothing(path: Path, by: str) -> None:
     (("--at", "0.5"), "this profile has no outcomes of objects, which --at "
                       "needs"),
 ])
-def test_what_is_not_in_the_profile(plain: Path, options: tuple[str, ...],
-                                    why: str, command: str) -> None:
+def test_refuses_options_that_need_missing_data(plain: Path, options: tuple[str, ...],
+                                                why: str, command: str) -> None:
     done = report(plain, *options, command=command)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1 and ": " + why in done.stderr
 
 
-def test_without_facts_there_are_no_columns_of_them(plain: Path) -> None:
+def test_table_without_lifetimes_has_no_columns_of_outcomes(plain: Path) -> None:
     found = lines(plain)
     assert words(found[3]) == "allocated % total objects function where"
     assert not [line for line in found if "alive" in line or "type" in line]
@@ -234,7 +233,7 @@ def test_both_commands_say_the_same(path: Path, options: tuple[str, ...]) -> Non
 
 
 # ________________________________________
-# for programs
+# JSON
 
 
 def as_json(path: Path, *options: str) -> dict[str, Any]:
@@ -245,7 +244,7 @@ def as_json(path: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_every_figure_and_bound(path: Path) -> None:
+def test_json_has_every_estimate_and_bound(path: Path) -> None:
     found = as_json(path, "--by", "function,type", "--sort", "alive")
     summary = summarize(readers.read(path), None,
                         Choice(("function", "type"), "alive"))
@@ -272,13 +271,13 @@ def test_every_figure_and_bound(path: Path) -> None:
     assert found["remarks"]
 
 
-def test_limit_of_rows_for_programs(path: Path) -> None:
+def test_json_has_a_limit_of_rows(path: Path) -> None:
     assert len(as_json(path)["rows"]) == 3
     found = as_json(path, "-n", "1")
     assert (len(found["rows"]), found["rows_left_out"]) == (1, 2)
 
 
-def test_without_facts_there_are_no_figures_of_them(plain: Path) -> None:
+def test_json_without_lifetimes_has_no_outcomes(plain: Path) -> None:
     found = as_json(plain)
     assert set(found["rows"][0]["self"]) == {"allocated"}
     assert not found["has_types"] and not found["has_lifetimes"]
@@ -313,7 +312,7 @@ def test_the_keys_are_documented() -> None:
         assert "``%s``" % key in readme, key
 
 
-def test_a_name_of_any_characters_stays_in_its_line(tmp_path: Path) -> None:
+def test_hostile_names_stay_in_their_line(tmp_path: Path) -> None:
     heap = Heap(interval=100)
     for name in "a\nb", "\x1b[2J", "\u2028", "\udcff".encode(
             "utf-8", "replace").decode(), "\U0001f40d" * 99, "x" * 5000:
@@ -322,16 +321,16 @@ def test_a_name_of_any_characters_stays_in_its_line(tmp_path: Path) -> None:
     path = tmp_path / "names.vmprof"
     path.write_bytes(heap.data())
     found = lines(path, "--by", "type")
-    # what looks alike is one row
+    # types with the same displayed name have one row
     assert len(rows(found)) == 5
     assert all(len(row) < 330 for row in rows(found))
 
 
 # ________________________________________
-# what it took
+# bookkeeping
 
 
-def test_what_it_took_to_know(path: Path, tmp_path: Path) -> None:
+def test_memory_of_the_bookkeeping(path: Path, tmp_path: Path) -> None:
     assert not [line for line in lines(path) if line.startswith("bookkeeping")]
     assert as_json(path)["bookkeeping"] is None
     profile = tmp_path / "app.vmprof"
@@ -339,7 +338,7 @@ def test_what_it_took_to_know(path: Path, tmp_path: Path) -> None:
         heap = Heap(bookkeeping=381_000, run="abc", pid=pid, clock=1000)
         heap.allocate("main", ("a", 5000, math.inf))
         (tmp_path / name).write_bytes(heap.data())
-    # of several processes, all together
+    # the sum of all processes
     both = as_json(profile)
     assert both["bookkeeping"] == 762_000
     assert [process["bookkeeping"] for process in both["processes"]] == [381_000] * 2

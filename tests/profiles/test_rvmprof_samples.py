@@ -1,5 +1,7 @@
-"""Allocation samples in vmprof's own buffers, as a PyPy without the recorder writes
-them (PROFILE.rst)."""
+"""Tests of allocation samples in vmprof's own buffers (see PROFILE.rst).
+
+A PyPy without the recorder writes such profiles.
+"""
 from __future__ import annotations
 
 import pytest
@@ -36,11 +38,11 @@ def obj(log: Log, key: int, type_: int, size: int = 0) -> None:
 def tick(log: Log, address: int) -> None:
     log.bytes += words(0x01, 1, 2, 1, address, 7)
     if log.version == 7:
-        log.bytes += word(10**12)       # the processor's
+        log.bytes += word(10**12)       # the processor's time stamp
 
 
 def rows(log: Log) -> list[tuple[int, int, int, str]]:
-    """Time, size, interval and the layout of the type."""
+    """Return time, size, interval and layout of the type of each object."""
     profile = readers.read_bytes(log.data())
     samples = profile.samples
     return [(time, size, interval, "" if type_ < 0 else profile.types[type_].layout)
@@ -68,7 +70,7 @@ def test_each_object_of_a_sample_is_a_row() -> None:
     assert set(profile.samples.thread) == {7}
 
 
-def test_buffers_in_the_other_order() -> None:
+def test_an_object_may_precede_its_sample() -> None:
     log = begun()
     main = log.function("main")
     obj(log, 1, 1, 24)
@@ -78,7 +80,7 @@ def test_buffers_in_the_other_order() -> None:
     assert readers.read_bytes(log.data()).misfits == 1
 
 
-def test_samples_of_which_nothing_is_told() -> None:
+def test_samples_without_objects() -> None:
     log = begun()
     sample(log, 1, 24, 10)
     sample(log, 2, 24, 20, log.function("main"))
@@ -88,7 +90,8 @@ def test_samples_of_which_nothing_is_told() -> None:
     assert profile.lost_stacks == 1 and sorted(profile.samples.stack) == [-1, 0]
 
 
-def test_many_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_keeps_few_samples_until_their_objects_are_known(
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rvmprof_samples, "_KEPT", 10)
     monkeypatch.setattr(rvmprof_samples, "_BATCH", 7)
     log = begun()
@@ -101,7 +104,7 @@ def test_many_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("version", [6, 7])
-def test_time_samples_stand_where_they_were_taken(version: int) -> None:
+def test_time_samples_have_the_time_of_the_previous_allocation(version: int) -> None:
     log = begun(version=version)
     main = log.function("main")
     tick(log, main)
@@ -123,7 +126,7 @@ def test_a_stack_that_filled_its_record() -> None:
     words(0x0b, 1, 0, 10, 7, 0), words(0x0b, 1, 24, -1, 7, 0),
     words(0x0b, 1, 24, 10, 7, -1), words(0x0b, 1, 24, 10, 7, 2**40),
     words(0x0c, 1, 1, -1)])
-def test_damaged(record: bytes) -> None:
+def test_damaged_records_are_refused(record: bytes) -> None:
     log = begun()
     log.bytes += record
     with pytest.raises(ProfileError, match="damaged profile"):
@@ -132,14 +135,14 @@ def test_damaged(record: bytes) -> None:
 
 @pytest.mark.parametrize("settings", ["", "interval=", "interval=x", "interval=0",
                                       "interval=" + "9" * 30])
-def test_an_interval_that_is_none(settings: str) -> None:
+def test_an_invalid_interval_is_refused(settings: str) -> None:
     log = begun(settings)
     sample(log, 1, 24, 10, log.function("main"))
     with pytest.raises(ProfileError, match="interval"):
         readers.read_bytes(log.data())
 
 
-def test_cut_off() -> None:
+def test_a_truncated_profile_is_an_error_or_salvaged() -> None:
     log = begun()
     main = log.function("main")
     sample(log, 1, 24, 10, main)

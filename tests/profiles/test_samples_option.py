@@ -1,4 +1,4 @@
-"""--samples: what is written of a profile that has more."""
+"""Tests of `--samples`, which downsamples profiles with more samples for an output."""
 from __future__ import annotations
 
 import array
@@ -34,8 +34,11 @@ WRITTEN = [name for name, format_ in FORMATS.items() if format_.write is not Non
 
 
 def large(samples: int, seed: int = 1, **settings: object) -> bytes:
-    """As many allocation samples, and a tenth as many time samples; some objects become
-    old, and some of these are freed."""
+    """Return a profile with many allocation samples.
+
+    The number of time samples is a tenth of `samples`. Some objects become old, and the
+    GC frees some old objects.
+    """
     draw = random.Random(seed)
     log = Log()
     log.settings(interval=INTERVAL, period="0.01", facts="types,lifetimes", **settings)
@@ -74,7 +77,7 @@ def made() -> bytes:
 
 
 def written(folder: Path, data: bytes, to: str, *options: str) -> tuple[bytes, str]:
-    """And what is complained of."""
+    """Return the output and the messages of the command."""
     (folder / "app.vmprof").write_bytes(data)
     out = folder / ("out." + to)
     done = report_runs.report(folder / "app.vmprof", "--to", to, "-o", str(out),
@@ -84,7 +87,8 @@ def written(folder: Path, data: bytes, to: str, *options: str) -> tuple[bytes, s
 
 
 @pytest.mark.parametrize("to", WRITTEN)
-def test_within_the_limit_nothing_changes(to: str, made: bytes, tmp_path: Path) -> None:
+def test_output_does_not_change_within_the_limit(to: str, made: bytes,
+                                                 tmp_path: Path) -> None:
     count = len(readers.read_bytes(made).samples)
     plain, complaints = written(tmp_path, made, to)
     assert "thinned" not in complaints and b"thinned" not in plain
@@ -94,7 +98,8 @@ def test_within_the_limit_nothing_changes(to: str, made: bytes, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("to", WRITTEN)
-def test_the_same_ones_stay_each_time(to: str, made: bytes, tmp_path: Path) -> None:
+def test_the_same_samples_remain_each_time(to: str, made: bytes,
+                                           tmp_path: Path) -> None:
     first = written(tmp_path, made, to, "--samples", "1000")
     assert written(tmp_path, made, to, "--samples", "1000") == first
     assert first[0] != written(tmp_path, made, to)[0]
@@ -141,7 +146,7 @@ SUMS: dict[str, Callable[[bytes], int]] = {
     "vmprof": vmprof_sum}
 
 
-def test_each_format_has_a_sum_here() -> None:
+def test_all_formats_are_tested() -> None:
     assert sorted(SUMS) == sorted(WRITTEN)
 
 
@@ -149,7 +154,10 @@ def test_each_format_has_a_sum_here() -> None:
 @pytest.mark.parametrize("to", WRITTEN)
 def test_totals_are_those_of_the_report(to: str, most: int, made: bytes,
                                         tmp_path: Path) -> None:
-    """Which adds up all samples: it is in the interval of what was thinned."""
+    """The report adds up all samples.
+
+    Its sum is within the confidence interval of the downsampled profile.
+    """
     path = tmp_path / "app.vmprof"
     path.write_bytes(made)
     of_all = report_runs.as_json(path)["sum"]
@@ -164,14 +172,15 @@ def test_totals_are_those_of_the_report(to: str, most: int, made: bytes,
     alive = summary.figures.bytes(STILL_ALIVE)
     assert alive.low < of_all["alive"]["bytes"]["value"] < alive.high
     total = SUMS[to](written(tmp_path, made, to, "--samples", str(most))[0])
-    # vmprof's has whole samples
+    # the format of vmprof has whole samples
     assert total == pytest.approx(
         summary.bytes.value, rel=2 * INTERVAL / summary.bytes.value
         if to == "vmprof" else 1e-7)
 
 
 @pytest.mark.parametrize("to", WRITTEN)
-def test_it_is_said(to: str, made: bytes, tmp_path: Path) -> None:
+def test_message_and_output_have_the_number_of_samples(to: str, made: bytes,
+                                                       tmp_path: Path) -> None:
     data, complaints = written(tmp_path, made, to, "--samples", "1000")
     found = re.match(
         r"vmprof-convert: thinned: (\d+) of 8000 allocation samples are in here, each "
@@ -184,7 +193,7 @@ def test_it_is_said(to: str, made: bytes, tmp_path: Path) -> None:
     assert ((place % found[1]).encode() in data) == has_place
 
 
-def test_what_is_drawn_has_the_intervals_of_what_stayed(
+def test_page_has_the_interval_of_the_remaining_samples(
         made: bytes, tmp_path: Path) -> None:
     data, _ = written(tmp_path, made, "html", "--samples", "1000")
     head = re.search(rb'"head":"allocated in [0-9.]+ s \((\d+) samples, one per '
@@ -193,7 +202,7 @@ def test_what_is_drawn_has_the_intervals_of_what_stayed(
     assert float(head[2]) > 4 * INTERVAL / 1024
 
 
-def test_time_samples_are_all_there(made: bytes, tmp_path: Path) -> None:
+def test_all_time_samples_remain(made: bytes, tmp_path: Path) -> None:
     ticks = readers.read_bytes(made).samples.ticks
     data, _ = written(tmp_path, made, "firefox", "--samples", "10")
     thread = json.loads(data)["threads"][0]
@@ -204,9 +213,9 @@ def test_time_samples_are_all_there(made: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["-1", "1.5", "1e6", "x", "", "9" * 30, "\u0661"])
-def test_nonsense_is_refused(number: str, tmp_path: Path,
-                             capsys: pytest.CaptureFixture[str],
-                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_an_invalid_number(
+        number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.vmprof").write_bytes(large(100))
     said = run_and_fail(tmp_path, capsys, "app.vmprof", "--to", "pprof",
@@ -222,8 +231,8 @@ def test_a_report_has_all_samples(tmp_path: Path) -> None:
     assert "thinned" not in report_runs.report(path).stdout
 
 
-def test_resident_memory_is_shared_out_among_as_many(tmp_path: Path) -> None:
-    """--of rss looks at each sample."""
+def test_resident_memory_is_attributed_to_the_remaining_samples(tmp_path: Path) -> None:
+    """`--of rss` attributes the growth to single samples."""
     log = Log()
     log.settings()
     f = log.function("f")
@@ -240,7 +249,7 @@ def test_resident_memory_is_shared_out_among_as_many(tmp_path: Path) -> None:
     assert not any(line.startswith("thinned: ") for line in plain["remarks"])
 
 
-def test_a_difference_says_it_once_of_both_sides(tmp_path: Path) -> None:
+def test_a_difference_has_one_message_for_both_sides(tmp_path: Path) -> None:
     paths = []
     for seed in 1, 2:
         paths.append(str(tmp_path / ("%d.vmprof" % seed)))
@@ -256,7 +265,7 @@ def test_a_difference_says_it_once_of_both_sides(tmp_path: Path) -> None:
     assert "thinned" not in report_runs.called("convert", ["diff", *paths], {}).stdout
 
 
-def test_a_check_says_it(tmp_path: Path) -> None:
+def test_a_check_has_the_message(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(large(3000))
     arguments = ["check", str(path), "--fail-if", "objects > 100M"]
@@ -265,7 +274,7 @@ def test_a_check_says_it(tmp_path: Path) -> None:
     assert done.returncode == 0 and "thinned: " in done.stdout
 
 
-def test_the_limit_is_that_of_all_processes(tmp_path: Path) -> None:
+def test_the_limit_is_for_all_processes_together(tmp_path: Path) -> None:
     for number in range(3):
         name = "app.%d.vmprof" % (100 + number) if number else "app.vmprof"
         (tmp_path / name).write_bytes(large(
@@ -281,12 +290,12 @@ def test_the_limit_is_that_of_all_processes(tmp_path: Path) -> None:
     births = sum(weight > 0 for weight in profile["threads"][0][
         "nativeAllocations"]["weight"])
     assert births == int(found[1])
-    # of each there are some
+    # samples of each process remain
     assert len({thread["pid"] for thread in profile["threads"]
                 if thread.get("nativeAllocations")}) == 4
 
 
-def test_filters_choose_from_those_that_stayed(made: bytes, tmp_path: Path) -> None:
+def test_filters_select_from_the_remaining_samples(made: bytes, tmp_path: Path) -> None:
     data, complaints = written(tmp_path, made, "pprof", "--samples", "1000", "--thread",
                                "1")
     assert "thinned: " in complaints and b"thinned: " in data
@@ -294,7 +303,7 @@ def test_filters_choose_from_those_that_stayed(made: bytes, tmp_path: Path) -> N
     assert pprof_sum(data) == pytest.approx(all_, rel=0.3)
 
 
-# (ru_maxrss would be that of the tests' process, if that is larger: see getrusage)
+# ru_maxrss is at least the memory of the tests' process (see getrusage)
 SCRIPT = """
 import re, sys
 from vmprof_convert import cli
@@ -308,10 +317,13 @@ sys.exit(code)
 @pytest.mark.parametrize("count, options, most", [
     (600_000, ("--samples", "100000"), 56),
     pytest.param(3_000_000, (), 256, marks=pytest.mark.hard)])
-def test_many_samples_take_no_more_than_are_shown(
+def test_memory_is_bounded_by_the_remaining_samples(
         tmp_path: Path, count: int, options: tuple[str, ...], most: int) -> None:
-    """MiB, of the whole process, with its interpreter, which is 17 of them; as arrays,
-    three million samples are 209, and what Firefox gets of them takes as much again."""
+    """`most` is the memory of the whole process in MiB; the interpreter takes 17 MiB.
+
+    Arrays of three million samples take 209 MiB, and their Firefox profile takes the
+    same again.
+    """
     path = tmp_path / "app.vmprof"
     path.write_bytes(gzip.compress(made_profiles.large(count, 4, 50, facts=True), 1))
     done = subprocess.run(
@@ -323,7 +335,7 @@ def test_many_samples_take_no_more_than_are_shown(
 
 
 # ____________________________________________________________
-# the table
+# the table of samples
 
 
 def rows(count: int, first: int = 0) -> Columns:
@@ -332,7 +344,7 @@ def rows(count: int, first: int = 0) -> Columns:
         for number in range(first, first + count)])))
 
 
-def test_rows_that_come_together_are_not_copied() -> None:
+def test_rows_that_are_added_together_are_not_copied() -> None:
     samples, others = Samples(), rows(100)
     samples.extend(others)
     samples.extend(rows(2, 2000))
@@ -346,7 +358,7 @@ def test_rows_that_come_together_are_not_copied() -> None:
 
 @pytest.mark.parametrize("batch", [3, 2**16])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 100])
-def test_rows_are_sorted_and_stay_as_they_are_where_keys_are_the_same(
+def test_sort_of_rows_is_stable(
         count: int, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_BATCH", batch)
     draw = random.Random(count)

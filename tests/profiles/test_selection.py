@@ -1,4 +1,4 @@
-"""Which samples: filters that all formats share, and --mine."""
+"""Tests of filters, which all formats share, and of `--mine`."""
 from __future__ import annotations
 
 import json
@@ -30,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def heap(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With types and fates."""
+    """Write a profile with types and outcomes."""
     made = Heap(interval=1, nursery=4000, minors=2)
     for _ in range(100):
         made.allocate("main", ("app.Kept", 64, math.inf), ("app.Short", 32, 10),
@@ -48,13 +48,13 @@ def allocated(path: Path, *options: str) -> int:
 
 
 def in_firefox(path: Path, folder: Path, *options: str) -> int:
-    """Bytes that the Profiler shows."""
+    """Return the bytes that the Firefox Profiler shows."""
     out = folder / "out.json"
     assert cli.main([str(path), "-o", str(out), *options]) == 0
     profile = json.loads(out.read_bytes())
     assert firefox_rules.violations(profile) == []
     return sum(int(weight) for thread in profile["threads"]
-               # without those that show all of them once more
+               # other threads repeat the samples of all threads
                if isinstance(thread["tid"], int)
                for weight in thread.get("nativeAllocations", {"weight": []})["weight"]
                if weight > 0)
@@ -89,15 +89,14 @@ ALL = sum(calls.CALLS.values())
     (("--time", "..2"), 3000), (("--time", "10.."), 5),
     (("--time", "0..1", "--mine"), 1000),
 ])
-def test_the_same_samples_in_all_formats(path: Path, tmp_path: Path,
-                                         options: tuple[str, ...],
-                                         expected: int) -> None:
+def test_filters_select_the_same_samples_in_all_formats(
+        path: Path, tmp_path: Path, options: tuple[str, ...], expected: int) -> None:
     assert allocated(path, *options) == expected
     if expected:
         assert in_firefox(path, tmp_path, *options) == expected
 
 
-def test_what_was_asked_for_is_said(path: Path) -> None:
+def test_report_names_the_filters(path: Path) -> None:
     found = lines(path, "--function", "index", "--time", "..3", "--thread", "1000")
     assert found[1] == "  only time 0..3 s, thread 1000, function index"
     assert not any("counted" in line for line in found)
@@ -112,8 +111,9 @@ def test_what_was_asked_for_is_said(path: Path) -> None:
     (("--fate", "allocated"), 13600), (("--fate", "died-young"), None),
     (("--fate", "alive,freed-later,died-young"), 13600),
 ])
-def test_types_and_fates(heap: Path, tmp_path: Path, options: tuple[str, ...],
-                         expected: int | None) -> None:
+def test_filters_by_type_and_outcome(
+        heap: Path, tmp_path: Path, options: tuple[str, ...],
+        expected: int | None) -> None:
     found = allocated(heap, *options)
     assert found == in_firefox(heap, tmp_path, *options)
     if expected is None:
@@ -123,7 +123,7 @@ def test_types_and_fates(heap: Path, tmp_path: Path, options: tuple[str, ...],
     assert found == expected
 
 
-def test_fates_at_a_time(heap: Path) -> None:
+def test_filter_by_outcome_at_a_time(heap: Path) -> None:
     profile = readers.read(heap)
     half = profile.end // 2
     alive = summarize(profile, None, Choice(at=half)).figures.bytes("alive").value
@@ -152,13 +152,13 @@ def test_fates_at_a_time(heap: Path) -> None:
     (("--leaks", "--tree"), "--leaks is another report: --tree is not for it"),
     (("--leaks", "--fate", "alive"), "--leaks compares what came with what went"),
 ])
-def test_what_can_not_be(path: Path, command: str, options: tuple[str, ...],
-                         why: str) -> None:
+def test_refuses_invalid_filters_and_options(
+        path: Path, command: str, options: tuple[str, ...], why: str) -> None:
     said = refused(path, *options, command=command)
     assert why in said, said
 
 
-def test_a_type_that_nothing_is_of(heap: Path) -> None:
+def test_refuses_a_type_without_objects(heap: Path) -> None:
     assert "no type in this profile is called 'int'" in refused(
         heap, "--type", "int")
     assert refused(heap, "--type", "app.Kep").endswith("; there is 'app.Kept'")
@@ -166,7 +166,7 @@ def test_a_type_that_nothing_is_of(heap: Path) -> None:
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With two threads that have names; one of them never allocated."""
+    """Write a profile with two named threads, one of which never allocated."""
     log = calls.log(pid=1000)
     log.thread(2000, "pool-1")
     log.thread(3000, "idle")
@@ -183,16 +183,16 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (("--thread", "MainThread", "--time", "1..3"), 6000),
     (("--thread", "MainThread", "--function", "index"), of("index")),
 ])
-def test_a_thread_by_its_name(named: Path, tmp_path: Path,
-                              options: tuple[str, ...], expected: int) -> None:
+def test_filter_by_the_name_of_a_thread(
+        named: Path, tmp_path: Path, options: tuple[str, ...], expected: int) -> None:
     assert allocated(named, *options) == expected
     assert in_firefox(named, tmp_path, *options) == expected
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["7", "pool", "-1", "\u0663", "9" * 30])
-def test_a_thread_that_there_is_not(path: Path, named: Path, name: str,
-                                    command: str) -> None:
+def test_refuses_an_unknown_thread(path: Path, named: Path, name: str,
+                                   command: str) -> None:
     option = "--thread=" + name
     why = "no thread of this profile is called '%s'" % name
     said = refused(named, option, command=command)
@@ -201,7 +201,7 @@ def test_a_thread_that_there_is_not(path: Path, named: Path, name: str,
     assert refused(path, option, command=command).endswith(": 1000, 2000")
 
 
-def test_so_many_threads_that_not_all_are_named(tmp_path: Path) -> None:
+def test_error_names_ten_of_many_threads(tmp_path: Path) -> None:
     log = Log()
     function = log.function("f")
     log.settings()
@@ -216,9 +216,9 @@ def test_so_many_threads_that_not_all_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [
     ("--thread", "idle"), ("--thread", "2000", "--time", "..1"),
     ("--thread", "2000", "--function", "index")])
-def test_no_sample_is_of_what_was_asked_for(
+def test_a_filter_that_matches_no_sample(
         named: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """It is there, and so it isn't misspelt."""
+    """The thread exists, so that its name is not misspelt."""
     assert allocated(named, *options) == 0
     said = refused(named, "-o", str(tmp_path / "out.json"), *options,
                    command="convert")
@@ -231,15 +231,15 @@ def test_no_sample_is_of_what_was_asked_for(
     ("--time", ("", "..", "1", "2..1", "1..1", "a..b", "-1..2", "1..inf", "1..2..3")),
     ("--thread", ("",)),
     ("--fate", ("", "dead", "alive,", "alive,dead"))])
-def test_conditions_that_are_none(path: Path, option: str,
-                                  values: tuple[str, ...]) -> None:
+def test_refuses_invalid_values_of_filters(path: Path, option: str,
+                                           values: tuple[str, ...]) -> None:
     for value in values:
         said = refused(path, "%s=%s" % (option, value))
         assert "argument %s: %r is no" % (option, value) in said, said
 
 
 # ________________________________________
-# the program's own code
+# user code
 
 
 def own(path: Path) -> dict[str, tuple[int, int]]:
@@ -249,11 +249,11 @@ def own(path: Path) -> dict[str, tuple[int, int]]:
         for row in as_json(path)["rows"]}
 
 
-def test_what_libraries_allocate_counts_for_who_calls_them(path: Path) -> None:
+def test_allocations_of_libraries_count_for_the_calling_user_code(path: Path) -> None:
     assert own(path) == {
         "index": (of("index"), of("index")),
         "walk": (of("walk"), of("walk")),
-        # what a module of the program's does when it is imported is its own
+        # the code that a module of the program runs during its import is user code
         calls.VIEWS: (90, 90 + of("jinja") - 700),
         calls.APP: (0, ALL - 5),
         "serve": (0, of("serve")),
@@ -261,12 +261,12 @@ def test_what_libraries_allocate_counts_for_who_calls_them(path: Path) -> None:
         "[libraries alone]": (5, 5)}
 
 
-def test_it_is_what_is_shown_if_nothing_is_asked(path: Path) -> None:
+def test_user_code_is_the_default(path: Path) -> None:
     assert as_json(path)["mine"] is True
     assert as_json(path) == as_json(path, "--mine") == as_json(
         path, "--mine", "--by", "function")
     assert as_json(path, "--by", "function")["mine"] is False
-    # what to change is in the first ten lines
+    # the function to improve is in the first ten lines
     for found in lines(path), lines(path, "--mine"):
         assert found[4].endswith("  index              views.py:5")
         assert " 88.8 " in found[4]
@@ -275,7 +275,7 @@ def test_it_is_what_is_shown_if_nothing_is_asked(path: Path) -> None:
     assert lines(path)[2] == title + " (--by function is all code: 52 % in dumps):"
 
 
-def test_a_program_that_is_a_package_is_shown_whole(tmp_path: Path) -> None:
+def test_an_installed_program_is_shown_whole(tmp_path: Path) -> None:
     made = Log()
     made.settings()
     made.allocation([made.function("main", 3, calls.PACKAGES + "tool/__main__.py")],
@@ -288,12 +288,12 @@ def test_a_program_that_is_a_package_is_shown_whole(tmp_path: Path) -> None:
     profile = readers.read(path)
     assert not has_own_code(profile, Origins(profile))
     assert lines(path)[-3].endswith("  main      tool/__main__.py:3")
-    # if it is asked for
+    # --mine applies nevertheless
     (row,) = as_json(path, "--mine")["rows"]
     assert row["function"]["name"] == "[libraries alone]"
 
 
-def test_stacks_of_own_frames(path: Path) -> None:
+def test_stacks_of_user_code(path: Path) -> None:
     profile = readers.read(path)
     chosen = only_own(profile, Origins(profile))
     program = Program(chosen)
@@ -310,8 +310,9 @@ def test_stacks_of_own_frames(path: Path) -> None:
         chosen.stacks[len(chosen.stacks)]
 
 
-def test_what_shows_an_exception_is_no_import_of_the_programs(tmp_path: Path) -> None:
-    """PyPy imports much when nobody caught one, or at Ctrl-C."""
+def test_display_of_an_exception_is_not_an_import_of_the_program(
+        tmp_path: Path) -> None:
+    """PyPy imports many modules for an uncaught exception, or at Ctrl-C."""
     made = Log()
     made.settings()
     excepthook = made.function("excepthook", 12, "<builtin>/sys/app.py")
@@ -322,7 +323,7 @@ def test_what_shows_an_exception_is_no_import_of_the_programs(tmp_path: Path) ->
     made.allocation([made.function("<module>", 1, "app.py"), work], size=10)
     made.allocation([excepthook, load, module], size=20)
     made.allocation([excepthook, module], size=40)
-    # one that the program has for it
+    # an excepthook calls a function of the program
     made.allocation([excepthook, work], size=80)
     path = tmp_path / "app.vmprof"
     path.write_bytes(made.data())
@@ -336,7 +337,7 @@ def weight(size: int) -> float:
     return weight_bytes(size, 1000, "exponential")
 
 
-def test_labels_stay_what_they_are(tmp_path: Path) -> None:
+def test_labels_do_not_change(tmp_path: Path) -> None:
     made = Log()
     made.settings()
     made.allocation(None, size=24)

@@ -1,5 +1,8 @@
-"""Several runs a side: how much equal runs differ is measured, and a row has changed
-that differs by more.  With one run a side, compiled code leaves most of it open."""
+"""Tests of differences with several runs per side.
+
+They measure the spread of equal runs. A row has changed if it differs by more than this
+spread. With one run per side, most differences of compiled code remain uncertain.
+"""
 from __future__ import annotations
 
 import json
@@ -38,7 +41,7 @@ Counts = Mapping[str, float]
 
 
 def drawn(rng: random.Random, mean: float) -> int:
-    """Of a Poisson distribution, which is nearly normal where it has many."""
+    """Draw from a Poisson distribution, which is nearly normal for a large mean."""
     if mean > 400:
         return round(rng.normalvariate(mean, math.sqrt(mean)))
     count, at = 0, rng.expovariate(1)
@@ -50,7 +53,7 @@ def drawn(rng: random.Random, mean: float) -> int:
 
 def a_log(counts: Mapping[str, int], *, is_compiled: bool = True,
           interval: int = 1000, **settings: object) -> Log:
-    """With so many samples of each function, of 64 bytes."""
+    """Return a log with the given number of samples of each function, of 64 bytes."""
     log = Log()
     log.settings(interval=interval, **settings)
     main = log.function("main", 1, "app.py")
@@ -68,9 +71,12 @@ def a_run(rng: random.Random, counts: Counts) -> Profile:
         name: drawn(rng, mean) for name, mean in counts.items()}).data())
 
 
-#: in every second run, the JIT makes a fifth of what `caller` makes in `callee`; how
-#: much `warm` makes depends on when it is compiled
 def equal(rng: random.Random, more: float = 1.0) -> Counts:
+    """Return the mean number of samples of each function in one of several equal runs.
+
+    In every second run, the JIT attributes a fifth of `caller` to `callee`. The samples
+    of `warm` depend on the time of its compilation. `more` is a factor for `steady`.
+    """
     moved = 200 * rng.randrange(2)
     return {"steady": 3000 * more, "caller": 1000 - moved, "callee": 500 + moved,
             "warm": 400 * rng.lognormvariate(0, 0.1), "small": 40, "tiny": 2}
@@ -78,7 +84,7 @@ def equal(rng: random.Random, more: float = 1.0) -> Counts:
 
 def said(before: Sequence[Profile], after: Sequence[Profile],
          measure: str = "self") -> dict[str, str]:
-    """Of each function."""
+    """Return the verdict of each function."""
     result = compare(of_runs(before, after), Choice(sort=measure))
     return {change.subject.function.name: verdict(change, measure)
             for change in result.changes
@@ -86,7 +92,7 @@ def said(before: Sequence[Profile], after: Sequence[Profile],
 
 
 # ____________________________________________________________
-# how sure it is
+# statistics
 
 
 @pytest.mark.parametrize("degrees, points", [
@@ -104,12 +110,12 @@ def test_student_s_t(degrees: int, points: Sequence[float]) -> None:
 
 
 def test_the_variance_between_runs() -> None:
-    """Of three runs a side there are four degrees of freedom, and one of sampling."""
+    """Three runs per side have four degrees of freedom, and sampling has one."""
     before, after = [9.0, 10.0, 11.0], [19.0, 20.0, 21.0]
     assert spread.degrees(3, 3) == 5
     assert spread.variance(before, after, 0.0) == pytest.approx(4 / 5)
     assert spread.variance(before, after, 0.5) == pytest.approx((0.5 + 4) / 5)
-    # which is known: runs can't be more alike
+    # the variance of sampling is known, and is the minimum
     assert spread.variance(before, after, 5.0) == 5.0
     assert spread.variance([10.0], [8.0, 12.0], 0.0) == pytest.approx(8 / 2)
 
@@ -118,18 +124,18 @@ def test_holm_with_weights() -> None:
     assert spread.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert spread.holm([0.01, 0.04, 0.03], [1, 1, 1]) == pytest.approx(
         [0.03, 0.06, 0.06])
-    # nine tenths of the doubt for the first; then all that is left for the second
+    # the first test gets nine tenths of the error rate, and then the second gets all
     assert spread.holm([0.03, 0.04], [9, 1]) == pytest.approx([0.03 / 0.9, 0.04])
     assert spread.holm([0.03, 0.001], [9, 1]) == pytest.approx([0.03, 0.01])
     assert spread.holm([]) == []
 
 
-# 30 find a rate of 30 % in 97 of 100 cases, 100 one of 13 %
+# In 97 of 100 cases, 30 comparisons detect a rate of 30 %, and 100 detect one of 13 %.
 @pytest.mark.parametrize("comparisons, most", [
     (30, 4), pytest.param(100, 5, marks=pytest.mark.hard)])
-def test_of_equal_runs_hardly_one_comparison_has_a_row_that_changed(
+def test_comparisons_of_equal_runs_seldom_have_a_changed_row(
         comparisons: int, most: int) -> None:
-    """Of those, one run a side calls different what is, and never names it."""
+    """With one run per side, rows may be different, but not changed."""
     rng = random.Random(1)
     named = differ = 0
     for _ in range(comparisons):
@@ -141,9 +147,11 @@ def test_of_equal_runs_hardly_one_comparison_has_a_row_that_changed(
     assert named <= most and differ > comparisons / 2, (named, differ)
 
 
-def test_ten_percent_more_of_a_large_function_are_found() -> None:
-    """One that has 3000 samples in each of three runs a side; with one run a side, it
-    is different."""
+def test_finds_ten_percent_more_of_a_large_function() -> None:
+    """The function has 3000 samples in each of three runs per side.
+
+    With one run per side, the function is different, but not changed.
+    """
     rng = random.Random(2)
     found = differs = 0
     for _ in range(20):
@@ -155,7 +163,7 @@ def test_ten_percent_more_of_a_large_function_are_found() -> None:
     assert found >= 19 and differs > 10
 
 
-def test_two_runs_beside_one_are_several() -> None:
+def test_two_runs_and_one_run_are_several_runs() -> None:
     rng = random.Random(3)
     runs = [a_run(rng, {"f": 400, "g": 400}) for _ in range(2)]
     more = a_run(rng, {"f": 900, "g": 400})
@@ -163,7 +171,7 @@ def test_two_runs_beside_one_are_several() -> None:
     assert said([more], runs) == {"f": SHRANK, "g": NOISE}
 
 
-def test_what_was_sampled_as_a_whole_differs_between_equal_runs_too() -> None:
+def test_exact_numbers_also_differ_between_equal_runs() -> None:
     """At an interval of one byte, all of the variance is between runs."""
     def runs(*counts: int) -> list[Profile]:
         return [readers.read_bytes(a_log({"f": count, "g": 5}, interval=1).data())
@@ -174,24 +182,24 @@ def test_what_was_sampled_as_a_whole_differs_between_equal_runs_too() -> None:
     assert said(runs(100, 120, 110), runs(300, 320, 310))["f"] == GREW
 
 
-def test_intervals_differ_from_run_to_run() -> None:
-    """A side that was looked at less closely is less sure."""
+def test_sides_with_different_intervals() -> None:
+    """The side with the larger interval is less certain."""
     rng = random.Random(4)
     fine, coarse = ([readers.read_bytes(a_log(
         {"f": drawn(rng, 1e6 / weight_bytes(64, interval, "exponential"))},
         interval=interval).data()) for _ in range(3)] for interval in (100, 10_000))
     change, = compare(of_runs(fine, coarse), Choice()).changes
     _, low, high = change.estimate("self")
-    # three times 100 samples are 6 % off, and the others hardly at all
+    # three runs of 100 samples have an error of 6 %, and the other side a small one
     assert low < 0 < high
     assert (high - low) / 2 == pytest.approx(2.57 * 1e6 / math.sqrt(300), rel=0.25)
 
 
 # ____________________________________________________________
-# one run a side
+# one run per side
 
 
-def test_what_is_interpreted_is_born_where_it_is_made() -> None:
+def test_changes_of_interpreted_functions_are_certain() -> None:
     def run(count: int, is_compiled: bool) -> Profile:
         return readers.read_bytes(a_log(
             {"f": count}, is_compiled=is_compiled, interval=1).data())
@@ -201,7 +209,7 @@ def test_what_is_interpreted_is_born_where_it_is_made() -> None:
     assert said([run(100, True)], [run(200, False)]) == {"f": DIFFERS}
 
 
-def test_a_compiled_library_below_the_program_s_own_code_counts() -> None:
+def test_compiled_library_code_makes_changes_of_user_code_uncertain() -> None:
     from vmprof_convert.analysis.diff import only_own_code
     profiles = []
     for count in 100, 200:
@@ -220,12 +228,12 @@ def test_a_compiled_library_below_the_program_s_own_code_counts() -> None:
 
 @pytest.mark.parametrize("by, word", [
     (("type",), GREW), (("function",), DIFFERS), (("function", "type"), DIFFERS)])
-def test_what_is_alive_is_judged_by_type_and_in_all(
+def test_changes_of_live_objects_are_certain_by_type_and_in_all(
         by: tuple[str, ...], word: str) -> None:
     profiles = []
     for count in 100, 300:
         heap = Heap(interval=1)
-        # a frame of compiled code, which is all that matters
+        # one frame of compiled code is enough to make functions uncertain
         heap._functions["main"] = heap.log.function("main")
         heap.log.allocation([jit(heap._functions["main"])], size=64, interval=1)
         heap._functions["f"] = heap.log.function("f", 2)
@@ -241,10 +249,12 @@ def test_what_is_alive_is_judged_by_type_and_in_all(
     assert verdict(places.everything, "alive") == DIFFERS
 
 
-def test_what_the_jit_keeps_is_not_judged_with_one_run_a_side(
+def test_memory_of_the_jit_is_uncertain_with_one_run_per_side(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """How much it is depends on when it compiles.  What the program keeps stands
-    first, however little it is."""
+    """The memory of the JIT depends on the time at which it compiles.
+
+    Objects of the program are first, even if they are fewer bytes.
+    """
     runs = []
     for count in 100, 400:
         heap = Heap(interval=1)
@@ -295,7 +305,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def six(write: Write) -> Path:
-    """a1, a2 and a3.vmprof; of b1, b2 and b3.vmprof, `f` makes half as much again."""
+    """Write the runs a1 to a3, and b1 to b3, in which `f` allocates 50 % more."""
     for number in 1, 2, 3:
         write("a%d" % number, 2000, number)
         write("b%d" % number, 3000, 10 + number)
@@ -305,7 +315,7 @@ def six(write: Write) -> Path:
 A, B = (["%s%d.vmprof" % (side, number) for number in (1, 2, 3)] for side in "ab")
 
 
-def test_the_table_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_of_several_runs(six: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", *A, "--against", *B]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()
@@ -314,7 +324,7 @@ def test_the_table_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> 
         "(b1.vmprof, b2.vmprof, b3.vmprof), on average")
     assert lines[1].startswith("  samples: ") and "before, " in lines[1]
     row, = (line for line in lines if "app.py:2" in line)
-    # of 2000 and 3000 samples, each of which stands for 1032 bytes
+    # 2000 and 3000 samples, each of which represents 1032 bytes
     assert re.fullmatch(r"\+(0.9|1.0)\d ±0.\d+ MiB +grew +(1.9|2.0)\d MiB +"
                         r"(2.9|3.0)\d MiB +f +app.py:2", row)
     row, = (line for line in lines if "app.py:3" in line)
@@ -330,7 +340,7 @@ def test_the_table_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert value == pytest.approx(count * 1032, rel=0.1) and low < value < high
 
 
-def test_one_run_a_side_says_what_it_can_not_tell(
+def test_table_of_one_run_per_side_names_its_limits(
         six: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for against in [], ["--against"]:
         assert cli.main(["diff", "a1.vmprof", *against, "b1.vmprof"]) == 0
@@ -359,14 +369,14 @@ def test_a_condition_about_several_runs(
         assert "one run a side" not in capsys.readouterr().out
 
 
-def test_a_condition_about_one_run_a_side(
+def test_a_condition_about_one_run_per_side(
         six: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", "a1.vmprof", "b1.vmprof", "--fail-if",
                      "allocated growth > 5%", "--fail-if", "allocated > 2M"]) == 1
     out = capsys.readouterr().out
     growth, whole = (line for line in out.splitlines() if line.startswith("failed: "))
     assert "there is one run a side, and equal runs differ, too" in growth
-    # this is of one run, and true of it
+    # this condition is about the second run only
     assert "one run a side" not in whole
     for option in "--function", "--file":
         assert "'allocated growth > 5%', of what --function or --file chooses, can't " \
@@ -380,7 +390,7 @@ def test_a_condition_about_one_run_a_side(
 
 def test_files_of_one_run_are_one_run(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a shell's a*.vmprof has them, or named by their first."""
+    """A user may name all files, for example a*.vmprof, or only the first ones."""
     for side, count in (("a", 500), ("b", 800)):
         for number in range(3):
             name = "%s%d" % (side, number)
@@ -400,7 +410,7 @@ def test_files_of_one_run_are_one_run(
     assert sums[0] == sums[1] == pytest.approx(2 * 1300 * 1032, rel=0.1)
 
 
-def test_which_files_are_of_which_run(write: Write) -> None:
+def test_files_are_grouped_by_run(write: Write) -> None:
     for name, run in (("a", "x"), ("b", "y"), ("c", "x")):
         write(name, 5, 1, run=run)
     log = Log()
@@ -428,15 +438,15 @@ def test_which_files_are_of_which_run(write: Write) -> None:
     ([*A, "--against", *B, "-o", "b2.vmprof", "--to", "table"],
      "is the profile itself"),
 ])
-def test_arguments_that_make_no_sense(
+def test_refuses_invalid_arguments(
         six: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
         message: str) -> None:
     assert message in run_and_fail(six, capsys, "diff", *arguments)
 
 
 @pytest.mark.node
-def test_the_page_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It has the verdict of the table."""
+def test_page_of_several_runs(six: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page has the verdicts of the table."""
     assert cli.main(["diff", *A, "--against", *B, "-o", "x.html"]) == 0
     found = opened(six / "x.html")
     assert found["changes"] == {"all": "grew", "main": "grew", "f": "grew",
@@ -450,7 +460,7 @@ def test_the_page_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert name == "f" == row["function"]["name"]
     assert float(change[1:5]) == pytest.approx(row["change"]["value"] / 2**10, abs=10) \
         or float(change[1:5]) == pytest.approx(row["change"]["value"] / 2**20, abs=0.01)
-    # the spread of equal runs is what makes the same difference chance
+    # the same difference may be chance if equal runs have a large spread
     for path, count in zip(A, (1000, 2000, 3000)):
         Path(path).write_bytes(a_log({"steady": 500, "f": count}, run=path).data())
     assert cli.main(["diff", *A, "--against", *B, "-o", "x.html"]) == 0
@@ -458,7 +468,7 @@ def test_the_page_of_several(six: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.node
-def test_the_page_of_one_run_a_side(six: Path) -> None:
+def test_page_of_one_run_per_side(six: Path) -> None:
     assert cli.main(["diff", "a1.vmprof", "b1.vmprof", "-o", "x.html"]) == 0
     found = opened(six / "x.html")
     assert found["changes"]["f"] == "grew"

@@ -1,6 +1,9 @@
-"""What the program shrinks after it was allocated, as a socket's recv(65536) of 100
-bytes does, counts as allocated with the bytes that were reserved, and as alive with
-those that it takes; its probability is that of the bytes that were reserved."""
+"""Tests of objects that the program shrinks after their allocation.
+
+For example, a socket's recv(65536) reserves 65536 bytes for a message of 100 bytes. The
+object counts as allocated with the reserved bytes, and as alive with the bytes that it
+takes. Its probability depends on the reserved bytes.
+"""
 from __future__ import annotations
 
 import json
@@ -28,9 +31,12 @@ RESERVED, TAKEN = 65536, 128
 
 
 def received() -> Log:
-    """Five messages, each sampled with certainty (interval 1): one died, one was
-    shrunk and is alive, one is alive as it was allocated, one was shrunk and freed,
-    one was shrunk and is still in the nursery."""
+    """Return a log of five messages, which are all sampled (interval 1).
+
+    Message 1 died. Message 2 was shrunk and is alive. Message 3 is alive with its
+    allocated size. Message 4 was shrunk and freed. Message 5 was shrunk and is in the
+    nursery.
+    """
     log = Log()
     main, receive = log.function("main"), log.function("receive", 5)
     log.settings(interval=1, facts="types,lifetimes")
@@ -74,7 +80,7 @@ def test_a_report_that_streams_and_a_table(tmp_path: Path) -> None:
 
 
 def test_at_a_moment(tmp_path: Path) -> None:
-    """Before it was freed, the fourth was alive, with what it took."""
+    """Message 4 was alive with the bytes that it took, before the GC freed it."""
     profile = readers.read(in_file(received(), tmp_path))
     figures = summarize(profile, None, Choice(at=600)).figures
     assert figures.bytes(STILL_ALIVE).value == RESERVED + 3 * TAKEN
@@ -88,19 +94,22 @@ def test_the_report_in_json(tmp_path: Path) -> None:
 
 
 def test_values_of_stacks(tmp_path: Path) -> None:
-    """What pprof, OTLP, speedscope, collapsed stacks and the page write."""
+    """pprof, OTLP, speedscope, collapsed stacks and the page write these values."""
     value, = values(readers.read(in_file(received(), tmp_path))).values()
     assert (value.bytes, value.objects) == (ALLOCATED, 5)
     assert (value.alive_bytes, value.alive_objects) == (LIVE, 3)
 
 
 def test_the_firefox_profiler(tmp_path: Path) -> None:
-    """Retained are the rows of which no end follows.  What was taken off ends at the
-    first collection; so the track of what is alive ends with what is alive."""
+    """The Profiler retains all rows that have no end.
+
+    The lost bytes end at the first collection. So the track of live memory ends with
+    the live bytes.
+    """
     profile = readers.read(in_file(received(), tmp_path))
     before = sorted(zip(*profile.samples.columns()))
     converted = json.loads(firefox.encode(firefox.convert(profile)))
-    # who has the profile has the same samples as before
+    # the writer does not change the samples of the profile
     assert sorted(zip(*profile.samples.columns())) == before
     table = converted["threads"][0]["nativeAllocations"]
     born = {address: weight for address, weight in zip(
@@ -112,27 +121,28 @@ def test_the_firefox_profiler(tmp_path: Path) -> None:
     assert sum(born.values()) == LIVE
     counters = {counter["name"]: counter for counter in converted["counters"]}
     assert sum(counters["held-memory"]["samples"]["count"]) == LIVE
-    # the number of objects knows nothing of what was taken off
+    # rows of lost bytes do not count as objects
     objects = next(thread for thread in converted["threads"]
                    if thread["name"] == "Objects (number)")
     assert sum(objects["samples"]["weight"]) == 5
 
 
 def test_a_difference_of_two_moments(tmp_path: Path) -> None:
-    """Between the two, the fourth was freed."""
+    """The GC freed message 4 between the moments."""
     sides = diff.of_moments(readers.read(in_file(received(), tmp_path)), 600, 1000)
     before, after = (summarize(side).figures.bytes(STILL_ALIVE).value
                      for (side,) in (sides.before, sides.after))
     assert before - after == TAKEN
 
 
-def test_parts_of_a_profile(tmp_path: Path) -> None:
-    """What an earlier part leaves behind, too, and what the later one finds out."""
+def test_inherited_objects_that_were_shrunk(tmp_path: Path) -> None:
+    """Also test a segment that finds a smaller size of an inherited object."""
     log = Log()
     main = log.function("main")
     log.settings(interval=1, facts="types,lifetimes", part=2, first=4)
     text = log.type("bytes")
-    # old, with what it takes; old as it was; and young, of which it comes to be known
+    # an old object that was shrunk, an old object of its allocated size, and a young
+    # object of unknown size
     log.inherited(1, [main], size=RESERVED, interval=1, type_=text, live_size=TAKEN)
     log.inherited(2, [main], size=RESERVED, interval=1, type_=text)
     log.earlier(3, [main], size=RESERVED, interval=1)
@@ -151,8 +161,8 @@ def both(path: Path) -> list[tuple[Profile, Tally | None]]:
 
 
 @pytest.mark.parametrize("size", [RESERVED, RESERVED + 1, 2**62])
-def test_a_size_that_can_not_be(tmp_path: Path, size: int) -> None:
-    """No sampler says so: what else the file says is not believed either."""
+def test_an_impossible_size_is_refused(tmp_path: Path, size: int) -> None:
+    """No sampler writes such a size, so that the other data is not reliable either."""
     log = Log()
     main = log.function("main")
     log.settings(interval=1, facts="types,lifetimes")
@@ -163,7 +173,7 @@ def test_a_size_that_can_not_be(tmp_path: Path, size: int) -> None:
         readers.read(in_file(log, tmp_path))
 
 
-def test_in_a_piece_of_several_objects(tmp_path: Path) -> None:
+def test_a_shrunk_object_of_a_batched_allocation(tmp_path: Path) -> None:
     log = Log()
     main = log.function("main")
     log.settings(interval=1, facts="types,lifetimes")
@@ -178,17 +188,17 @@ def test_in_a_piece_of_several_objects(tmp_path: Path) -> None:
         assert profile.misfits == 0
 
 
-def test_resident_memory_grows_by_what_they_take(tmp_path: Path) -> None:
+def test_resident_memory_grows_by_the_bytes_that_survivors_take(tmp_path: Path) -> None:
     log = received()
     log.figure(1, 0, 10**6)
     log.figure(1, 1000, 2 * 10**6)
     grown = growth(readers.read(in_file(log, tmp_path)))
-    # of those that survived; of the one that died nobody knows how much was written
+    # the bytes of the survivors; the written bytes of the dead message are unknown
     assert sum(grown.parts.values()) == RESERVED + (RESERVED + 3 * TAKEN)
 
 
-def test_a_leak_of_what_was_shrunk(tmp_path: Path) -> None:
-    """It grows by what is kept, not by what was reserved."""
+def test_a_leak_of_shrunk_objects(tmp_path: Path) -> None:
+    """The growth is the bytes that the objects take, and not the reserved bytes."""
     log = Log()
     main, receive = log.function("main"), log.function("receive", 5)
     log.settings(interval=1, facts="types,lifetimes")
@@ -214,9 +224,8 @@ def test_a_leak_of_what_was_shrunk(tmp_path: Path) -> None:
     assert leak.growth.value / seconds == pytest.approx(20 * TAKEN, rel=0.01)
 
 
-def test_sums_of_both_are_unbiased() -> None:
-    """Objects of many sizes, of which some are shrunk: in whatever order they are added
-    and put together."""
+def test_sums_of_allocated_and_live_bytes() -> None:
+    """The sums do not depend on the order in which objects and sums are added."""
     choose = random.Random(5)
     parts = [Sum() for _ in range(10)]
     allocated = live = 0.0

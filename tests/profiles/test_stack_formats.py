@@ -1,5 +1,7 @@
-"""What pprof, speedscope, flamegraph.pl and DevTools get: the same stacks, labels and
-sums as the report, and what the formats themselves allow."""
+"""Tests of the files for pprof, speedscope, flamegraph.pl and DevTools.
+
+They have the same stacks, labels and sums as the report, and are valid.
+"""
 from __future__ import annotations
 
 import io
@@ -39,8 +41,8 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers import chrome, collapsed, pprof, speedscope
 
 
-def test_all_agree_with_the_report() -> None:
-    """In the bytes of each function and type, and of what is alive."""
+def test_all_formats_agree_with_the_report() -> None:
+    """They have the same allocated and live bytes of each function and type."""
     profile = a_heap()
     rows = {label(row.function): row
             for row in summarize(profile, choice=Choice((FUNCTION,))).rows}
@@ -48,7 +50,7 @@ def test_all_agree_with_the_report() -> None:
              for row in summarize(profile, choice=Choice((FUNCTION, TYPE))).rows
              if row.subject.type is not None and row.own.sum().samples}
     assert len(typed) == 9
-    # each stack's number is rounded
+    # the value of each stack is rounded
     off = len(profile.stacks)
     for found in (read_collapsed(profile),
                   read_speedscope("allocated bytes", profile)):
@@ -66,7 +68,7 @@ def test_all_agree_with_the_report() -> None:
         key for key, row in rows.items() if row.own.sum().samples}
     for (name,), number in in_chrome.items():
         assert number == pytest.approx(rows[name].own.bytes().value, abs=off)
-    # of all together it is half a byte
+    # the rounding error of the sum is half a byte
     total = summarize(profile).bytes.value
     for whole in (read_collapsed(profile), read_chrome(profile),
                   read_speedscope("allocated bytes", profile)):
@@ -85,7 +87,7 @@ def test_labels_and_short_paths() -> None:
     assert read_speedscope("time samples", profile) == ticks
 
 
-def test_stacks_that_lost_their_callers_have_a_root_of_their_own() -> None:
+def test_stacks_without_their_callers_have_a_separate_root() -> None:
     log = Log()
     main, deep = log.function("main"), log.function("deep", 2)
     log.settings()
@@ -109,13 +111,13 @@ def test_a_stack_that_is_deeper_than_json_allows() -> None:
     chrome.write(profile, out)
     with pytest.raises(RecursionError):
         json.loads(out.getvalue())
-    # with the root, and that of stacks without their callers
+    # the frames, the root, and the root of stacks without their callers
     assert out.getvalue().count(b'"selfSize"') == 2_002
     assert sum(read_collapsed(profile).values()) == 100_000
 
 
-def test_what_stacks_have_in_common_is_kept_once(tmp_path: Path) -> None:
-    """Lines are long, and there may be a hundred thousand of them."""
+def test_common_frames_of_stacks_are_stored_once(tmp_path: Path) -> None:
+    """A file may have a hundred thousand long lines."""
     log = Log()
     log.settings()
     shared = [log.function("a_name_of_some_length_%d" % i) for i in range(300)]
@@ -131,11 +133,11 @@ def test_what_stacks_have_in_common_is_kept_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log", [rich_log, labelled_log, hostile_names.log])
-def test_speedscope_s_schema(speedscope_schema: Json,
-                             log: Callable[[], Log]) -> None:
+def test_file_fits_the_schema_of_speedscope(speedscope_schema: Json,
+                                            log: Callable[[], Log]) -> None:
     found = speedscope_json(readers.read_bytes(log().data()))
     jsonschema.validate(found, speedscope_schema)
-    # the schema does not say what the numbers mean
+    # the schema does not define the meaning of the numbers
     frames = len(found["shared"]["frames"])
     for shown in found["profiles"]:
         assert len(shown["samples"]) == len(shown["weights"])
@@ -152,7 +154,7 @@ WRITERS: dict[str, Callable[[Profile, io.BytesIO], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_nothing_to_write(name: str) -> None:
+def test_refuses_a_profile_without_samples(name: str) -> None:
     log = Log()
     log.settings()
     out = io.BytesIO()
@@ -167,13 +169,14 @@ def test_nothing_to_write(name: str) -> None:
     ("pprof", "times"),
     ("chrome", "1 time sample, the thread (of 2), numbers of objects, times"),
 ])
-def test_what_a_format_cannot_hold_is_said(name: str, said: str) -> None:
+def test_message_names_data_that_the_format_cannot_contain(name: str,
+                                                           said: str) -> None:
     profile = readers.read_bytes(rich_log().data())
     assert WRITERS[name](profile, io.BytesIO()) == [
         "not in there, as the format cannot contain this: " + said]
 
 
-def test_types_marks_and_fates_that_are_left_out() -> None:
+def test_message_names_omitted_types_marks_and_outcomes() -> None:
     heap = Heap()
     heap.allocate("main", ("list", 100_000, 1))
     heap.collect()
@@ -185,14 +188,14 @@ def test_types_marks_and_fates_that_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_names_are_data(name: str) -> None:
-    """No character that a terminal obeys, or that ends a line."""
+def test_hostile_names_are_escaped(name: str) -> None:
+    """The files contain no control character or line break of a name."""
     profile = readers.read_bytes(hostile_names.log().data())
     out = io.BytesIO()
     WRITERS[name](profile, out)
     data = out.getvalue()
     if name == "pprof":
-        return      # its own reader checks that: test_pprof.py
+        return      # test_pprof.py tests this with pprof itself
     text = data.decode("utf-8")
     lines = text.split("\n")
     if name == "collapsed":
@@ -202,7 +205,7 @@ def test_names_are_data(name: str) -> None:
              for number in range(len(profile.types))}
     if name == "collapsed":
         found = read_collapsed(profile)
-        # a file's name may look like another's, when what can't be seen is left out
+        # two file names may look alike without their invisible characters
         assert all(len(stack) == 3 for stack in found)
         assert len(found) == len(hostile_names.HOSTILE)
         assert {stack[-1] for stack in found} == {
@@ -229,7 +232,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("app.collapsed", "collapsed"), ("app.folded", "collapsed"),
     ("app.speedscope.json", "speedscope"), ("app.speedscope.json.gz", "speedscope"),
     ("app.heapprofile", "chrome"), ("app.pb.gz", "pprof"), ("app.pb", "pprof")])
-def test_the_output_s_name_says_the_format(
+def test_format_follows_from_the_name_of_the_output(
         folder: Path, capsys: pytest.CaptureFixture[str], name: str,
         format_: str) -> None:
     assert cli.main(["app.vmprof", "-o", name]) == 0
@@ -243,8 +246,8 @@ def test_the_output_s_name_says_the_format(
     assert other.read_bytes() == written
 
 
-def test_filters_are_shared(folder: Path,
-                            capsys: pytest.CaptureFixture[str]) -> None:
+def test_filters_select_samples_of_stacks(folder: Path,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["app.vmprof", "--to", "collapsed", "--thread",
                      str(OTHER_TID)]) == 0
     assert re.fullmatch(r"work \(lib.py:10\) \d+\n", capsys.readouterr().out)
@@ -253,8 +256,8 @@ def test_filters_are_shared(folder: Path,
     assert capsys.readouterr().out == "main (app.py:1);work (lib.py:10) 1\n"
 
 
-def test_no_samples_of_that_kind(folder: Path,
-                                 capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_a_profile_without_samples_of_the_kind(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = Log()
     f = log.function("f")
     log.settings()

@@ -1,4 +1,4 @@
-"""A profile without an end: its process still runs, or was killed."""
+"""Tests of profiles without an end, whose process still runs or was killed."""
 from __future__ import annotations
 
 import os
@@ -29,7 +29,7 @@ def profile_of(pid: int) -> bytes:
 
 
 def said(path: Path) -> str:
-    """However it is read."""
+    """Return the report, and check that both ways of reading give the same result."""
     whole = text(readers.read(path))
     assert readers.read(path).is_written == readers.read_into(
         path, Samples()).is_written == (GOES_ON in whole) == (IS_OVER not in whole)
@@ -38,20 +38,20 @@ def said(path: Path) -> str:
 
 @pytest.mark.parametrize("mode, is_written", [
     ("ab", True), ("rb+", True), ("rb", False)])
-def test_who_has_it_open_to_write_still_runs(tmp_path: Path, mode: str,
-                                             is_written: bool) -> None:
+def test_a_process_that_has_the_file_open_for_writing_still_runs(
+        tmp_path: Path, mode: str, is_written: bool) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(profile_of(os.getpid()))
     with open(path, mode):
         assert (GOES_ON in said(path)) == is_written
-        # a copy is no file that anybody writes
+        # no process writes to the copy
         copy = tmp_path / "copy.vmprof"
         copy.write_bytes(path.read_bytes())
         assert IS_OVER in said(copy)
     assert IS_OVER in said(path)
 
 
-def test_pypy_says_the_same(stock_pypy: PyPy) -> None:
+def test_report_of_pypy_is_the_same(stock_pypy: PyPy) -> None:
     path = stock_pypy.folder / "app.vmprof"
     path.write_bytes(profile_of(os.getpid()))
     for mode, said_there in (("ab", GOES_ON), ("rb", IS_OVER)):
@@ -60,13 +60,12 @@ def test_pypy_says_the_same(stock_pypy: PyPy) -> None:
         assert run.code == 0 and said_there in " ".join(run.out.split()), run.err
 
 
-def test_a_process_that_has_the_number_of_another_is_not_taken_for_it(
-        tmp_path: Path) -> None:
+def test_another_process_that_writes_the_file_does_not_count(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     process = subprocess.Popen([sys.executable, "-c", "input()"],
                                stdin=subprocess.PIPE)
     try:
-        # ours writes, and is not the one that the profile names
+        # this process writes, and the profile names another process
         path.write_bytes(profile_of(process.pid))
         with open(path, "ab"):
             assert IS_OVER in said(path)
@@ -75,7 +74,7 @@ def test_a_process_that_has_the_number_of_another_is_not_taken_for_it(
 
 
 @pytest.mark.parametrize("pid", ["", "0", "-1", "99999999", "x"])
-def test_numbers_that_are_no_process(tmp_path: Path, pid: str) -> None:
+def test_invalid_numbers_of_processes(tmp_path: Path, pid: str) -> None:
     log = Log()
     log.settings(pid=pid)
     log.allocation([log.function("f")], size=24)
@@ -86,7 +85,7 @@ def test_numbers_that_are_no_process(tmp_path: Path, pid: str) -> None:
         assert IS_OVER in said(path)
 
 
-def test_a_profile_with_an_end_says_nothing(tmp_path: Path) -> None:
+def test_a_profile_with_an_end_has_no_note(tmp_path: Path) -> None:
     log = Log()
     log.settings(pid=os.getpid())
     log.allocation([log.function("f")], size=24)
@@ -97,8 +96,8 @@ def test_a_profile_with_an_end_says_nothing(tmp_path: Path) -> None:
     assert GOES_ON not in whole and IS_OVER not in whole
 
 
-def test_a_program_that_runs(pypy: PyPy) -> None:
-    """In windows: the last one is open, and no other.  When it is killed, none is."""
+def test_segments_of_a_running_program(pypy: PyPy) -> None:
+    """Only the last segment is open. None is open after the program was killed."""
     script = pypy.script("""
         import time
         while True:
@@ -113,7 +112,7 @@ def test_a_program_that_runs(pypy: PyPy) -> None:
         deadline = time.monotonic() + 60
         while GOES_ON not in report_of(first):
             assert process.poll() is None and time.monotonic() < deadline
-        # the next one is open before this one ends
+        # the next segment is open before this one ends
         while not second.exists() or any(
                 said in report_of(first) for said in (GOES_ON, IS_OVER)):
             assert process.poll() is None and time.monotonic() < deadline
@@ -126,7 +125,7 @@ def test_a_program_that_runs(pypy: PyPy) -> None:
 
 
 def report_of(path: Path) -> str:
-    """The report of this one file; empty: there is nothing to read yet."""
+    """Return the report of this file, or "" if the file cannot be read yet."""
     try:
         return text(readers.read(path))
     except (OSError, ProfileError):
@@ -137,8 +136,9 @@ def report_of(path: Path) -> str:
 @pytest.mark.parametrize("told, by", [
     ("101 15", "100 (SIGTERM)"), ("7 15,101 9,102 15", "100 (SIGKILL)"),
     ("101 3", "100 (3)"), ("102 15", ""), ("", ""), ("101", ""), (",,", "")])
-def test_who_was_told_to_end_is_no_surprise(told: str, by: str) -> None:
-    """As pools of multiprocessing do with all their workers."""
+def test_report_explains_processes_that_another_process_ended(told: str,
+                                                              by: str) -> None:
+    """A pool of multiprocessing ends all its workers with a signal."""
     def named(pid: int, run: str = "a", **more: object) -> tuple[str, Profile]:
         log = Log()
         log.settings(pid=pid, run=run, **more)
@@ -173,8 +173,8 @@ def test_workers_of_a_pool(stock_pypy: PyPy) -> None:
     assert IS_OVER not in said
 
 
-def test_what_is_written_while_it_is_read_is_for_the_next_time(tmp_path: Path) -> None:
-    """Objects are read when all stacks are known."""
+def test_records_written_during_the_reading_are_ignored(tmp_path: Path) -> None:
+    """The reader reads the objects after it has read all stacks."""
     path = tmp_path / "app.vmprof"
     log = Log()
     log.allocation([log.function("f")], size=24)

@@ -1,4 +1,7 @@
-"""Back to stock vmprof's layout: its own reader, on CPython, and ours."""
+"""Tests of output in stock vmprof's layout, with vmprof's own reader and with ours.
+
+The tests run vmprof's reader on CPython.
+"""
 from __future__ import annotations
 
 import collections
@@ -28,11 +31,11 @@ def written(profile: Profile, path: Path) -> list[str]:
 
 
 def by_name(path: Path) -> dict[str, int]:
-    """Samples of each function, as vmprof's own reader counts them."""
+    """Return the samples of each function, counted by vmprof's own reader."""
     return dict(vmprof.read_profile(str(path)).top_profile())
 
 
-def test_vmprof_counts_what_samples_stand_for(tmp_path: Path) -> None:
+def test_vmprof_counts_the_weights_of_the_samples(tmp_path: Path) -> None:
     profile = a_heap()
     path = tmp_path / "app.prof"
     said = written(profile, path)
@@ -50,8 +53,7 @@ def test_vmprof_counts_what_samples_stand_for(tmp_path: Path) -> None:
             row.total.bytes().value, abs=200 * len(profile.stacks))
 
 
-def test_ours_reads_it_back(tmp_path: Path) -> None:
-    """With the same stacks, outermost first."""
+def test_our_reader_returns_the_same_stacks(tmp_path: Path) -> None:
     profile = readers.read_bytes(labelled_log().data())
     path = tmp_path / "app.prof"
     written(profile, path)
@@ -67,7 +69,7 @@ def test_ours_reads_it_back(tmp_path: Path) -> None:
     assert back.interpreter == "pypy" and not back.settings
 
 
-def test_interpreted_compiled_and_native_frames_stay(tmp_path: Path) -> None:
+def test_kinds_of_frames_are_kept(tmp_path: Path) -> None:
     log = Log()
     f, g, n = log.function("f"), log.function("g", 2), log.native_function("n")
     log.settings()
@@ -80,16 +82,16 @@ def test_interpreted_compiled_and_native_frames_stay(tmp_path: Path) -> None:
         ("f", "interpreted"), ("g", "jit"), ("n", "native")]
 
 
-def test_names_are_data(tmp_path: Path) -> None:
+def test_hostile_names_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "app.prof"
     written(readers.read_bytes(hostile_names.log().data()), path)
-    # of names that look the same, one is counted
+    # names that look the same count as one name
     different = {printable(name) for name in hostile_names.HOSTILE}
     assert len(by_name(path)) == len(different) + len(hostile_names.HOSTILE)
     assert all(name.isprintable() for name in by_name(path))
 
 
-def test_time_samples_stay_samples(tmp_path: Path) -> None:
+def test_each_time_sample_is_one_sample(tmp_path: Path) -> None:
     log = Log(interpreter="cpython")
     f = log.function("f")
     for _ in range(3):
@@ -100,7 +102,7 @@ def test_time_samples_stay_samples(tmp_path: Path) -> None:
     assert list(by_name(path).values()) == [3]
 
 
-def test_too_little_for_one_sample() -> None:
+def test_refuses_fewer_bytes_than_one_sample() -> None:
     log = Log()
     log.settings(interval=10_000)
     log.allocation([log.function("f")], size=16, interval=16)
@@ -108,7 +110,8 @@ def test_too_little_for_one_sample() -> None:
         writer.write(readers.read_bytes(log.data()), io.BytesIO())
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_with_a_filter(tmp_path: Path,
+                                   monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("app.vmprof").write_bytes(labelled_log().data())
     assert cli.main(["app.vmprof", "-o", "app.prof", "--function", "work"]) == 0

@@ -1,4 +1,4 @@
-"""Whether a heap snapshot decided which objects count as alive."""
+"""Tests whether a heap snapshot decided which objects count as alive."""
 from __future__ import annotations
 
 import pytest
@@ -18,7 +18,7 @@ def profile(path: str, snapshot: int, end: int, *, live: int = MIB,
     """Return a profile of two seconds with a snapshot after the first one.
 
     Args:
-        path: the file's name.
+        path: the name of the file.
         snapshot: bytes that were allocated before the snapshot.
         end: bytes that were allocated before the end.
         live: bytes that the snapshot found.
@@ -38,14 +38,14 @@ def profile(path: str, snapshot: int, end: int, *, live: int = MIB,
 
 @pytest.mark.parametrize("snapshot, end, live, is_exact", [
     (100 * MIB, 100 * MIB, MIB, True),
-    # the sampler's own end
+    # the end of the sampling allocates a few bytes
     (100 * MIB, 100 * MIB + 80000, MIB, True),
     (100 * MIB, 102 * MIB, MIB, False),
-    # a small share of the live bytes, but not one of all allocated bytes
+    # a small share of the live bytes is negligible; one of all allocated bytes is not
     (100 * MIB, 102 * MIB, 300 * MIB, True),
     (10**6 * MIB, 10**6 * MIB + 100 * MIB, 20 * MIB, False)])
 @pytest.mark.parametrize("part", [None, {"part": 3, "clock": 5, "first": 1}])
-def test_little_is_allocated_after_the_last_snapshot(
+def test_alive_is_exact_shortly_after_the_last_snapshot(
         tmp_path: object, snapshot: int, end: int, live: int, is_exact: bool,
         part: dict[str, int] | None) -> None:
     found = profile("%s/a.vmprof" % tmp_path, snapshot, end, live=live, part=part)
@@ -69,7 +69,7 @@ def test_profile_without_a_snapshot(tmp_path: object) -> None:
 
 
 def test_totals_of_an_earlier_session_do_not_count(tmp_path: object) -> None:
-    """The first totals of a profile may be those of the session before."""
+    """The first totals of a profile may be from the previous session."""
     log = Log()
     log.settings(facts="types,lifetimes")
     log.allocated, log.last_time = 300 * MIB, 1000

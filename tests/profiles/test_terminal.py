@@ -1,5 +1,4 @@
-"""The report's looks: it fits, has colours where they are wanted, and names are
-data in each of its forms."""
+"""Tests of the layout of the report: its width, its colours, and hostile names."""
 from __future__ import annotations
 
 import json
@@ -31,7 +30,7 @@ from vmprof_convert.text.terminal import Terminal
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With types, lifetimes and long names."""
+    """Write a profile with types, lifetimes and long names."""
     heap = Heap(interval=50)
     heap.log.function("x", 1, "x.py")
     for number in range(200):
@@ -45,13 +44,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Functions, files, types and settings of all kinds of names."""
+    """Write a profile with hostile names of functions, files, types and settings."""
     path = tmp_path_factory.mktemp("hostile") / "hostile.vmprof"
     path.write_bytes(hostile_names.log().data())
     return path
 
 
-#: what each form of a report is asked for with
+#: the options of each form of a report
 VIEWS: list[tuple[str, ...]] = [
     (), ("--by", "function"), ("--by", "line,type"), ("--by", "file"),
     ("--by", "module"), ("--by", "type"), ("--tree",), ("--focus", "*"), ("--mine",),
@@ -63,7 +62,7 @@ def cells(text: str) -> int:
 
 
 # ________________________________________
-# it fits
+# width
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 57, 80, 100, 143, 300])
@@ -83,7 +82,7 @@ def test_wide_and_combining_characters_fit(hostile: Path,
     assert cells(done.stdout) <= 60
 
 
-def test_as_many_columns_as_there_is_room_for(path: Path) -> None:
+def test_number_of_columns_depends_on_the_width(path: Path) -> None:
     found = {}
     for width in 30, 60, 80, 100, 120, 300:
         text = report(path, "--by", "function", width=width).stdout
@@ -100,7 +99,7 @@ def test_as_many_columns_as_there_is_room_for(path: Path) -> None:
         assert set(narrow) <= set(wide)
 
 
-def test_what_was_asked_for_comes_before_what_was_not(path: Path) -> None:
+def test_column_of_option_sort_has_priority(path: Path) -> None:
     for sort in "objects", "alive":
         head = next(line for line in report(
             path, "--sort", sort, width=64).stdout.splitlines() if sort in line)
@@ -111,7 +110,7 @@ def test_what_was_asked_for_comes_before_what_was_not(path: Path) -> None:
 def test_without_a_terminal_it_is_100_columns_wide(path: Path, command: str) -> None:
     done = report(path, width=None, command=command)
     assert cells(done.stdout) <= 100
-    # and there is no colour
+    # there are no colours
     assert "\x1b" not in done.stdout
     assert done.stdout == report(path, width=100).stdout
 
@@ -139,7 +138,7 @@ def test_rows_that_are_left_out_are_counted(path: Path) -> None:
     assert " more" not in report(path, "-n", "3").stdout
 
 
-def test_beginnings_of_paths_and_ends_of_names_are_cut() -> None:
+def test_paths_are_cut_at_the_start_and_names_at_the_end() -> None:
     def drawn(kind: str, text: str, width: int) -> str:
         import io
         out = io.StringIO()
@@ -151,11 +150,11 @@ def test_beginnings_of_paths_and_ends_of_names_are_cut() -> None:
     assert drawn(NAME, "abcdefghijklmnop", 14) == " 1 B  abcdefg\u2026"
     assert drawn(PLACE, "abcdefghijklmnop", 14) == " 1 B  \u2026jklmnop"
     assert drawn(PLACE, "abcdefgh", 14) == " 1 B  abcdefgh"
-    # what is indented too deep says how deep it is
+    # a number replaces an indentation that is too deep
     assert drawn(NAME, " " * 60 + "- f", 40).startswith(" 1 B  +30 - f")
 
 
-def test_a_stream_that_can_not_show_all_characters(path: Path) -> None:
+def test_a_stream_with_an_ascii_encoding(path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "utf8=0", "-m", "vmprof_convert", str(path)],
         capture_output=True, timeout=300, env={
@@ -200,20 +199,20 @@ def test_colours_on_a_terminal_only(path: Path) -> None:
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_colours_for_who_wants_none(path: Path,
-                                       variables: dict[str, str]) -> None:
+def test_no_colours_if_the_environment_disables_them(path: Path,
+                                                     variables: dict[str, str]) -> None:
     assert "\x1b" not in on_a_terminal(path, **variables)
-    # an empty variable is none
+    # an empty variable has no effect
     assert "\x1b" in on_a_terminal(path, NO_COLOR="")
 
 
 # ________________________________________
-# names are data
+# hostile names
 
 
 @pytest.mark.parametrize("options", [*VIEWS, ("--leaks",)])
-def test_no_name_speaks_to_the_terminal(hostile: Path,
-                                        options: tuple[str, ...]) -> None:
+def test_names_have_no_control_characters(hostile: Path,
+                                          options: tuple[str, ...]) -> None:
     done = report(hostile, *options, "-n", "1000")
     text = done.stdout + done.stderr
     assert "Traceback" not in text
@@ -229,16 +228,16 @@ def test_names_have_no_markup(hostile: Path) -> None:
 
 
 @pytest.mark.parametrize("options", VIEWS)
-def test_json_is_json(hostile: Path, options: tuple[str, ...]) -> None:
+def test_json_is_valid(hostile: Path, options: tuple[str, ...]) -> None:
     done = report(hostile, "--json", *options)
     assert (done.returncode, done.stderr) == (0, "")
-    # as written: nothing but ASCII, and nothing that ends a string
+    # the text is ASCII without control characters
     assert done.stdout.isascii() and "\x1b" not in done.stdout
     found = json.loads(done.stdout)
     assert "remarks" in found
 
 
-def test_json_has_the_names_as_they_are(hostile: Path) -> None:
+def test_json_has_unchanged_names(hostile: Path) -> None:
     found = json.loads(report(hostile, "--json", "--by", "function").stdout)
     names = {row["function"]["name"] for row in found["rows"]}
     assert "\x1b[2J\x1b]0;title\x07" in names and "</code>" in names
@@ -255,7 +254,7 @@ def test_markdown_has_as_many_cells_as_columns(hostile: Path,
         if not line.startswith("|"):
             columns = 0
             continue
-        # as GitHub does: a backslash before it makes a bar none
+        # as on GitHub, a bar after a backslash does not separate cells
         found = len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) - 1
         columns = columns or found
         assert found == columns, line
@@ -278,8 +277,10 @@ class Tags(HTMLParser):
 
 
 def outside_code(line: str) -> str:
-    """What Markdown looks at: without spans of code, which begin and end with as
-    many backticks."""
+    """Return the line without spans of code, in which Markdown has no markup.
+
+    A span begins and ends with the same number of backticks.
+    """
     return re.sub(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)", "", line)
 
 
@@ -312,7 +313,7 @@ def test_markdown_has_all_columns_of_the_table(path: Path) -> None:
                 "| where |") in text
 
 
-def test_the_sheet_is_that_of_the_profile() -> None:
+def test_sheet_has_the_rows_of_the_profile() -> None:
     profile = readers.read_bytes(calls.log().data())
     (found,) = tables.of(profile, Choice(("line",)), 3).tables
     assert len(found.rows) == 3 and found.rest == "... and 9 lines more"

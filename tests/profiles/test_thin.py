@@ -1,4 +1,4 @@
-"""Samples of which most are left out: what is estimated of the others is as true."""
+"""Tests of downsampling: estimates from the remaining samples are unbiased."""
 from __future__ import annotations
 
 import array
@@ -16,7 +16,7 @@ from vmprof_convert.profile.model import Carried, Columns, Row, Samples
 from vmprof_convert.profile.probability import probability
 from vmprof_convert.profile.thin import Limit
 
-#: a program's objects: bytes, and how many there are
+#: the number of objects of a program, by their size in bytes
 OBJECTS = {24: 40_000, 100: 20_000, 1000: 3000, 2**14: 300, 2**17: 60, 2**20: 20,
            10**7: 5}
 INTERVAL = 2**13
@@ -24,11 +24,11 @@ FACTORS = (2, 4, 8, 16, 32, 64)
 
 
 def sampled(draw: random.Random, size: int, interval: int, gaps: str) -> int:
-    """How many of the objects of this size are."""
+    """Draw the number of sampled objects of this size."""
     p = probability(size, interval, gaps)
     if p == 1.0:
         return OBJECTS[size]
-    # from one that is sampled to the next
+    # each step is from one sampled object to the next
     number, at = -1, 0
     while at <= OBJECTS[size]:
         number += 1
@@ -41,7 +41,7 @@ def columns(rows: list[Row]) -> Columns:
 
 
 def runs(number: int, gaps: str) -> Iterator[tuple[int, Samples]]:
-    """So many runs of the program: the samples of each, thinned by each factor."""
+    """Yield the samples of several runs of the program, downsampled by each factor."""
     draw = random.Random(1)
     for seed in range(number):
         rows = [Row(number, 1, 0, size, INTERVAL, 0) for size in OBJECTS
@@ -57,7 +57,7 @@ def runs(number: int, gaps: str) -> Iterator[tuple[int, Samples]]:
             limit.factor = factor
             table.thin()
             if rest:
-                # some come when some were left out
+                # some samples arrive after others were dropped
                 table.extend(columns(rest))
                 rest = []
             yield factor, table
@@ -73,9 +73,11 @@ def added_up(table: Samples, gaps: str, of_size: int | None = None) -> Sum:
 
 @pytest.mark.parametrize("gaps", ["exponential", "fixed"])
 def test_estimates_are_unbiased(gaps: str) -> None:
-    """Of each size, for each k: the mean is within four standard errors of the truth,
-    and so is that of all together; and they spread as what was sampled at an interval k
-    times as large."""
+    """The means are within four standard errors of the truth, for each factor.
+
+    This holds for each size, and for the sum of all sizes. The estimates have the same
+    spread as samples that were taken at the larger interval.
+    """
     number = 150
     found: dict[tuple[int, int], list[float]] = {}
     whole: dict[int, list[float]] = {}
@@ -102,8 +104,7 @@ def test_estimates_are_unbiased(gaps: str) -> None:
             all_variance / number), factor
 
 
-def test_intervals_hold_the_truth_as_often() -> None:
-    """In 93 to 97 of 100 runs."""
+def test_93_to_97_percent_of_intervals_contain_the_truth() -> None:
     truth = sum(size * number for size, number in OBJECTS.items())
     held = dict.fromkeys(FACTORS, 0)
     number = 1200
@@ -115,7 +116,14 @@ def test_intervals_hold_the_truth_as_often() -> None:
 
 
 def filled(limit: Limit, samples: int, together: int = 1000, seed: int = 1) -> Samples:
-    """A table of so many samples, which come some at a time: each has its own time."""
+    """Return a table of samples with distinct times.
+
+    Args:
+        limit: the limit of the table.
+        samples: the number of samples before the downsampling.
+        together: the number of samples that are added together.
+        seed: the seed of the sizes.
+    """
     draw = random.Random(seed)
     table = limit.table()
     table.begin({})
@@ -126,13 +134,13 @@ def filled(limit: Limit, samples: int, together: int = 1000, seed: int = 1) -> S
     return table
 
 
-def test_the_same_ones_stay_and_of_these_some_for_twice_the_factor() -> None:
+def test_larger_factors_keep_a_subset_of_the_samples() -> None:
     before = None
     for most in 4000, 2000, 1000, 500:
         limit = Limit(most)
         table = filled(limit, 10_000)
         assert table == filled(Limit(most), 10_000)
-        # whenever they come
+        # the choice does not depend on the number of samples that are added together
         together = filled(Limit(most), 10_000, 10_000)
         assert set(together.time) == set(table.time)
         assert most / 2.2 < len(table) <= most
@@ -142,33 +150,33 @@ def test_the_same_ones_stay_and_of_these_some_for_twice_the_factor() -> None:
         before = set(table.time)
 
 
-def test_those_that_stay_are_not_one_in_so_many() -> None:
-    """Which would be wrong where a program does the same again and again."""
+def test_the_remaining_samples_are_not_periodic() -> None:
+    """A periodic choice would be wrong for a program that repeats its work."""
     table = filled(Limit(6000), 10_000)
     gaps = {after - before for before, after in zip(table.time, table.time[1:])}
     assert {1, 2, 3, 4, 5, 6} <= gaps
 
 
 @pytest.mark.parametrize("most", [0, 3000, 10**6])
-def test_nothing_is_left_out_within_the_limit(most: int) -> None:
+def test_no_sample_is_dropped_within_the_limit(most: int) -> None:
     limit = Limit(most)
     table = filled(limit, 3000)
     assert table == filled(Limit(0), 3000) and limit.thinned() is None
     assert limit.factor == 1
 
 
-def test_the_limit_is_that_of_several_tables_together() -> None:
+def test_the_limit_is_for_all_tables_together() -> None:
     limit = Limit(3000)
     tables = [filled(limit, 2000, seed=seed) for seed in range(4)]
     assert limit.factor > 2 and 1000 < sum(map(len, tables)) <= 3000
     assert limit.thinned() == (sum(map(len, tables)), 8000)
     for table in tables:
         assert set(table.interval) == {1000 * limit.factor}
-    # each has random numbers of its own
+    # each table has different random numbers
     assert len({tuple(table.time) for table in tables}) == 4
 
 
-def test_time_samples_all_stay_and_do_not_count() -> None:
+def test_time_samples_all_remain_and_do_not_count() -> None:
     limit = Limit(100)
     table = limit.table()
     for start in range(0, 5000, 500):
@@ -181,8 +189,8 @@ def test_time_samples_all_stay_and_do_not_count() -> None:
             if not size] == [0] * 2500
 
 
-def test_objects_of_earlier_parts_all_stay() -> None:
-    """No format has a row for one: it has its own interval."""
+def test_inherited_objects_all_remain() -> None:
+    """No format has rows for inherited objects, which have their own interval."""
     table = Limit(1).table()
     object_ = Carried(0, 24, 1000, -1, 3, -1, -1)
     for _ in range(1000):
@@ -191,14 +199,14 @@ def test_objects_of_earlier_parts_all_stay() -> None:
     assert table.carried == [object_] * 1000 and len(table) <= 1
 
 
-def test_what_no_interval_makes_fewer() -> None:
-    """Of a damaged profile."""
+def test_samples_that_no_interval_reduces() -> None:
+    """Only a damaged profile has such samples."""
     table = Limit(1).table()
     with pytest.raises(ProfileError, match="so large that too few"):
         table.extend(columns([Row(1, 1, 0, 2**62, 1, 0)] * 50))
 
 
-def test_ratios_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_ratios_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     def stay() -> list[int]:
         table = Limit(500).table()
         for start in range(16, 3000, 100):

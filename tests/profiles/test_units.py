@@ -1,4 +1,4 @@
-"""Numbers of bytes and of objects, as users read them."""
+"""Tests of the formatted numbers of bytes and of objects."""
 from __future__ import annotations
 
 import pytest
@@ -34,7 +34,7 @@ def test_counts(number: float, text: str) -> None:
     (6.84, 6.86, 6.87, "6.86 GiB, 6.84 GiB, 6.87 GiB"),
     (28.31, 28.32, 28.34, "28.32 GiB, 28.31 GiB, 28.34 GiB"),
     (-0.5, 0.25, 123.4, "256 MiB, -512 MiB, 123 GiB"),
-    # one that is certain
+    # an exact number
     (28.32, 28.32, 28.32, "28.3 GiB, 28.3 GiB, 28.3 GiB")])
 def test_ends_of_an_interval_differ(low: float, number: float, high: float,
                                     text: str) -> None:
@@ -52,7 +52,7 @@ def test_range_is_in_the_unit_of_the_number() -> None:
     assert format_range(900, 1100, 2000, False) == "0.90-2"
 
 
-def test_ends_of_a_wide_range_have_units_of_their_own() -> None:
+def test_ends_of_a_wide_range_have_separate_units() -> None:
     assert format_range(900, 2**16, 29.6 * 2**20) == "900B-29.6M"
     assert format_range(5 * 2**10, 2**16, 9 * 2**20) == "5-9216"
     assert format_range(16, 55900, 1.2e8, False) == "16-120M"
@@ -64,8 +64,8 @@ def test_ends_of_a_wide_range_have_units_of_their_own() -> None:
     (99.9, 100, 100.1, True, "+-<1%"), (50, 100, 250, True, "<250B"),
     (0, 1024, 5 * 1024, True, "<5K"), (1, 1, 2520, False, "<2.52k"),
     (1.0, 100.0, 150.0, False, "+-99%"), (0.1, 100.0, 150.0, False, "<150")])
-def test_how_far_a_number_may_be_off(low: float, number: float, high: float,
-                                     bytes_: bool, text: str) -> None:
+def test_deviation_of_a_number(low: float, number: float, high: float, bytes_: bool,
+                               text: str) -> None:
     assert format_deviation(low, number, high, bytes_) == text
 
 

@@ -1,5 +1,4 @@
-"""Conditions for continuous integration: what they mean, and how often they are
-wrong."""
+"""Tests of conditions for continuous integration: meaning and error rate."""
 from __future__ import annotations
 
 import math
@@ -53,7 +52,7 @@ def test_conditions(text: str, measure: str, is_growth: bool, limit: float,
     "alive > 10M; rm", "alive growth 5", "growth > 1M",
     "raw", "raw > 5%", "rawgrowth > 1", "raw growth", "raw rss > 1M", "raw peak > 1M",
     "raw raw > 1M", "alive raw > 1M", "raw objects > 5MB"])
-def test_what_is_no_condition(text: str) -> None:
+def test_refuses_invalid_conditions(text: str) -> None:
     with pytest.raises(ValueError, match="is no condition: write allocated, alive"):
         parse(text)
 
@@ -75,8 +74,8 @@ def judged(text: str, after: Figures, before: Figures | None = None) -> bool:
     return verdict.failed
 
 
-def test_only_what_is_beyond_doubt_fails() -> None:
-    """100 samples are some 103 KB, give or take 20."""
+def test_only_certain_violations_fail() -> None:
+    """100 samples represent 103 ± 20 KB."""
     run = figures(0, 100)
     assert judged("alive > 60k", run)
     assert not judged("alive > 95k", run)
@@ -93,12 +92,12 @@ def test_growth() -> None:
     assert judged("allocated growth > 20%", figures(4000), figures(2000))
     assert not judged("allocated growth > 20%", figures(2500), figures(2000))
     assert not judged("allocated growth > 20%", figures(0), figures(2000))
-    # of nothing, everything is more; but one sample may be chance
+    # all growth from 0 is more than 5 %, but one sample may be chance
     assert judged("alive growth > 5%", figures(0, 100), figures(100))
     assert not judged("alive growth > 5%", figures(0, 1), figures(100))
 
 
-def test_conditions_share_the_doubt() -> None:
+def test_conditions_share_the_error_rate() -> None:
     assert thresholds.quantile(1) == pytest.approx(3.719, abs=1e-3)
     assert thresholds.quantile(100) > thresholds.quantile(2) > thresholds.quantile(1)
 
@@ -113,7 +112,7 @@ def poisson(rng: random.Random, mean: float) -> int:
 
 @pytest.mark.parametrize("mean", [2, 30, 300])
 def test_a_run_at_its_limit_seldom_fails(mean: int) -> None:
-    """That is the worst case: of 3000, 0.3 are to be expected."""
+    """This is the worst case. 0.3 of 3000 runs are expected to fail."""
     rng = random.Random(3)
     limit = mean * 1000 / probability(64, 1000, "exponential") * 64 / 1000
     text = "alive > %d" % math.ceil(limit)
@@ -131,10 +130,13 @@ def test_equal_runs_seldom_fail() -> None:
 
 @pytest.mark.parametrize("share, turnover", [
     (0.05, 0), (0.5, 0), (1, 0), (1, 0.3), (1, 1), (3, 0.3)])
-def test_a_run_that_grows_by_what_is_granted_seldom_fails(
+def test_a_run_that_grows_by_the_limit_seldom_fails(
         share: float, turnover: float) -> None:
-    """Between two moments, of which the first is as uncertain as all else: 0.3 of
-    3000 are to be expected.  `turnover`: what of it has gone at the second."""
+    """The growth is between two moments, and the first sum is an estimate, too.
+
+    0.3 of 3000 runs are expected to fail. `turnover` is the share of the first sum that
+    is gone at the second moment.
+    """
     rng = random.Random(5)
     condition, wrong = parse("alive growth > %g%%" % (100 * share)), 0
     for _ in range(3000):
@@ -159,7 +161,7 @@ def test_growth_of_one_run_that_is_beyond_doubt_fails() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """a.vmprof holds 400 KB, and b.vmprof 800."""
+    """Write a.vmprof with 400 KB of live objects, and b.vmprof with 800 KB."""
     monkeypatch.chdir(tmp_path)
     for name, seed, count in (("a", 1, 1000), ("b", 2, 2000)):
         heap = Heap(interval=1000, seed=seed)
@@ -195,7 +197,7 @@ def test_the_exit_code(folder: Path, capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize("command", [
     ["check", "a.vmprof"], ["diff", "a.vmprof", "b.vmprof"],
     ["diff", "a.vmprof", "b.vmprof", "--to", "pprof"]])
-def test_a_reader_of_stdout_that_leaves_changes_no_verdict(
+def test_a_reader_that_closes_the_pipe_changes_no_verdict(
         folder: Path, command: list[str]) -> None:
     for limit, code in (("300k", 1), ("10M", 0)):
         read, write = os.pipe()
@@ -208,7 +210,7 @@ def test_a_reader_of_stdout_that_leaves_changes_no_verdict(
         finally:
             os.close(write)
         assert done.returncode == code
-        # where a profile is what is written, the verdict goes there
+        # stderr has the verdict if stdout has a profile
         assert done.stderr.count("\n") == (2 if "pprof" in command else 0), done.stderr
         assert "roken" not in done.stderr
 
@@ -225,7 +227,7 @@ def test_standard_output_that_is_closed(folder: Path) -> None:
         assert (done.returncode, done.stderr) == (code, said)
 
 
-def test_verdicts_beside_a_profile_on_stdout_need_no_stderr(folder: Path) -> None:
+def test_verdicts_with_a_profile_on_stdout_need_no_stderr(folder: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "vmprof_convert",
          "diff", "a.vmprof", "b.vmprof", "--to", "collapsed", "-o", "-", "--fail-if",
@@ -234,7 +236,7 @@ def test_verdicts_beside_a_profile_on_stdout_need_no_stderr(folder: Path) -> Non
     assert "main" in done.stdout
 
 
-def test_a_file_of_another_format_is_written_all_the_same(
+def test_a_failed_condition_does_not_prevent_the_output_file(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["diff", "a.vmprof", "b.vmprof", "-o", "x.pb.gz", "--fail-if",
                      "alive growth > 50%"]) == 1
@@ -242,8 +244,8 @@ def test_a_file_of_another_format_is_written_all_the_same(
     assert "failed: alive growth" in capsys.readouterr().out
 
 
-def test_what_can_not_be_judged(folder: Path,
-                                capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_conditions_that_cannot_be_evaluated(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = Log()
     log.settings(gaps="fixed")
     log.allocation([log.function("f")], size=24)

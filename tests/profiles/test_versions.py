@@ -1,5 +1,8 @@
-"""Profiles of other versions: what a newer one holds and is not understood is said, and
-one of before records had a marker is refused."""
+"""Tests of profiles of other versions.
+
+The reader names the unknown records of newer versions. It refuses profiles of the time
+before records had a marker.
+"""
 from __future__ import annotations
 
 import re
@@ -28,7 +31,7 @@ def sampled() -> Log:
 @pytest.mark.parametrize("kind", [SETTINGS, TOTALS, OBJECTS, 99])
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_newer_record_is_named_and_nothing_is_read(
+def test_a_newer_version_of_records_is_refused(
         tmp_path: Path, kind: int, first: bool, command: str) -> None:
     log = Log() if first else sampled()
     log.record(kind, [column([1])], 1, b"whatever;comes", version=3)
@@ -44,7 +47,7 @@ def test_newer_record_is_named_and_nothing_is_read(
 
 
 @pytest.mark.parametrize("payload", [b"\3", b"\3\3", b"\3" + bytes(100)])
-def test_newer_record_may_hold_anything(payload: bytes) -> None:
+def test_a_newer_record_may_have_any_content(payload: bytes) -> None:
     log = sampled()
     log.bytes += b"A" + len(payload).to_bytes(8, "little") + payload
     with pytest.raises(ProfileError, match=r"version 3; .* newer"):
@@ -63,15 +66,15 @@ def test_versions_that_are_not_understood(version: int) -> None:
 
 @pytest.mark.parametrize("payload", [
     b"", b"\2", b"\2\7\0\0\0\0\0", record(0, [], 0)[9:], record(7, [], 2**21)[9:]])
-def test_what_is_no_record(payload: bytes) -> None:
+def test_invalid_records_are_refused(payload: bytes) -> None:
     log = sampled()
     log.bytes += b"A" + len(payload).to_bytes(8, "little") + payload
     with pytest.raises(ProfileError, match="damaged profile: a record "):
         readers.read_bytes(log.data())
 
 
-def test_profiles_of_before() -> None:
-    """Their records were names of functions, at an address that is none's."""
+def test_profiles_without_markers_are_refused() -> None:
+    """Their records were names of functions at an impossible address."""
     log = Log()
     log.name(-0x616C6C6F63, "alloc:interval=1000:3:settings")
     with pytest.raises(ProfileError, match="layout is not read any more: sample"):
@@ -79,7 +82,7 @@ def test_profiles_of_before() -> None:
 
 
 def shown(profile: Profile) -> tuple[str, dict[str, object]]:
-    """The table, and what the Firefox profile's info panel says."""
+    """Return the table, and the entries of the Firefox profile's info panel."""
     return text(profile), {
         entry["label"]: entry["value"]
         for section in firefox.convert(profile)["meta"]["extra"]
@@ -94,7 +97,7 @@ def passed_over(panel: dict[str, object]) -> list[str]:
             if isinstance(value, str) and PASSED_OVER in value]
 
 
-def test_unknown_kinds_are_passed_over_and_named() -> None:
+def test_unknown_kinds_are_skipped_and_named() -> None:
     log = sampled()
     for _ in range(3):
         log.record(77, [b"whatever", b"comes"], 5)
@@ -119,12 +122,12 @@ def test_many_unknown_kinds_are_not_all_named() -> None:
     assert ", record 109 (1), 90 kinds more; " in said
 
 
-def test_without_unknown_kinds_nothing_is_said() -> None:
+def test_no_note_without_unknown_kinds() -> None:
     text, panel = shown(readers.read_bytes(sampled().data()))
     assert "passed over" not in text and not passed_over(panel)
 
 
-def test_unknown_kind_alone_makes_it_an_allocation_profile() -> None:
+def test_an_unknown_kind_makes_a_profile_of_allocations() -> None:
     log = Log()
     log.record(99)
     log.raw_stack(log.words([log.function("f")]), 0)

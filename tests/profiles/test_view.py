@@ -1,4 +1,4 @@
-"""vmprof-convert --view: who may fetch what it serves."""
+"""Tests of `vmprof-convert --view`, and of the access to the profile that it serves."""
 from __future__ import annotations
 
 import http.client
@@ -41,7 +41,7 @@ Answer = tuple[int, dict[str, str], bytes]
 def ask(server: serve.ProfileServer, path: str | None = None,
         method: str = "GET", host: str | None = None,
         **headers: str) -> Answer:
-    """One request; `host` replaces the Host header, "" leaves it out."""
+    """Send a request; `host` replaces the Host header, and "" omits it."""
     address, port = server.server_address[:2]
     connection = http.client.HTTPConnection(str(address), port, timeout=20)
     connection.putrequest(method, server.path if path is None else path,
@@ -67,8 +67,9 @@ def test_the_profiler_gets_the_profile(server: serve.ProfileServer) -> None:
     assert server.fetched.wait(20)
 
 
-def test_it_gets_it_again_and_several_at_once(server: serve.ProfileServer) -> None:
-    """F5, and another tab."""
+def test_the_profiler_may_fetch_the_profile_several_times(
+        server: serve.ProfileServer) -> None:
+    """A user may reload the page, or open it in another tab."""
     answers: list[Answer] = []
     threads = [threading.Thread(target=lambda: answers.append(ask(
         server, Origin=serve.PROFILER))) for _ in range(8)]
@@ -82,7 +83,7 @@ def test_it_gets_it_again_and_several_at_once(server: serve.ProfileServer) -> No
         (200, b'{"meta":1}')] * 10
 
 
-def test_a_port_that_is_asked_for() -> None:
+def test_server_uses_the_given_port() -> None:
     with serve.ProfileServer(b"") as first:
         port = first.server_address[1]
         with pytest.raises(OutputError, match="port %d: .* with --port" % port):
@@ -92,7 +93,7 @@ def test_a_port_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "65536", "-1", "x", "\u0663", "8080x", ""])
-def test_what_is_no_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_an_invalid_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["app.vmprof", "--view", "--port", text]) == 2
     err = capsys.readouterr().err
     assert "is no port" in err and err.count("\n") == 1
@@ -127,19 +128,18 @@ def test_a_browser_needs_a_screen(environment: dict[str, str], platform: str,
     (501, {"method": "POST"}),
     (501, {"method": "PUT"}),
 ])
-def test_nobody_else_gets_anything(
-        server: serve.ProfileServer, status: int,
-        request_: dict[str, str]) -> None:
+def test_other_requests_get_no_data(
+        server: serve.ProfileServer, status: int, request_: dict[str, str]) -> None:
     got, headers, body = ask(server, **request_)
     assert got == status
     assert server.data not in body
     assert "Access-Control-Allow-Origin" not in headers
-    # the Profiler still can
+    # the Profiler can still fetch the profile
     assert not server.fetched.is_set()
     assert ask(server, Origin=serve.PROFILER)[0] == 200
 
 
-def test_a_browser_that_asks_first_may_fetch(
+def test_preflight_request_of_the_profiler_is_allowed(
         server: serve.ProfileServer) -> None:
     status, headers, _ = ask(server, method="OPTIONS", Origin=serve.PROFILER,
                              Access_Control_Request_Private_Network="true")
@@ -150,7 +150,7 @@ def test_a_browser_that_asks_first_may_fetch(
     assert not server.fetched.is_set()
 
 
-def test_it_listens_on_loopback_under_a_random_path() -> None:
+def test_server_listens_on_loopback_with_a_random_path() -> None:
     paths = set()
     for _ in range(2):
         with serve.ProfileServer(b"") as server:
@@ -163,7 +163,7 @@ def test_it_listens_on_loopback_under_a_random_path() -> None:
     assert len(paths) == 2
 
 
-def test_a_fetch_that_breaks_off_does_not_end_it(
+def test_an_aborted_fetch_does_not_end_the_server(
         capsys: pytest.CaptureFixture[str]) -> None:
     with serve.ProfileServer(bytes(2**26)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -181,14 +181,17 @@ def test_a_fetch_that_breaks_off_does_not_end_it(
 
 
 class Browser:
-    """Stands in for webbrowser: opens the Profiler's page, which fetches; and then
-    the user is done."""
+    """A replacement for webbrowser.
+
+    It opens the Profiler's page, which fetches the profile. Then it interrupts the
+    command, as a user does with Ctrl-C.
+    """
 
     def __init__(self, *, fetches: int = 1):
         self.fetches = fetches
         self.url = self.query = ""
         self.bodies: list[bytes] = []
-        #: the command has said that all came
+        #: set when the command has reported that the page has the profile
         self.has_it = threading.Event()
 
     def open(self, address: str) -> bool:
@@ -208,7 +211,7 @@ class Browser:
                 "Origin": "https://profiler.firefox.com"})
             self.bodies.append(connection.getresponse().read())
             connection.close()
-        # nobody presses Ctrl-C sooner
+        # a user presses Ctrl-C after this message
         assert self.has_it.wait(20)
         main_thread = threading.main_thread().ident
         assert main_thread is not None
@@ -240,7 +243,7 @@ def test_view_serves_until_ctrl_c(
     assert cli.main(["app.vmprof", "--view", *arguments]) == 0
     assert [json.loads(body) for body in browser.bodies] == [
         converted(rich_log())] * 3
-    # it has both kinds, and would open on time
+    # the profile has both kinds of samples, and the Profiler would show time first
     assert browser.query == "ctSummary=native-allocations"
     assert names(folder) == left
     out, err = capsys.readouterr()
@@ -252,7 +255,7 @@ def test_view_serves_until_ctrl_c(
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_time_alone_opens_on_time(folder: Path, browser: Browser) -> None:
+def test_a_profile_of_time_opens_with_time(folder: Path, browser: Browser) -> None:
     log = Log()
     log.raw_stack(log.words([log.function("f")]), 0)
     (folder / "time.vmprof").write_bytes(log.data())
@@ -260,7 +263,7 @@ def test_time_alone_opens_on_time(folder: Path, browser: Browser) -> None:
     assert browser.query == ""
 
 
-def test_without_a_browser_it_says_what_to_open_and_forward(
+def test_message_without_a_browser_has_the_address_and_the_port(
         folder: Path, capsys: pytest.CaptureFixture[str], browser: Browser,
         monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "DISPLAY", "WAYLAND_DISPLAY", "BROWSER":

@@ -1,4 +1,4 @@
-"""VIEWERS.rst, tried word by word: each of its commands of ours runs."""
+"""Tests that each command vmprof-convert in VIEWERS.rst runs."""
 from __future__ import annotations
 
 import glob
@@ -18,7 +18,7 @@ PAGE = (ROOT / "converter" / "VIEWERS.rst").read_text(encoding="utf-8")
 
 
 def commands() -> list[str]:
-    """In literal blocks, without what they are piped into."""
+    """Return the commands in literal blocks, up to a pipe."""
     lines = re.findall(r"^    (vmprof-convert .*)$", PAGE.replace("\\\n", ""),
                        re.MULTILINE)
     return [re.split(r" [|]", line)[0] for line in lines]
@@ -26,7 +26,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(autouse=True)
 def speedscope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as --view needs it; test_launch.py says what it is given."""
+    """Replace the command speedscope, which `--view` runs; see test_launch.py."""
     command = tmp_path / "speedscope"
     command.write_text("#!/bin/sh\n")
     command.chmod(0o755)
@@ -35,7 +35,7 @@ def speedscope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until Ctrl-C; test_view.py says what."""
+    """Replace the server, which would run until Ctrl-C; see test_view.py."""
     monkeypatch.setattr("vmprof_convert.cli.serve.view", lambda *_: None)
 
 
@@ -59,15 +59,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_it_runs(folder: Path, capsys: pytest.CaptureFixture[str],
-                 command: str) -> None:
-    # as a shell does
+def test_command_runs(folder: Path, capsys: pytest.CaptureFixture[str],
+                      command: str) -> None:
+    # expand patterns as a shell does
     arguments = [name for word in shlex.split(command)[1:]
                  for name in (sorted(glob.glob(word)) or [word])]
     assert cli.main(arguments) == 0, capsys.readouterr().err
 
 
-def test_all_formats_are_there() -> None:
+def test_page_names_all_formats() -> None:
     assert len(commands()) > 12
     assert [name for name in FORMATS if name not in (
         "firefox", "table", "markdown", "json") and "``%s``" % name not in PAGE] == []

@@ -1,6 +1,9 @@
-"""Beside vmprof-firefox-converter, the package that PyPy's users know: the same
-samples from the same profiles, those that come with it included.  `make bench`
-and `make test` install it, in an environment of its own."""
+"""Tests that compare the reader with vmprof-firefox-converter.
+
+Users of PyPy know this package. Both have to find the same samples in the same
+profiles, such as the examples of the package. `make bench` and `make test` install the
+package in a separate environment.
+"""
 from __future__ import annotations
 
 import collections
@@ -21,7 +24,7 @@ WHERE = ("import os, vmprofconvert; print(os.path.join(os.path.dirname("
 CONVERT = ("import sys, vmprofconvert; sys.stdout.write("
            "vmprofconvert.convert_stats(sys.argv[1]))")
 
-#: what comes with it
+#: the examples of the package
 EXAMPLES = ("example.prof", "example_with_lines.prof", "multithread_example.prof",
             "pypy-pystone.prof", "vmprof_cpuburn.prof")
 
@@ -31,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 
 def theirs(path: Path) -> Stacks:
-    """How often each stack of names was sampled."""
+    """Return the number of samples of each stack of names, found by the package."""
     done = subprocess.run([PYTHON, "-c", CONVERT, path], text=True, check=True,
                           capture_output=True)
     result: Stacks = collections.Counter()
@@ -64,7 +67,7 @@ def examples() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_its_examples(examples: Path, tmp_path: Path, name: str) -> None:
+def test_examples_of_the_package(examples: Path, tmp_path: Path, name: str) -> None:
     found = ours(examples / name)
     assert sum(found.values()) == sum(theirs(examples / name).values())
     assert cli.main([str(examples / name), "-o",
@@ -83,17 +86,17 @@ def test_only_profiles_without_executed_lines_have_a_note(
     assert ("example.py:3" in out) is has_lines
 
 
-def test_its_example_with_the_time_in_front(examples: Path) -> None:
-    """It does not read this one itself."""
+def test_example_of_the_package_with_the_time_before_each_stack(examples: Path) -> None:
+    """The package itself does not read this example."""
     profile = readers.read(examples / "cpuburn.cpython.tsprof")
     assert len(profile.samples) == 3043
-    # seconds, as its own test has them: from the first sample on
+    # the package's own test has these seconds; the first sample is at 0
     assert profile.samples.time[-1] / 1e9 == pytest.approx(
         30.430785875 - 0.010832965, abs=1e-6)
 
 
-def test_our_profiles(tmp_path: Path) -> None:
-    """Whole stacks, by their names, as often."""
+def test_profiles_with_random_stacks(tmp_path: Path) -> None:
+    """Both find the same number of samples of each stack of names."""
     draw = random.Random(1)
     log = Log(period=1000)
     log.meta("os", "linux")

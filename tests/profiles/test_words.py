@@ -1,5 +1,7 @@
-"""Logs of systems whose words are not of eight bytes, and of a vmprof that puts
-the time in front of a stack."""
+"""Tests of logs with words of other sizes than eight bytes.
+
+The tests also cover logs of a vmprof that writes the time before each stack.
+"""
 from __future__ import annotations
 
 import struct
@@ -15,7 +17,7 @@ MEMORY, LINES = 1, 2
 
 
 class Log:
-    """Written by the definition of vmprof's layout, with words of any size."""
+    """A log in vmprof's layout, with words of any size."""
 
     def __init__(self, system: tuple[str, str, int], version: int = 6,
                  flags: int = 0):
@@ -83,14 +85,15 @@ def test_lines_of_other_systems(system: tuple[str, str, int]) -> None:
 
 
 @pytest.mark.parametrize("system", [WINDOWS_64, WINDOWS_32, LINUX])
-def test_cut_off_anywhere(system: tuple[str, str, int]) -> None:
+def test_a_truncated_log_is_an_error_or_a_killed_run(
+        system: tuple[str, str, int]) -> None:
     log = made(system)
     log.sample(0x200, 0x100)
     data = log.data()
     refused = 0
     for size in range(len(data)):
         try:
-            # between two records: a process that was killed
+            # a cut between two records looks like a killed process
             assert readers.read_bytes(data[:size]).end_time is None
         except ProfileError:
             refused += 1
@@ -99,8 +102,8 @@ def test_cut_off_anywhere(system: tuple[str, str, int]) -> None:
 
 
 @pytest.mark.parametrize("system", [WINDOWS_64, WINDOWS_32, LINUX])
-def test_time_in_front_of_the_stack(system: tuple[str, str, int]) -> None:
-    """A vmprof that was never released called that version 7."""
+def test_time_before_each_stack(system: tuple[str, str, int]) -> None:
+    """A vmprof that was never released called this layout version 7."""
     log = Log(system, version=7)
     log.name(0x100, "py:main:1:app.py")
     log.sample(0x100, seconds=451.25)
@@ -111,7 +114,7 @@ def test_time_in_front_of_the_stack(system: tuple[str, str, int]) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 1e300, float("nan")])
-def test_time_that_is_none(seconds: float) -> None:
+def test_invalid_times_are_refused(seconds: float) -> None:
     log = Log(LINUX, version=7)
     log.sample(0x100, seconds=451.25)
     log.sample(0x100, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Messages of the pusher: the file that they are written to."""
+"""Test the file to which the pusher writes its messages."""
 from __future__ import annotations
 
 import os

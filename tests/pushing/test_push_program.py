@@ -1,4 +1,4 @@
-"""Programs whose profiles are pushed: what arrives, and what they notice of it."""
+"""Test programs whose profiles are pushed: arriving segments, and side effects."""
 from __future__ import annotations
 
 import contextlib
@@ -29,7 +29,7 @@ from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 from vmprof_push.folder import LOCK
 
-#: all that the program allocates is sampled, and sums are exact
+#: samples all allocations, so sums are exact
 EACH = ("--allocation-sampling", "1")
 
 LOOP = """
@@ -47,7 +47,7 @@ LOOP = """
 
 @pytest.fixture
 def spools(pypy: PyPy) -> Iterator[Path]:
-    """Where folders of pushers are; at the end, none."""
+    """Create the folder for the pushers' folders; at the end, all must be removed."""
     folder = Path(tempfile.mkdtemp())
     pypy.environment["TMPDIR"] = str(folder)
     yield folder
@@ -59,7 +59,7 @@ def spools(pypy: PyPy) -> Iterator[Path]:
 
 
 def arrived(engine: StandIn, spools: Path) -> list[Request]:
-    """All, when the pushers have ended."""
+    """Return all requests, after the pushers have ended."""
     until = time.monotonic() + 120
     while list(spools.iterdir()):
         assert time.monotonic() < until
@@ -77,15 +77,14 @@ def total(requests: list[Request], name: str = "alloc_space") -> int:
 
 
 def has_samples(window: Path) -> bool:
-    """What is on disk of it holds some: what is written first are names, of which
-    there may be much."""
+    """Return whether a segment on disk has samples, which follow functions' names."""
     try:
         return len(readers.read(window, salvage=True).samples) > 0
     except ProfileError:
         return False
 
 
-def test_windows_of_a_program(pypy: PyPy, spools: Path) -> None:
+def test_segments_of_a_program_arrive(pypy: PyPy, spools: Path) -> None:
     script = str(pypy.script(LOOP, "shop.py"))
     with StandIn() as engine:
         run = pypy.command(*push(engine), *EACH, script, "2")
@@ -105,8 +104,8 @@ def test_windows_of_a_program(pypy: PyPy, spools: Path) -> None:
     assert any("(shop.py:" in name for name in functions)
 
 
-def test_who_holds_what_is_not_asked_for_what_is_sent(stock_pypy: PyPy, spools: Path
-                                                     ) -> None:
+def test_a_program_that_pushes_takes_no_heap_snapshot(stock_pypy: PyPy, spools: Path
+                                                      ) -> None:
     script = str(stock_pypy.script("""
         from vmprof_allocation import AllocationSamplingError
         from vmprof_allocation.session.session import current
@@ -122,8 +121,7 @@ def test_who_holds_what_is_not_asked_for_what_is_sent(stock_pypy: PyPy, spools: 
         "protocols have no field for retainers; sample into a file instead\n")
 
 
-def test_a_program_that_is_killed(pypy: PyPy, spools: Path) -> None:
-    """Its last window arrives, too."""
+def test_last_segment_of_a_killed_program_arrives(pypy: PyPy, spools: Path) -> None:
     script = str(pypy.script(LOOP))
     with StandIn() as engine:
         program = subprocess.Popen([PYPY, *push(engine, 60), *EACH, script, "1000"],
@@ -139,7 +137,7 @@ def test_a_program_that_is_killed(pypy: PyPy, spools: Path) -> None:
     assert total([request]) > 0
 
 
-def test_forked_children_have_windows_of_their_own(pypy: PyPy, spools: Path) -> None:
+def test_forked_children_have_their_own_segments(pypy: PyPy, spools: Path) -> None:
     script = pypy.script("import os, sys\n"
                          "children = []\n"
                          "for i in range(2):\n"
@@ -165,8 +163,8 @@ def test_forked_children_have_windows_of_their_own(pypy: PyPy, spools: Path) -> 
         assert len(windows) >= 3
 
 
-def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None:
-    """What is locked is not sent."""
+def test_a_child_forked_during_a_rotation_locks_no_segment(stock_pypy: PyPy) -> None:
+    """The pusher does not send a locked segment."""
     run = stock_pypy.run("""
         import fcntl, os, vmprof_allocation
         from vmprof_allocation.session import next_profile
@@ -194,7 +192,7 @@ def test_a_child_that_is_forked_amidst_holds_no_window(stock_pypy: PyPy) -> None
     assert (run.code, run.out, run.err) == (0, "", "")
 
 
-def test_sampling_ends_if_pushing_can_t_begin(pypy: PyPy, spools: Path) -> None:
+def test_sampling_ends_if_pushing_cannot_start(pypy: PyPy, spools: Path) -> None:
     with StandIn() as engine:
         run = pypy.run("""
             import vmprof_allocation
@@ -217,8 +215,8 @@ def test_sampling_ends_if_pushing_can_t_begin(pypy: PyPy, spools: Path) -> None:
         arrived(engine, spools)
 
 
-def test_many_children_that_begin_at_once(pypy: PyPy, spools: Path) -> None:
-    """A thread that is begun within a fork crashes in PyPy: not in one of these."""
+def test_many_children_in_a_row_do_not_crash(pypy: PyPy, spools: Path) -> None:
+    """A thread that starts during a fork would crash in PyPy."""
     script = pypy.script("""
         import os
         def work():
@@ -237,7 +235,7 @@ def test_many_children_that_begin_at_once(pypy: PyPy, spools: Path) -> None:
     assert len({request.resource["process.pid"] for request in requests}) >= 20
 
 
-def test_the_collector_s_hooks_are_the_program_s(pypy: PyPy, spools: Path) -> None:
+def test_the_program_keeps_its_gc_hooks(pypy: PyPy, spools: Path) -> None:
     script = pypy.script("""
         import gc, os
         def minor(stats):
@@ -261,7 +259,7 @@ def test_the_collector_s_hooks_are_the_program_s(pypy: PyPy, spools: Path) -> No
         arrived(engine, spools)
 
 
-def test_a_child_that_is_this_interpreter_anew(pypy: PyPy, spools: Path) -> None:
+def test_a_child_that_runs_this_interpreter_pushes(pypy: PyPy, spools: Path) -> None:
     child = pypy.script(LOOP, "child.py")
     script = pypy.script("import subprocess, sys\n"
                          "kept = [bytearray(1000) for i in range(1000)]\n"
@@ -276,7 +274,7 @@ def test_a_child_that_is_this_interpreter_anew(pypy: PyPy, spools: Path) -> None
     assert len(windows) >= 3
 
 
-def test_an_engine_that_is_away_does_not_hold_the_program(
+def test_an_unavailable_server_does_not_delay_the_program(
         pypy: PyPy, spools: Path) -> None:
     with StandIn(*[status(503)] * 10_000) as engine:
         run = pypy.run("""
@@ -331,8 +329,7 @@ def test_stderr_ends_with_the_program(pypy: PyPy, spools: Path,
 
 
 def test_from_code(pypy: PyPy, spools: Path) -> None:
-    """What the GC counted between begin and end arrives, but for what comes between
-    two windows."""
+    """Code and threads for pushing exist only when they are needed."""
     with StandIn() as engine:
         run = pypy.run("""
             import sys, _thread, time
@@ -364,8 +361,9 @@ def test_from_code(pypy: PyPy, spools: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", ["{}", "[", '{"url": "ftp://nowhere"}'])
-def test_nobody_pushes_any_more(pypy: PyPy, spools: Path, settings: str) -> None:
-    """The pusher ends, whyever: it removes its folder, and the program notices that."""
+def test_sampling_ends_if_the_pusher_fails(pypy: PyPy, spools: Path, settings: str
+                                           ) -> None:
+    """The pusher removes its folder at any end, and the program notices that."""
     run = pypy.run("""
         import os, time, vmprof_allocation
         from vmprof_push import start
@@ -388,15 +386,15 @@ def test_nobody_pushes_any_more(pypy: PyPy, spools: Path, settings: str) -> None
         vmprof_allocation.stop()
     """ % settings)
     assert (run.code, run.out) == (0, "")
-    # (its folder may go while a part ends: then that is said, too)
+    # (the folder may disappear during a rotation, which causes another message)
     lines = [line for line in run.err.splitlines() if "continues in" not in line]
     assert ("vmprof: the process that pushes the profiles has ended: sampling "
             "ends") in lines
     assert len(lines) == 2 and any("push" in line for line in lines), lines
 
 
-def test_a_pusher_that_can_not_even_run(pypy: PyPy, spools: Path) -> None:
-    """Its shell says so to the program, in the same way."""
+def test_sampling_ends_if_the_pusher_cannot_run(pypy: PyPy, spools: Path) -> None:
+    """The pusher's shell removes the folder."""
     run = pypy.run("""
         import os, sys, time, vmprof_allocation
         with open("no-interpreter", "w") as file:
@@ -413,9 +411,8 @@ def test_a_pusher_that_can_not_even_run(pypy: PyPy, spools: Path) -> None:
                "ends\n")
 
 
-def test_what_nobody_takes_is_bounded(stock_pypy: PyPy) -> None:
-    """As if the pusher hung, and its shell, too: the first profile stays, and of the
-    later ones the last few."""
+def test_number_of_unsent_segments_is_bounded(stock_pypy: PyPy) -> None:
+    """Without a pusher, the first profile and the last few segments stay."""
     run = stock_pypy.run("""
         import os, time
         from vmprof_allocation.session.periodic_rotation import PeriodicRotation
@@ -444,7 +441,7 @@ def test_what_nobody_takes_is_bounded(stock_pypy: PyPy) -> None:
 def test_process_1_of_a_container_waits_for_the_pusher(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float,
         is_taken: bool) -> None:
-    """Which ends with it."""
+    """The pusher would end together with process 1."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     monkeypatch.setattr(periodic_rotation, "_LAST", seconds)
     first, later = tmp_path / "1.vmprof", tmp_path / "1.w2.vmprof"
@@ -483,14 +480,14 @@ def test_requests_that_make_no_sense(pypy: PyPy, spools: Path, flags: list[str],
     assert said in run.err
 
 
-def test_credentials_that_can_t_be_sent(pypy: PyPy, spools: Path) -> None:
+def test_invalid_credentials_are_refused(pypy: PyPy, spools: Path) -> None:
     run = pypy.command("-m", "vmprof", "--push", "otlp+http://localhost",
                        str(pypy.script("print(1)")), VMPROF_PUSH_HEADERS="s3cr3t")
     assert (run.code, run.out) == (2, "")
     assert "VMPROF_PUSH_HEADERS" in run.err and "s3cr3t" not in run.err
 
 
-def test_nothing_is_lost_between_windows(stock_pypy: PyPy, spools: Path) -> None:
+def test_nothing_is_lost_between_segments(stock_pypy: PyPy, spools: Path) -> None:
     script = stock_pypy.script("""
         import time
         class Thing:
@@ -512,9 +509,9 @@ def test_nothing_is_lost_between_windows(stock_pypy: PyPy, spools: Path) -> None
                if sample.attributes["type"] == "__main__.Thing") == 90_000
 
 
-def test_what_earlier_windows_left_behind_is_in_use(
+def test_segments_contain_live_objects_of_earlier_ones(
         stock_pypy: PyPy, spools: Path) -> None:
-    """Each window says what is alive at its end, whenever that was made."""
+    """Each segment has all objects that are alive at its end, with any age."""
     script = stock_pypy.script("""
         import gc, time
         class Thing:
@@ -542,13 +539,13 @@ def test_what_earlier_windows_left_behind_is_in_use(
 
     assert sum(things("alloc_objects")) == 20_000
     in_use = things("inuse_objects")
-    # at the end the interpreter may have dropped them
+    # the last segment may lack them, because the interpreter drops them at its end
     assert in_use[2] == 20_000 and in_use[-2] == 5_000, in_use
     assert in_use == sorted(in_use[:3]) + sorted(in_use[3:], reverse=True)
 
 
 def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
-    """What is there can't be told from what is still written."""
+    """Without locks, the pusher cannot recognize segments that are still written."""
     run = pypy.run("""
         import errno, fcntl, os, vmprof_allocation
         def flock(*_):
@@ -563,8 +560,8 @@ def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
     assert "does not support locks" in run.out and "TMPDIR" in run.out
 
 
-def test_a_program_whose_first_thread_ends_first(pypy: PyPy, spools: Path) -> None:
-    """Ours waits for the next window, and nobody for ours."""
+def test_a_program_can_end_after_its_first_thread(pypy: PyPy, spools: Path) -> None:
+    """The program does not wait for our thread, which waits for the next segment."""
     script = str(pypy.script("""
     import ctypes, threading, time
     def work():

@@ -1,4 +1,4 @@
-"""What --push and push() understand, and what they say about the rest."""
+"""Test the addresses, intervals and headers that --push and push() accept."""
 from __future__ import annotations
 
 import random
@@ -21,7 +21,7 @@ from vmprof_push.target import Target, parse_every
     ("parca+https://example.org:7070/api", "/api/profiles/writeraw",
      "https://example.org:7070"),
 ])
-def test_addresses(url: str, path: str, shown: str) -> None:
+def test_valid_addresses_are_accepted(url: str, path: str, shown: str) -> None:
     target = Target(url)
     assert (target.path, str(target)) == (path, shown)
     assert url.startswith(target.protocol)
@@ -41,19 +41,19 @@ def test_addresses(url: str, path: str, shown: str) -> None:
     ("otlp+http://localhost?key=s3cr3t", "after its path"),
     ("otlp+http://localhost/#s3cr3t", "after its path"), (None, "is not text"),
 ])
-def test_addresses_that_are_none(url: object, said: str) -> None:
+def test_invalid_addresses_are_refused(url: object, said: str) -> None:
     with pytest.raises(AllocationSamplingError) as error:
         Target(url)
     assert said in str(error.value) and "s3cr3t" not in str(error.value)
 
 
-def test_seconds() -> None:
+def test_valid_seconds_are_accepted() -> None:
     assert [parse_every(value) for value in (15, "0.05", "86400")] == [15, 0.05, 86400]
 
 
 @pytest.mark.parametrize("value", [
     "", "soon", "0", "-1", "nan", "inf", "1e9", None, []])
-def test_seconds_that_are_none(value: object) -> None:
+def test_invalid_seconds_are_refused(value: object) -> None:
     with pytest.raises(AllocationSamplingError, match=r"must be 0\.05 to 86400 s"):
         parse_every(value)
 
@@ -64,7 +64,7 @@ def test_seconds_that_are_none(value: object) -> None:
     ("Host=s3cr3t", "the profiler sets the header Host"),
     ("content-length=s3cr3t", "the profiler sets the header content-length"),
 ])
-def test_headers_that_are_none(text: str, said: str) -> None:
+def test_invalid_headers_are_refused(text: str, said: str) -> None:
     with pytest.raises(AllocationSamplingError) as error:
         credentials.read("otlp", {credentials.VARIABLE: text})
     assert "s3cr3t" not in str(error.value)
@@ -77,7 +77,7 @@ def test_opentelemetry_s_headers_are_for_its_protocol() -> None:
     assert credentials.read("parca", environment) == {}
 
 
-def test_waiting_grows_to_a_bound_and_is_spread_over_all_of_it() -> None:
+def test_waiting_time_is_random_up_to_a_growing_bound() -> None:
     def waits(seed: int) -> list[float]:
         backoff = Backoff(15, random.Random(seed))
         return [backoff.failed() for _ in range(12)]
@@ -86,11 +86,11 @@ def test_waiting_grows_to_a_bound_and_is_spread_over_all_of_it() -> None:
         bound = min(LONGEST, FIRST * 2**failures)
         seen = [run[failures] for run in runs]
         assert min(seen) >= 0 and max(seen) <= bound
-        # of 500, none in a tenth of it: once in 10**22
+        # 500 uniform values miss a tenth of the range once in 10**22 runs
         assert min(seen) < bound / 10 and max(seen) > 9 * bound / 10
 
 
-def test_waiting_after_a_success_begins_anew() -> None:
+def test_waiting_time_restarts_after_a_success() -> None:
     backoff = Backoff(15)
     for _ in range(100):
         backoff.failed()

@@ -1,5 +1,4 @@
-"""The process that sends: what it does about engines that don't answer as they should,
-and about what lies in its folder."""
+"""Test the pusher with servers that fail, and with damaged or too many segments."""
 from __future__ import annotations
 
 import base64
@@ -42,13 +41,13 @@ def a_window(size: int = 5000, *, part: int = 1) -> bytes:
     log = Log()
     log.settings(pid=11, run="r", part=part)
     log.command("/srv/shop.py --password=hidden")
-    # of each allocated byte a sample: it is exact
+    # each byte is sampled, so sums are exact
     log.allocation([log.function("main"), log.function("work")], size=size, interval=1)
     return log.data()
 
 
 class Pusher:
-    """One, and its folder.  Somebody writes a window until finish()."""
+    """A pusher and its folder; the first segment is locked until finish()."""
 
     def __init__(self, folder: Path, url: str, environment: dict[str, str],
                  timeout: float) -> None:
@@ -69,7 +68,7 @@ class Pusher:
         self.count += 1
         new = self.folder / "new"
         new.write_bytes(data)
-        # one after the other
+        # distinct times, because the pusher sorts segments by time
         os.utime(new, ns=(0, self.count * 1000))
         new.rename(self.folder / ("11.w%d.vmprof" % self.count))
 
@@ -79,7 +78,7 @@ class Pusher:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait_for(self, text: str) -> str:
-        """Until it says this."""
+        """Wait for a message that contains `text`, and return the message."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said.append(line)
@@ -94,7 +93,7 @@ class Pusher:
             time.sleep(0.02)
 
     def finish(self) -> str:
-        """Nobody writes any more.  All that it said."""
+        """Remove the locked segment, and return all messages of the ended pusher."""
         os.unlink(self.folder / "1.vmprof")
         os.close(self._held)
         out, err = self.process.communicate(timeout=120)
@@ -143,7 +142,7 @@ def space(body: bytes) -> int:
     return otlp_request.read(body).types["alloc_space"].sum
 
 
-def test_windows_arrive_in_order_and_are_removed(pushers: Pushers) -> None:
+def test_segments_arrive_in_order_and_are_removed(pushers: Pushers) -> None:
     with StandIn() as engine:
         pusher = pushers(engine, *[a_window(1000 * (4 + part), part=part)
                                    for part in (1, 2, 3)])
@@ -172,7 +171,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_refused_until_it_is_there(pushers: Pushers) -> None:
+def test_retries_until_the_server_listens(pushers: Pushers) -> None:
     port = free_port()
     pusher = pushers(port, a_window())
     assert pusher.wait_for("trying again") == (
@@ -182,7 +181,7 @@ def test_refused_until_it_is_there(pushers: Pushers) -> None:
         engine.wait()
         pusher.wait_until_empty()
         assert "accepts profiles again\n" in pusher.finish()
-    assert len(pusher.said) == 2            # however often it tried
+    assert len(pusher.said) == 2            # not one for each attempt
 
 
 @pytest.mark.parametrize("answer, why", [
@@ -193,8 +192,8 @@ def test_refused_until_it_is_there(pushers: Pushers) -> None:
     (status(429), "429 (Too Many Requests)"), (status(408), "408 (Request Timeout)"),
 ], ids=["hanging", "dripping", "cut", "no_http", "500", "503",
         "429", "408"])
-def test_is_sent_again_if_the_answer_is(pushers: Pushers, answer: Answer,
-                                        why: str) -> None:
+def test_sends_a_segment_again_after_this_answer(pushers: Pushers, answer: Answer,
+                                                 why: str) -> None:
     with StandIn(answer, answer) as engine:
         pusher = pushers(engine, a_window(),
                          timeout=1 if answer in (hang, drip) else 20)
@@ -205,7 +204,7 @@ def test_is_sent_again_if_the_answer_is(pushers: Pushers, answer: Answer,
     assert why in text and "accepts profiles again" in text
 
 
-def test_it_comes_no_sooner_than_the_engine_asks(pushers: Pushers) -> None:
+def test_waits_for_the_time_in_retry_after(pushers: Pushers) -> None:
     with StandIn(status(429, Retry_After="2")) as engine:
         pusher = pushers(engine, a_window())
         first, second = engine.wait(2)
@@ -215,8 +214,8 @@ def test_it_comes_no_sooner_than_the_engine_asks(pushers: Pushers) -> None:
 
 
 @pytest.mark.parametrize("answer", [endless, cut_later])
-def test_what_is_behind_a_good_status_does_not_matter(pushers: Pushers,
-                                                      answer: Answer) -> None:
+def test_the_body_after_a_good_status_is_ignored(pushers: Pushers,
+                                                 answer: Answer) -> None:
     with StandIn(answer) as engine:
         pusher = pushers(engine, a_window())
         engine.wait()
@@ -225,9 +224,9 @@ def test_what_is_behind_a_good_status_does_not_matter(pushers: Pushers,
 
 
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 413])
-def test_what_the_engine_does_not_want_is_dropped_and_counted(
+def test_refused_segments_are_dropped_and_counted(
         pushers: Pushers, number: int) -> None:
-    # who is wrong may repeat what it was sent
+    # a faulty server may repeat the credentials that it received
     refusal = status(number, SECRET.encode() * 10)
     with StandIn(refusal, refusal) as engine:
         pusher = pushers(engine, *map(a_window, (5000, 6000, 7000)),
@@ -256,7 +255,7 @@ def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
     assert "4 segments were dropped" in text
 
 
-def test_what_was_rejected_in_part_is_said(pushers: Pushers) -> None:
+def test_a_partial_rejection_is_reported(pushers: Pushers) -> None:
     # partial_success { rejected_profiles: 3 error_message: "no" }
     answer = status(200, bytes((0x0a, 6, 0x08, 3, 0x12, 2)) + b"no")
     with StandIn(answer) as engine:
@@ -307,7 +306,7 @@ def test_a_wrong_certificate_gets_nothing(
         assert engine.requests == []
 
 
-def test_no_tls_where_it_should_be(pushers: Pushers) -> None:
+def test_a_server_without_tls_gets_nothing(pushers: Pushers) -> None:
     with StandIn() as engine:
         pusher = pushers(engine, a_window(), protocol="otlp+https", host="localhost")
         assert "TLS" in pusher.wait_for("trying again")
@@ -315,7 +314,7 @@ def test_no_tls_where_it_should_be(pushers: Pushers) -> None:
         assert engine.requests == []
 
 
-def test_headers_of_the_environment(pushers: Pushers) -> None:
+def test_sends_headers_from_the_environment(pushers: Pushers) -> None:
     with StandIn() as engine:
         pusher = pushers(
             engine, a_window(),
@@ -334,7 +333,7 @@ def test_headers_of_the_environment(pushers: Pushers) -> None:
         pusher.finish()
 
 
-def test_headers_of_a_file_that_changes(pushers: Pushers, tmp_path: Path) -> None:
+def test_reads_headers_from_a_changed_file(pushers: Pushers, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("Authorization: first\n\n")
     with StandIn() as engine:
@@ -352,7 +351,7 @@ def test_headers_of_a_file_that_changes(pushers: Pushers, tmp_path: Path) -> Non
         "first", "second")
 
 
-def test_the_service_of_the_environment(pushers: Pushers) -> None:
+def test_environment_adds_attributes_of_the_service(pushers: Pushers) -> None:
     with StandIn() as engine:
         pusher = pushers(
             engine, a_window(), OTEL_SERVICE_NAME="other", OTEL_RESOURCE_ATTRIBUTES=(
@@ -361,12 +360,12 @@ def test_the_service_of_the_environment(pushers: Pushers) -> None:
         pusher.wait_until_empty()
         pusher.finish()
     found = otlp_request.read(request.body).resource
-    # what was asked for comes first
+    # requested values take precedence
     assert (found["service.name"], found["service.version"]) == ("shop", "1.2")
     assert (found["deployment.environment"], found["host.name"]) == ("test bed", "h")
 
 
-def test_garbage_and_what_was_cut_off(pushers: Pushers) -> None:
+def test_damaged_segments_do_not_stop_the_pusher(pushers: Pushers) -> None:
     whole = a_window()
     empty = Log()
     empty.settings(pid=11)
@@ -379,7 +378,7 @@ def test_garbage_and_what_was_cut_off(pushers: Pushers) -> None:
     assert [space(request.body) for request in requests] == [5000, 7000]
 
 
-def test_too_many_windows(pushers: Pushers) -> None:
+def test_drops_the_oldest_of_too_many_segments(pushers: Pushers) -> None:
     port = free_port()
     pusher = pushers(port, *[a_window(5000 + n) for n in range(MAX_WINDOWS + 20)])
     pusher.wait_for("trying again")
@@ -387,13 +386,13 @@ def test_too_many_windows(pushers: Pushers) -> None:
         requests = engine.wait(MAX_WINDOWS)
         pusher.wait_until_empty()
         assert "; 20 segments were dropped\n" in pusher.finish()
-    # the newest stay
+    # the newest segments are kept
     assert [space(request.body) for request in requests] == [
         5020 + n for n in range(MAX_WINDOWS)]
 
 
-def test_too_many_bytes(pushers: Pushers) -> None:
-    """A file may have anything behind the profile's end."""
+def test_drops_segments_of_too_many_bytes(pushers: Pushers) -> None:
+    """The segments are padded: a reader ignores bytes after the profile's end."""
     window = a_window().ljust(MAX_BYTES // 4, b"\0")
     port = free_port()
     pusher = pushers(port, *[window] * 6)
@@ -406,7 +405,7 @@ def test_too_many_bytes(pushers: Pushers) -> None:
         assert "; 2 segments were dropped\n" in pusher.finish()
 
 
-def test_the_end_does_not_wait_for_an_engine_that_is_away(pushers: Pushers) -> None:
+def test_the_pusher_ends_although_the_server_is_unavailable(pushers: Pushers) -> None:
     pusher = pushers(free_port(), *[a_window()] * 3)
     pusher.wait_for("trying again")
     assert pusher.finish().endswith("; 3 segments were dropped\n")

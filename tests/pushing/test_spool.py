@@ -1,5 +1,4 @@
-"""The pusher's side of its folder: what it counts, what it waits for, and a window that
-is its end."""
+"""Test the pusher's folder: counters, locks, and segments at which pushers crash."""
 from __future__ import annotations
 
 import fcntl
@@ -26,8 +25,8 @@ def add(folder: Path, name: str, data: bytes = b"data") -> Path:
     return path
 
 
-def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
-    """A counter that can't be written counts all the same."""
+def test_counts_dropped_segments_on_a_full_disk(tmp_path: Path) -> None:
+    """The count continues if its file cannot be written."""
     (tmp_path / DROPPED).mkdir()
     add(tmp_path, "11.w2.vmprof")
     add(tmp_path, "11.w3.vmprof")
@@ -38,7 +37,7 @@ def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
     assert spool.scan() == []
 
 
-def test_the_next_pusher_counts_on(tmp_path: Path) -> None:
+def test_the_next_pusher_continues_the_count(tmp_path: Path) -> None:
     for number in range(2):
         add(tmp_path, "11.w%d.vmprof" % number)
         spool = Spool(str(tmp_path))
@@ -47,8 +46,8 @@ def test_the_next_pusher_counts_on(tmp_path: Path) -> None:
     assert Spool(str(tmp_path)).dropped == 2
 
 
-def test_the_first_profile_stays_as_long_as_somebody_writes(tmp_path: Path) -> None:
-    """Children look for it; emptied, it is no window, and nobody waits for it."""
+def test_the_first_profile_stays_as_an_empty_file(tmp_path: Path) -> None:
+    """Children look for this file. An empty file is not a segment to wait for."""
     first, later = add(tmp_path, "11.vmprof"), add(tmp_path, "11.12.vmprof")
     spool = Spool(str(tmp_path))
     windows = spool.scan()
@@ -59,18 +58,21 @@ def test_the_first_profile_stays_as_long_as_somebody_writes(tmp_path: Path) -> N
     assert spool.scan() == [] and not spool.is_used and first.exists()
 
 
-def test_a_window_that_is_being_begun_is_not_locked(
+def test_a_new_segment_is_not_locked(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process is about to lock it, and does not wait for us: it would say that
-    another process writes there, or, as a forked child, go on without, and have the
-    rest of its window removed."""
+    """The pusher must not lock a file that its process is about to lock.
+
+    The process does not wait for the lock. It would report that another process writes
+    there. A forked child would continue without the lock, and the rest of its segment
+    would be removed.
+    """
     begun = add(tmp_path, "11.w1.vmprof", b"")
     locked: list[int] = []
     monkeypatch.setattr(fcntl, "flock", lambda fd, how: locked.append(fd))
     spool = Spool(str(tmp_path))
     assert spool.scan() == [] and spool.is_used and not locked
     monkeypatch.undo()
-    # nobody has come
+    # the process has never locked the file
     os.utime(begun, (0, 0))
     with begun.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -79,13 +81,13 @@ def test_a_window_that_is_being_begun_is_not_locked(
     assert not begun.exists()
 
 
-def test_a_window_that_two_pushers_did_not_survive_is_dropped(tmp_path: Path) -> None:
+def test_a_segment_that_ended_two_pushers_is_dropped(tmp_path: Path) -> None:
     path = add(tmp_path, "11.w1.vmprof")
     kept = add(tmp_path, "11.w2.vmprof")
     for _ in range(2):
         spool = Spool(str(tmp_path))
         assert not spool.drop_fatal()
-        # it is killed: not even `finally` comes
+        # the pusher is killed, so not even `finally` runs
         reading = spool.read(Window(0, str(path), 4))
         reading.__enter__()
         note = (tmp_path / "read").read_bytes()
@@ -99,7 +101,7 @@ def test_a_window_that_two_pushers_did_not_survive_is_dropped(tmp_path: Path) ->
 
 @pytest.mark.parametrize("note", [
     b"", b"2", b"2 ", b"\xff", b"2 read", b"2 ../other.vmprof"])
-def test_a_note_that_makes_no_sense(tmp_path: Path, note: bytes) -> None:
+def test_an_invalid_note_removes_no_other_file(tmp_path: Path, note: bytes) -> None:
     other = add(tmp_path, "other.vmprof")
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -108,7 +110,7 @@ def test_a_note_that_makes_no_sense(tmp_path: Path, note: bytes) -> None:
     assert other.exists()
 
 
-def test_a_window_that_our_own_code_fails_at(
+def test_a_segment_is_dropped_if_our_code_fails(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_: object) -> Body:
@@ -125,10 +127,10 @@ def test_a_window_that_our_own_code_fails_at(
         "vmprof: cannot read a segment, and dropped it: there was a RuntimeError\n")
 
 
-def test_an_engine_that_takes_all_gets_all(
+def test_a_server_that_accepts_gets_all_segments(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
-    """However long that takes after the program's end."""
+    """The sending may take longer than `drain` after the program's end."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for number in range(12):
@@ -149,8 +151,8 @@ def test_an_engine_that_takes_all_gets_all(
     assert list(folder.iterdir()) == []
 
 
-def test_a_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is an OSError of its own."""
+def test_recognizes_the_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.10, socket.timeout is not TimeoutError."""
     class Timeout(OSError):
         pass
 
@@ -176,7 +178,7 @@ def test_files_of_the_environment_are_found_from_anywhere(
     assert out == "%s/it's secret %s/ca.pem none\n" % (tmp_path, tmp_path)
 
 
-def test_files_of_a_folder_that_was_removed(
+def test_relative_files_stay_relative_in_a_removed_folder(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

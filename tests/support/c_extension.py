@@ -1,9 +1,12 @@
-"""C extensions that keep references: `holder`, and with HPy, `boxes`."""
+"""Sources and builders of C extensions that keep references to Python objects.
+
+`holder` uses CPython's C API, and `boxes` uses HPy.
+"""
 from __future__ import annotations
 
 from conftest import PyPy
 
-#: keeps a reference in C to what it is given
+#: an extension that keeps each given object in a static array
 _HOLDER = r"""
 #include <Python.h>
 static PyObject *held[20000];
@@ -35,7 +38,8 @@ PyMODINIT_FUNC PyInit_holder(void)
 """
 
 
-#: in an object of its own, Box; in a handle that it never closes; in a global
+#: an extension that keeps an object in its type Box, in a handle that it never closes,
+#: or in a global
 _BOXES = r"""
 #include <hpy.h>
 
@@ -102,13 +106,15 @@ static HPy init_boxes_impl(HPyContext *ctx)
 
 
 def build_holder(pypy: PyPy) -> None:
-    """In the folder of its programs: hold(object), let_go()."""
+    """Build `holder` in the folder of the programs: hold(object), let_go()."""
     pypy.compile_extension("holder", _HOLDER)
 
 
 def build_boxes(pypy: PyPy) -> bool:
-    """Likewise: Box().put(object), in_handle(object), in_global(object).  False: this
-    PyPy has no HPy."""
+    """Build `boxes`: Box().put(object), in_handle(object), in_global(object).
+
+    Returns False if this PyPy has no HPy.
+    """
     run = pypy.command("-c", """if 1:
         import os, sys
         try:

@@ -1,5 +1,9 @@
-"""Programs that know their own stacks: trees of functions, each of which is called by
-one other, and says by a label that it runs."""
+"""Random programs that record their own call path, to check sampled stacks.
+
+A program is a tree of functions. Each function has one caller, and sets a label with
+its number while it runs. So the label of a sample determines the functions of its
+stack.
+"""
 from __future__ import annotations
 
 import random
@@ -22,10 +26,11 @@ class Thing:
         self.i = i
         self.items = [i]
 """
-#: what a function makes of its argument i
+#: allocations of a function from its argument i
 MAKES = ("x = [i] * (i %% 7 + 3)", "x = 'a%%d' %% i * (i %% 5 + 1)", "x = Thing(i)",
          "x = {'k': i, i: 'v'}", "x = [str(i), (i, i)]", "x = bytes(i %% 50 + 20)")
-#: how it calls another one: always, or not, or several times, or where it fails
+#: how a function calls another one: always, under a condition, in a loop, or with a
+#: handler
 CALLS = ("", "", "", "if i %% %d == 0:", "for j in range(i %% %d):", "try:")
 MAIN = """
 def main():
@@ -40,12 +45,15 @@ main()
 
 
 class Tree:
-    """`text`: a program of so many functions, f0 to fN, each of which is called by one
-    with a smaller number; main() calls f0 so many times."""
+    """A program of `functions` functions, f0 to fN, whose source is in `text`.
+
+    Each function except f0 is called by one function with a smaller number. main()
+    calls f0 `times` times.
+    """
 
     def __init__(self, seed: int, functions: int, times: int):
         self._random = random.Random(seed)
-        #: of each function, who calls it
+        #: number of the only caller of each function
         self.callers: dict[int, int | None] = {0: None}
         self._callees: dict[int, list[int]] = {0: []}
         for number in range(1, functions):
@@ -80,19 +88,19 @@ class Tree:
             yield from self._make(inside)
         if number and self._random.random() < 0.3:
             yield "    if i %% %d == 1:" % choose((3, 11, 101))
-            # until somebody catches it
+            # no function of the tree runs before a caller catches the exception
             yield "        runs(0)"
             yield "        raise KeyError(i)"
         if self._random.random() < 0.4:
             yield "    for j in range(i %% %d):" % choose((3, 8, 30))
             yield from self._make("        ")
-        # what comes is the caller's
+        # until the function has returned, samples belong to the caller
         caller = self.callers[number]
         yield "    runs(%s)" % ("0" if caller is None else "numbers[%d]" % caller)
         yield "    return x"
 
     def path(self, number: int | None) -> list[str]:
-        """The functions that run when this one does, from f0 on."""
+        """Return the names of the functions from f0 to the given function."""
         found: list[str] = []
         while number is not None:
             found.append("f%d" % number)
@@ -100,8 +108,10 @@ class Tree:
         return found[::-1]
 
     def is_wrong(self, profile: Profile, stack: int) -> bool | None:
-        """Whether the stack of this number is another one than the program says; None:
-        it doesn't say."""
+        """Return whether a stack differs from the functions that its label implies.
+
+        Returns None if the stack has no label, or does not contain main().
+        """
         names = {"f%d" % number: number for number in self.callers}
         label = profile.labels_of(stack).get("f")
         functions = [profile.function(frame.address).name
@@ -110,6 +120,6 @@ class Tree:
             return None
         found = [name for name in functions if name in names]
         path = self.path(int(label))
-        # who is called, says so a moment later; who returns, a moment before
+        # a function sets its label after its entry, and its caller's before its return
         return found != path and (found[:-1] != path
                                   or self.callers[names[found[-1]]] != int(label))

@@ -1,4 +1,4 @@
-"""A made profile of a program that calls libraries, imports, and calls itself."""
+"""A made profile of a program that calls libraries, imports modules, and recurses."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,7 +11,7 @@ PACKAGES = "/srv/env/lib/pypy3.9/site-packages/"
 LIBRARY = "/usr/lib/pypy3.9/"
 IMPORTLIB = "<frozen importlib._bootstrap>"
 
-#: what each of these is, by the words that stacks are written with
+#: name, line and file of each function, by the words in `CALLS`
 FUNCTIONS = {
     "main": ("<module>", 1, APP), "serve": ("serve", 10, APP),
     "index": ("index", 5, VIEWS), "views": ("<module>", 1, VIEWS),
@@ -23,7 +23,7 @@ FUNCTIONS = {
     "thread": ("_bootstrap", 4, LIBRARY + "threading.py"),
     "worker": ("run", 6, PACKAGES + "pool/worker.py"),
 }
-#: stacks, outermost first, and how many bytes each allocates
+#: bytes that each stack allocates; stacks are outermost first
 CALLS = {
     "main serve index": 1000,
     "main serve index render": 2000,
@@ -41,8 +41,11 @@ SECOND = 10**9
 
 
 def log(**settings: object) -> Log:
-    """Every byte is sampled: figures are exact.  Each stack allocates a second
-    after the one before, the last one in another thread."""
+    """Return a profile with exact numbers: every byte is sampled.
+
+    Each stack allocates one second after the previous one. The last stack is in another
+    thread.
+    """
     made = Log()
     made.settings(interval=1, **settings)
     addresses = {word: made.function(*place) for word, place in FUNCTIONS.items()}
@@ -55,6 +58,7 @@ def log(**settings: object) -> Log:
 
 
 def write(folder: Path) -> Path:
+    """Write the profile to a folder, and return its path."""
     path = folder / "calls.vmprof"
     path.write_bytes(log().data())
     return path

@@ -1,5 +1,7 @@
-"""The real OpenTelemetry collector, in a process of its own: it passes profiles on to
-another engine."""
+"""The real OpenTelemetry collector in its own process.
+
+It receives profiles and forwards them to another server.
+"""
 from __future__ import annotations
 
 import socket
@@ -13,8 +15,7 @@ from conftest import ROOT
 
 COLLECTOR = ROOT / ".build" / "otelcol" / "otelcol"
 
-# Each answer is the one that the engine behind it gave: nothing waits here, and
-# nothing is tried again.
+# The collector returns the other server's answer: it has no queue and does not retry.
 CONFIGURATION = """
 receivers:
   otlp:
@@ -41,17 +42,24 @@ service:
 
 
 def free_port() -> int:
+    """Return a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Collector:
-    """A context manager."""
+    """A context manager that runs the collector."""
 
     def __init__(self, folder: Path, port: int, behind: int, encoding: str) -> None:
-        """`port` is its own, `behind` the other engine's; `encoding`, of what is passed
-        on: json or proto."""
+        """Write the configuration.
+
+        Args:
+            folder: Receives the configuration and the log of the collector.
+            port: The port on which the collector listens.
+            behind: The port of the server that receives the profiles.
+            encoding: The encoding of the forwarded profiles, json or proto.
+        """
         if not COLLECTOR.exists():
             pytest.fail("%s is missing: run `make %s`" % (
                 COLLECTOR, COLLECTOR.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""Runs of one program, to be compared."""
+"""Made profiles of several runs of one program, to test the comparison of profiles."""
 from __future__ import annotations
 
 import math
@@ -10,8 +10,14 @@ from vmprof_convert.profile.model import Profile
 
 
 def a_log(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Log:
-    """Random samples of a program that does the same each time; `more`: objects of
-    `grows` beside, and `leak`: of those that stay."""
+    """Return random samples of a program that does the same in each run.
+
+    Args:
+        seed: Seed of the sampling.
+        interval: Mean bytes between two samples.
+        more: Number of additional objects that `grows` allocates.
+        leak: Number of additional objects that `leaks` allocates and that stay alive.
+    """
     heap = Heap(interval=interval, seed=seed)
     for number in range(2000):
         heap.allocate("main f", ("list", 64 + number % 3 * 16, 100))
@@ -25,4 +31,5 @@ def a_log(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> L
 
 
 def a_run(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Profile:
+    """Return the profile of a_log()."""
     return readers.read_bytes(a_log(seed, interval, more=more, leak=leak).data())

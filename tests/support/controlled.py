@@ -1,4 +1,4 @@
-"""Programs that ctl and top are used on: prepared for it, or not."""
+"""Programs for tests of ctl and top, started with control enabled or without it."""
 from __future__ import annotations
 
 import json
@@ -36,6 +36,7 @@ WAITS = """
 
 @contextmanager
 def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
+    """Start a control-enabled program; `word` is the value of VMPROF_CONTROL."""
     pypy.environment["VMPROF_CONTROL"] = word
     with running(pypy, source, interpreter=PYPY) as program:
         del pypy.environment["VMPROF_CONTROL"]
@@ -43,13 +44,15 @@ def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
 
 
 class Way(Protocol):
+    """A function that starts a program: prepared or running."""
+
     def __call__(self, pypy: PyPy, source: str) -> AbstractContextManager[Running]:
         ...
 
 
-#: prepared, or so that our package can't even be imported
+#: control-enabled, or with an interpreter that cannot import our package
 WAYS = pytest.mark.parametrize("begun", [prepared, running], ids=["prepared", "plain"])
-#: a program of several threads, the first of which may wait for ever
+#: a program with two threads: the main thread may wait for ever
 THREADS = """
     import sys, threading
     def allocate():
@@ -66,18 +69,20 @@ THREADS = """
 
 
 def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
+    """Run the command ctl for a program."""
     pid = program if isinstance(program, int) else program.pid
     return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
 
 
 def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
-    """It must end well."""
+    """Run ctl, which must succeed, and return its output."""
     run = ctl(pypy, program, *arguments)
     assert run.code == 0, run.err
     return run.out
 
 
 def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
+    """Run ctl, which must refuse with one line, and return the line."""
     run = ctl(pypy, program, *arguments)
     assert (run.code, run.out) == (2, "")
     assert run.err.count("\n") == 1, run.err
@@ -85,6 +90,7 @@ def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
 
 
 def status(pypy: PyPy, program: Running | int) -> dict[str, object]:
+    """Return the status that ctl reports."""
     found: dict[str, object] = json.loads(done(pypy, program, "status", "--json"))
     return found
 
@@ -94,11 +100,12 @@ def profile(pypy: PyPy, name: str) -> Profile:
 
 
 def check_estimate(found: Profile) -> None:
+    """Check that the estimated total agrees with the GC's count."""
     assert len(found.samples) > 100
     assert abs(sigmas(found)) < SIGMAS
 
 
 def socket_of(program: Running) -> str:
-    """Where it would connect to; the folder is there."""
+    """Create the folder of the sockets, and return the path of the program's socket."""
     meeting.make_folder(os.geteuid())
     return meeting.socket_of(program.pid, os.geteuid())

@@ -1,4 +1,4 @@
-"""Runs of the command vmprof-convert, in a folder with a profile."""
+"""Helpers for tests that run the command vmprof-convert in a folder with a profile."""
 from __future__ import annotations
 
 import gzip
@@ -15,17 +15,19 @@ from vmprof_convert import cli
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with app.vmprof in it."""
+    """Create app.vmprof in a temporary folder, and make it the current folder."""
     (tmp_path / "app.vmprof").write_bytes(rich_log().data())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def names(folder: Path) -> list[str]:
+    """Return the sorted names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def load(path: Path) -> Json:
+    """Read a file for the Firefox Profiler, which must pass all rules."""
     data = path.read_bytes()
     result: Json = json.loads(
         gzip.decompress(data) if path.name.endswith(".gz") else data)
@@ -35,8 +37,10 @@ def load(path: Path) -> Json:
 
 def run_and_fail(folder: Path, capsys: pytest.CaptureFixture[str],
                  *arguments: str) -> str:
-    """Run the command, which must complain in one line, and leave everything
-    in the folder as it is; returns the line."""
+    """Run the command, which must fail with one line, and return the line.
+
+    The files in the folder must stay the same.
+    """
     before = {path: path.read_bytes() for path in folder.iterdir()
               if path.is_file()}
     entries = names(folder)

@@ -1,5 +1,7 @@
-"""An engine that takes profiles, on this machine's loopback address; and that answers
-as it is told, well or not."""
+"""A server on the loopback address that receives profiles, in place of a real one.
+
+A test chooses its answers, among them errors, broken answers and no answer.
+"""
 from __future__ import annotations
 
 import gzip
@@ -13,16 +15,20 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
+    """A request that the server received."""
+
     path: str
-    #: by names in lower case
+    #: values by lower-case name
     headers: dict[str, str]
-    #: not compressed
+    #: decompressed
     body: bytes
-    #: when it came, by time.monotonic()
+    #: time of arrival, by time.monotonic()
     time: float
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    """A request handler that records a request and gives the next answer."""
+
     server: _Server
 
     def do_POST(self) -> None:
@@ -37,13 +43,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = stand_in.next_answer()
         if answer is OK:
             stand_in.taken.append(request)
-        # whoever waits for it may look at all that came
+        # a waiting test may read the lists above, so they must be complete
         stand_in.requests.append(request)
         stand_in.arrived.put(request)
         try:
             answer(self)
         except (OSError, ValueError):
-            pass                # the other side did not wait
+            pass                # the client has closed the connection
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -54,13 +60,14 @@ class _Server(http.server.ThreadingHTTPServer):
     stand_in: StandIn
 
     def handle_error(self, *_: Any) -> None:
-        pass                    # who trusts no certificate goes
+        pass                    # a client that rejects the certificate disconnects
 
 
 Answer = Callable[[Handler], None]
 
 
 def status(number: int, body: bytes = b"", **headers: str) -> Answer:
+    """Return an answer with this status, body and headers."""
     def answer(handler: Handler) -> None:
         handler.send_response(number)
         for name, value in headers.items():
@@ -75,12 +82,12 @@ OK = status(200)
 
 
 def cut(handler: Handler) -> None:
-    """No answer, and the connection ends."""
+    """Close the connection without an answer."""
     handler.connection.close()
 
 
 def cut_later(handler: Handler) -> None:
-    """In the middle of the answer."""
+    """Close the connection in the middle of the answer."""
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
@@ -89,11 +96,12 @@ def cut_later(handler: Handler) -> None:
 
 
 def hang(handler: Handler) -> None:
+    """Give no answer until the server ends."""
     handler.server.stand_in.closing.wait()
 
 
 def drip(handler: Handler) -> None:
-    """A byte at a time, for ever."""
+    """Send an endless answer, one byte every 50 ms."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
     while not handler.server.stand_in.closing.wait(0.05):
         handler.wfile.write(b"x")
@@ -101,25 +109,29 @@ def drip(handler: Handler) -> None:
 
 
 def nonsense(handler: Handler) -> None:
+    """Answer in a protocol other than HTTP."""
     handler.wfile.write(b"220 mail.example.org ESMTP\r\n" * 10)
 
 
 def endless(handler: Handler) -> None:
-    """An answer that nobody would want to keep."""
+    """Send an answer that never ends, as fast as possible."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
     while not handler.server.stand_in.closing.is_set():
         handler.wfile.write(bytes(65536))
 
 
 class StandIn:
-    """A context manager.  `answers`: to the first requests; then all is well."""
+    """A context manager that runs the server.
+
+    The first requests get `answers`, and all later ones get status 200.
+    """
 
     def __init__(self, *answers: Answer, port: int = 0,
                  secure: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
-        #: those of them that got no other answer than that all is well
+        #: the requests that were answered with OK
         self.taken: list[Request] = []
-        #: of bodies, as they came
+        #: sizes in bytes of the bodies before decompression
         self.sizes: list[int] = []
         self.arrived: queue.Queue[Request] = queue.Queue()
         self.closing = threading.Event()
@@ -138,6 +150,7 @@ class StandIn:
             return self._answers.pop(0) if self._answers else OK
 
     def then(self, answers: Iterable[Answer]) -> None:
+        """Add answers for later requests."""
         with self._lock:
             self._answers += answers
 
@@ -146,7 +159,7 @@ class StandIn:
         return int(self._server.server_address[1])
 
     def wait(self, count: int = 1, seconds: float = 120) -> list[Request]:
-        """The next requests; fails if they don't come."""
+        """Return the next `count` requests, or fail after `seconds` without one."""
         return [self.arrived.get(timeout=seconds) for _ in range(count)]
 
     def __enter__(self) -> StandIn:

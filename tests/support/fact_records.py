@@ -1,5 +1,7 @@
-"""What a profile says of sampled objects, read by PROFILE.rst and by nothing that
-converts."""
+"""Reads the sampled objects of a profile for tests of the sampler.
+
+It follows PROFILE.rst, and shares no code with the converter.
+"""
 from __future__ import annotations
 
 import collections
@@ -23,22 +25,24 @@ from record_rows import records, tables
 
 __all__ = ["DIED", "GCS", "NOT_KNOWN", "PROMOTED", "PYTHON", "YOUNG", "FactRecords"]
 
-#: kinds of names
+#: kinds of names of a type
 GCS, PYTHON = 1, 2
 
 
 class FactRecords:
+    """The types, outcomes and collections in a profile."""
+
     def __init__(self, path: pathlib.Path, *, was_killed: bool = False) -> None:
         data = path.read_bytes()
         found = tables(data, was_killed=was_killed)
         #: the last totals
         self.head = found[TOTALS][-1]
-        #: of each key, and which of its objects: (outcome, type, size)
+        #: (outcome, type, size) of each object, by the key of its sample
         self.young: dict[int, list[tuple[int, int, int]]] \
             = collections.defaultdict(list)
-        #: bytes that an object takes, which was allocated with more
+        #: later size of the objects that became smaller, by key and number
         self.shrunk: dict[tuple[int, int], int] = {}
-        #: minor collections that met objects, in the order of the objects
+        #: numbers of the collections in the rows of objects, in the rows' order
         self.collections: list[int] = []
         for row in found[OBJECTS]:
             key, which, size, type_, outcome, number, live_size = (
@@ -55,7 +59,7 @@ class FactRecords:
         self.lost = {row[:2] for row in ended if row[2]}
         assert len(self.freed) + len(self.lost) == len({row[:2] for row in ended}) == (
             len(ended))
-        #: (GC's number, name), by number and kind
+        #: (the GC's number, name) by type and kind of name
         self.types: dict[int, dict[int, tuple[int, str]]] \
             = collections.defaultdict(dict)
         #: (time, name)
@@ -68,33 +72,35 @@ class FactRecords:
                     self.types[number][kind] = gcs, text.decode()
                 elif record.kind == MARKS:
                     self.marks.append((row[0], text.decode()))
-        #: bytes that were allocated before each minor collection; and numbers of major
-        #: ones
+        #: bytes allocated before each minor collection; numbers of the major
+        #: collections
         self.minors = [row[3] for row in found[COLLECTIONS]]
         self.majors = [row[1] for row in found[MARKED]]
         self._check(found[OBJECTS])
 
     def _check(self, objects: list[tuple[int, ...]]) -> None:
-        """What ends was promoted; and types have a name."""
+        """Check that only promoted objects end, and that each type has a name."""
         for key, which in self.freed | self.lost:
             assert self.young[key][which][0] == PROMOTED
         for row in objects:
             assert row[9] == 0 or row[9] in self.types
 
     def objects(self) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
+        """Yield the key, number and (outcome, type, size) of each object."""
         for key, objects in self.young.items():
             for which, object_ in enumerate(objects):
                 yield key, which, object_
 
     def alive(self) -> set[tuple[int, int]]:
+        """Return the objects that were promoted and have not ended."""
         return {(key, which) for key, which, (outcome, _, _) in self.objects()
                 if outcome == PROMOTED} - self.freed - self.lost
 
     def type_name(self, number: int) -> str:
-        """As the GC calls it, without its fields; empty: not known."""
+        """Return the GC's name of a type without its fields, or "" for type 0."""
         return self.types[number][GCS][1].partition(" {")[0] if number else ""
 
     def class_name(self, number: int) -> str:
-        """As the program calls it; empty: it is not an instance."""
+        """Return Python's name of a type, or "" if the type has none."""
         return self.types[number][PYTHON][1] \
             if number and PYTHON in self.types[number] else ""

@@ -1,4 +1,4 @@
-"""What the converter writes, read by walking its tables as the front end does."""
+"""Reads files of the Firefox writer, walking their tables as the front end does."""
 from __future__ import annotations
 
 import collections
@@ -19,7 +19,7 @@ MS = 1_000_000
 
 
 def converted(log: Log | bytes, unit: str = TIME) -> Json:
-    """What stands in the file; it must pass the checker."""
+    """Convert a profile for the Firefox Profiler; the result must pass all rules."""
     data = log if isinstance(log, bytes) else log.data()
     profile: Json = json.loads(
         firefox.encode(convert(readers.read_bytes(data), unit=unit)))
@@ -28,8 +28,11 @@ def converted(log: Log | bytes, unit: str = TIME) -> Json:
 
 
 def rich_log() -> Log:
-    """Has some of everything: two threads, both kinds of samples, the JIT,
-    native code, resident memory, a lost stack."""
+    """Return a profile with data of all kinds.
+
+    It has two threads, allocations, CPU samples, the JIT, native code, resident memory
+    and a lost stack.
+    """
     log = Log(flags=made_profiles.PYPY | made_profiles.MEMORY)
     main = log.function("main", 1, "app.py")
     work = log.function("work", 10, "lib.py")
@@ -46,7 +49,7 @@ def rich_log() -> Log:
 
 
 def path_of(profile: Json, stack: int) -> tuple[str, ...]:
-    """The names of a stack's functions, outermost first."""
+    """Return the names of a stack's functions, outermost first."""
     shared = profile["shared"]
     names: list[str] = []
     row: int | None = stack
@@ -59,7 +62,7 @@ def path_of(profile: Json, stack: int) -> tuple[str, ...]:
 
 
 def allocated(profile: Json, thread: int = 0) -> dict[tuple[str, ...], int]:
-    """Bytes per stack."""
+    """Return the bytes that each stack of a thread allocated."""
     table = profile["threads"][thread]["nativeAllocations"]
     result: dict[tuple[str, ...], int] = collections.defaultdict(int)
     for stack, weight in zip(table["stack"], table["weight"]):
@@ -68,14 +71,16 @@ def allocated(profile: Json, thread: int = 0) -> dict[tuple[str, ...], int]:
 
 
 def thread(profile: Json, name: str) -> Json:
-    """The only one of this name."""
+    """Return the only thread with this name."""
     (found,) = [t for t in profile["threads"] if t["name"] == name]
     return found  # type: ignore[no-any-return]
 
 
 def functions(profile: Json) -> list[tuple[str, str | None, int | None]]:
-    """Name, file and line of the definition of each function; without what stands
-    where nothing was sampled."""
+    """Return the name, file and line of each function's definition.
+
+    The placeholder for the times without samples is omitted.
+    """
     shared = profile["shared"]
     strings, files = shared["stringArray"], shared["sources"]["filename"]
     table = shared["funcTable"]
@@ -87,7 +92,7 @@ def functions(profile: Json) -> list[tuple[str, str | None, int | None]]:
 
 
 def frames(profile: Json) -> list[tuple[str, str, str, int | None]]:
-    """Function, category, subcategory and executed line of each frame."""
+    """Return the function, category, subcategory and executed line of each frame."""
     shared = profile["shared"]
     table, names = shared["frameTable"], [
         shared["stringArray"][name] for name in shared["funcTable"]["name"]]
@@ -101,7 +106,7 @@ def frames(profile: Json) -> list[tuple[str, str, str, int | None]]:
 
 
 def remarks(profile: Json) -> list[str]:
-    """What is missing, in words."""
+    """Return the notes on missing data."""
     return [entry["value"] for section in profile["meta"]["extra"]
             if section["label"] == "What to know"
             for entry in section["entries"]]

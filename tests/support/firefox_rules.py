@@ -1,9 +1,9 @@
 """Check a Firefox Profiler file, processed version 64, strictly.
 
-The front end is no validator: what breaks these rules loads, and then crashes
-a view, or hides a thread.  `violations(profile)` lists everything that is
-wrong with a profile as json.load returns it; the rules are those of the
-format, and those of the front end that were found by trying.
+The front end does not validate a file. It loads an invalid file, and then crashes in a
+view or hides a thread. `violations(profile)` lists all faults of a profile, as
+json.load returns it. The rules come from the format, and from experiments with the
+front end.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 VERSION = 64
-#: with more threads than these, the first ones can do
+#: threads that must be visible at first; further threads may be hidden
 MAX_VISIBLE = 13
 Json = dict[str, Any]
 
@@ -44,11 +44,11 @@ SHARED_COLUMNS = {
 
 
 def violations(profile: Json) -> list[str]:
-    """What is wrong, in words; an empty list: nothing is."""
+    """Return a description of each fault, or an empty list."""
     found: list[str] = []
     _check_values(profile, "profile", found)
     if found:
-        return found        # there is no reasoning with NaN
+        return found        # the other checks need finite numbers
     try:
         for check in (_check_meta, _check_categories, _check_shared,
                       _check_functions, _check_frames, _check_stacks,
@@ -63,7 +63,7 @@ Report = Callable[[str], None]
 
 
 def _check_values(value: Any, where: str, found: list[str]) -> None:
-    """JSON that every browser reads as it is meant."""
+    """Check that every browser reads the JSON with the same values."""
     todo = [(value, where)]
     while todo:
         value, where = todo.pop()
@@ -92,7 +92,7 @@ def _index(value: Any, length: int) -> bool:
 
 def _columns(table: Json, names: str, where: str, report: Report,
              also: Iterable[str] = ()) -> bool:
-    """Whether `table` has these columns and no others, of its length."""
+    """Return whether `table` has exactly these columns, all of its length."""
     good = True
     expected = {*names.split(), *also, "length"}
     if set(table) != expected:
@@ -248,7 +248,7 @@ def _check_frames(profile: Json, report: Report) -> None:
             report("frameTable.subcategory: null, although category is set")
         elif not _index(sub, len(categories[category]["subcategories"])):
             report("frameTable.subcategory: an index is out of range")
-    # mixed nodes turn grey
+    # the front end draws a node in grey if its frames have several categories
     if any(len(categories) > 1 for categories in of_function.values()):
         report("frameTable.category: a function has frames of two categories")
     frames = list(zip(*(table[key] for key in (
@@ -323,7 +323,7 @@ def _check_samples(table: Json, columns: str, where: str, stacks: int,
                    end: float, report: Report, also: Iterable[str]) -> None:
     if _columns(table, columns, where, report, also):
         _ascending(table["time"], where, end, report)
-        # the front end takes null for "no stack", and leaves the sample out
+        # the front end takes null for "no stack", and omits the sample
         if not all(_index(stack, stacks) for stack in table["stack"]):
             report("%s.stack: an index is out of range" % where)
 
@@ -384,7 +384,7 @@ def _check_markers(table: Json, meta: Json, where: str, strings: int,
 
 def _check_visibility(profile: Json, report: Report) -> None:
     meta, threads = profile["meta"], profile["threads"]
-    # a thread that only allocates is hidden otherwise, even the only one
+    # otherwise a thread with only allocations is hidden, even the only thread
     visible = meta.get("initialVisibleThreads")
     if visible is None or len(set(visible)) != len(visible) or (
             not all(_index(i, len(threads)) for i in visible)
@@ -432,7 +432,7 @@ def _check_counters(profile: Json, report: Report) -> None:
             if any(count < 0 for count in counts):
                 report("%s.count: a negative rate" % where)
             if counts[0]:
-                # it would be divided by meta.interval
+                # the front end would divide these bytes by meta.interval
                 report("%s.count: bytes before the first bin" % where)
         elif display["graphType"] == "line-accumulated":
             total = 0

@@ -1,4 +1,4 @@
-"""What a profile says of the objects of one type, and how sure it is."""
+"""Estimates the objects of a type from a profile, with their variance, per outcome."""
 from __future__ import annotations
 
 import collections
@@ -18,30 +18,35 @@ FATES = {
 
 
 class Found(NamedTuple):
-    """Estimated numbers of objects, and their variances, by fate."""
+    """Estimated numbers of objects and their variances, by outcome."""
 
     objects: dict[str, float]
     variances: dict[str, float]
     samples: dict[str, int]
 
     def check(self, fate: str, truth: float, also: float = 0.0) -> None:
-        """`truth` objects, of which `also` more or less may be."""
+        """Check an estimate against `truth`, which may be off by `also` objects."""
         estimate = self.objects.get(fate, 0.0)
-        # what was not met has no variance of its own
+        # without samples, the computed variance is 0
         sigma = math.sqrt(max(self.variances.get(fate, 0.0), 1.0))
         assert abs(estimate - truth) <= SIGMAS * sigma + also, (
             fate, estimate, truth, sigma, self)
 
     def total(self) -> Found:
-        """All fates in one, called `all`."""
+        """Return the sum over all outcomes, under the name `all`."""
         return Found({"all": sum(self.objects.values())},
                      {"all": sum(self.variances.values())},
                      {"all": sum(self.samples.values())})
 
 
 def found(profile: Profile, type_: str = "", size: int = 0) -> Found:
-    """Of all samples of the type that is shown so ("": of any), and of objects
-    of `size` bytes (0: of any)."""
+    """Estimate the objects of a type and size.
+
+    Args:
+        profile: The profile.
+        type_: The type as reports show it, or "" for all types.
+        size: The objects' size in bytes, or 0 for all sizes.
+    """
     names = TypeNames(profile)
     objects: dict[str, float] = collections.defaultdict(float)
     variances: dict[str, float] = collections.defaultdict(float)
@@ -60,7 +65,7 @@ def found(profile: Profile, type_: str = "", size: int = 0) -> Found:
 
 
 def check_conservation(profile: Profile) -> None:
-    """Every sample is told of, once."""
+    """Check that every sample has exactly one outcome."""
     everything = found(profile)
     assert set(everything.samples) <= {
         "young", "died", "freed", "alive", "lost", "unknown"}

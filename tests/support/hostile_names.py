@@ -1,5 +1,4 @@
-"""Names that mean something to a terminal, a page, Markdown or a format: the same for
-all writers."""
+"""Names with a meaning for terminals, HTML, Markdown or formats, to test writers."""
 from __future__ import annotations
 
 from made_profiles import Log
@@ -18,12 +17,12 @@ HOSTILE = [
 
 
 def log() -> Log:
-    """A profile: functions, files, types and settings of all kinds of names."""
+    """Return a profile whose functions, files, types and settings have these names."""
     log = Log()
     log.settings(facts="types,lifetimes", ended="\x1b[2J\u202e <b>x</b> `a`|b [c](d)")
     types = [log.type(name) for name in HOSTILE]
     for number, name in enumerate(HOSTILE):
-        # names in a log end at a colon
+        # a name in a profile ends at a colon
         f = log.function(name.replace(":", ";"), 7, "/srv/%s/%s.py" % (name, name))
         log.allocation([f, log.function("g%d" % number, 1, name)],
                        size=10_000 - number)

@@ -1,4 +1,4 @@
-"""Tests run what is installed: it has to be what the source says."""
+"""Checks that the installed packages, which the tests run, equal the source."""
 from __future__ import annotations
 
 import hashlib
@@ -21,9 +21,9 @@ for name in sys.argv[1:]:
 
 
 def folders(python: str) -> dict[str, Path]:
-    """Where an interpreter has our packages."""
+    """Return the folders of our packages in an interpreter."""
     done = subprocess.run(
-        # -I: not what is in the folder where the tests were started
+        # -I: ignore modules in the current folder
         [python, "-I", "-c", WHERE, *SOURCES], text=True, check=True,
         stdout=subprocess.PIPE)
     return {name: Path(line)
@@ -31,14 +31,15 @@ def folders(python: str) -> dict[str, Path]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
+    """Return the Python files in a folder, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes()
             for path in folder.rglob("*.py")
-            # what setup.py makes has no source
+            # setup.py generates these modules
             if not path.name.endswith("_abi.py")}
 
 
 def differing(source: Path, installed: Path) -> Iterator[str]:
-    """The modules that are not the same in both."""
+    """Yield the modules that differ between two folders."""
     ours, theirs = contents(source), contents(installed)
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
@@ -46,8 +47,11 @@ def differing(source: Path, installed: Path) -> Iterator[str]:
 
 
 def changed(hashes: Path) -> Iterator[str]:
-    """The C files that are not the ones that `make` left the hashes of when it
-    installed the library that was built from them."""
+    """Yield the C files that differ from the installed library.
+
+    When `make` installs the library, it writes the hashes of the library's sources to
+    the file `hashes`.
+    """
     built: dict[str, str] = {}
     if hashes.exists():
         for line in hashes.read_text().splitlines():
@@ -63,8 +67,13 @@ def changed(hashes: Path) -> Iterator[str]:
 
 
 def problem(python: str, target: str) -> str | None:
-    """Why tests that use this interpreter would say nothing of the source.
-    What installs into it is a target in the Makefile; none if it isn't ours."""
+    """Return why tests with this interpreter would not test the source, or None.
+
+    Args:
+        python: The interpreter.
+        target: The target in the Makefile that installs into the interpreter, or "" if
+            the Makefile does not create this interpreter.
+    """
     advice = ("run `rm -f %s && make %s`" % (target, target) if target
               else "install ./converter and ./vmprof-integration into it")
     if not Path(python).exists():
@@ -82,5 +91,6 @@ def problem(python: str, target: str) -> str | None:
 
 
 def problems(pypy: str, is_ours: bool) -> str | None:
+    """Return the first problem of PyPy or of this Python, or None."""
     return (problem(pypy, ".build/pypy" if is_ours else "")
             or problem(sys.executable, ".build/python"))

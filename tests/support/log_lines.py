@@ -1,5 +1,4 @@
-"""Lines for native/log_harness.c, which calls profile_log.c, and what is to come
-of them."""
+"""Input for native/log_harness.c, which calls profile_log.c, and its results."""
 from __future__ import annotations
 
 import collections
@@ -16,10 +15,10 @@ from record_rows import Row
 from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 
-START = 10**15                      # of the run, in nanoseconds
+START = 10**15                      # start of the profile, in nanoseconds
 FLUSH_NS = 750000000
 LARGEST_RECORD = 16384
-#: of stacks that are known: places for them, and how often they are believed
+#: limits of the table of known stacks: its size, and the uses and age of an entry
 KEYS, KEY_USES, KEYS_NS = 4096, 100, 10**9
 LOST = -1
 TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
@@ -41,19 +40,19 @@ def stack_record(words: Sequence[int], *tail: int) -> bytes:
 
 
 class Log:
-    """The lines for log_harness, and what is to come of them."""
+    """Lines for log_harness, and the profile that they must produce."""
 
     def __init__(self, opening: str, version: int = 6,
                  flags: int = made_profiles.PYPY) -> None:
-        """`version` and `flags` of vmprof's header."""
+        """Begin with `opening`; `version` and `flags` are of vmprof's header."""
         self.lines = [opening]
-        self.answers = [0]          # what the harness is to print
-        #: rows of each kind, and texts; and records of vmprof's
+        self.answers = [0]          # the numbers that the harness must print
+        #: rows and texts of each kind, and vmprof's records
         self.rows: dict[int, list[Row]] = collections.defaultdict(list)
         self.texts: dict[int, list[bytes]] = collections.defaultdict(list)
         self.vmprofs: list[bytes] = []
         self.flushes = 0
-        #: node of each stack, as the profile knows it
+        #: expected number of each stack's node in the profile
         self.stacks: dict[tuple[int, ...], int] = {}
         self.nodes: dict[tuple[tuple[int, int], ...], int] = {(): 0}
         self.keys: dict[int, int] = {}
@@ -65,7 +64,7 @@ class Log:
         self.vmprofs.append(data)
 
     def stack(self, frames: Sequence[FrameSpec]) -> int:
-        """Returns what the profile is to call it."""
+        """Add a stack, and return its expected number in the profile."""
         made = made_profiles.Log()
         pairs = made.pairs(frames)
         self.lines.append("stack " + stack_record(made.words(frames), 0).hex())
@@ -76,9 +75,9 @@ class Log:
         return self.last
 
     def remember(self, key: int) -> None:
-        """The stack that came last."""
+        """Let `key` identify the last stack."""
         self.lines.append("remember %d" % key)
-        # the one that was in this place is forgotten
+        # a new key replaces the key in the same entry of the table
         self.keys = {k: v for k, v in self.keys.items() if (k - key) % KEYS}
         self.keys[key] = self.last
 
@@ -103,7 +102,7 @@ class Log:
         self.texts[kind].append(text)
 
     def object(self, key: int, time: int, **changes: int) -> None:
-        """A sample of which all is known."""
+        """Add a sampled object with default values, except for `changes`."""
         names = ("key", "which", "time", "thread", "stack", "label", "memory", "size",
                  "interval", "type", "outcome", "collection", "live_size")
         row = {**dict.fromkeys(names, 0), "key": key, "time": time // 1000 * 1000,
@@ -131,6 +130,7 @@ class Log:
         self.answers.append(error)
 
     def run(self, harness: pathlib.Path, fd: int | None = None) -> None:
+        """Run the harness, and check the numbers that it prints."""
         done = subprocess.run([harness], input="\n".join(self.lines) + "\n",
                               text=True, capture_output=True,
                               pass_fds=[] if fd is None else [fd])
@@ -138,8 +138,10 @@ class Log:
         assert list(map(int, done.stdout.split())) == self.answers
 
     def check(self, data: bytes) -> Profile:
-        """Does the file hold all rows, in their order, and nothing else of its own but
-        the totals and what stacks are?  A converter reads it, too."""
+        """Check that a file contains all rows in their order, and read it.
+
+        Except for the totals and the stacks, it must contain no other records.
+        """
         rows: dict[int, list[Row]] = collections.defaultdict(list)
         texts: dict[int, list[bytes]] = collections.defaultdict(list)
         vmprofs = []
@@ -159,8 +161,7 @@ class Log:
         return readers.read_bytes(data)
 
     def check_stacks(self, rows: dict[int, list[Row]]) -> None:
-        """Each frame and each node is there once, and they are those that were asked
-        for."""
+        """Check that the file has each frame and node once, and no unused stack."""
         frames = rows[made_profiles.FRAMES]
         assert len(frames) == len(set(frames))
         paths: list[tuple[Row, ...]] = [()]
@@ -172,5 +173,6 @@ class Log:
 
 def new_log(tmp_path: pathlib.Path, version: int = 6,
             flags: int = made_profiles.PYPY) -> tuple[Log, pathlib.Path]:
+    """Return a log for a new file, and the path of the file."""
     file = tmp_path / "profile"
     return Log("open %s %d" % (file, START), version, flags), file

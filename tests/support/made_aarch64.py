@@ -1,4 +1,4 @@
-"""made_library's library in AArch64's machine code, as gcc makes it."""
+"""The library of made_library.py in machine code for AArch64, as gcc generates it."""
 from __future__ import annotations
 
 import dataclasses
@@ -29,7 +29,7 @@ LARGE = """
     mov w3, #0
     bl {external}
 """
-#: the size of the object at x2, into x5
+#: code that loads the size of the object at x2 into x5
 SIZE = """
     adrp x8, table
     add x8, x8, :lo12:table
@@ -103,7 +103,7 @@ IMPORTS = "".join("    bl %s\n" % name for name in CALLED) + """
 
 
 def source(**other: str) -> Source:
-    """As made, but for `other` fields."""
+    """Return the library's source, in which `other` fields are replaced."""
     made = Source(
         reserve=RESERVE, size=SIZE, minor=MINOR, external=EXTERNAL, progress=PROGRESS,
         allocation=ALLOCATION, large=LARGE, imports=IMPORTS, syntax="", tools=TOOLS)

@@ -1,10 +1,9 @@
-"""A heap that is collected in plain Python, and the profile of it: the truth
-about every object, beside what samples of them say.
+"""A simulated heap and its profile, to compare estimates with every object.
 
-Time is bytes: a byte is allocated each nanosecond.  The collector is generational
-as PyPy's is: a minor collection when the nursery is full, in which dies what is
-dead and all else becomes old; every so many of them a major one, which frees what
-is dead and was old before.
+The simulated time counts bytes: the program allocates a byte per nanosecond. The
+collector is generational, as in PyPy. A minor collection runs when the nursery is full.
+It frees the dead young objects and promotes the others. After every `minors` minor
+collections, a major collection frees the old objects that are dead and were old before.
 """
 from __future__ import annotations
 
@@ -22,6 +21,8 @@ FOREVER = 2**62
 
 
 class Object:
+    """An object of the simulated program."""
+
     __slots__ = ("birth", "collected", "death", "died_young", "function", "size",
                  "type")
 
@@ -31,15 +32,15 @@ class Object:
         self.type = type_
         self.size = size
         self.birth = birth
-        #: when the program drops it
+        #: time at which the program drops the object
         self.death = death
-        #: time of its first minor collection, and how that ended
+        #: time of the first minor collection, and whether it freed the object
         self.collected = FOREVER
         self.died_young = False
 
 
 class Exact:
-    """A sum over objects, and how far an estimate of it is off, on average."""
+    """A sum over objects, and the standard deviation of an estimate from samples."""
 
     def __init__(self) -> None:
         self.bytes = self.objects = 0
@@ -61,17 +62,20 @@ class Exact:
         return math.sqrt(self._objects_variance)
 
 
-#: function, type, and state (lifetimes.py); None: of all
+#: by function, type, and outcome (lifetimes.py); the outcome None has the sum of all
 Truth = dict[tuple[str, str, Optional[str]], Exact]
-#: of a piece: type, size, and how many bytes are allocated until it is dropped
+#: an object of a batched allocation: type, size, and bytes allocated until it is
+#: dropped
 Part = tuple[str, int, float]
 
 
 class Heap:
+    """The simulated heap, with its program and sampler."""
+
     def __init__(self, *, interval: int = 1000, seed: int = 1,
                  nursery: int = 20_000, minors: int = 10,
                  facts: str = "types,lifetimes", **settings: object) -> None:
-        """`minors`: so many to each major collection."""
+        """Begin a profile; each major collection follows `minors` minor ones."""
         self.log = Log()
         self.log.settings(interval=interval, facts=facts, **settings)
         self.rng = random.Random(seed)
@@ -82,7 +86,8 @@ class Heap:
         self.objects: list[Object] = []
         #: times of the major collections
         self.majors: list[int] = []
-        #: what is sampled: in the nursery, and old; key, which, object
+        #: sampled objects in the nursery: key, which, object, whether the allocation
+        #: was batched; sampled old objects: key, which, object
         self._young: list[tuple[int, int, Object, bool]] = []
         self._old: list[tuple[int, int, Object]] = []
         self._begin = 0
@@ -103,6 +108,7 @@ class Heap:
         return [self._functions[name] for name in names]
 
     def type(self, name: str) -> int:
+        """Return the number of a type in the profile; name a new type."""
         number = self._types.get(name)
         if number is None:
             if name.endswith(" (storage)"):
@@ -115,13 +121,17 @@ class Heap:
         return number
 
     def allocate(self, names: str, *parts: Part) -> None:
-        """One piece of memory for these objects, by these functions, outermost
-        first and with blanks between them."""
+        """Allocate objects in one batch.
+
+        Args:
+            names: The functions, outermost first, separated by blanks.
+            parts: The type, size and lifetime of each object.
+        """
         stack = names.split()
         piece = sum(size for _, size, _ in parts)
         if self.now - self._begin + piece > self.nursery:
             self.collect_minor()
-        # the marked bytes of this piece
+        # the sampled bytes of this batch
         marks = []
         at = self._gap
         while at <= piece:
@@ -148,14 +158,16 @@ class Heap:
                                 len(made) > 1))
 
     def mark(self, name: str) -> None:
+        """Let the program name this moment."""
         self.log.mark(self.now, name)
         self.log.figure(11, self.now, self.now)
 
     def run(self, bytes_: int) -> None:
-        """Let time pass, in which another allocates, who is not sampled."""
+        """Let `bytes_` be allocated by code that is not sampled."""
         self.now += bytes_
 
     def collect_minor(self) -> None:
+        """Run a minor collection, and a major one if it is due."""
         for object_ in self.objects[self._started:]:
             object_.collected = self.now
             object_.died_young = object_.death <= self.now
@@ -179,8 +191,10 @@ class Heap:
             log.flush()
 
     def mark_and_sweep(self) -> None:
-        """As a major collection ends its marking: right behind a minor one, what
-        that promoted is not judged."""
+        """End the marking of a major collection.
+
+        Objects that a minor collection at the same time promoted are not examined.
+        """
         self.majors.append(self.now)
         self.log.event(3, self.now, 0, len(self.majors))
         kept = []
@@ -192,19 +206,20 @@ class Heap:
         self._old = kept
 
     def collect(self) -> None:
-        """Everything, as gc.collect() does."""
+        """Find all dead objects, as gc.collect() does."""
         self.collect_minor()
         self.run(1)
         self.collect_minor()
         self.mark_and_sweep()
 
     def data(self) -> bytes:
+        """Return the finished profile."""
         self.log.allocated = self.now
         self.log.last_time = max(self.log.last_time, self.now)
         return self.log.data()
 
     def truth(self, at: int | None = None) -> Truth:
-        """Of all objects that there were `at` that time, or at the end."""
+        """Return the sums of the objects born until `at`, or until the end."""
         result: Truth = collections.defaultdict(Exact)
         for object_ in self.objects:
             if at is None or object_.birth <= at:
@@ -214,7 +229,7 @@ class Heap:
         return result
 
     def _state(self, object_: Object, at: int | None) -> str:
-        """What the collector knows of it."""
+        """Return the outcome of an object, as far as the collector knows it at `at`."""
         if at is None:
             at = FOREVER - 1
         if object_.collected > at:

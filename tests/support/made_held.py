@@ -1,4 +1,4 @@
-"""Profiles that say who held what was alive."""
+"""Made profiles with the retainers of live objects (PROFILE.rst, kinds 17 to 20)."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from vmprof_convert.profile.held import (
 
 
 class _Begun(NamedTuple):
-    """That somebody asked at 2 s, and there were 200 KB."""
+    """A profile with a search for retainers at 2 s, which reached 200 KB."""
 
     log: Log
     #: functions
@@ -39,7 +39,7 @@ def _begun(settings: dict[str, object]) -> _Begun:
 
 
 def _in_a_dict(begun: _Begun, *, set_: int, path: int) -> None:
-    """70 KB: 45 of texts, that make() made, and 25 of visits."""
+    """Add 70 KB: strings of 45 KB that make() allocated, and visits of 25 KB."""
     log, main, make, text, thing = begun
     for _ in range(15):
         log.held_object(1, [main, make], text, size=3000, set_=set_, how=ALONE,
@@ -49,7 +49,10 @@ def _in_a_dict(begun: _Begun, *, set_: int, path: int) -> None:
 
 
 def a_log(**settings: object) -> Log:
-    """Two names hold 70 and 30 KB, and together 30 KB.  Each sample is of itself."""
+    """Return a profile in which every object is sampled.
+
+    One name retains 70 KB, another one 30 KB, and both together retain 30 KB.
+    """
     begun = _begun(settings)
     log, main, _, text, _ = begun
     log.holder(1, 1, 70_000, 700, "shop._seen", "dict", "web.seen")
@@ -66,7 +69,8 @@ def a_log(**settings: object) -> Log:
     return log
 
 
-#: of a_tree(), each byte once: what it is, and where it was allocated, below its path
+#: bytes of each node of a_tree(), without its children: steps of the path, type,
+#: function
 TREE = {
     ("shop (dict)", "shop._seen (dict)", "str", "make (app.py:9)"): 45_000,
     ("shop (dict)", "shop._seen (dict)", "shop.Visit", "main (app.py:3)"): 25_000,
@@ -80,7 +84,7 @@ TREE = {
 
 
 def a_tree(**settings: object) -> Log:
-    """Some of what is beside what holders keep."""
+    """Return a profile with steps of reference paths, and objects without a path."""
     begun = _begun(settings)
     log, main, _, text, _ = begun
     log.held_step(1, 1, 0, 150_000, "shop", "dict")
@@ -98,6 +102,7 @@ def a_tree(**settings: object) -> Log:
 
 
 def written(tmp_path: Path, log: Log) -> Path:
+    """Write a profile to app.vmprof, and return its path."""
     path = tmp_path / "app.vmprof"
     path.write_bytes(log.data())
     return path

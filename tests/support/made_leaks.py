@@ -1,5 +1,7 @@
-"""Profiles of programs that leak, that don't, and whose caches fill: the sampled
-objects that became old, made by random processes."""
+"""Made profiles of programs that leak, that do not leak, and whose caches fill.
+
+The sampled objects that became old are drawn from random processes.
+"""
 from __future__ import annotations
 
 import math
@@ -19,14 +21,14 @@ from vmprof_convert.analysis.leaks.search import (
 from vmprof_convert.profile.model import ALIVE, FREED, Columns, Profile, Samples
 
 SECOND = 10**9
-#: seconds of a run
+#: duration of a run in seconds
 END = 20.0
-#: bytes
+#: mean bytes between two samples
 INTERVAL = 1000
-#: seconds at which major collections mark
+#: times in seconds at which the marking of a major collection ends
 MAJORS = range(2, 21)
 
-#: when an object was born and dropped, in seconds
+#: times in seconds at which an object is born and dropped
 Life = tuple[float, float]
 
 
@@ -38,15 +40,17 @@ class Kept(NamedTuple):
     type: str
     size: int
     born: float
-    #: infinite: never
+    #: infinite if the object is never dropped
     dropped: float
 
 
 def run_of(majors: Iterable[float], marks: Iterable[float] = (),
            stacks: Iterable[str] = ("main f0",),
            types: Iterable[str] = ("t0",)) -> Profile:
-    """A profile without old objects, of these stacks and types, which are numbered from
-    0 on."""
+    """Return a profile without old objects.
+
+    The given stacks and types have the numbers 0, 1, ... in the profile.
+    """
     log = Log()
     log.settings(interval=INTERVAL, facts="types,lifetimes")
     functions: dict[str, int] = {}
@@ -74,8 +78,11 @@ def run_of(majors: Iterable[float], marks: Iterable[float] = (),
 
 def process_of(objects: Iterable[Kept], majors: Iterable[float] = MAJORS,
                marks: Iterable[float] = ()) -> Process:
-    """Of objects that are old at once, and found dead by the next major
-    collection."""
+    """Return a process with these objects.
+
+    Each object is old at its birth. The first major collection after its end finds it
+    dead.
+    """
     objects = list(objects)
     majors = list(majors)
     stacks = {stack: number for number, stack in enumerate(
@@ -96,7 +103,7 @@ def process_of(objects: Iterable[Kept], majors: Iterable[float] = MAJORS,
 
 def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
               marks: Iterable[float] = (), size: int = 16) -> Process:
-    """Each site is a function and a type."""
+    """Return a process in which each site has its own function and type."""
     return process_of((
         Kept("main f%d" % number, "t%d" % number, size, born, dropped)
         for number, lives in enumerate(sites) for born, dropped in lives),
@@ -105,21 +112,29 @@ def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
 
 def found(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
           marks: Iterable[float] = (), size: int = 16) -> Leaks:
+    """Return the leaks that the search finds."""
     return find_leaks([a_process(sites, majors, marks, size)])
 
 
 def types(found: list[Leak]) -> list[list[str]]:
+    """Return the names of the types of each leak."""
     return [[one.type.name for one in leak.types] for leak in found]
 
 
 def probability(size: int) -> float:
-    """That of an object of so many bytes to be sampled."""
+    """Return the probability that an object of `size` bytes is sampled."""
     return -math.expm1(-size / INTERVAL)
 
 
 def times(rng: random.Random, rate: Callable[[float], float],
           highest: float) -> list[float]:
-    """Of a Poisson process of this rate, which is never above the highest."""
+    """Return the times of a Poisson process.
+
+    Args:
+        rng: The source of random numbers.
+        rate: The rate at a time, which is never above `highest`.
+        highest: The largest rate.
+    """
     result = []
     time = rng.expovariate(highest)
     while time < END:
@@ -129,14 +144,15 @@ def times(rng: random.Random, rate: Callable[[float], float],
     return result
 
 
-# so many a second are sampled
+# Lifetimes of the sampled objects of one site. Each `rate` is in samples per second.
 
 def leak(rng: random.Random, rate: float = 20) -> list[Life]:
+    """Return the lifetimes of objects that are never dropped."""
     return [(t, math.inf) for t in times(rng, lambda t: rate, rate)]
 
 
 def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
-    """As many as there are, some go and others come: from long ago."""
+    """Return the lifetimes if as many objects die as are born, from the start on."""
     lives = [(0.0, rng.expovariate(1 / mean))
              for _ in range(round(rate * mean))]
     return lives + [(t, t + rng.expovariate(1 / mean))
@@ -144,26 +160,26 @@ def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
 
 
 def last_used(rng: random.Random, rate: float = 20, keeps: int = 70) -> list[Life]:
-    """A cache of the last so many."""
+    """Return the lifetimes in a cache of the last `keeps` objects."""
     births = [0.0] * keeps + times(rng, lambda t: rate, rate)
     return [*zip(births, births[keeps:]),
             *((t, math.inf) for t in births[len(births) - keeps:])]
 
 
 def cache(rng: random.Random, rate: float = 60) -> list[Life]:
-    """Of random keys, of which fewer and fewer are new."""
+    """Return the lifetimes in a cache with random keys, of which ever fewer are new."""
     return [(t, math.inf) for t in times(
         rng, lambda t: rate * math.exp(-t / 4), rate)]
 
 
 def settled(rng: random.Random, rate: float = 100) -> list[Life]:
-    """What a program builds at its start."""
+    """Return the lifetimes of data that a program builds at its start."""
     return [(t, math.inf) for t in times(
         rng, lambda t: rate * (t < END / 5), rate)]
 
 
 def queue(rng: random.Random) -> list[Life]:
-    """Up and down, and many at once."""
+    """Return the lifetimes of batches in a queue, whose length goes up and down."""
     lives = []
     for start in times(rng, lambda t: 1.5, 1.5):
         end = start + rng.expovariate(1 / 2)
@@ -172,5 +188,5 @@ def queue(rng: random.Random) -> list[Life]:
 
 
 def brief(rng: random.Random, rate: float = 300) -> list[Life]:
-    """Garbage that was promoted because a collection came in between."""
+    """Return the lifetimes of garbage that a collection promoted by chance."""
     return [(t, t + 0.01) for t in times(rng, lambda t: rate, rate)]

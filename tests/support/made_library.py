@@ -1,5 +1,8 @@
-"""A library with what search.py looks for, in the machine code that a compiler would
-make of it: written here, in assembler, for builds of PyPy that nobody has at hand."""
+"""A made shared library with the code that search.py looks for.
+
+It is written in assembler, as a compiler would generate it. So tests cover builds of
+PyPy that are not installed.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -8,7 +11,7 @@ from pathlib import Path
 
 from vmprof_allocation.engines.hook.discovery import symbols
 
-#: offsets in the GC, and in an entry of the type table
+#: offsets in the GC's structure, and in an entry of the type table
 FREE, TOP = 0x198, 0x1b8
 FIXED, ITEM, LENGTH = 0x10, 0x20, 0x30
 
@@ -32,7 +35,7 @@ LARGE = """
 """
 LONGER = LARGE.replace("xor ecx, ecx", "mov ecx, 1")
 
-#: the size of the object at rcx, into rsi: as gcc does it, and as clang
+#: code that loads the size of the object at rcx into rsi, as gcc and clang generate it
 SIZE_BY_ENTRY = """
     mov eax, [rcx]
     lea rdx, [rip + table]
@@ -53,7 +56,7 @@ SIZE_BY_INDEX = """
     add rsi, rdx
 """
 
-#: a whole function, but for its name
+#: the code of a function, without its label
 RESERVE = """
     push r14
     mov r14, rsi
@@ -119,13 +122,13 @@ EXTERNAL_BY_INDEX = """
     pop rbp
     ret
 """
-#: C functions that are called, and one whose address is taken
+#: C functions that the library calls; it also takes the address of the last one
 CALLED = "write", "mmap", "munmap", "sigaction", "free"
 IMPORTS = "".join("    call %s@plt\n" % name for name in CALLED) + """
     mov rax, [rip + free@GOTPCREL]
     ret
 """
-#: what both may call instead of _minor_collection()
+#: a function that calls _minor_collection() for its callers
 PROGRESS = """
     push rbx
     mov rbx, rdi
@@ -137,23 +140,26 @@ PROGRESS = """
 
 @dataclasses.dataclass
 class Source:
+    """The code of the library, in parts that a test may replace."""
+
     reserve: str = RESERVE
     size: str = SIZE_BY_ENTRY
     minor: str = MINOR
     external: str = EXTERNAL_BY_ENTRY
-    #: a function, and whom collect_and_reserve() and external_malloc() call
+    #: a function, and the function that collect_and_reserve() and external_malloc()
+    #: call
     progress: str = PROGRESS
     collect: str = "minor"
     allocation: str = ALLOCATION
     large: str = LARGE
     imports: str = IMPORTS
-    #: what each file begins with
+    #: first line of the file
     syntax: str = ".intel_syntax noprefix"
-    #: what the names of its assembler and linker begin with
+    #: prefix of the names of the assembler and linker
     tools: str = ""
-    #: what else there is
+    #: further code
     more: str = ""
-    #: what the symbols are called: the parts of symbols.NAMES as labels here
+    #: label here by name of the symbol; the names are parts of symbols.NAMES
     names: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -163,11 +169,13 @@ LABELS = {"the GC": "gc", "collect_and_reserve": "reserve",
 
 
 def clangs() -> Source:
+    """Return the code as clang generates it."""
     return Source(size=SIZE_BY_INDEX, external=EXTERNAL_BY_INDEX, collect="progress",
                   large=LONGER)
 
 
 def all_names() -> dict[str, str]:
+    """Return the labels by the names of PyPy's symbols."""
     return {symbols.NAMES[what]: label for what, label in LABELS.items()}
 
 
@@ -177,6 +185,7 @@ def _function(label: str, code: str) -> str:
 
 
 def text(source: Source) -> str:
+    """Return the assembler code of the library."""
     parts = {"size": source.size, "collect": source.collect, "reserve": "reserve",
              "external": "external"}
     functions = {
@@ -201,8 +210,13 @@ gc: .skip 0x400
 
 
 def build(source: Source, path: Path, binding: str = "lazy") -> dict[str, int]:
-    """Returns the addresses of the labels.  `binding`: of imported functions, lazy or
-    now."""
+    """Assemble and link the library, and return the addresses of its labels.
+
+    Args:
+        source: The code.
+        path: The library to write.
+        binding: When imported functions are bound: `lazy` or `now`.
+    """
     made = path.with_suffix(".o")
     subprocess.run([source.tools + "as", "-o", str(made), "-"],
                    input=text(source), text=True, check=True)
@@ -216,9 +230,11 @@ def build(source: Source, path: Path, binding: str = "lazy") -> dict[str, int]:
 
 
 def strip(path: Path, tools: str = "") -> None:
+    """Remove the symbols of the library."""
     subprocess.run([tools + "strip", str(path)], check=True)
 
 
 def debug_file(path: Path, target: Path) -> None:
+    """Write the library's symbols to a separate file."""
     subprocess.run(["objcopy", "--only-keep-debug", str(path), str(target)],
                    check=True)

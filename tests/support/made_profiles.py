@@ -1,7 +1,7 @@
-"""Write vmprof logs byte by byte, as PROFILE.rst describes them.
+"""Write profiles byte by byte, as PROFILE.rst describes them, for tests of the readers.
 
-Nothing is shared with the code that is tested.  A `Log` is written from the
-top down::
+This module shares no code with the tested programs. Call the methods of a `Log` in the
+order of the file::
 
     log = Log()
     main = log.function("main", 1, "app.py")
@@ -9,7 +9,7 @@ top down::
     log.allocation([main], size=24, interval=1000, time=5)
     data = log.data()           # flushes the samples, writes the trailer
 
-Stacks are lists of frames, outermost first: an address, for an interpreted
+Stacks are lists of frames, outermost first. A frame is an address for an interpreted
 frame, or `jit(address)`, or `native(address)`.
 """
 from __future__ import annotations
@@ -20,19 +20,18 @@ from collections.abc import Iterable, Sequence
 from typing import Union
 
 MEMORY, LINES, NATIVE, PYPY, REAL_TIME = 1, 2, 4, 8, 16
-#: the thread of samples unless a test says otherwise; as it is the pid, this
-#: is the main thread
+#: default thread of samples; it is the main thread, because it equals the pid
 PID = 4321
-#: the start of the log, seconds since 1970
+#: start of the profile in seconds since 1970
 START = 1_700_000_000
 
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
  COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES, HELD, HOLDERS,
  HELD_PATHS, HELD_OBJECTS, RAW, RAW_ENDED) = range(1, 23)
-#: what became of an object
+#: outcomes of an object (kind 7, column 11)
 DIED, PROMOTED, NOT_RECORDED, NOT_KNOWN, YOUNG, YOUNG_NOT_KNOWN = range(6)
 
-#: in place of a stack's node
+#: the node of a lost stack
 LOST = -1
 
 #: (kind, address)
@@ -46,11 +45,12 @@ def jit(address: int) -> Pair:
 
 
 def machine_code(address: int) -> Pair:
-    """The start of a piece of the JIT's machine code."""
+    """The start of a part of the JIT's machine code."""
     return (6, address)
 
 
 def native(address: int) -> Pair:
+    """A native frame."""
     return (7, address)
 
 
@@ -64,7 +64,7 @@ def string(text: str | bytes) -> bytes:
 
 
 # ________________________________________
-# records
+# Records
 
 
 def _numbers(values: Sequence[int], bits: int) -> bytes:
@@ -79,17 +79,17 @@ def _numbers(values: Sequence[int], bits: int) -> bytes:
 
 
 def _width(most: int) -> int:
-    """0, or the logarithm of the bits that it takes, plus 1."""
+    """Return the code of the smallest width for numbers from 0 to `most`."""
     return next(width for width in range(8)
                 if most < 2**(2**(width - 1) if width else 0))
 
 
 def column(values: Sequence[int], unit: int = 1) -> bytes:
-    """In whichever way takes least."""
+    """Encode a column in the way that takes the fewest bytes."""
     if not values:
         return b"\0"
     steps = [after - before for before, after in zip(values, values[1:])]
-    # beyond that, differences may not fit
+    # differences of a larger range may not fit into 64 bits
     with_step = bool(steps) and max(values) - min(values) < 2**62 and (
         _width(max(steps) - min(steps)) < _width(max(values) - min(values)))
     if with_step:
@@ -112,13 +112,14 @@ def column(values: Sequence[int], unit: int = 1) -> bytes:
 
 def record(kind: int, columns: Sequence[bytes], rows: int, texts: bytes = b"",
            version: int = 2) -> bytes:
+    """Encode a record."""
     payload = struct.pack("<BBBBI", version, kind, len(columns), 0, rows)
     payload += b"".join(columns) + texts
     return b"A" + word(len(payload)) + payload
 
 
 def table(kind: int, rows: Sequence[Sequence[int]], texts: bytes = b"") -> bytes:
-    """A record of these rows."""
+    """Return a record with these rows."""
     return record(kind, [column(values) for values in zip(*rows)], len(rows), texts)
 
 
@@ -135,17 +136,23 @@ class _Sample:
     told: int = 0
 
 
-#: no object of it is told of any more
+#: the numbers of a row
 _Row = tuple[int, ...]
 
 
 class Log:
-    """A log in the making; `self.bytes` is what was written so far."""
+    """A profile in the making; `self.bytes` has the bytes written until now."""
 
     def __init__(self, *, interpreter: str = "pypy", version: int = 6,
                  flags: int | None = None, period: int = 10_000):
-        """`version` is that of vmprof's layout.  `flags` None: those of the
-        interpreter; `period` in microseconds."""
+        """Begin a profile.
+
+        Args:
+            interpreter: The name of the interpreter.
+            version: The version of vmprof's layout.
+            flags: The flags in vmprof's header, or None for the interpreter's flags.
+            period: Microseconds between two CPU samples.
+        """
         self.pypy = interpreter == "pypy"
         self.version = version
         self.flags = (PYPY if self.pypy else 0) if flags is None else flags
@@ -155,22 +162,22 @@ class Log:
         self.allocated = self.lost = self.dropped = 0
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
-        #: rows of the next records, by kind, and their texts
+        #: rows and texts of the next records, by kind
         self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 24)}
         self.texts: dict[int, bytes] = {}
-        #: samples of whose object nothing was told
+        #: samples without a row in kind 7, by key
         self.waiting: dict[int, _Sample] = {}
-        #: keys of those that are in the profile as such
+        #: keys of the samples that have a row in kind 8
         self._written: set[int] = set()
-        #: of which the first object was told
+        #: samples with a row in kind 7 since the last minor collection, by key
         self._told: dict[int, _Sample] = {}
-        #: number of the last collection that was named, and its time
+        #: number and time of the last minor collection
         self.collected = 0, 0
         self._collections: dict[int, tuple[int, int, int]] = {}
         self.last_type = 0
         self._label = 0
         self.facts: list[str] = []
-        #: number of the node that these frames lead to; and of each frame
+        #: number of the node for a stack, and number of a frame
         self.nodes: dict[tuple[Pair, ...], int] = {(): 0}
         self.frames: dict[Pair, int] = {}
         name = interpreter.encode()
@@ -202,11 +209,11 @@ class Log:
 
     def record(self, kind: int, columns: Sequence[bytes] = (), rows: int = 0,
                texts: bytes = b"", version: int = 2) -> None:
-        """At once, whatever it is."""
+        """Write a record at once, valid or not."""
         self.bytes += record(kind, columns, rows, texts, version)
 
     def row(self, kind: int, *numbers: int, text: str | bytes | None = None) -> None:
-        """Of the next record of this kind."""
+        """Add a row to the next record of this kind."""
         if text is not None:
             data = text.encode() if isinstance(text, str) else text
             self.texts[kind] = self.texts.get(kind, b"") + data
@@ -231,13 +238,13 @@ class Log:
                      for frame in frames)
 
     def words(self, frames: Sequence[FrameSpec]) -> list[int]:
-        """The stack in PyPy's layout, pairs from the innermost frame on."""
+        """Return a stack in PyPy's layout: pairs, innermost frame first."""
         return [number for pair in reversed(self.pairs(frames))
                 for number in pair]
 
     def raw_stack(self, words: Iterable[int], thread: int, memory: int = 0,
                   stamp: int = 0, count: int = 1) -> None:
-        """A stack sample of vmprof's; `words` as they are in the log."""
+        """Write a stack sample of vmprof, with `words` as its stack."""
         words = list(words)
         self.bytes += b"\x01" + word(count) + word(len(words))
         self.bytes += struct.pack("<%dq" % len(words), *words) + word(thread)
@@ -247,7 +254,7 @@ class Log:
             self.bytes += word(stamp)
 
     def define(self, frames: Sequence[FrameSpec]) -> int:
-        """The number of this stack's node, which is defined if it is new."""
+        """Return the number of this stack's node, and define the node if it is new."""
         pairs = self.pairs(frames)
         for depth in range(1, len(pairs) + 1):
             if pairs[:depth] in self.nodes:
@@ -263,14 +270,22 @@ class Log:
     def allocation(self, frames: Sequence[FrameSpec] | None, *, size: int,
                    interval: int = 1000, time: int = 0, thread: int = PID,
                    memory: int = 0) -> None:
-        """An allocation sample, `time` in nanoseconds; frames None: its stack
-        got lost."""
+        """Add an allocation sample.
+
+        Args:
+            frames: The stack, or None if it is lost.
+            size: The size in bytes.
+            interval: Mean bytes between two samples.
+            time: Nanoseconds since the start.
+            thread: The kernel's number of the thread.
+            memory: Resident memory in KiB.
+        """
         stack = LOST if frames is None else self.define(frames)
         self.sample(stack, size, interval, time, thread, memory)
 
     def sample(self, stack: int, size: int, interval: int, time: int,
                thread: int, memory: int = 0) -> None:
-        """A sample with a number of define()'s, or LOST."""
+        """Add a sample with the stack's number from define(), or LOST."""
         self.keys += 1
         self.last_time = max(self.last_time, time)
         self.waiting[self.keys] = _Sample(
@@ -278,7 +293,7 @@ class Log:
 
     def earlier(self, key: int, frames: Sequence[FrameSpec] | None, *, size: int,
                 interval: int = 1000) -> None:
-        """A sample of an earlier part, which no collection has met."""
+        """Add a sample of an earlier segment, whose object is still young."""
         stack = LOST if frames is None else self.define(frames)
         self.waiting[key] = _Sample(key, -10, PID, stack, 0, 0, size,
                                     interval)
@@ -286,14 +301,14 @@ class Log:
     def inherited(self, key: int, frames: Sequence[FrameSpec] | None, *, size: int,
                   interval: int = 1000, which: int = 0, type_: int = 0,
                   live_size: int = 0) -> None:
-        """A sampled object of an earlier part, which is old."""
+        """Add a sampled object of an earlier segment, which is old."""
         stack = LOST if frames is None else self.define(frames)
         self.row(OBJECTS, key, which, 0, 0, stack, 0, 0, size, interval, type_,
                  PROMOTED, 0, live_size)
 
     def type(self, python: str = "", *, layout: str = "", owner: str = "",
              internal: str = "", gc: int = 0) -> int:
-        """Name a type; returns its number, a new one.  `gc`: the GC's, plus 1."""
+        """Name a new type and return its number; `gc` is the GC's number plus 1."""
         self.last_type += 1
         for kind, name in ((1, layout), (2, python), (3, owner), (4, internal)):
             if name:
@@ -301,19 +316,20 @@ class Log:
         return self.last_type
 
     def collection(self, time: int, number: int | None = None) -> None:
-        """What is said from now on was true after this minor collection."""
+        """Begin a minor collection; it determines the following outcomes."""
         if number is None:
             self.collections += 1
             number = self.collections
         for known, (start, duration, _) in self._collections.items():
             if start + duration == time:
-                number = known      # event() has said more of it
+                number = known      # event() has added its start and duration
         self.collected = number, time
         self._told.clear()
         self.last_time = max(self.last_time, time)
 
     def young(self, key: int, outcome: int, type_: int = 0,
               size: int | None = None, live_size: int | None = None) -> None:
+        """Add the outcome of a sample's object."""
         sample = self.waiting.pop(key, None)
         if sample is not None:
             self._told[key] = sample
@@ -324,7 +340,7 @@ class Log:
         if "lifetimes" not in self.facts:
             outcome = NOT_RECORDED
         elif outcome not in (YOUNG, YOUNG_NOT_KNOWN):
-            # there was one, whether more is said of it or not
+            # each collection has a row, also without a call of event()
             self._collections.setdefault(self.collected[0], (self.collected[1], 0, 0))
         self.row(OBJECTS, sample.key, sample.told, *_of(sample),
                  size or sample.size, sample.interval, type_, outcome,
@@ -333,18 +349,27 @@ class Log:
         sample.told += 1
 
     def freed(self, key: int, which: int = 0) -> None:
+        """Add the death of an old object, at the last collection."""
         self.row(ENDED, key, which, 0, self.collected[1])
 
     def lose(self, key: int, which: int = 0) -> None:
+        """Add the loss of an old object, at the last collection."""
         self.row(ENDED, key, which, 1, self.collected[1])
 
     def event(self, kind: int, time: int, duration: int, number: int) -> None:
-        """Kind 1: a minor collection, before which so many bytes were allocated; 3: a
-        major one."""
+        """Add a collection.
+
+        Args:
+            kind: 1 for a minor collection, 3 for the marking of a major collection.
+            time: The start of a minor collection, or the end of the marking.
+            duration: Nanoseconds.
+            number: Bytes allocated before a minor collection, or the number of major
+                collections so far.
+        """
         if kind == 1:
             which = 10**6 + len(self._collections)
             if time <= self.collected[1] <= time + duration:
-                # objects were met when it ended
+                # the outcomes were found at the end of this collection
                 which, duration = self.collected[0], self.collected[1] - time
             self._collections[which] = time, duration, number
         else:
@@ -352,7 +377,7 @@ class Log:
 
     def block(self, frames: Sequence[FrameSpec], *, size: int, interval: int = 1000,
               time: int = 0, type_: int = 0) -> int:
-        """One of raw memory; returns its key."""
+        """Add a sampled block of native memory, and return its key."""
         self.keys += 1
         self.last_time = max(self.last_time, time)
         self.row(RAW, self.keys, 0, time, PID, self.define(frames), self._label, 0,
@@ -368,9 +393,7 @@ class Log:
         self.last_time = max(self.last_time, time)
 
     def figure(self, kind: int, time: int, value: int) -> None:
-        """Kind 1: resident bytes; 2, 3: of the GC's heap; 4: processor time; 6, 7:
-        page faults; 8: private bytes; 9: the nursery's; 10: raw memory's, as malloc
-        counts; 11: allocated bytes, at a mark."""
+        """Add a metric; PROFILE.rst lists the kinds (kind 15)."""
         self.row(FIGURES, kind, time, value)
         self.last_time = max(self.last_time, time)
 
@@ -382,26 +405,29 @@ class Log:
 
     def held(self, number: int, time: int = 0, problem: int = 0, objects: int = 0,
              size: int = 0, rows: int = 0) -> None:
-        """Somebody asked who holds what; `rows`: of the answer, at least."""
+        """Add the result of a search for retainers, with at least `rows` rows."""
         self.row(HELD, number, time, problem, objects, size, 7000, 300000, 2**20, rows)
         self.last_time = max(self.last_time, time)
 
     def holder(self, number: int, set_: int, size: int, objects: int,
                *names: str) -> None:
-        """Path, type, other paths; nothing: these hold it together."""
+        """Add a retainer.
+
+        `names` are its path, type and other paths. A group of retainers has no names.
+        """
         self.row(HOLDERS, number, set_, 4096 * set_, size, objects,
                  text="\x1f".join(names))
 
     def held_object(self, number: int, frames: Sequence[FrameSpec], type_: int, *,
                     size: int, set_: int, how: int, interval: int = 1,
                     path: int = 0, live_size: int = 0) -> None:
-        """A sampled object that was alive then; `path`: its step, or 0."""
+        """Add a sampled object that is alive; `path` is its last step, or 0."""
         self.row(HELD_OBJECTS, number, self.define(frames), type_, size, interval,
                  set_, how, path, live_size)
 
     def held_step(self, number: int, step: int, before: int, size: int, label: str,
                   type_: str) -> None:
-        """Of a path, from 1 on."""
+        """Add a step of a reference path; steps count from 1."""
         self.row(HELD_PATHS, number, step, before, size, text=label + "\x1f" + type_)
 
     def label_set(self, number: int, **pairs: str) -> None:
@@ -409,18 +435,18 @@ class Log:
             "%s=%s" % pair for pair in pairs.items()))
 
     def label(self, number: int) -> None:
-        """Of the samples that come; 0: none."""
+        """Set the label set of the following samples, or 0 for no labels."""
         self._label = number
 
     def tick(self, frames: Sequence[FrameSpec] | None, *, time: int = 0,
              thread: int = PID, memory: int = 0) -> None:
-        """A time sample in an allocation profile."""
+        """Add a CPU sample."""
         stack = LOST if frames is None else self.define(frames)
         self.last_time = max(self.last_time, time)
         self.row(TICKS, time, thread, stack, self._label, memory)
 
     def flush(self) -> None:
-        """A batch with the rows that were not written yet."""
+        """Write a batch with the rows that are not written yet."""
         if not {"types", "lifetimes"} & set(self.facts):
             for sample in self.waiting.values():
                 self._object(sample, NOT_RECORDED)
@@ -446,13 +472,13 @@ class Log:
                  YOUNG, 0, 0) for sample in new])
 
     def end(self) -> None:
-        """Of what waits, nothing will be told."""
+        """Give each waiting sample its final row: the object is still young."""
         for sample in self.waiting.values():
             self._object(sample, YOUNG)
         self.waiting.clear()
 
     def data(self) -> bytes:
-        """The finished log, with its trailer."""
+        """Return the finished profile, with its trailer."""
         self.end()
         if any(self.rows.values()) or self._collections:
             self.flush()
@@ -466,10 +492,15 @@ def _of(sample: _Sample) -> tuple[int, ...]:
 
 def large(samples: int, depth: int, distinct: int, *,
           facts: bool = False) -> bytes:
-    """An allocation profile of so many samples, over so many distinct stacks
-    of this depth, that share their outer half.  With `facts` they are of three
-    types, and one in ten becomes old and is freed two collections later.  Quick
-    to make."""
+    """Return a large allocation profile, quickly.
+
+    Args:
+        samples: The number of samples.
+        depth: The number of frames of each stack; all stacks share the outer half.
+        distinct: The number of distinct stacks.
+        facts: Whether the objects have three types and outcomes. One object in ten is
+            promoted, and is freed two collections later.
+    """
     log = Log()
     outer = [log.function("outer%d" % i, i + 1) for i in range(depth // 2)]
     inner = [log.function("inner%d" % i, i + 1) for i in range(256)]

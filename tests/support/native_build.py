@@ -1,5 +1,8 @@
-"""The C programs of tests/support/native, built with sanitizers, once: they are kept
-below .build/native until any C of ours, or the compiler, is another."""
+"""Builds the C programs of tests/support/native with sanitizers.
+
+The programs are kept in .build/native until a C file of this project or the compiler
+changes.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -16,22 +19,22 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NATIVE = ROOT / "vmprof-integration" / "vmprof_allocation" / "native"
-#: of the builtin engine, what is no patch
+#: C files of the builtin engine that are new, not patches
 ALLOCATION = ROOT / "rpython/added/rpython/rlib/rvmprof/src/allocation"
 KEPT = ROOT / ".build" / "native"
 FLAGS = ["-fno-sanitize-recover=all", "-DCHECK_INVARIANTS",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
-#: folders of native/machines, and what compiles for them
+#: folders of native/machines, and their compilers
 X86_64, AARCH64 = "x86_64", "aarch64"
 COMPILERS = {X86_64: "gcc", AARCH64: "aarch64-linux-gnu-gcc"}
 EMULATOR = "qemu-aarch64-static"
-#: what is to be found: -fsanitize=
+#: values of -fsanitize= for memory errors and for races
 MEMORY, THREADS = "address,undefined", "thread"
 
 
 @functools.cache
 def all_c() -> bytes:
-    """A hash of whatever one of them may be made of."""
+    """Return a hash of the compiler and all C files."""
     found = hashlib.sha256(subprocess.run(
         ["gcc", "-v"], check=True, stderr=subprocess.PIPE).stderr)
     for path in sorted((*NATIVE.rglob("*.[ch]"), *ALLOCATION.rglob("*.[ch]"),
@@ -43,7 +46,7 @@ def all_c() -> bytes:
 
 def compiled(name: str, *arguments: str, text: str = "",
              compiler: str = "gcc") -> pathlib.Path:
-    """KEPT / name, by `compiler arguments`.  Who else wants it meanwhile waits."""
+    """Return KEPT / name, compiled if necessary; other processes wait meanwhile."""
     KEPT.mkdir(parents=True, exist_ok=True)
     target = KEPT / name
     made_of = hashlib.sha256(
@@ -60,15 +63,17 @@ def compiled(name: str, *arguments: str, text: str = "",
 
 
 def load(*names: str) -> ctypes.CDLL:
-    """native/shared/NAME.c as a library, to be called from here; what it calls
-    comes before it.  What is undefined ends the process: address sanitizer
-    can't be loaded so late."""
+    """Load native/shared/NAME.c as a library, for calls from Python.
+
+    Name the called files before their callers. Undefined behaviour ends the process.
+    The address sanitizer cannot be loaded into a running process.
+    """
     text = "".join((NATIVE / "shared" / (name + suffix)).read_text()
                    for name in names for suffix in (".h", ".c"))
     for name in names:
         text = text.replace('#include "%s.h"' % name, "")
     text = "#define _GNU_SOURCE\n" + text.replace("#define _GNU_SOURCE", "")
-    # without the visibility, which is for what is linked together
+    # the visibility would hide the functions from Python
     text = text.replace("#pragma once", "").replace("#pragma GCC visibility", "//")
     return ctypes.CDLL(str(compiled(
         names[-1] + ".so",
@@ -80,19 +85,22 @@ def load(*names: str) -> ctypes.CDLL:
 
 def build(program: str, *sources: str, sanitizer: str = MEMORY,
           machine: str = X86_64) -> pathlib.Path:
-    """Compile tests/support/native/`program`.c with these files: of the package, or
-    with their whole path.  For another machine: static, and without a sanitizer, as
-    the emulator wants it; run it by `run_of`."""
+    """Compile tests/support/native/`program`.c together with `sources`.
+
+    A source is a path in the package's native folder, or an absolute path. The program
+    for another machine is static and without a sanitizer, as the emulator requires. Run
+    it with `run_of`.
+    """
     kind, flags = (sanitizer.partition(",")[0], ["-fsanitize=" + sanitizer])
     if machine != X86_64:
-        # as a library has it: how functions are unwound, sorted
+        # the sorted unwind table, which a shared library also has
         kind, flags = machine, ["-static", "-Wl,--eh-frame-hdr"]
     return compiled(
         "%s-%s" % (program, kind), *FLAGS, *flags, "-pthread",
         *(argument for folder in (*(NATIVE / name for name in (
             "", "hook", "shared", "held", "sampler", "attach", "machines")), ALLOCATION)
           for argument in ("-I", str(folder))),
-        # what they load looks for their functions
+        # libraries that the programs load use functions of the programs
         "-rdynamic",
         str(HERE / "native" / (program + ".c")),
         *(str(NATIVE / source) for source in sources), "-lm",
@@ -100,13 +108,15 @@ def build(program: str, *sources: str, sanitizer: str = MEMORY,
 
 
 def run_of(harness: pathlib.Path, machine: str) -> list[str]:
-    """The beginning of the command that runs it."""
+    """Return the beginning of the command that runs a program."""
     return [str(harness)] if machine == X86_64 else [EMULATOR, str(harness)]
 
 
 def machines() -> list[Any]:
-    """Parameters of a test: those of which there is a folder of C, by name; skipped
-    where they can't be compiled for or run."""
+    """Return parameters of a test: each machine with its own C code.
+
+    A machine is skipped if its compiler or emulator is missing.
+    """
     return [X86_64, pytest.param(AARCH64, marks=pytest.mark.skipif(
         not (shutil.which(COMPILERS[AARCH64]) and shutil.which(EMULATOR)),
         reason="no %s, or no %s: Debian's gcc-aarch64-linux-gnu and qemu-user-static"

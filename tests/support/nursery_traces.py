@@ -1,10 +1,9 @@
-"""Traces for native/nursery_harness.c: run with sampling and without, compared
-with each other and with the oracle.
+"""Runs traces in native/nursery_harness.c with and without sampling.
 
-See the harness for the lines of a trace, and for what it checks at each step:
-that the GC finds its own nursery_top whenever it looks, that pinned objects are
-where it reads them, that no two objects overlap, that samples come with the
-object's address, that errno is kept.
+The two runs are compared with each other and with the oracle. The harness describes the
+lines of a trace. It also checks at each step that the GC reads its own nursery_top,
+that pinned objects are where the GC reads them, that no two objects overlap, that
+samples have the object's address, and that errno does not change.
 """
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ import oracle
 from native_build import build
 from oracle import Sample
 
-#: with fixed gaps of this size nothing is ever sampled
+#: an interval with which no byte is sampled if gaps are fixed
 NEVER = 2**62
 OFF = 0                 # enum nursery_phase
 
@@ -39,6 +38,8 @@ def build_harness() -> pathlib.Path:
 
 
 class Totals(NamedTuple):
+    """The totals that the engine counts."""
+
     allocated: int
     collections: int
     pressures: int
@@ -47,7 +48,9 @@ class Totals(NamedTuple):
 
 
 class Run(NamedTuple):
-    #: what happens without sampling
+    """The output of a trace."""
+
+    #: events of the run without sampling
     program: list[str]
     events: list[oracle.Event]
     samples: list[Sample]
@@ -59,6 +62,7 @@ class Run(NamedTuple):
 
 
 def events_of(program: list[str]) -> Iterator[oracle.Event]:
+    """Yield the oracle's events of a program."""
     for line in program:
         kind, *words = line.split()
         if kind == "start":
@@ -87,7 +91,7 @@ def _output(harness: pathlib.Path, trace: str) -> list[str]:
 
 
 def totals_of(harness: pathlib.Path, trace: str) -> Totals:
-    """Run a trace in which sampling has more collections run."""
+    """Run a trace in which sampling causes additional collections."""
     return Totals(*map(int, _output(harness, trace)[-1].split()[1:]))
 
 
@@ -107,7 +111,7 @@ def run(harness: pathlib.Path, trace: str) -> Run:
 
 
 def places(result: Run) -> list[int]:
-    """The small objects' offsets in the nursery."""
+    """Return the offsets of the small objects in the nursery."""
     return [int(line.split()[3]) for line in result.program
             if line.startswith("small ")]
 
@@ -121,7 +125,7 @@ def check(harness: pathlib.Path, trace: str) -> Run:
 
 
 def check_totals(result: Run) -> None:
-    """The totals of the last time that sampling was started."""
+    """Check the totals since sampling was started last."""
     starts = [i for i, line in enumerate(result.program)
               if line.startswith("start")]
     if not starts:

@@ -1,24 +1,23 @@
-"""Which objects are sampled?  The definition, to test the machine against.
+"""Define which objects are sampled, to test both engines against this definition.
 
-Number the bytes that the program allocates: 0, 1, 2, ...  Some of them are
-sampled.  An object is sampled if one of its bytes is.
+Number the bytes that the program allocates 0, 1, 2, ... Some bytes are sampled. An
+object is sampled if one of its bytes is sampled.
 
-*Exponential gaps*: the next sampled byte comes a random gap after the start,
-and from then on a random gap after the end of each sampled object.
-*Fixed gaps*: every interval-th byte, whatever the objects.
+*Exponential gaps*: the first sampled byte follows the start after a random gap. Each
+further one follows the end of the previous sampled object after a random gap.
+*Fixed gaps*: every interval-th byte is sampled, independently of the objects.
 
-A gap is drawn anew, and counts from the next byte, when the interval changes,
-and when memory pressure hid some bytes from the profiler, which the hook
-engine learns when the GC is next entered: at the next allocation or
-collection, or when the interval changes.  From the builtin engine nothing is
-hidden.
+A new gap is drawn, counted from the next byte, when the interval changes. The same
+happens when memory pressure has hidden some bytes from the profiler. The hook engine
+notices this when the program next enters the GC: at the next allocation or collection,
+or when the interval changes. No bytes are hidden from the builtin engine.
 
-An allocation may be a *piece* of several objects.  The one that holds the
-piece's first sampled byte is a *sampled object*, and so is each one behind it
-that would be sampled if it were allocated on its own: by gaps of a second
-generator, of the next seed, which draws one without using it at the start.
+An allocation may be a batch of several objects. The object with the batch's first
+sampled byte is a *sampled object*. Each later object of the batch is sampled if it
+would be sampled when allocated separately. The gaps for these objects come from a
+second generator with the next seed, whose first gap is drawn at the start and not used.
 
-There are no addresses here, no nursery, and no notion of one being full.
+This definition contains no addresses and no nursery.
 """
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Start(NamedTuple):
     interval: int
     seed: int
     fixed: bool
-    #: each sample changes the interval: next_interval()
+    #: whether each sample changes the interval to next_interval()
     follows: bool = False
 
 
@@ -46,11 +45,11 @@ class Rate(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """Of an object, small or large, or of a piece."""
+    """The allocation of an object, small or large, or of a batch."""
 
     number: int
     size: int
-    #: of a piece: sizes of its objects
+    #: sizes of the objects of a batch
     parts: tuple[int, ...] = ()
 
 
@@ -72,19 +71,19 @@ class Sample(NamedTuple):
 
 
 class Object(NamedTuple):
-    """A sampled one."""
+    """A sampled object."""
 
-    #: of its allocation
+    #: number of the allocation
     number: int
-    #: of the sampled objects of the allocation
+    #: number among the sampled objects of the allocation
     which: int
-    #: of all objects of the allocation
+    #: number among all objects of the allocation
     part: int
     size: int
 
 
 def splitmix64(seed: int) -> Iterator[int]:
-    """Steele, Lea and Flood, OOPSLA 2014."""
+    """Yield random 64-bit numbers (Steele, Lea and Flood, OOPSLA 2014)."""
     mask = 2**64 - 1
     state = seed
     while True:
@@ -95,7 +94,7 @@ def splitmix64(seed: int) -> Iterator[int]:
 
 
 def gap(interval: int, fixed: bool, random: Iterator[int]) -> int:
-    """The number of bytes before the next sampled one."""
+    """Return the number of bytes before the next sampled byte."""
     if fixed:
         return interval - 1
     uniform = ((next(random) >> 11) + 1) / 2**53        # 0 < uniform <= 1
@@ -103,24 +102,25 @@ def gap(interval: int, fixed: bool, random: Iterator[int]) -> int:
 
 
 def next_interval(interval: int, size: int) -> int:
-    """What the drivers choose after a sample, if they follow: anything that
-    depends on nothing but the past."""
+    """Return the interval that the test drivers choose after a sample, if they follow.
+
+    The choice may depend on earlier samples only.
+    """
     return (interval * 5 + size) % 10007 + 1
 
 
 def following_byte(sampled: int, end: int, interval: int, fixed: bool,
                    random: Iterator[int]) -> int:
-    """The next sampled byte behind a sampled object, which ends before `end`."""
+    """Return the next sampled byte after a sampled object, which ends before `end`."""
     if fixed:
-        # of every interval-th byte, the first one behind the object
+        # the first of the fixed sampled bytes after the object
         return sampled - (sampled - end) // interval * interval
     return end + gap(interval, fixed, random)
 
 
 def objects(event: Allocation, sampled: int, interval: int, fixed: bool,
             random: Iterator[int]) -> Iterator[Object]:
-    """The sampled objects of a sample, whose byte number `sampled` is the first
-    one that is."""
+    """Yield the sampled objects of a sample; `sampled` is its first sampled byte."""
     if len(event.parts) <= 1:
         yield Object(event.number, 0, 0, event.size)
         return
@@ -131,21 +131,20 @@ def objects(event: Allocation, sampled: int, interval: int, fixed: bool,
             yield Object(event.number, which, part, size)
             which += 1
             if end == event.size:
-                return          # it would not be used
+                return          # the next gap would not be used
             sampled = following_byte(sampled, end, interval, fixed, random)
 
 
 def samples(events: Iterable[Event], *,
             builtin: bool = False) -> Iterator[Sample]:
-    """The samples of the events, in order: the hook engine's, or those of
-    the builtin one."""
+    """Yield the samples of the hook engine, or of the builtin engine, in order."""
     for sample, _ in samples_and_objects(events, builtin=builtin):
         yield sample
 
 
 def samples_and_objects(events: Iterable[Event], *, builtin: bool = False
                         ) -> Iterator[tuple[Sample, list[Object]]]:
-    """Each with its sampled objects, if what is in a piece can be known."""
+    """Yield each sample with its sampled objects, if the batch's objects are known."""
     running = hidden = fixed = follows = False
     interval = 0
     allocated = 0               # the number of the next byte
@@ -158,7 +157,7 @@ def samples_and_objects(events: Iterable[Event], *, builtin: bool = False
             interval, seed, fixed, follows = event
             random = splitmix64(seed)
             behind = splitmix64(seed + 1 & 2**64 - 1)
-            gap(interval, fixed, behind)        # is not used
+            gap(interval, fixed, behind)        # the first gap is not used
             sampled = allocated + gap(interval, fixed, random)
         elif isinstance(event, Stop):
             running = False
@@ -181,6 +180,6 @@ def samples_and_objects(events: Iterable[Event], *, builtin: bool = False
                                          random)
                 following = next_interval(interval, event.size)
                 if follows and following != interval:
-                    # that gap is thrown away
+                    # the gap of the old interval is discarded
                     interval = following
                     sampled = allocated + gap(interval, fixed, random)

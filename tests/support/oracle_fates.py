@@ -1,25 +1,28 @@
-"""What became of the sampled objects?  The definition, to test the hook engine's
-objects.c against; which objects are sampled, oracle.py says.
+"""Define the outcomes of sampled objects, to test the hook engine's objects.c.
 
-At the first minor collection after its birth, an object *died young* if nothing holds
-it, and else it is *promoted*; if it is *pinned*, the next minor collection decides.
-(Nobody asks again for a pinned object that shares a piece with others, which no JIT
-makes: of that, nothing is known.)  One that was promoted is *freed* by the
-first major collection that doesn't reach it when it marks; what is promoted
-later than that, it doesn't judge.  It is told at the minor collection that comes
-first after the marking, before anything else.
+oracle.py defines which objects are sampled.
 
-Of a piece, what follows the last object that was made is an object of which nothing is
-known.  A text that is alone in its piece was *shrunk* from what was reserved for it, if
-nothing else was written there, or nobody can tell as it was not cleared.  What it takes
-is told where it is promoted, or still young when the profile ends.  Another piece so
-large that not all of it is cleared is known if all of it was made, and otherwise counts
-as one object, of which nothing is known.
+The first minor collection after an object's birth decides. The object is *short-lived*
+if the program cannot reach it, and otherwise it is *promoted*. If the object is
+*pinned*, the next minor collection decides. (A pinned object in a batch with others is
+not checked again, because the JIT makes none. Its outcome is unknown.)
 
-A minor collection that nobody sees makes all of it unknown: what had been promoted is
-*lost*, and what was made before the next one that is seen, not known.
+A promoted object is *freed* by the first major collection whose marking does not reach
+the object. Objects that are promoted after the end of the marking are not evaluated.
+The next minor collection reports the death before all other events.
 
-There are no addresses here, no marks, and no forwarding.
+The bytes of a batch after its last complete object are one object with an unknown
+outcome. If a text is alone in its batch, the program has *shrunk* it, provided that the
+rest contains no other data, or was not cleared. Its new size is reported when the text
+is promoted, or is still young at the end of the profile. Any other batch that is too
+large to be cleared completely is known only if all its objects were made. Otherwise it
+counts as one object with an unknown outcome.
+
+A minor collection without our hook makes all outcomes unknown. The objects promoted
+before are *lost*, and the outcomes of the objects made until the next hooked collection
+are unknown.
+
+This definition contains no addresses, marks or forwarding pointers.
 """
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ from typing import NamedTuple, Union
 
 import oracle
 
-#: as a profile has them
+#: outcomes, with the numbers of a profile
 DIED, PROMOTED, NOT_KNOWN, STILL_YOUNG = 0, 1, 3, 4
-#: no minor collection has told yet
+#: no minor collection has decided yet
 PINNED = -1
-#: so many bytes of a piece are cleared
+#: number of bytes of a batch that are cleared
 CLEARED = 4096
 
 
@@ -44,23 +47,23 @@ class Start(NamedTuple):
 
 
 class Made(NamedTuple):
-    """An object of a piece; or what is none."""
+    """An object of a batch, or the rest of the batch after its last object."""
 
     size: int
     type: int
-    #: DIED, PROMOTED or PINNED; NOT_KNOWN: what is there is no object
+    #: DIED, PROMOTED or PINNED; NOT_KNOWN for the rest of a batch
     fate: int
     is_text: bool = False
-    #: of what is no object: there is something else
+    #: whether the rest of a batch contains other data
     is_junk: bool = False
-    #: bytes that it takes, after it was shrunk; 0: it was not
+    #: size in bytes after the object was shrunk, or 0 if it was not
     live_size: int = 0
 
 
 class Birth(NamedTuple):
     key: int
     parts: tuple[Made, ...]
-    #: not in the nursery: "large", or "old" from birth
+    #: "" for the nursery, "large", or "old" for an object that is old from birth
     place: str = ""
 
 
@@ -69,14 +72,14 @@ class Rate(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """The program does without an object of its past."""
+    """The program drops its last reference to an earlier object."""
 
     key: int
     part: int
 
 
 class Unpin(NamedTuple):
-    """What was PINNED."""
+    """The program unpins an object that was PINNED."""
 
     key: int
     part: int
@@ -85,14 +88,14 @@ class Unpin(NamedTuple):
 
 
 class Shrink(NamedTuple):
-    """A text that is alone in its piece."""
+    """The program shrinks a text that is alone in its batch."""
 
     key: int
     size: int
 
 
 class MarkingEnds(NamedTuple):
-    """Of a major collection."""
+    """A major collection ends its marking."""
 
 
 class Minor(NamedTuple):
@@ -107,7 +110,7 @@ Step = Union[Start, Birth, Rate, Drop, Unpin, Shrink, MarkingEnds, Minor, Stop]
 
 
 def parts_of(birth: Birth) -> list[Made]:
-    """As far as they can be told apart."""
+    """Return the objects of a batch, as far as they can be distinguished."""
     parts = birth.parts
     size = sum(part.size for part in parts)
     made = []
@@ -127,7 +130,7 @@ def parts_of(birth: Birth) -> list[Made]:
 
 
 def _lost(steps: Iterable[Step]) -> set[int]:
-    """Keys of what was young when nobody saw a collection."""
+    """Return the keys that were young during a collection without our hook."""
     lost: set[int] = set()
     young: set[int] = set()
     is_lost = False
@@ -155,7 +158,7 @@ def _events(steps: list[Step]) -> Iterator[oracle.Event]:
             yield oracle.Rate(step.interval)
         elif isinstance(step, Birth):
             sizes = tuple(part.size for part in parts_of(step))
-            # a piece that nobody will look at takes no gap
+            # objects of a batch that is not examined take no gap
             yield oracle.Allocation(step.key, sum(sizes),
                                     () if step.key in lost else sizes)
 
@@ -163,21 +166,21 @@ def _events(steps: list[Step]) -> Iterator[oracle.Event]:
 class _Sampled(NamedTuple):
     key: int
     which: int
-    #: of the objects that were made
+    #: number among the objects that were made
     part: int
     made: Made
     is_part: bool
 
 
 class _Heap:
-    """Of the sampled objects alone."""
+    """The sampled objects and their outcomes."""
 
     def __init__(self, births: dict[int, Birth],
                  found: dict[int, tuple[oracle.Sample, list[oracle.Object]]]) -> None:
         self._births = births
         self._found = found
         self._dropped: set[tuple[int, int]] = set()
-        #: as they were pinned first, and shrunk last
+        #: outcomes of objects after unpinning, and new sizes of shrunk texts
         self._unpinned: dict[tuple[int, int], int] = {}
         self._shrunk: dict[int, int] = {}
         self.begin(False)
@@ -187,7 +190,7 @@ class _Heap:
         self._young: list[int] = []
         self._pinned: list[_Sampled] = []
         self._old: list[_Sampled] = []
-        #: that the last marking did not reach, of those that were old then
+        #: old objects that the last marking did not reach
         self._unreached: list[_Sampled] = []
         self._is_lost = False
 
@@ -273,8 +276,7 @@ class _Heap:
 
 
 def told(steps: list[Step]) -> list[str]:
-    """All that is to be said of samples, in the order in which it is, as
-    native/objects_harness.c prints it."""
+    """Return all lines that native/objects_harness.c must print, in their order."""
     heap = _Heap({step.key: step for step in steps if isinstance(step, Birth)},
                  {sample.number: (sample, objects) for sample, objects
                   in oracle.samples_and_objects(_events(steps))})

@@ -1,5 +1,4 @@
-"""What an ExportProfilesServiceRequest says, checked by what the schema's comments
-demand of it."""
+"""Decodes an ExportProfilesServiceRequest, and checks rules of its schema."""
 from __future__ import annotations
 
 import collections
@@ -12,6 +11,8 @@ from protobuf_messages import Message
 
 @dataclasses.dataclass
 class Sample:
+    """A sample with one value."""
+
     #: outermost first: function, file, executed line
     stack: tuple[tuple[str, str, int], ...]
     attributes: dict[str, str]
@@ -38,12 +39,18 @@ class OneType:
 
 @dataclasses.dataclass
 class Request:
+    """The content of a request."""
+
     resource: dict[str, str | int]
     types: dict[str, OneType]
 
 
 def read(data: bytes, is_passed_on: bool = False) -> Request:
-    """`is_passed_on`: by the collector, which writes empty values in its own way."""
+    """Decode a request.
+
+    If the collector has forwarded the request (`is_passed_on`), empty values have
+    another encoding.
+    """
     request = protobuf_messages.read("ExportProfilesServiceRequest", data)
     dictionary = _Dictionary(request["dictionary"], is_passed_on)
     resource, = request["resource_profiles"]
@@ -62,7 +69,7 @@ def read(data: bytes, is_passed_on: bool = False) -> Request:
     assert len({one.id for one in types.values()}) == len(types)
     about = {}
     for pair in resource["resource"]["attributes"]:
-        # one of the two names, as the schema demands
+        # the schema requires exactly one of the two names
         assert not (pair["key"] and pair["key_strindex"])
         about[pair["key"] or dictionary.string(pair["key_strindex"])] = _any(
             pair["value"])
@@ -142,7 +149,7 @@ class _Dictionary:
         return tuple(frames)
 
     def check_use(self) -> None:
-        """There should be no orphans, but for those of empty values."""
+        """Check that each entry is used, except for the empty first entries."""
         for name, table in self._tables.items():
             assert {*range(1, len(table))} <= self._used[name], name
 

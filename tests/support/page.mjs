@@ -1,5 +1,5 @@
-// Opens a page as a browser does, but for its looks: node page.mjs PAGE.html.  Prints
-// what is drawn, what it complains of and what it loads, as JSON.
+// Opens a page as a browser does, without rendering: node page.mjs PAGE.html MODULES
+// [ACTION ...].  Prints the elements, errors and loaded addresses as JSON.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -14,7 +14,7 @@ console_.on("error", (error) => errors.push(String(error)));
 const { window } = new JSDOM(readFileSync(file, "utf8"), {
   runScripts: "dangerously", pretendToBeVisual: true, virtualConsole: console_,
   beforeParse(made) {
-    // what it asks the system: nothing moves, and it is light
+    // the system's settings: reduced motion, and a light theme
     made.matchMedia = (query) => ({ matches: query.includes("reduce") });
     made.alert = (text) => errors.push(`alert: ${text}`);
     made.fetch = (address) => loaded.push(String(address));
@@ -43,7 +43,7 @@ await new Promise((resolve) => { setTimeout(resolve, 700); });
 const texts = (selector) => [...document.querySelectorAll(selector)].map(
   (found) => found.textContent);
 
-// of `rgb(...)`, in degrees, by the usual formula for HSL
+// Return the hue of `rgb(...)` in degrees, by the usual formula for HSL
 function hue(colour) {
   const [red, green, blue] = colour.match(/\d+/g).map(Number);
   const most = Math.max(red, green, blue);
@@ -52,7 +52,7 @@ function hue(colour) {
     : most === green ? 2 + (blue - red) / range : 4 + (red - green) / range);
 }
 
-// whole numbers of red, green and blue turn a pale hue by some degrees
+// Whole numbers of red, green and blue change a pale hue by some degrees
 function nearest(hues, wanted) {
   return hues.reduce((a, b) => (Math.abs(a - wanted) <= Math.abs(b - wanted) ? a : b));
 }
@@ -60,7 +60,7 @@ function nearest(hues, wanted) {
 process.stdout.write(JSON.stringify({
   errors, loaded, title: document.title,
   frames: [...document.querySelectorAll(".frame")].map((found) => found.getAttribute("name")),
-  // of a difference, what the colour says: the hue that looks.js has for it
+  // the change that a frame's colour shows: look.js has these hues
   changes: Object.fromEntries([...document.querySelectorAll(".frame")].map((found) => [
     found.getAttribute("name"), { 14: "grew", 212: "shrank", 30: "same" }[
       nearest([14, 30, 212], hue(found.style.backgroundColor))]])),

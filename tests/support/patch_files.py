@@ -9,6 +9,8 @@ import tree
 
 @dataclasses.dataclass
 class Patch:
+    """A patch file, decoded."""
+
     name: str
     header: str
     #: the changed lines of each hunk, with + and -, by the names of the files
@@ -23,6 +25,7 @@ class Patch:
 
 
 def parse(patch: tree.Patch) -> Patch:
+    """Decode a patch."""
     header: list[str] = []
     context: list[str] = []
     hunks: dict[str, list[list[str]]] = {}

@@ -1,7 +1,8 @@
-"""For programs that look at their own memory."""
+"""Code to put before a program that examines its own memory.
 
-#: code to put before a program that looks at its own memory
-#: for both engines: the builtin one changes nothing that could be looked at
+NOTHING is for tests of both engines: the builtin engine changes no such memory.
+"""
+
 NOTHING = """
     import vmprof_allocation
 

@@ -1,5 +1,4 @@
-"""The types in a profile, from the definition in PROFILE.rst; shares no code with
-the reader."""
+"""Decodes the types in a profile from PROFILE.rst, independently of the reader."""
 from __future__ import annotations
 
 import collections
@@ -12,12 +11,12 @@ GCS, PYTHON, STORAGE, INTERNAL = 1, 2, 3, 4
 
 
 class Types:
-    """Of one profile."""
+    """The types of one profile."""
 
     def __init__(self, path: Path) -> None:
-        #: for each number, its names by their kinds
+        #: names by number of the type and kind of name
         self.names: dict[int, dict[int, str]] = {}
-        #: how many objects were looked at, by number; 0: not known
+        #: number of sampled objects by type; type 0 is unknown
         self.sampled: collections.Counter[int] = collections.Counter()
         for record in records(path.read_bytes()):
             if record.kind == OBJECTS:
@@ -29,7 +28,7 @@ class Types:
                     names[kind] = text.decode()
 
     def counts(self, kind: int = PYTHON) -> collections.Counter[str]:
-        """Objects by the name of this kind."""
+        """Return the number of objects by the type's name of this kind."""
         found: collections.Counter[str] = collections.Counter()
         for number, count in self.sampled.items():
             if kind in self.names.get(number, {}):

@@ -1,13 +1,15 @@
-"""Reads Protocol Buffers' messages by their published schemas, without the code that
-writes them; what no schema has is an error."""
+"""Decodes messages of Protocol Buffers by their published schemas.
+
+This module is independent of the writers' code. A field without a schema is an error.
+"""
 from __future__ import annotations
 
 from typing import Any
 
 Message = dict[str, Any]
 
-#: of each message its fields: name and kind.  A kind is int, fixed (64 bits), text,
-#: bytes, or another message; * : there may be several
+#: name and kind of each field of a message. A kind is int, fixed (64 bits), text,
+#: bytes, or another message. A * marks a repeated field
 SCHEMAS: dict[str, dict[int, tuple[str, str]]] = {
     # opentelemetry-proto 1.11: collector/profiles/v1development
     "ExportProfilesServiceRequest": {
@@ -86,8 +88,7 @@ _ZERO = {"int": 0, "fixed": 0, "text": "", "bytes": b""}
 
 
 def read(kind: str, data: bytes) -> Message:
-    """All fields of a message of this kind; those that aren't there are 0, empty, or
-    None."""
+    """Return all fields of a message; a missing field is 0, empty, or None."""
     schema = SCHEMAS[kind]
     found: Message = {name: [] if type_.endswith("*") else _ZERO.get(type_)
                       for name, type_ in schema.values()}

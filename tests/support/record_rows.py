@@ -1,5 +1,4 @@
-"""The records of a log, decoded from PROFILE.rst, independently of the converter:
-slowly, a number at a time."""
+"""Decodes the records of a profile from PROFILE.rst, independently of the converter."""
 from __future__ import annotations
 
 import collections
@@ -15,12 +14,12 @@ Row = tuple[int, ...]
 
 
 class Record(NamedTuple):
-    """One of ours; or of vmprof's, with its marker as `kind`, less than 0."""
+    """A record of this project, or of vmprof with its negative marker as `kind`."""
 
     kind: int
     rows: list[Row]
     texts: list[bytes]
-    #: as it stands in the log
+    #: the bytes in the file
     data: bytes
 
 
@@ -54,7 +53,7 @@ def _column(data: bytes, at: int, rows: int) -> tuple[list[int], int]:
 
 
 def record(data: bytes) -> Record:
-    """Of what stands from the marker on."""
+    """Decode a record; `data` begins with its marker."""
     version, kind, columns, nothing, rows = struct.unpack_from("<BBBBI", data, 9)
     assert (version, nothing) == (2, 0)
     at, found = 17, []
@@ -71,9 +70,10 @@ def record(data: bytes) -> Record:
 
 
 def _size(data: bytes, at: int) -> int:
-    """Bytes of the record that begins there.
+    """Return the size in bytes of the record at an offset.
 
-    Raises struct.error or IndexError at the end."""
+    Raises struct.error or IndexError if the data ends before.
+    """
     marker = data[at]
     if marker == 0x41:
         return 9 + int(struct.unpack_from("<q", data, at + 1)[0])
@@ -91,7 +91,7 @@ def _size(data: bytes, at: int) -> int:
 
 
 def records(data: bytes, *, was_killed: bool = False) -> Iterator[Record]:
-    """All of a log.  Of a killed process, the last one may not be whole."""
+    """Yield all records; the last record of a killed process may be incomplete."""
     at = HEAD if data.startswith(struct.pack("<qq", 0, 3)) else 0
     while at < len(data):
         try:
@@ -107,7 +107,7 @@ def records(data: bytes, *, was_killed: bool = False) -> Iterator[Record]:
 
 
 def tables(data: bytes, *, was_killed: bool = False) -> dict[int, list[Row]]:
-    """All rows of each kind, in their order."""
+    """Return all rows of each kind, in their order."""
     found: dict[int, list[Row]] = collections.defaultdict(list)
     for one in records(data, was_killed=was_killed):
         found[one.kind] += one.rows

@@ -1,4 +1,4 @@
-"""Runs of the report, by both commands that have it."""
+"""Runs both commands that print the report."""
 from __future__ import annotations
 
 import io
@@ -26,14 +26,17 @@ COMMANDS = {"report": ["vmprof_allocation", "report"],
             "convert": ["vmprof_convert"]}
 MAINS: dict[str, Callable[[list[str]], int]] = {
     "report": allocation.report, "convert": cli.main}
-#: columns of a terminal in which nothing is cut or wrapped
+#: columns of a terminal in which no line is cut or wrapped
 WIDE = 1000
 
 
 def report(path: Path, *options: str, command: str = "report",
            width: int | None = WIDE, python: str = sys.executable) -> Done:
-    """`width` None: as in a pipe.  Of this interpreter it is called, as a start
-    takes ten times as long: that both commands start, test_report.py tells."""
+    """Run the report, without a terminal if `width` is None.
+
+    The report runs in this process if possible, because a new process takes ten times
+    as long. test_report.py tests that both commands start.
+    """
     variables = {key: value for key, value in os.environ.items()
                  if key not in ("COLUMNS", "NO_COLOR")}
     if width is not None:
@@ -47,7 +50,7 @@ def report(path: Path, *options: str, command: str = "report",
 
 def called(command: str, arguments: Sequence[str],
            variables: dict[str, str]) -> Done:
-    """As a process of its own would: with streams that it may change."""
+    """Run a command in this process, with its own output streams and environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
                 for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), mock.patch.dict(
@@ -62,18 +65,20 @@ def called(command: str, arguments: Sequence[str],
 
 
 def lines(path: Path, *options: str) -> list[str]:
+    """Return the lines of a report, which must succeed."""
     done = report(path, *options)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 
 def as_json(path: Path, *options: str) -> dict[str, Any]:
+    """Return the report as JSON."""
     found: dict[str, Any] = json.loads("\n".join(lines(path, "--json", *options)))
     return found
 
 
 def refused(path: Path, *options: str, command: str = "report") -> str:
-    """The one line that says why."""
+    """Return the one line with the reason for a failure."""
     done = report(path, *options, command=command)
     assert (done.returncode, done.stdout) == (2, ""), done
     assert "Traceback" not in done.stderr
@@ -82,8 +87,7 @@ def refused(path: Path, *options: str, command: str = "report") -> str:
 
 def text(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
          tally: Tally | None = None, width: int = WIDE) -> str:
-    """The table of all code with all remarks, in a terminal that is wide enough for
-    each line."""
+    """Return the table of all code with all notes, in a terminal of `width` columns."""
     out = io.StringIO()
     origins = Origins(profile)
     summary = summarize(profile, tally, choice, origins=origins)

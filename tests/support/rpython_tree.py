@@ -1,5 +1,4 @@
-"""Where `make` leaves RPython, patched and not, what it translates, and how to
-run Python 2 on it."""
+"""The RPython trees, programs and Python 2 that `make` creates, and how to run them."""
 from __future__ import annotations
 
 import fcntl
@@ -15,12 +14,12 @@ PYTHON2 = BUILD / "py2" / "python2"
 PATCHED = BUILD / "rpython" / "tree"
 PRISTINE = BUILD / "rpython" / "pristine"
 
-#: what `make` translates; guest-jit takes as long as all others
+#: the programs that `make` translates; guest-jit takes as long as all others together
 PROGRAMS = ("guest-jit", "guest", "scenarios", "samples", "gcbench-patched",
             "gcbench-pristine")
 
-#: What vmprof writes to stderr about a time sample before the first function.
-#: Every program with time samples may write it, above all on a busy machine.
+#: Messages that vmprof writes to stderr for a CPU sample before the first function.
+#: Every program with CPU samples may write them, mostly on a busy machine.
 EARLY_SAMPLE_WARNINGS = frozenset({
     "WARNING: get_stack_trace, frame is NULL",
     "WARNING: canceled buffer, no stack trace was written"})
@@ -28,14 +27,17 @@ EARLY_SAMPLE_WARNINGS = frozenset({
 
 @functools.cache
 def built(name: str) -> Path:
-    """One of PROGRAMS.  Where there is none, or an older one than its sources,
-    `make` translates it first; who asks meanwhile waits."""
+    """Return one of PROGRAMS.
+
+    `make` translates the program if it is missing or older than its sources. Other
+    processes wait meanwhile.
+    """
     with open(BUILD / (name + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(
             ["make", "-C", ROOT, ".build/rpython/" + name], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            # `make test` has some for its own jobs
+            # the job server of `make test` is not for this call
             env={key: value for key, value in os.environ.items()
                  if key not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
     assert done.returncode == 0, done.stdout
@@ -53,7 +55,7 @@ def python2(tree: Path, *arguments: str | Path,
 
 
 def assert_python2(paths: list[str]) -> None:
-    """Each of the files compiles under Python 2."""
+    """Check that each file compiles under Python 2."""
     done = subprocess.run(
         [PYTHON2, "-c", "import sys\nfor path in sys.argv[1:]:\n"
          "    compile(open(path).read(), path, 'exec')", *paths],

@@ -9,14 +9,16 @@ from vmprof_convert.profile.model import Profile
 
 
 def children(first: Path, *, salvage: bool = False) -> list[Profile]:
-    """Those beside the first process's profile; each says that it is of the same
-    run."""
+    """Return the profiles of child processes, which are in the folder of the first one.
+
+    Each of them must have the run ID of the first profile.
+    """
     run = readers.read(first, salvage=salvage).settings["run"]
     result = []
     for path in first.parent.glob(first.stem + ".*" + first.suffix):
         profile = readers.read(path, salvage=salvage)
         assert profile.settings["run"] == run
-        # one that became another program may have left one before
+        # a child may have written a profile before it became another program by exec
         assert re.fullmatch(r"%s\.%s(-2)?\.vmprof" % (
             first.stem, profile.settings["pid"]), path.name)
         result.append(profile)
@@ -24,7 +26,7 @@ def children(first: Path, *, salvage: bool = False) -> list[Profile]:
 
 
 def functions(profile: Profile) -> set[str]:
-    """The names of all functions in its samples' stacks."""
+    """Return the names of all functions in the stacks of the samples."""
     return {profile.function(frame.address).name
             for stack in set(profile.samples.stack)
             for frame in profile.stacks[stack]}

@@ -1,4 +1,4 @@
-"""Programs that were started without us, to be attached to."""
+"""Programs that run without the profiler, as targets of attach, ctl and top."""
 from __future__ import annotations
 
 import contextlib
@@ -16,17 +16,17 @@ from pathlib import Path
 
 from conftest import PYPY, PyPy, Run
 
-#: without our package, as it is in no environment
+#: an interpreter that cannot import our package, because it is in no environment
 STOCK = os.path.realpath(PYPY)
 _PR_SET_PTRACER = 0x59616d61
 
 
 def allow_tracing() -> None:
-    """Where only parents may (Yama): tests trace what another child of theirs is."""
+    """Let any process trace this one, in case Yama restricts tracing to parents."""
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
 
 
-#: attach, many times, without what a command line has around it
+#: a program that attaches many times, without the other work of the command
 _OFTEN = """
 import os, sys, tempfile, time
 from vmprof_allocation.remote import asking, process_info
@@ -46,7 +46,7 @@ for i in range(int(sys.argv[2])):
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """It takes a moment; what never becomes so ends the test."""
+    """Wait until a condition holds; fail after 60 s."""
     deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline
@@ -54,7 +54,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 class Running:
-    """A program that says "ready", and ends when its stdin does."""
+    """A program that prints "ready", and ends at the end of its stdin."""
 
     def __init__(self, process: subprocess.Popen[str], pypy: PyPy):
         self.process = process
@@ -62,21 +62,21 @@ class Running:
         self._pypy = pypy
 
     def command(self, *arguments: str, what: str = "attach",
-                timeout: float = 120) -> Run:
-        """attach, or `what` else, with these arguments."""
+                timeout: float = 600) -> Run:
+        """Run attach, or the command `what`, with these arguments."""
         return self._pypy.command("-m", "vmprof_allocation", what, str(self.pid),
                                   *arguments, timeout=timeout)
 
     def attach(self, *arguments: str, duration: float = 0.5,
                interval: str = "16k") -> Run:
-        """It must end well."""
+        """Attach for `duration` seconds; the command must succeed."""
         run = self.command("-d", str(duration), "--allocation-sampling", interval,
                            "-o", "out.vmprof", *arguments)
         assert run.code == 0, run.err
         return run
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """attach, and wait until it samples."""
+        """Start attach, and wait until it samples."""
         process = subprocess.Popen(
             [PYPY, "-m", "vmprof_allocation", "attach", str(self.pid), *arguments],
             cwd=self._pypy.folder, env=self._pypy.environment, text=True,
@@ -88,11 +88,12 @@ class Running:
         return process
 
     def attach_often(self, times: int) -> None:
+        """Attach to the program `times` times."""
         run = self._pypy.command("-c", _OFTEN, str(self.pid), str(times), timeout=3600)
         assert run.code == 0, run.err
 
     def ask(self, question: str = "") -> str:
-        """Write a line, and read one."""
+        """Write a line to the program, and return the next line that it prints."""
         assert self.process.stdin is not None
         self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
@@ -103,19 +104,20 @@ class Running:
         return self.process.stdout.readline().strip()
 
     def end(self) -> str:
-        """End it; it must end well.  Returns what it said last."""
+        """End the program, which must succeed, and return the rest of its output."""
         out, err = self.process.communicate(timeout=60)
         assert (self.process.returncode, err) == (0, "")
         return out
 
     def status(self, name: str) -> int:
-        """A number of /proc/PID/status."""
+        """Return a number from /proc/PID/status."""
         text = Path("/proc/%d/status" % self.pid).read_text()
         found = re.search(r"^%s:\s*(\d+)" % name, text, re.MULTILINE)
         assert found is not None
         return int(found[1])
 
     def descriptors(self) -> dict[str, str]:
+        """Return the targets of the open descriptors, by descriptor."""
         folder = "/proc/%d/fd" % self.pid
         found = {}
         for fd in os.listdir(folder):
@@ -124,20 +126,25 @@ class Running:
         return found
 
     def threads(self) -> int:
+        """Return the number of threads."""
         return len(os.listdir("/proc/%d/task" % self.pid))
 
     def mappings(self) -> list[str]:
+        """Return the lines of /proc/PID/maps."""
         return Path("/proc/%d/maps" % self.pid).read_text().splitlines()
 
     def code(self) -> int:
-        """Bytes that may be written and run: the JIT's, and what attach maps, more than
-        80 KiB each time, until the library is there."""
+        """Return the bytes of writable and executable memory.
+
+        The JIT has such memory. Each attach maps more than 80 KiB, until the library is
+        loaded.
+        """
         sizes = [line.split()[0].split("-") for line in self.mappings()
                  if line.split()[1] == "rwxp"]
         return sum(int(end, 16) - int(start, 16) for start, end in sizes)
 
     def signals(self) -> list[str]:
-        """Which are blocked, ignored and caught."""
+        """Return the sets of blocked, ignored and caught signals."""
         text = Path("/proc/%d/status" % self.pid).read_text()
         return re.findall(r"^Sig(?:Blk|Ign|Cgt):.*", text, re.MULTILINE)
 
@@ -145,9 +152,9 @@ class Running:
 @contextmanager
 def running(pypy: PyPy, source: str, *flags: str,
             interpreter: str = STOCK) -> Iterator[Running]:
-    """Start it, and wait until it is ready.  What killed commands leave goes, too."""
+    """Start a program, and wait until it is ready; remove all temporary files after."""
     with tempfile.TemporaryDirectory() as folder:
-        # a socket's name is short
+        # a short path, because the name of a socket is limited
         pypy.environment["TMPDIR"] = folder
         with _running(pypy, source, flags, interpreter) as program:
             yield program
@@ -160,7 +167,7 @@ def _running(pypy: PyPy, source: str, flags: tuple[str, ...],
         [interpreter, *flags, "-u", "-c", textwrap.dedent(source)], cwd=pypy.folder,
         env=pypy.environment, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=allow_tracing)
-    # nothing here waits for ever
+    # end a program that hangs
     watchdog = threading.Timer(600, process.kill)
     watchdog.start()
     try:

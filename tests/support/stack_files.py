@@ -1,5 +1,7 @@
-"""What is in the files of formats that hold stacks with numbers: read without the code
-that writes them; and profiles to write."""
+"""Decodes files of stacks with numbers, independently of their writers.
+
+It also makes profiles for these writers.
+"""
 from __future__ import annotations
 
 import collections
@@ -23,7 +25,7 @@ MS = 1_000_000
 
 
 def a_heap() -> Profile:
-    """Random: with recursion, several types, garbage and what stays."""
+    """Return random samples with recursion, several types, garbage and live objects."""
     heap = Heap(interval=200, seed=5)
     rng = random.Random(5)
     for _ in range(800):
@@ -35,11 +37,12 @@ def a_heap() -> Profile:
 
 
 def read_collapsed(profile: Profile, weight: str = "bytes") -> dict[Stack, int]:
+    """Return the sums of all stacks from the collapsed format."""
     out = io.BytesIO()
     collapsed.write(profile, out, weight)
     result = {}
     for line in out.getvalue().decode("utf-8").split("\n")[:-1]:
-        # as flamegraph.pl does
+        # the pattern of flamegraph.pl
         match = re.fullmatch(r"(.*) (\d+)", line)
         assert match, line
         result[tuple(match[1].split(";"))] = int(match[2])
@@ -47,7 +50,7 @@ def read_collapsed(profile: Profile, weight: str = "bytes") -> dict[Stack, int]:
 
 
 def text_of(frame: Json) -> str:
-    """As in collapsed stacks."""
+    """Return the text of a frame in collapsed stacks."""
     line = ":%d" % frame["line"] if "line" in frame else ""
     return "%s (%s%s)" % (frame["name"], frame["file"], line) if (
         "file" in frame) else str(frame["name"])
@@ -61,6 +64,7 @@ def speedscope_json(profile: Profile) -> Json:
 
 
 def read_speedscope(name: str, profile: Profile) -> dict[Stack, int]:
+    """Return the sums of all stacks from one profile of a speedscope file."""
     found = speedscope_json(profile)
     shown, = (one for one in found["profiles"] if one["name"] == name)
     result: dict[Stack, int] = collections.Counter()
@@ -72,6 +76,7 @@ def read_speedscope(name: str, profile: Profile) -> dict[Stack, int]:
 
 
 def read_chrome(profile: Profile) -> dict[Stack, int]:
+    """Return the sums of all stacks from a Chrome heap profile."""
     out = io.BytesIO()
     chrome.write(profile, out)
     found = json.loads(out.getvalue())
@@ -98,7 +103,7 @@ def read_chrome(profile: Profile) -> dict[Stack, int]:
 
 
 def own(found: Sums | dict[Stack, int], depth: int = 1) -> dict[Stack, float]:
-    """By their innermost frames."""
+    """Return the sums by the innermost `depth` frames."""
     result: dict[Stack, float] = collections.defaultdict(float)
     for stack, number in found.items():
         result[stack[-depth:]] += number
@@ -106,12 +111,13 @@ def own(found: Sums | dict[Stack, int], depth: int = 1) -> dict[Stack, float]:
 
 
 def label(function: Function) -> str:
+    """Return the text of a function in stacks."""
     return "%s (%s:%d)" % (function.name, function.file, function.line) if (
         function.file) else function.name
 
 
 def labelled_log() -> Log:
-    """Stacks that are shown as labels, beside others; lines, the JIT, threads."""
+    """Return a profile with lines, the JIT, threads, and stacks shown as labels."""
     log = Log(flags=4 | 2)
     main, work = (log.function(name, 10 * n + 1, "/srv/app/%s.py" % name)
                   for n, name in enumerate(("main", "work")))

@@ -1,4 +1,4 @@
-"""A program whose time goes to two functions that the JIT inlines into a loop."""
+"""A program that spends its time in two functions that the JIT inlines into a loop."""
 from __future__ import annotations
 
 from collections import Counter
@@ -7,7 +7,7 @@ from vmprof_convert.profile.model import Profile
 
 
 def _function(name: str, parts: int) -> str:
-    # (with branches: an emulator looks for signals there alone)
+    # (with branches, because an emulator checks for signals only at branches)
     steps = ("    a = a + table[(a ^ %d) & 15] & 0xffff\n"
              "    if a > limits[%d]: a -= i\n" % (7 * part, part)
              for part in range(parts))
@@ -15,8 +15,10 @@ def _function(name: str, parts: int) -> str:
 
 
 def program(seconds: float) -> str:
-    """`heavy` has three times the work of `light`.  So many seconds of the
-    processor's"""
+    """Return a program that runs for `seconds` of processor time.
+
+    `heavy` has three times the work of `light`.
+    """
     return """
 import time
 table, limits = list(range(3, 19)), list(range(70000, 70012))
@@ -32,7 +34,7 @@ loop(time.process_time() + %g)
 
 
 def check(profile: Profile) -> None:
-    """Bounds that a right profile fails once in a million runs."""
+    """Check the shares, with bounds that a right profile exceeds once in 10^6 runs."""
     samples = profile.samples
     found = Counter(
         profile.function(frames[-1].address).name

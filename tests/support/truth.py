@@ -1,5 +1,4 @@
-"""What a program's allocations are, worked out by hand, and how far an
-estimate may be from it."""
+"""Exact sizes of a program's allocations, and bounds for the errors of estimates."""
 from __future__ import annotations
 
 import collections
@@ -10,26 +9,31 @@ from vmprof_convert.meaning.visible_stacks import Program
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.profile.probability import probability
 
-#: in a right program, one run in 100 million is further away
+#: a correct estimate exceeds this many standard deviations once in 100 million runs
 SIGMAS = 5.73
 
 
 def string_size(length: int) -> int:
-    """Bytes of PyPy's low-level string of `length` characters: GC header,
-    hash, length, the characters and a final zero, rounded up to 8."""
+    """Return the bytes of PyPy's low-level string of `length` characters.
+
+    The string has the GC header, the hash, the length, the characters and a final zero.
+    The sum is rounded up to a multiple of 8.
+    """
     return (8 + 8 + 8 + length + 1 + 7) // 8 * 8
 
 
 def sigma(count: float, size: int, interval: int) -> float:
-    """Standard deviation of the estimated bytes of `count` objects of `size`
-    bytes, exponential gaps: each is a coin of probability p that counts
-    size/p."""
+    """Return the standard deviation of the estimated bytes of `count` objects.
+
+    Gaps are exponential. Each object of `size` bytes is sampled with probability p, and
+    then adds size/p to the estimate.
+    """
     p = probability(size, interval, "exponential")
     return size * math.sqrt(count * (1 - p) / p)
 
 
 def bytes_by_function(profile: Profile) -> dict[str, float]:
-    """Estimated bytes that each function allocated itself, by its name."""
+    """Return the estimated bytes that each function allocated itself, by its name."""
     result: dict[str, float] = collections.defaultdict(float)
     samples = profile.samples
     program = Program(profile)
@@ -42,14 +46,16 @@ def bytes_by_function(profile: Profile) -> dict[str, float]:
 
 
 def innermost(profile: Profile, stack: int) -> str:
-    """The name of the function that allocated, of profile.stacks[stack]."""
+    """Return the name of the function that allocated, for a stack's number."""
     return profile.function(profile.stacks[stack][-1].address).name
 
 
 def objects_of(profile: Profile, function: str, size: int) -> float:
-    """Estimated number of objects of `size` bytes that `function` allocated
-    itself.  The JIT allocates a string and its wrapper, a header and one
-    pointer, in one piece: such pieces count too."""
+    """Estimate the number of objects of `size` bytes that `function` allocated itself.
+
+    The JIT may allocate a string together with its wrapper, which has a header and one
+    pointer. Such batches count, too.
+    """
     samples = profile.samples
     result = 0.0
     for stack, found, interval in zip(
@@ -61,12 +67,12 @@ def objects_of(profile: Profile, function: str, size: int) -> float:
 
 
 def allowed(count: int, size: int, interval: int, sigmas: float = SIGMAS) -> float:
-    """How far the estimate of `count` objects of `size` bytes may be off."""
+    """Return the largest error of an estimate of `count` objects of `size` bytes."""
     return sigmas * sigma(count, size, interval) / size
 
 
 def total_sigma(profile: Profile) -> float:
-    """Standard deviation of the estimated total, from the samples."""
+    """Return the standard deviation of the estimated total, from the samples."""
     variance = 0.0
     samples = profile.samples
     for size, interval in zip(samples.size, samples.interval):
@@ -77,12 +83,15 @@ def total_sigma(profile: Profile) -> float:
 
 
 def total_bytes(profile: Profile) -> float:
+    """Return the estimated total."""
     return sum(bytes_by_function(profile).values())
 
 
 def sigmas(profile: Profile) -> float:
-    """How many standard deviations the estimate of all bytes is above what the
-    GC counted."""
+    """Return the difference of the estimated bytes and the GC's count.
+
+    The unit is the estimate's standard deviation.
+    """
     bytes_ = variance = 0.0
     for size, interval in zip(profile.samples.size, profile.samples.interval):
         if size:

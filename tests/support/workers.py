@@ -1,4 +1,4 @@
-"""A master and its workers."""
+"""A master process with two worker processes."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from conftest import PyPy
 from controlled import prepared
 from running import Running, running
 
-#: A master that waits, as gunicorn's does, and its workers.  What they are told, they
-#: hear through a pipe each; they end when it does.
+#: A master that waits, as gunicorn's does, and its workers. Each worker ends when the
+#: master closes the pipe.
 WORKERS = """
     import os, select, signal, subprocess, sys
     def allocate():
@@ -41,7 +41,14 @@ WORKERS = """
 @contextmanager
 def workers(pypy: PyPy, before: str = "", told: str = "pass", *,
             are_prepared: bool = True) -> Iterator[tuple[Running, list[int]]]:
-    """`before` they are made, and `told` a line, the master does this."""
+    """Start a master and its workers, and yield the master and the workers' pids.
+
+    Args:
+        pypy: The interpreter.
+        before: A statement that the master runs before the forks.
+        told: A statement that the master runs for each line of its stdin.
+        are_prepared: Whether the master is control-enabled.
+    """
     with (prepared if are_prepared else running)(
             pypy, WORKERS % (before, told)) as master:
         yield master, sorted(int(master.read()) for _ in range(2))

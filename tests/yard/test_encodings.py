@@ -1,5 +1,8 @@
-"""Nothing depends on the locale, nor warns (-X warn_default_encoding) in a program that
-we are part of."""
+"""Check that our packages open text files with an explicit encoding.
+
+So they do not depend on the locale, and cause no warning (-X warn_default_encoding) in
+the sampled program.
+"""
 from __future__ import annotations
 
 import ast
@@ -12,7 +15,7 @@ FOLDERS = ("vmprof-integration/vmprof_allocation", "converter/vmprof_convert")
 
 
 def depending(source: str) -> list[int]:
-    """Lines that open a file as text, in an encoding that nobody says."""
+    """Return the lines that open a text file without an encoding."""
     return [node.lineno for node in ast.walk(ast.parse(source))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             and node.func.id == "open"
@@ -24,7 +27,7 @@ def depending(source: str) -> list[int]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_what_is_opened_as_text_has_an_encoding(folder: str) -> None:
+def test_text_files_are_opened_with_an_encoding(folder: str) -> None:
     found = ["%s:%d" % (path.relative_to(ROOT), line)
              for path in sorted((ROOT / folder).rglob("*.py"))
              for line in depending(path.read_text(encoding="utf-8"))]
@@ -35,5 +38,5 @@ def test_what_is_opened_as_text_has_an_encoding(folder: str) -> None:
     ("open(x)", True), ("open(x, 'r')", True), ("open(x, mode='w')", True),
     ("open(x, errors='replace')", True), ("open(x, 'rb')", False),
     ("open(x, mode='wb')", False), ("open(x, encoding='utf-8')", False)])
-def test_what_depends(call: str, depends: bool) -> None:
+def test_finds_calls_without_an_encoding(call: str, depends: bool) -> None:
     assert bool(depending(call)) is depends

@@ -1,4 +1,4 @@
-"""What comments and docstrings call files: files that are there."""
+"""Check that the files named in comments and docstrings exist."""
 from __future__ import annotations
 
 import re
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from conftest import ROOT
 
-#: of PyPy, vmprof, the system
+#: files of PyPy, vmprof and the system
 OTHERS = frozenset((
     "gctypelayout.py", "pyjitpl.py", "rgc.py", "rvmprof.py", "shadowstack.py",
     "skiplist.c", "vmp_stack.c", "vmprof.h", "vmprof_common.c",
     "vmprof_get_custom_offset.h", "vmprof_unix.c", "prctl.h"))
-#: that a command writes, or that stand for anybody's
+#: examples, and files that a command writes
 EXAMPLES = frozenset(("OUTPUT.c", "app.py", "serving.py", "views.py"))
 NAME = re.compile(r"(?<![\w./*%-])(?:[\w-]+/)*([\w-]+\.(?:py|c|h|rst|js|mjs))\b(?!\w)")
 COMMENT = {".py": r'#[^\n]*|"""[\s\S]*?"""', ".c": r"/\*[\s\S]*?\*/"}
@@ -25,7 +25,7 @@ def files() -> list[Path]:
     return [ROOT / name for name in listed.splitlines() if (ROOT / name).exists()]
 
 
-def test_files_that_are_named_exist() -> None:
+def test_files_named_in_comments_exist() -> None:
     names = {path.name for path in files()}
     named = {(path.relative_to(ROOT).as_posix(), name)
              for path in files()

@@ -1,4 +1,4 @@
-"""What may import what: ARCHITECTURE.rst says why."""
+"""Check the imports and includes between folders (see ARCHITECTURE.rst)."""
 from __future__ import annotations
 
 import ast
@@ -18,30 +18,30 @@ PACKAGES = {"vmprof_allocation": ROOT / "vmprof-integration",
 
 
 class Rule(NamedTuple):
-    #: modules, with all that is in them
+    #: modules, including all their submodules
     importers: tuple[str, ...]
     imported: tuple[str, ...]
-    #: of `importers`, those that the rule is not about
+    #: importers to which the rule does not apply
     excepted: tuple[str, ...] = ()
-    #: of `imported`, those that may be imported nevertheless
+    #: imported modules that are allowed nevertheless
     allowed: tuple[str, ...] = ()
-    #: inside functions it is allowed
+    #: whether imports inside functions are allowed
     is_lazy: bool = False
 
 
 CONVERT = "vmprof_convert"
-#: a room may import those before it, and that is the whole rule
+#: folders of the converter; each imports only itself and the folders before it
 ROOMS = ("errors", "text", "profile", "readers", "meaning", "analysis", "report",
          "writers", "cli")
 READERS, MODEL, ERRORS, WRITERS, REPORT = (
     CONVERT + "." + name
     for name in ("readers", "profile.model", "errors", "writers", "report"))
-#: what the command does around a conversion: files, the terminal, the browser
+#: modules of the command line that do not convert: files, the terminal, the browser
 AROUND = tuple(CONVERT + ".cli." + name for name in (
     "launch", "output", "progress", "serve", "streams"))
 FIREFOX = WRITERS + ".firefox"
 FORMAT = FIREFOX + ".format"
-#: what the two that are made of protocol buffers share
+#: modules that both writers with protocol buffers share
 PROTOBUF = (WRITERS + ".protobuf", WRITERS + ".pprof_values")
 SAMPLER = "vmprof_allocation"
 ENGINES = SAMPLER + ".engines"
@@ -49,17 +49,17 @@ REMOTE = SAMPLER + ".remote"
 ENTRY = REMOTE + ".entry"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 MACHINES = HOOK + ".discovery.machines"
-#: what knows the instructions of one
+#: modules that know the instructions of one machine
 OF_MACHINES = tuple(
     MACHINES + "." + path.stem
     for path in sorted(PACKAGES[SAMPLER].joinpath(*MACHINES.split(".")).glob("*.py"))
     if path.stem not in ("__init__", "machine"))
-#: a process of its own; of it, a program may load what starts it
+#: a separate process; the sampled program may load the modules that start the pusher
 PUSHER = "vmprof_push"
 CONTROL = REMOTE + ".control"
 STARTS = tuple(PUSHER + "." + name for name in (
     "folder", "messages", "start", "target", "credentials"))
-#: the rooms of the sampler, each above those before it
+#: folders of the sampler; each imports only itself and the folders before it
 SAMPLER_ROOMS = ("errors", "memory", "critical", "settings", "engines", "session",
                  "remote", "launch", "tracemalloc", "pytest_plugin")
 
@@ -69,7 +69,7 @@ RULES = {
         (CONVERT + "." + room,), (CONVERT,),
         allowed=tuple(CONVERT + "." + name for name in ROOMS[:number + 1]))
        for number, room in enumerate(ROOMS)},
-    # of each that there is: a new one has its rule
+    # for each existing writer, so that a new one also has a rule
     **{"the writer %s knows no other" % path.stem: Rule(
         (WRITERS + "." + path.stem,), (WRITERS,),
         allowed=(WRITERS + "." + path.stem, *PROTOBUF))
@@ -93,7 +93,7 @@ RULES = {
     "who gets into a process knows no request": Rule(
         (ENTRY,), (REMOTE,), excepted=(ENTRY + ".inside",),
         allowed=(ENTRY, REMOTE + ".process_info")),
-    # `doctor` is in __main__
+    # the command `doctor` is in __main__
     "only who chooses or tells asks for one by its name": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
         excepted=(HOOK, BUILTIN, ENGINES + ".choose", ENGINES + ".searching",
@@ -113,19 +113,19 @@ RULES = {
     "and answers without what asks": Rule(
         (CONTROL + ".serve", CONTROL + ".meeting"), (REMOTE,),
         allowed=(CONTROL + ".meeting", REMOTE + ".peers")),
-    # for types alone; that it loads nothing, test_pytest_plugin.py sees
+    # test_pytest_plugin.py checks that an import for types loads no module
     "a program that is sampled loads no reader": Rule(
         (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin",),
         is_lazy=True),
     "only who shows a report asks for one": Rule(
         (SAMPLER,), (CONVERT,), excepted=(
-            # snapshots are read while the program runs
+            # reads snapshots while the program runs
             SAMPLER + ".tracemalloc",
-            # a test has ended when it is judged
+            # evaluates a test after its end
             SAMPLER + ".pytest_plugin",
-            # of another process
+            # read profiles of another process
             REMOTE + ".top", REMOTE + ".ctl",
-            # the command line: whether it is there, before the program runs
+            # check the report's options before the program runs
             SAMPLER + ".__main__", SAMPLER + ".launch.cli")),
 }
 
@@ -148,8 +148,11 @@ def modules(packages: dict[str, Path]) -> Iterator[tuple[str, Path]]:
 
 @functools.cache
 def imports(importer: str, text: str, names: frozenset[str]) -> tuple[Import, ...]:
-    """`from x import y` is of x.y where there is such a module.  Each rule asks
-    for the same files again."""
+    """Return the imports of a module.
+
+    `from x import y` is an import of x.y if this module exists. The results are cached,
+    because every rule needs the same files.
+    """
     parents = importer.split(".")
 
     def walk(node: ast.AST, is_lazy: bool) -> Iterator[Import]:
@@ -175,7 +178,7 @@ def imports(importer: str, text: str, names: frozenset[str]) -> tuple[Import, ..
 def violations(rule: Rule, packages: dict[str, Path]) -> list[str]:
     found = list(modules(packages))
     names = frozenset(name.removesuffix(".__init__") for name, _ in found)
-    # or the rule is of a house that isn't there any more
+    # otherwise the rule may be about a module that was removed
     for wanted in rule.importers + rule.imported + rule.excepted + rule.allowed:
         assert any(is_in(name, (wanted.removesuffix(".__init__"),))
                    for name in names), wanted
@@ -193,7 +196,7 @@ def test_rule(rule: Rule) -> None:
     assert violations(rule, PACKAGES) == []
 
 
-def test_each_room_has_its_place() -> None:
+def test_each_folder_has_a_rule() -> None:
     there = {path.stem for path in (PACKAGES[CONVERT] / CONVERT).iterdir()
              if not path.name.startswith("_") and path.name != "py.typed"}
     assert there == set(ROOMS)
@@ -202,22 +205,21 @@ def test_each_room_has_its_place() -> None:
             } == {*SAMPLER_ROOMS[1:], "native"}
 
 
-def test_the_page_of_the_house_names_the_rooms() -> None:
+def test_architecture_page_names_the_folders() -> None:
     page = (ROOT / "ARCHITECTURE.rst").read_text(encoding="utf-8")
     assert [room for room in ROOMS + SAMPLER_ROOMS
             if room + "/" not in page and room != "errors"] == []
 
 
 def circles(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What is left when, again and again, what needs nothing that is left is taken
-    away: circles, and what needs them."""
+    """Return the modules in cycles, and the modules that depend on cycles."""
     while leaves := {name for name, needed in graph.items()
                      if not needed & graph.keys() - {name}}:
         graph = {name: needed for name, needed in graph.items() if name not in leaves}
     return graph
 
 
-def test_modules_make_no_circle() -> None:
+def test_modules_form_no_cycle() -> None:
     found = dict(modules(PACKAGES))
     names = frozenset(name.removesuffix(".__init__") for name in found)
     graph = {name.removesuffix(".__init__"): {
@@ -255,7 +257,7 @@ def test_a_violation_is_found(tmp_path: Path, text: str,
     assert violations(rule._replace(is_lazy=True), packages) == lazily
 
 
-def test_a_rule_of_what_is_not_there_is_no_rule(tmp_path: Path) -> None:
+def test_rule_about_a_missing_module_fails(tmp_path: Path) -> None:
     (tmp_path / "low").mkdir()
     (tmp_path / "low" / "__init__.py").write_text("")
     with pytest.raises(AssertionError, match="high"):
@@ -267,14 +269,13 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILIN
 
 
 def included(text: str) -> list[str]:
-    """Without folders: the compiler gets both, so that a name is enough.  And
-    without what is the system's by its name, <sys/types.h>."""
+    """Return the names of included files, without folders and headers in sys/."""
     return [name.rpartition("/")[2] for name in INCLUDE.findall(text)
             if not name.startswith("sys/")]
 
 
 def native(folder: str) -> dict[str, list[str]]:
-    """Return the includes of each file, of the hook engine's folders, too."""
+    """Return the includes of each C file, by the file's name."""
     pattern = "**/*.[ch]" if folder == "hook" else "*.[ch]"
     return {path.name: included(path.read_text(encoding="utf-8"))
             for path in sorted((NATIVE / folder).glob(pattern))}
@@ -288,7 +289,7 @@ def test_shared_c_includes_nothing_of_the_hook_engine() -> None:
             if of_hook.intersection(headers)} == {}
 
 
-#: of the hook engine, from the top to the bottom
+#: folders of the hook engine, from the highest to the lowest
 HOOK_FOLDERS = ("process", "snapshots", "stacks", "vmprof", "lines", "jit", "gc",
                 "patches")
 
@@ -307,7 +308,7 @@ def test_folders_of_the_hook_engine_include_only_those_below() -> None:
     } == set()
 
 
-def test_c_that_walks_the_heap_includes_nothing_of_the_others() -> None:
+def test_heap_walker_includes_no_other_folder() -> None:
     ours = native("held")
     others = set(native("hook")) | set(native("shared")) | set(native("attach"))
     assert "holders.h" in ours["held.c"]
@@ -315,7 +316,7 @@ def test_c_that_walks_the_heap_includes_nothing_of_the_others() -> None:
             if others.intersection(headers)} == {}
 
 
-def test_c_about_machines_needs_the_log_alone() -> None:
+def test_machine_code_includes_no_folder_but_the_log() -> None:
     folders = "machines", "machines/x86_64", "machines/aarch64"
     ours = {name: headers for folder in folders
             for name, headers in native(folder).items()}
@@ -326,8 +327,8 @@ def test_c_about_machines_needs_the_log_alone() -> None:
             if others.intersection(headers)} == {}
 
 
-def test_each_machine_answers_the_same() -> None:
-    """What is declared for all is there on each."""
+def test_each_machine_implements_the_common_headers() -> None:
+    """Each machine implements every header for all machines, unless shared C does."""
     declared = {path.stem for path in (NATIVE / "machines").glob("*.h")}
     common = {path.stem for path in (NATIVE / "machines").glob("*.c")}
     folders = [path for path in (NATIVE / "machines").iterdir() if path.is_dir()]
@@ -338,7 +339,7 @@ def test_each_machine_answers_the_same() -> None:
                 if '#include "../%s.h"' % name not in text} == set()
 
 
-def test_c_about_malloc_needs_the_log_and_the_sampler_alone() -> None:
+def test_malloc_code_includes_only_the_log_and_the_sampler() -> None:
     ours = native("malloc")
     others = set(native("hook")) | set(native("held")) | set(native("attach"))
     assert "sampler.h" in ours["raw_memory.c"]
@@ -348,7 +349,7 @@ def test_c_about_malloc_needs_the_log_and_the_sampler_alone() -> None:
         "sampler.h", "invariant.h", "math.h", "stdint.h"}
 
 
-def test_c_that_runs_in_other_processes_brings_nothing_else() -> None:
+def test_attach_code_includes_no_other_folder() -> None:
     ours = {"%s/%s" % (folder, name): headers
             for folder in ("attach", "attach/x86_64", "attach/aarch64")
             for name, headers in native(folder).items()}
@@ -363,9 +364,8 @@ def test_c_does_not_know_python() -> None:
             if "Python.h" in included(path.read_text(encoding="utf-8"))] == []
 
 
-def test_c_makes_no_circle() -> None:
-    """A source with its header is a module, which needs those whose headers either of
-    them includes."""
+def test_c_files_form_no_cycle() -> None:
+    """A source and its header are one module, which needs the headers of both."""
     graph: dict[str, set[str]] = {}
     for path in (*NATIVE.rglob("*.c"), *NATIVE.rglob("*.h")):
         graph.setdefault(path.stem, set()).update(
@@ -374,7 +374,7 @@ def test_c_makes_no_circle() -> None:
     assert circles(graph) == {}
 
 
-def test_what_is_included_is_found() -> None:
+def test_finds_all_includes() -> None:
     assert included('#include "../hook/stacks/walk.h"\n#include <Python.h>\n'
                     '  # include "sampler.h" /* why */\n// #include "no.h"\n'
                     ) == ["walk.h", "Python.h", "sampler.h"]

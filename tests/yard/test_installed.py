@@ -1,4 +1,4 @@
-"""Tests of what is installed would say nothing of the source if it differed."""
+"""Test support/installed.py, which compares installed packages with the source."""
 from __future__ import annotations
 
 import hashlib
@@ -10,8 +10,7 @@ import pytest
 import installed
 
 
-def test_what_is_installed_here_is_the_source() -> None:
-    """Or else no test would have begun."""
+def test_packages_are_installed_outside_the_source() -> None:
     found = installed.folders(sys.executable)
     assert set(found) == set(installed.SOURCES)
     for name, folder in found.items():
@@ -21,7 +20,7 @@ def test_what_is_installed_here_is_the_source() -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One package in source and installed, with the hashes of its C."""
+    """Create a package in source and installed form, with the hashes of its C files."""
     for folder in "source/vmprof_allocation", "installed":
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "api.py").write_text("x = 1\n")
@@ -41,7 +40,7 @@ def problem() -> str | None:
     return installed.problem(sys.executable, "stamp")
 
 
-def test_nothing_differs(packages: Path) -> None:
+def test_finds_no_problem_in_equal_packages(packages: Path) -> None:
     (packages / "installed" / "_hook_abi.py").write_text("# made by setup.py\n")
     assert problem() is None
 
@@ -53,7 +52,7 @@ def test_nothing_differs(packages: Path) -> None:
     ("source/hook.c", "int y;\n", "a library of another source/hook.c"),
     ("source/new.h", "", "a library of another source/new.h"),
 ])
-def test_what_differs_is_named_with_the_target(
+def test_problem_names_the_differing_file_and_target(
         packages: Path, name: str, text: str, said: str) -> None:
     (packages / name).write_text(text)
     found = problem()
@@ -61,8 +60,8 @@ def test_what_differs_is_named_with_the_target(
     assert found.endswith("run `rm -f stamp && make stamp`")
 
 
-def test_what_is_missing_is_named(packages: Path,
-                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problem_names_the_missing_file_or_package(
+        packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (packages / "stamp.c").unlink()
     assert "source/hook.c" in str(problem())
     monkeypatch.setattr(installed, "folders", lambda python: {})

@@ -1,4 +1,4 @@
-"""Targets of the Makefile that take too long to be run here begin, at least."""
+"""Check that targets of the Makefile can start that take too long for the tests."""
 from __future__ import annotations
 
 import os
@@ -8,8 +8,8 @@ import subprocess
 from conftest import ROOT
 
 
-def test_the_hard_run_begins() -> None:
-    """It imports from folders that the Makefile names."""
+def test_the_hard_tests_can_start() -> None:
+    """Check the import path that the Makefile sets."""
     planned = subprocess.run(
         ["make", "-n", "hard"], cwd=ROOT, check=True, text=True,
         capture_output=True, env={**os.environ, "MAKEFLAGS": ""}).stdout

@@ -1,4 +1,4 @@
-"""What PROMISES.rst says of promises and their tests: these tests exist."""
+"""Check that the tests named in PROMISES.rst exist."""
 from __future__ import annotations
 
 import collections
@@ -12,11 +12,11 @@ TEST = re.compile(r"``(\w+)::(\w+)``")
 
 
 def by_file() -> dict[str, set[str]]:
-    """Names without `test_`, of functions and of methods."""
+    """Return the names of the tests without `test_`, by file."""
     found: dict[str, set[str]] = collections.defaultdict(set)
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("test_*.py"):
-            # not parsed: some are of Python 2
+            # by a pattern, because some files are Python 2
             found[path.stem[len("test_"):]] |= set(re.findall(
                 r"^ *def test_(\w+)\(", path.read_text(encoding="utf-8"),
                 re.MULTILINE))

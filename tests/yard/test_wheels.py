@@ -1,5 +1,4 @@
-"""What would be uploaded: wheels that an index takes, with all that they have to
-say of themselves."""
+"""Build the wheels for upload, and check their platform, contents and metadata."""
 from __future__ import annotations
 
 import email.message
@@ -25,8 +24,10 @@ FOLDERS = {"vmprof-integration": "vmprof-allocation", "converter": "vmprof-conve
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Of copies of the sources, by the name of the distribution: building leaves its
-    traces.  The converter's needs no compiler."""
+    """Build wheels from copies of the sources, because a build adds files.
+
+    The converter's wheel is built without a compiler.
+    """
     built = {}
     for folder, name in FOLDERS.items():
         work = tmp_path_factory.mktemp("wheel")
@@ -50,12 +51,12 @@ def metadata(wheel: Path) -> email.message.EmailMessage:
 
 
 def check_platform(wheel: Path, machine: str) -> None:
-    """`linux_x86_64` says nothing of the libraries that it needs."""
+    """Check that the wheel's tag has the version of glibc that its libraries need."""
     tag = re.fullmatch(r".*-py3-none-manylinux_2_(\d+)_%s\.whl" % machine, wheel.name)
     assert tag, wheel.name
     said = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel],
                           check=True, capture_output=True, text=True).stdout
-    # it knows some versions of glibc: the first that has what is needed
+    # auditwheel names the first version of glibc that it knows and that suffices
     assert re.search(r'platform tag: "manylinux_2_\d+_%s"' % machine,
                      " ".join(said.split())), said
     needed = {int(version) for version in re.findall(r"GLIBC_2\.(\d+)", said)}
@@ -63,13 +64,13 @@ def check_platform(wheel: Path, machine: str) -> None:
 
 
 @pytest.mark.xdist_group("wheels")
-def test_platform_is_one_that_an_index_takes(wheels: dict[str, Path]) -> None:
+def test_an_index_accepts_the_platform_of_the_wheel(wheels: dict[str, Path]) -> None:
     check_platform(wheels["vmprof-allocation"], X86_64)
 
 
 @pytest.mark.parametrize("machine", machines()[1:])
 def test_wheel_for_another_machine(tmp_path: Path, machine: str) -> None:
-    """Made here, by a cross compiler."""
+    """Build the wheel with a cross compiler."""
     check_platform(arm64.make_wheel(tmp_path), machine)
 
 
@@ -92,7 +93,7 @@ def test_one_wheel_serves_every_interpreter(
 def test_wheel_of_the_converter(wheels: dict[str, Path]) -> None:
     assert wheels["vmprof-convert"].name.endswith("-py3-none-any.whl")
     built = zipfile.ZipFile(wheels["vmprof-convert"]).namelist()
-    # each folder has to be named in pyproject.toml
+    # pyproject.toml must list each folder
     for module in (ROOT / "converter" / "vmprof_convert").rglob("*.py"):
         assert str(module.relative_to(ROOT / "converter")) in built
 
@@ -102,9 +103,9 @@ def test_wheel_of_the_converter(wheels: dict[str, Path]) -> None:
                          ids=["cpython", "pypy"])
 def test_converter_needs_no_compiler_and_no_sampler(
         tmp_path: Path, wheels: dict[str, Path], python: str) -> None:
-    """It is installed alone, all of it can be imported, and it works."""
+    """Install it alone, import all its modules, and convert a profile."""
     scripts = tmp_path / "venv" / "bin"
-    # to give it a pip of its own would take most of the time
+    # installing pip into the environment would take most of the time
     subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "venv")],
                    check=True)
     subprocess.run(

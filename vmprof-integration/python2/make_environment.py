@@ -1,10 +1,10 @@
-"""Make an environment for a PyPy 2.7, which has no `python -m venv`.
+"""Create an environment for a PyPy 2.7, as `python -m venv` does for Python 3.
 
     python3 make_environment.py PYPY WHEEL PYPY3 FOLDER
 
-FOLDER/bin/pypy runs PYPY with the packages of WHEEL (make_wheel.py).  It runs PYPY3,
-which has the package for Python 3, for the tasks that need Python 3.  Debian's PyPy 2.7
-has no pip.  In other PyPys, `pypy -m pip install WHEEL` does the same.
+FOLDER/bin/pypy runs PYPY with the packages of the WHEEL (make_wheel.py).  It uses
+PYPY3, which has the package for Python 3.  Debian's PyPy 2.7 has no pip; with another
+PyPy, `pypy -m pip install WHEEL` has the same effect.
 """
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ exec %s "$@"
 
 
 def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
-    """Make an environment, which replaces an older environment in this folder.
+    """Create or replace an environment.
 
     Args:
-        pypy: name or path of the PyPy 2.7.
-        wheel: wheel for PyPy 2.7.
-        pypy3: interpreter with the package for Python 3.
-        folder: folder of the environment.
+        pypy: the PyPy 2.7, a path or a name on PATH.
+        wheel: the wheel for PyPy 2.7.
+        pypy3: the Python 3 with vmprof-allocation.
+        folder: the environment.
 
     Raises:
-        OSError: a file cannot be read or written, or the folder contains other files.
-        BadZipFile: the wheel is damaged.
-        CalledProcessError: the PyPy does not work.
+        OSError: a file or a program is missing, or the folder is no such environment.
+        BadZipFile: the wheel is invalid.
+        CalledProcessError: the PyPy failed.
     """
     found = shutil.which(pypy)
     if found is None:
@@ -50,7 +50,7 @@ def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
                       % folder)
     zipfile.ZipFile(wheel).close()
     shutil.rmtree(folder, ignore_errors=True)
-    # absolute, because the environment contains this path
+    # the environment contains absolute paths
     base = str(folder.absolute())
     try:
         packages = subprocess.run(

@@ -2,9 +2,9 @@
 
     python3 make_wheel.py vmprof_allocation-VERSION-py3-none-PLATFORM.whl
 
-writes vmprof_allocation-VERSION-py2-none-PLATFORM.whl into the same folder.  Both
-wheels contain the same native library and the same description for cffi, because the
-library does not depend on the interpreter.
+writes vmprof_allocation-VERSION-py2-none-PLATFORM.whl into the same folder.  The native
+library and its cffi description do not depend on the version of Python, so both wheels
+contain the same files.
 """
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ NATIVE = ("vmprof_allocation/engines/hook/_hook.so",
 
 
 class Problem(Exception):
-    """A reason why no wheel was written, as one line."""
+    """An error with a message of one line, before any file was written."""
 
 
 def metadata(text: str) -> str:
-    """Return the metadata for PyPy 2.7, which needs no other packages."""
+    """Return the metadata for PyPy 2.7 from the metadata for Python 3.
+
+    The wheel has no requirements, because PyPy contains cffi.
+    """
     head, _, _ = text.partition("\n\n")
     lines = [line for line in head.splitlines() if not re.match(
         "(Requires|Classifier: Programming Language|License-File|Description-"
@@ -35,10 +38,16 @@ def metadata(text: str) -> str:
 
 
 def make(source: Path) -> Path:
-    """Make the wheel, and return its path.
+    """Make the wheel.
+
+    Args:
+        source: the wheel for Python 3.
+
+    Returns:
+        The path of the wheel for PyPy 2.7.
 
     Raises:
-        Problem: the wheel for Python 3 cannot be read.
+        Problem: 'source' is not readable, or no wheel for Python 3.
     """
     name = source.name.replace("-py3-none-", "-py2-none-")
     if name == source.name:

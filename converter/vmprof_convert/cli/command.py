@@ -299,7 +299,7 @@ def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
     """Write the profile, and return lines about data that the output lacks."""
     from vmprof_convert.cli.progress import progress_bar
     assert format_.write is not None
-    with progress_bar("converting", " stacks") as progress:
+    with progress_bar("converting") as progress:
         not_held = format_.write(profile, out, asked, progress)
     profiles = [profile, *([profile.raw] if profile.raw else [])]
     if not any(one.thinned for one in profiles):

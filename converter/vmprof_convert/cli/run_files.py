@@ -166,7 +166,7 @@ def read(files: Sequence[File], asked: argparse.Namespace,
     parts = []
     limit = options.limit_of(asked)
     for file in files:
-        with about(file.name), progress_bar("reading", "B") as progress:
+        with about(file.name), progress_bar("reading") as progress:
             parts.append(merging.Read(readers.read(
                 file.sources, salvage=asked.salvage or file.is_found,
                 progress=progress, samples=limit.table(), raw=asked.raw),

@@ -1,4 +1,4 @@
-"""Functions, their frames, and the loop that the JIT traces."""
+"""Functions, their frames, and the interpreter loop, which the JIT traces."""
 import os
 
 from rpython.rlib import jit, rstackovf, rvmprof
@@ -8,7 +8,8 @@ from rpython.rlib.rarithmetic import intmask
 from guest.objects import RunError, W_Class, W_Int, W_List, W_Object, W_Root, w_nil
 from guest.profile import profile
 
-# what programs call, and how many values each takes; then what only the reader makes
+# The operators, with their numbers of operands; then the other instructions, which the
+# reader emits for other forms.
 OPERATORS = [
     ("+", 2), ("-", 2), ("*", 2), ("/", 2), ("%", 2), ("<", 2), ("==", 2),
     ("not", 1), ("len", 1), ("at", 2), ("put", 3), ("append", 2), ("array", 2),
@@ -21,29 +22,38 @@ w_true = W_Int(1)
 
 
 class W_Code(W_Root):
-    """A function.  Its words are instructions, each with an operand: a constant's
-    number, a variable's slot, a jump's target, or how many values."""
+    """A function.
+
+    Its words are pairs of an instruction and an operand.  The operand is the number of
+    a constant, the slot of a variable, the target of a jump, or a number of values.
+    """
     _immutable_fields_ = ["name", "arity", "filename", "line", "words[*]",
                           "constants[*]", "variables", "size"]
 
     def __init__(self, name, arity):
+        """Declare a function, which is called before its definition."""
         self.name = name
         self.arity = arity
-        self.words = None       # as long as it is only called
+        self.words = None       # until define()
 
     def define(self, filename, line, words, constants, variables, depth):
+        """Define the function, and register it with vmprof.
+
+        'variables' is the number of variables, 'depth' the maximal number of values in
+        use.
+        """
         self.filename = filename
         self.line = line
         self.words = words
         self.constants = constants
         self.variables = variables
-        # of a frame: at most so many values are in use
+        # the size of a frame
         self.size = variables + depth
         rvmprof.register_code(self, profiled_name)
 
 
 def profiled_name(code):
-    """What vmprof writes into the profile; it insists on three colons."""
+    """Return the name in the profile.  vmprof requires three colons."""
     return "guest:%s:%d:%s" % (code.name[:255], code.line,
                                code.filename.replace(":", "_")[:700])
 
@@ -57,45 +67,52 @@ driver = jit.JitDriver(
 
 
 class Frame(object):
-    """The variables of a call, and above them the values in use."""
+    """The stack of a call: first the variables, and then the values in use."""
     _virtualizable_ = ["stack[*]", "top"]
 
     def __init__(self, code):
+        """Set all variables to nil."""
         self = jit.hint(self, access_directly=True, fresh_virtualizable=True)
         self.stack = [w_nil] * code.size
         self.top = code.variables
 
     def push(self, w_value):
+        """Push a value."""
         top = self.top
         assert top >= 0
         self.stack[top] = w_value
         self.top = top + 1
 
     def push_truth(self, is_true):
+        """Push 1 or nil."""
         self.push(w_true if is_true else w_nil)
 
     def pop(self):
+        """Pop a value."""
         top = self.top - 1
         assert top >= 0
         self.top = top
         w_value = self.stack[top]
-        # else it would live as long as the frame
+        # otherwise the value would live as long as the frame
         self.stack[top] = w_nil
         return w_value
 
     def pop_int(self):
+        """Pop an integer, and return its value.  Raises RunError."""
         w_value = self.pop()
         if not isinstance(w_value, W_Int):
             raise no_such(w_value, "integer")
         return w_value.value
 
     def pop_list(self):
+        """Pop a list.  Raises RunError."""
         w_value = self.pop()
         if not isinstance(w_value, W_List):
             raise no_such(w_value, "list")
         return w_value
 
     def pop_object(self):
+        """Pop an object.  Raises RunError."""
         w_value = self.pop()
         if not isinstance(w_value, W_Object):
             raise no_such(w_value, "object")
@@ -104,14 +121,18 @@ class Frame(object):
 
 @jit.dont_look_inside
 def no_such(w_value, what):
+    """Return the error for a value of a wrong type."""
     return RunError("'%s' is no %s" % (w_value.text(), what))
 
 
 @specialize.call_location()
 @jit.unroll_safe
 def pop_values(frame, count):
-    """A copy for each caller: a list that is never resized is one GC object,
-    others are two."""
+    """Pop 'count' values, and return them as a list.
+
+    Each caller has its own copy of this function.  So a list that is never resized is a
+    single GC object, and only other lists are two objects.
+    """
     values = [w_nil] * count
     index = count - 1
     while index >= 0:
@@ -122,10 +143,11 @@ def pop_values(frame, count):
 
 @jit.unroll_safe
 def pass_values(frame, callee, count):
+    """Move 'count' values from a frame to the variables of the callee's frame."""
     callee = jit.hint(callee, access_directly=True)
     index = count - 1
     while index >= 0:
-        # not in one line: the JIT can't hold the array in a variable
+        # two statements, because the JIT cannot hold the array in a variable
         w_value = frame.pop()
         callee.stack[index] = w_value
         index -= 1
@@ -133,18 +155,20 @@ def pass_values(frame, callee, count):
 
 @rvmprof.vmprof_execute_code("guest", lambda frame, code: code)
 def execute(frame, code):
+    """Execute a function, which vmprof sees in the stack.  Return its value."""
     return dispatch(frame, code)
 
 
 @jit.dont_look_inside
 def locate(error, code):
-    """The innermost function is the one to name."""
+    """Add the innermost function to an error.  Return the error."""
     if not error.where:
         error.where = "in %s (%s:%d): " % (code.name, code.filename, code.line)
     return error
 
 
 def dispatch(frame, code):
+    """Execute the instructions of a function.  Return its value.  Raises RunError."""
     frame = jit.hint(frame, access_directly=True)
     pc = 0
     while True:
@@ -167,10 +191,10 @@ def dispatch(frame, code):
 
 
 def step(frame, code, pc):
-    """Execute the instruction at `pc`; the position of the next one.
+    """Execute the instruction at `pc`.  Return the position of the next instruction.
 
-    A function of its own, because inside of a try block every item of a list
-    would be checked for IndexErrors.
+    This is a separate function, because RPython would check each access to a list for
+    an IndexError inside of a try block.
     """
     opcode = code.words[pc]
     operand = code.words[pc + 1]
@@ -253,14 +277,14 @@ def step(frame, code, pc):
 
 
 def calculate(opcode, left, right):
-    """A result of more than 64 bits loses the upper ones."""
+    """Return the lower 64 bits of the result.  Raises RunError."""
     if opcode == ADD:
         return intmask(left + right)
     if opcode == SUB:
         return intmask(left - right)
     if opcode == MUL:
         return intmask(left * right)
-    # the processor has no result for 0, and none for -2**63 and -1
+    # a division by 0, or of -2**63 by -1, would trap
     if right <= 0:
         raise RunError("can't divide by %d" % right)
     return left // right if opcode == DIV else left % right
@@ -268,12 +292,16 @@ def calculate(opcode, left, right):
 
 @jit.dont_look_inside
 def array(w_value, count):
+    """Return a list with 'count' references to a value."""
     return W_List([w_value] * count)
 
 
 @jit.dont_look_inside
 def write(fd, text):
-    """Raises RunError, but if it is an error of which nobody can be told."""
+    """Write text to a file descriptor.
+
+    Raises RunError.  An error of stderr is ignored, because it cannot be reported.
+    """
     try:
         while text:
             written = os.write(fd, text)
@@ -285,7 +313,7 @@ def write(fd, text):
 
 
 def run(main, arguments):
-    """Call the function.  Raises RunError."""
+    """Call the function 'main' with integers.  Raises RunError."""
     frame = Frame(main)
     for index in range(len(arguments)):
         frame.stack[index] = W_Int(arguments[index])

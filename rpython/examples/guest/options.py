@@ -1,4 +1,4 @@
-"""The command line."""
+"""The options of the command line."""
 import os
 import sys
 import time
@@ -34,26 +34,29 @@ Without --allocation-sampling and --period there is no profile.
 
 
 class Options(object):
-    # 0: no samples of this kind
+    """The options with their defaults."""
+    # mean number of bytes between allocation samples, and seconds between CPU samples;
+    # 0 for no samples of this kind
     interval = 0
     period = 0.0
-    # samples a second at most; 0: as many as there are
+    # limit of allocation samples per second; 0 for no limit
     per_second = 0
     fixed = False
     lifetimes = True
     memory = False
     native = False
     output = "out.vmprof"
-    # or --help
+    # the file, or --help
     program = ""
 
     def __init__(self):
-        # another one each time
+        """Set the defaults."""
+        # a different seed for each run
         self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.arguments = []
 
     def allocations(self, run):
-        """In rvmprof's words."""
+        """Return the argument 'allocations' of rvmprof.enable()."""
         if self.interval == 0:
             return ""
         return "interval=%d;seed=%s;gaps=%s;limit=%s;lifetimes=%d;run=%s" % (
@@ -64,7 +67,7 @@ class Options(object):
 
 
 def parse_number(text, smallest, largest):
-    """It may end with k, M or G."""
+    """Return the number in a text, which may end with k, M or G.  Raises ValueError."""
     factor = 1
     if text:
         factor = 1 << 10 * ("KMG".find(text[-1].upper()) + 1)
@@ -77,12 +80,12 @@ def parse_number(text, smallest, largest):
 
 
 def set_value(options, flag, value):
-    """Raises ValueError or ParseStringError if the flag takes no such value."""
+    """Set an option.  Raises ValueError or ParseStringError if the value is invalid."""
     if flag == "--allocation-sampling":
         if value.startswith("auto:") and value.endswith("/s"):
             options.per_second = parse_number(
                 value[5:max(5, len(value) - 2)], 1, 1000000)
-            # it begins with this one
+            # the first interval
             options.interval = 65536
         else:
             options.per_second = 0
@@ -95,7 +98,7 @@ def set_value(options, flag, value):
         options.fixed = value == "fixed"
     elif flag == "--period":
         options.period = string_to_float(value)
-        # vmprof's own limits; this way round, because it may be nan
+        # vmprof's limits; `not` also refuses nan
         if not 0.000001 <= options.period < 1.0:
             raise ValueError
     elif flag == "-o":
@@ -107,8 +110,10 @@ def set_value(options, flag, value):
 
 
 def parse(argv):
-    """The Options that `argv`, without the program's own name, asks for.
-    Sets the JIT's parameters.  Raises UsageError."""
+    """Return the Options of a command line, without the name of the interpreter.
+
+    Sets the JIT's parameters.  Raises UsageError.
+    """
     options = Options()
     flags = []
     while argv and argv[0].startswith("-") and argv[0] != "--help":

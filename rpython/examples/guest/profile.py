@@ -1,4 +1,4 @@
-"""The profile of one run: all that knows rvmprof's interface for it."""
+"""The profile of a run.  Other modules do not call rvmprof to start or end it."""
 import os
 import time
 
@@ -11,8 +11,10 @@ from guest.objects import RunError, UsageError, W_Object
 
 
 def check_libunwind():
-    """Raises UsageError if there is none, or not what rvmprof looks for in it: it
-    would go on without native frames."""
+    """Raise UsageError if rvmprof cannot use libunwind.
+
+    Without this check, rvmprof would continue without native frames.
+    """
     why = ""
     try:
         with rffi.scoped_str2charp("libunwind.so") as name:
@@ -30,30 +32,36 @@ def check_libunwind():
 
 @rgc.no_collect
 def class_of(address):
-    """Called in the middle of a collection, for an object of any type."""
+    """Return the number of an object's class, or 0 if it has no class.
+
+    rvmprof calls this function in the middle of a collection, for objects of any type.
+    """
     w_object = rgc.try_cast_gcref_to_instance(
         W_Object, llmemory.cast_adr_to_ptr(address, llmemory.GCREF))
     if w_object is None:
         return 0
     class_ = w_object.class_
-    # one that was just born has none; but RPython believes what __init__ says
+    # The class of a new object may be NULL.  RPython assumes that it is not None,
+    # because of __init__().
     if not rgc.cast_instance_to_gcref(class_):
         return 0
     return class_.number
 
 
 def create(path):
+    """Open a new file, and return its descriptor.  Raises OSError."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
 
 
 class Profile(object):
-    fd = -1         # there is none
+    """The profile of the process, which may have none."""
+    fd = -1         # -1 if there is no profile
     path = ""
     part = 1
     run = ""
 
     def start(self, options, classes):
-        """Begin to sample if the options ask for it.  Raises UsageError."""
+        """Start the samples that the options request.  Raises UsageError."""
         if options.interval == 0 and options.period == 0.0:
             return
         if options.native:
@@ -63,11 +71,11 @@ class Profile(object):
         except OSError as e:
             raise UsageError("can't write the profile to '%s': %s" % (
                 options.output, os.strerror(e.errno)))
-        # digits that no other run has
+        # a unique number
         self.run = "%d%d" % (os.getpid(), int(time.time() * 1e6))
         try:
             if fd <= 2:
-                # what the program prints would end up in the profile
+                # the output of the program would be written to the profile
                 raise UsageError("can't write a profile while stdin, stdout or stderr "
                                  "is closed; redirect it to /dev/null")
             rvmprof.enable(
@@ -84,8 +92,10 @@ class Profile(object):
 
     @jit.dont_look_inside
     def rotate(self, path):
-        """The profile, if there is one, ends, and the next one begins.  Raises
-        RunError."""
+        """End the segment of the profile, and begin the next one in another file.
+
+        Does nothing without a profile.  Raises RunError.
+        """
         if self.fd < 0:
             return
         try:
@@ -108,7 +118,7 @@ class Profile(object):
                            % (path, why))
 
     def stop(self):
-        """End what start() began; what to tell the user, or nothing."""
+        """End the profile.  Return a message for the user, or an empty string."""
         if self.fd < 0:
             return ""
         try:

@@ -1,4 +1,4 @@
-"""From a program's text to instructions, in one pass."""
+"""The compiler from a program's text to instructions, which needs one pass."""
 from rpython.rlib.rstring import replace, split
 
 from guest import interpreter
@@ -9,15 +9,17 @@ from guest.objects import UsageError, W_Class, W_Int, W_String, parse_int, w_nil
 class Reader(object):
     """The functions and classes of a program.
 
-    `height` is how many values are on the stack of the function that is read.
+    The parameter `height` is the number of values on the stack of the present function.
+    Invalid programs raise UsageError.
     """
 
     def __init__(self, text, filename):
+        """Read a program.  Raises UsageError."""
         self.filename = filename
         self.functions = {}
         self.classes = {}
-        # parentheses, strings with a quote before them, and all else, with their
-        # lines; later reversed, so that the next one is popped
+        # The tokens and their lines: parentheses, strings after a quote, and words.
+        # The lists are reversed later, so that the next token can be popped.
         self.tokens = []
         self.lines = []
         for number, line in enumerate(text.split("\n")):
@@ -43,33 +45,37 @@ class Reader(object):
                 raise self.wrong("there is no function '%s'" % name)
 
     def main(self, count):
-        """The function to run with so many arguments."""
+        """Return the function `main`, which is called with 'count' arguments."""
         if "main" not in self.functions or self.functions["main"].arity < count:
             raise self.wrong("there is no function 'main' of %d values or more" % count)
         return self.functions["main"]
 
     def wrong(self, what):
+        """Return an error at the present line."""
         return UsageError("%s:%d: %s" % (self.filename, self.line, what))
 
     def next(self):
+        """Read and return a token."""
         if not self.tokens:
             raise self.wrong("a form has no end")
         self.line = self.lines.pop()
         return self.tokens.pop()
 
     def expect(self, token):
+        """Read a token, which must be 'token'."""
         found = self.next()
         if found != token:
             raise self.wrong("expected '%s', found '%s'" % (token, found))
 
     def ends(self):
-        """Does a form end here?  If so, it is left."""
+        """Read the end of a form if it is here.  Return whether it is."""
         if self.tokens and self.tokens[-1] != ")":
             return False
         self.expect(")")
         return True
 
     def read_class(self):
+        """Read a class, after its parenthesis."""
         self.expect("class")
         name = self.next()
         fields = {}
@@ -78,6 +84,7 @@ class Reader(object):
         self.classes[name] = W_Class(name, len(self.classes) + 1, fields)
 
     def read_function(self):
+        """Read a function, after its parenthesis."""
         self.expect("func")
         self.words = []
         self.constants = []
@@ -97,7 +104,7 @@ class Reader(object):
                     len(self.slots), self.deepest)
 
     def function(self, name, arity):
-        """It may be defined later."""
+        """Return a function by its name.  It may be defined later."""
         if name not in self.functions:
             self.functions[name] = W_Code(name, arity)
         code = self.functions[name]
@@ -107,15 +114,17 @@ class Reader(object):
         return code
 
     def emit(self, opcode, operand=0):
-        """The place of the operand."""
+        """Emit an instruction.  Return the index of its operand."""
         self.words += [opcode, operand]
         return len(self.words) - 1
 
     def emit_constant(self, opcode, w_constant):
+        """Emit an instruction whose operand is a constant."""
         self.constants.append(w_constant)
         self.emit(opcode, len(self.constants) - 1)
 
     def slot(self, name, is_new):
+        """Return the slot of a variable, which may be new only if 'is_new'."""
         if name not in self.slots:
             if not is_new:
                 raise self.wrong("'%s' has no value yet" % name)
@@ -123,7 +132,10 @@ class Reader(object):
         return self.slots[name]
 
     def forms(self, height):
-        """Up to the end of that in which they are; the last one's value is left."""
+        """Compile forms to the end of the surrounding form.
+
+        They leave the value of the last form on the stack.
+        """
         if self.ends():
             self.emit_constant(CONSTANT, w_nil)
             return
@@ -133,7 +145,7 @@ class Reader(object):
             self.form(height)
 
     def values(self, height):
-        """All that follow in a form; how many there are."""
+        """Compile the remaining values of a form.  Return their number."""
         count = 0
         while not self.ends():
             self.form(height + count)
@@ -141,7 +153,7 @@ class Reader(object):
         return count
 
     def form(self, height):
-        """Its value is left on the stack."""
+        """Compile a form, which leaves its value on the stack."""
         self.deepest = max(self.deepest, height + 1)
         token = self.next()
         if token == "(":
@@ -159,12 +171,13 @@ class Reader(object):
             self.load(token.split("."))
 
     def load(self, names):
-        """A variable, a field of what it is, and so on."""
+        """Compile a path: a variable, a field of its value, and so on."""
         self.emit(interpreter.LOAD, self.slot(names[0], False))
         for index in range(1, len(names)):
             self.emit_constant(interpreter.FIELD, W_String(names[index]))
 
     def call(self, head, height):
+        """Compile a form in parentheses, after its first word."""
         if head == "set":
             names = self.next().split(".")
             last = names.pop()
@@ -208,7 +221,7 @@ class Reader(object):
             self.emit_constant(interpreter.CALL, self.function(head, count))
 
     def instance(self, name, height):
-        """Fields that get no value are nil."""
+        """Compile `new`.  Missing values of fields are nil."""
         if name not in self.classes:
             raise self.wrong("there is no class '%s' above" % name)
         w_class = self.classes[name]

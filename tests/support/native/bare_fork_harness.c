@@ -1,11 +1,11 @@
-/* bare_fork(): a process that waits for ever.  argv[1] says who ends it:
+/* Tests bare_fork() with a child that waits for ever.  argv[1] names the end of the child:
  *
- *   clock       nobody: its time is over.  alarm() is ours here, as what it is asked for is
- *               more than a test may take.
- *   parent      its parent has waited long enough
- *   stranger    a signal that asks it to end, which it does not do
+ *   clock       its time limit.  This file replaces alarm(), because the real limit is
+ *               longer than a test may take.
+ *   parent      the parent's time limit
+ *   stranger    a signal that requests the end, which the child ignores; then the parent
  *
- * Prints the signal that ended it, and whether it was late.
+ * Prints the signal that ended the child, and whether the child was late.
  */
 #define _GNU_SOURCE
 #include <signal.h>

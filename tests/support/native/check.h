@@ -1,5 +1,5 @@
 #pragma once
-/* What a harness checks of what it drives, and bytes of its arguments. */
+/* CHECK() for the harnesses, and the bytes of their arguments */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A library for a program that is attached to: threads that never rest, and that look
-   whether anybody changed what is theirs. */
+/* A library for a program that is attached to: its threads never rest, and check that their
+   registers and memory do not change. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,15 +15,14 @@
 static volatile int is_ending;
 static volatile long rounds;
 
-/* Allocate, load and unload; now and then a system call at which a thread may be
-   stopped. */
+/* Allocate, load and unload, with frequent system calls at which a thread may stop. */
 void churn(long count, const char *library)
 {
     void *held[64] = {0};
     for (long i = 0; i < count && !is_ending; i++) {
         int at = i % 64;
         free(held[at]);
-        /* from the cache of the thread to a mapping of its own */
+        /* sizes from the thread's cache to a separate mapping */
         held[at] = malloc((size_t)16 << (i * 7 % 18));
         if (held[at] == NULL)
             abort();
@@ -52,7 +51,7 @@ static pthread_t threads[2];
 
 void begin(const char *library)
 {
-    /* PyPy's is a copy, which goes with the call */
+    /* PyPy's string is a copy that is freed after the call */
     char *copy = strdup(library);
     if (copy == NULL)
         abort();
@@ -78,9 +77,9 @@ static void come(int number)
     has_come = 1;
 }
 
-/* Say "handled" for each SIGUSR1, until stdin ends.  The signal comes in pselect()
-   only, which is then to end: Python's own handlers miss one now and then that comes
-   just before a system call. */
+/* Print "handled" for each SIGUSR1, until stdin ends.  The signal arrives only in
+   pselect(), which it must interrupt.  Python's own handlers sometimes miss a signal that
+   arrives just before a system call. */
 void answer(void)
 {
     struct sigaction action = {.sa_handler = come};
@@ -111,8 +110,8 @@ void answer(void)
 #define STORE(n) "vmovdqu %%ymm" #n ", 32*" #n "(%[to])\n"
 #define CLOBBERED(n) "xmm" #n,
 
-/* Have values in all registers that a system call leaves alone, below the stack
-   pointer, and in errno, and look whether they stay.  Returns what did not. */
+/* Check that system calls preserve errno, the stack below its pointer, and all registers
+   that they should preserve.  Returns the name of a changed one, or NULL. */
 const char *keep(long count)
 {
     static const char *const names[] = {"rbp", "r8", "r9", "r12", "r13", "r14", "r15"};

@@ -1,5 +1,4 @@
-/* held/holders.c, where it is counted how often an object is looked at for what it refers
-   to. */
+/* held/holders.c with a count of the calls that trace an object's references, in 'looks' */
 #include "gc_types.h"
 
 extern long looks;

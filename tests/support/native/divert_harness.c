@@ -1,5 +1,5 @@
-/* Two threads change pointers of one read-only page at the same time.  Without the mutex
- * of divert.c, one of them writes to a page that the other has protected again.  A child
+/* Two threads change pointers of one read-only page at the same time.  Without the mutex of
+ * divert.c, a thread would write to a page that the other one has protected again.  A child
  * that is forked meanwhile changes its pointers, too.
  */
 #define _GNU_SOURCE

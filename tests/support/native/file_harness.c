@@ -1,5 +1,5 @@
-/* vmprof_file.c, which reads the code of a handler that is made here: each line of
-   stdout says whether vmprof's descriptor was found in one. */
+/* Tests vmprof_file.c on code of a signal handler that is generated here.  Each line of
+   stdout says whether vmprof's descriptor was found in one kind of code. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define PAGE            4096
 #define FD              1234
 
-/* a page of code, one of words, and one that can't be read */
+/* a page of code, a page of words, and an unreadable page */
 static unsigned char *library;
 
 uintptr_t hook_base(uintptr_t inside)
@@ -29,7 +29,7 @@ static int *word(int number)
 
 #ifdef __aarch64__
 #define LANDING         "\x5f\x24\x03\xd5"        /* bti c */
-#define CUT_OFF         4       /* bytes of a function that the code's end leaves of it */
+#define CUT_OFF         4       /* bytes of a function before the end of the code */
 
 static void put_word(int at, uint32_t instruction)
 {
@@ -53,7 +53,7 @@ static void put_call(int at, const void *to)
     put_word(at, 0x94000000 | ((uint32_t)(distance >> 2) & 0x3ffffff));
 }
 
-/* A function that returns the word, and does nothing else */
+/* A function that only returns the word */
 static void put_getter(int at, int number)
 {
     put_read(at, number);
@@ -63,7 +63,7 @@ static void put_getter(int at, int number)
 #define LANDING         "\xf3\x0f\x1e\xfa"        /* endbr64 */
 #define CUT_OFF         3
 
-/* An instruction of 'size' bytes at 'at', which ends with the way to 'to' */
+/* An instruction of 'size' bytes at 'at', which ends with the distance to 'to' */
 static void put(unsigned char *at, const char *code, int size, const void *to)
 {
     int32_t offset = (int32_t)((const unsigned char *)to - (at + size));
@@ -82,7 +82,7 @@ static void put_call(int at, const void *to)
     put(library + at, "\xe8", 5, to);
 }
 
-/* A function that returns the word, and does nothing else */
+/* A function that only returns the word */
 static void put_getter(int at, int number)
 {
     put(library + at, "\x8b\x05", 6, word(number));
@@ -123,13 +123,13 @@ int main(void)
     put_getter(1004, 1);
     learn("returned behind a landing");
 
-    put_call(32, library + 1000);           /* another function begins there */
+    put_call(32, library + 1000);           /* another function begins at the target */
     memcpy(library + 1000, LANDING, 4);
     library[1003] ^= 1;
     put_getter(1004, 1);
     learn("returned behind something");
 
-    put_call(20, library + 2 * PAGE - CUT_OFF);     /* of that, not all is there */
+    put_call(20, library + 2 * PAGE - CUT_OFF);     /* this function is cut off */
     put_call(32, library + 1000);
     put_getter(1000, 1);
     learn("returned behind what is there in part");

@@ -1,5 +1,5 @@
-/* Calls native_frames.c on stacks of all kinds, and prints the functions that
- * it finds, a line for each sample.
+/* Calls native_frames.c on stacks of all kinds, and prints the functions that it finds.
+ * Each sample has a line.
  *
  *   frames_harness SCENARIO
  */
@@ -14,7 +14,7 @@
 #define NOINLINE    __attribute__((noinline))
 #define MAX_FRAMES  6
 
-/* Something to do after a call, which keeps it from being a jump */
+/* Work after a call, so that the compiler does not turn the call into a jump */
 static volatile int after;
 
 static NOINLINE void sample(void);
@@ -29,7 +29,7 @@ static NOINLINE void generates(int argument);
 void called_by_generated(void);
 void generated(void);
 
-/* as the JIT's code: nothing says what its frame looks like */
+/* code without unwind information, as the JIT's code */
 __asm__(".text\n.type generated,@function\n"
         "generated:\nsub $24, %rsp\ncall called_by_generated\n"
         "add $24, %rsp\nret\n");
@@ -56,7 +56,7 @@ static const char *name_of(void *function)
     return "?";
 }
 
-/* In the place of vmprof_allocation_sampled(); sampler() is the GC's. */
+/* Takes the place of vmprof_allocation_sampled(); sampler() is the GC's function. */
 static void sample(void)
 {
     void *result[2 * MAX_FRAMES];

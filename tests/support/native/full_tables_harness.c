@@ -44,7 +44,7 @@ void pending_sweep(void)
     real_pending_sweep();
 }
 
-/* table.h calls this one in place of libc's. */
+/* table.h calls this function instead of mremap() of libc. */
 void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
 {
     if (has_no_memory) {
@@ -55,7 +55,7 @@ void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
 }
 
 /* ____________________________________________________________ */
-/* what objects.c calls */
+/* The functions that objects.c calls */
 
 int64_t heap_old_bytes(void)
 {

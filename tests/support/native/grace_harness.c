@@ -1,16 +1,16 @@
-/* grace_period() beside a thread that does what argv[1] says, beginning with a
- * short function ("inside") that takes argv[2] milliseconds.  Prints what it
- * returned, whether the thread was still inside by then, and whether it took
- * longer than a second.
+/* Calls grace_period() while another thread runs.  argv[1] names the thread's work, which
+ * begins with a short function ("inside") of argv[2] milliseconds.  Prints the result of
+ * grace_period(), whether the thread was still inside then, and whether the call took more
+ * than a second.
  *
- *   waits       inside, then waits in a system call for ever
- *   computes    inside, then computes for ever
- *   naps        naps inside, a microsecond at a time; then waits
- *   sleeps      is never inside, but sleeps for ever
- *   writes      is never inside, but writes to a pipe that nobody reads
- *   ends        inside, then it ends
- *   crowd       computes, and fifteen others do, too
- *   leader      waits; and the first thread has ended, this is another one
+ *   waits       is inside, then waits in a system call for ever
+ *   computes    is inside, then computes for ever
+ *   naps        sleeps inside, a microsecond at a time; then waits
+ *   sleeps      is never inside, and sleeps for ever
+ *   writes      is never inside, and writes to a pipe without a reader
+ *   ends        is inside, then ends
+ *   crowd       computes, as fifteen other threads do
+ *   leader      waits; the process's first thread has ended, and another one measures
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -76,7 +76,7 @@ static void *measure(void *leader)
     int error;
 
     if (leader != NULL)
-        usleep(100000);         /* it has ended by then */
+        usleep(100000);         /* the first thread has ended by then */
     begin = now();
     error = grace_period(1000);
     printf("%s %d %d\n", error == 0 ? "passed" : strerror(error), is_inside,

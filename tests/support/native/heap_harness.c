@@ -1,17 +1,17 @@
-/* heap.c and figures.c beside a GC that is a few words.  Without an argument, a line of
- * stdin is a command:
+/* Tests heap.c and figures.c with a GC that consists of a few words.  Without an argument,
+ * each line of stdin is a command:
  *
- *   known N          of the four words, so many have an address (first); of 5, the first
- *                    is right also while it sweeps
+ *   known N          N of the four words have an address (the first command); with 5, the
+ *                    first word is also valid while the GC sweeps
  *   open             figures_open()
  *   state N, blocks N, arenas N, large N, nursery N
  *   seen             a minor collection begins or ends
- *   read, always     prints what figures_read() says of the heap: kind and value of each,
- *                    and whether times ascend
+ *   read, always     print the metrics of the heap from figures_read(): kind and value of
+ *                    each, and whether the times ascend
  *
- * "stress": a thread collects as incminimark does, from 1000 blocks to 2000 and back,
- * this one reads.  Prints how many readings there were, the least and the most blocks
- * that were told, and the most that there were.
+ * "stress": a thread collects as incminimark does, from 1000 blocks to 2000 and back, while
+ * the main thread reads.  Prints whether there were readings, the least and the largest
+ * number of blocks that were read, and the largest number that there was.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -26,7 +26,7 @@
 static int64_t words[5];
 enum { STATE, BLOCKS, ARENAS, LARGE, NURSERY };
 static const char *const names[] = { "state", "blocks", "arenas", "large", "nursery" };
-static int going = 100;          /* cycles that are left */
+static int going = 100;          /* number of remaining cycles */
 static int64_t most;
 
 static void set(int which, int64_t value)
@@ -104,7 +104,7 @@ static void minor(int64_t blocks)
     heap_seen();
     set(BLOCKS, blocks);
     heap_seen();
-    sched_yield();          /* on one core, too, the reader comes at any of these */
+    sched_yield();          /* so the reader runs between any two steps, even on one core */
 }
 
 static void *collect(void *unused)

@@ -1,19 +1,23 @@
-/* held/ on a heap that is made here: of Python, there are lists, and a module with some
- * names.  stdin, in numbers: how many lists; of each how many items, and which lists these
- * are; how many names the module m has, and which lists they are: x0, x1, ...; how many
- * other roots there are, and which lists they are.
+/* Tests held/ on a generated heap with lists, and a module with names.  stdin contains
+ * numbers: the number of lists; for each list, the number of its items and the lists that
+ * are its items; the number of names of the module m, and the lists that have the names x0,
+ * x1, ...; the number of other roots, and the lists that are these roots.
  *
- * Prints "objects N bytes N looks N", "holder SET BYTES OBJECTS PATH TYPE ALIAS ..." for each
- * holder, and for each group without what it is called, and of each list "list HOW SET".
+ * Prints "objects N bytes N looks N", and "holder SET BYTES OBJECTS PATH TYPE ALIAS ..."
+ * for each retainer.  A group of retainers has no path and type.  Also prints "list HOW
+ * SET" for each list.  argv[1] may be:
  *
- * "classes": list number i is an instance of class number i % 3, which is derived from list;
- * of number 0, it is a list.  "keys": the module has a dict k, too, of which as many lists
- * are the values as there are keys, of all kinds.  "deques": these lists are deques, of blocks
- * of three items, which begin anywhere in the first one.  "damaged": the header of a list is
- * none.  "own": the other roots are the interpreter's, as a frame is behind them; to the second
- * one the JIT compiler refers, to the third one code that it compiled.  "traced": RPython has a function that says what lists' items refer to.  "compare":
- * prints how many objects differ from the dump of
- * the same heap, of which one reference was changed.
+ *   classes    list i is an instance of class i % 3, which is derived from list; class 0 is
+ *              list itself
+ *   keys       the module also has a dict k with keys of all kinds, whose values are lists
+ *   deques     the lists are deques with blocks of three items, which begin anywhere in the
+ *              first block
+ *   damaged    the header of a list is invalid
+ *   own        the other roots belong to the interpreter, because a frame follows them; the
+ *              JIT compiler refers to the second one, and compiled code to the third one
+ *   traced     RPython has a custom function that traces the items of lists
+ *   compare    print the number of objects that differ from a dump of the same heap, in
+ *              which one reference was changed
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,7 +70,7 @@ static const char *const fields[] = {
     "to_string", "to_value"
 };
 
-/* As rpython/memory/gctypelayout.py has it */
+/* The layout of rpython/memory/gctypelayout.py */
 static struct info {
     int64_t bits;
     const void *custom;
@@ -178,7 +182,7 @@ static uint64_t *make_text(const char *s)
     return with_1(TEXT, string);
 }
 
-/* Of so many items, which are where it returns */
+/* Return memory for 'count' items of a list. */
 static uint64_t *make_items(uint64_t *list, size_t count)
 {
     uint64_t *items = make(POINTERS, 2 + count), *storage = make(LIST_ITEMS, 3);
@@ -226,7 +230,7 @@ static uint64_t *make_dict(size_t count, uint64_t **entries)
     return with_1(DICT, table_);
 }
 
-/* Of the instances of a class: it is also the end of the way from it to the class. */
+/* Return the map of a class's instances, which also leads from an instance to its class. */
 static uint64_t *make_map(int number)
 {
     uint64_t *map = make(MAP, 3), *its_class = make(CLASS, 3);
@@ -259,7 +263,7 @@ static uint64_t *make_tuple(size_t count, const uint64_t *item)
 
 #define KEYS    19
 
-/* The class that this map is of has a module, and a member. */
+/* Make keys of all kinds.  The class of 'map' gets a module and a member. */
 static void make_keys(uint64_t **keys, uint64_t *map)
 {
     uint64_t *its_class = (uint64_t *)map[2], *entries, *other = make_map(25);
@@ -284,11 +288,11 @@ static void make_keys(uint64_t **keys, uint64_t *map)
     keys[9] = with_2(PAIR, one, keys[8]);           /* too deep */
     keys[10] = with_2(NUMBERS, (void *)7, (void *)-8);
     keys[11] = its_class;
-    keys[12] = (uint64_t *)other[2];                /* of no module */
+    keys[12] = (uint64_t *)other[2];                /* a class without a module */
     keys[13] = member;
-    keys[14] = (uint64_t *)entries[5];              /* its name is none */
-    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* its class has it not */
-    keys[16] = with_1(TUPLE, NULL);                 /* no tuple yet */
+    keys[14] = (uint64_t *)entries[5];              /* its name is no identifier */
+    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* not in its class */
+    keys[16] = with_1(TUPLE, NULL);                 /* a tuple that is not filled yet */
     keys[17] = make_text("0123456789012345678901234567890123456789012345678901234567890"
                          "12345678901234567890123456789012345678901234567890123456789"
                          "too long");
@@ -360,7 +364,7 @@ int main(int argc, char **argv)
     }
     n = number();
     module = with_1(MODULE, make_dict(n + (has_keys ? 5 : 3), &entries));
-    for (i = 0; i < 3; i++) {       /* nobody holds what instances have of their class */
+    for (i = 0; i < 3; i++) {       /* no other object refers to the maps */
         entries[2 * (n + i)] = (uint64_t)make_text("map");
         entries[2 * (n + i) + 1] = (uint64_t)maps[i];
     }
@@ -392,7 +396,7 @@ int main(int argc, char **argv)
     items[1] = (uint64_t)with_1(GCREF, module);
     for (i = 0; i < n; i++)
         items[2 + i] = (uint64_t)with_1(GCREF, lists[number()]);
-    if (is_own) {       /* it has returned: nothing is its own */
+    if (is_own) {       /* a frame that has returned keeps nothing */
         items[2 + n] = (uint64_t)with_1(GCREF, with_1(FRAME, (void *)1));
         ((uint64_t *)items[3])[1] = (uint64_t)with_1(JIT, (void *)((uint64_t *)items[3])[1]);
         ((uint64_t *)items[4])[1] = (uint64_t)with_1(COMPILED, with_1(

@@ -1,8 +1,9 @@
-/* machines/aarch64/jit_returns.c: finds where pieces of compiled code stand, which are made
- * here as the JIT makes them, and call functions whose frames are of many kinds.  A line of
- * stdout says for each of these how many pieces ran, how many return addresses were put where
- * vmprof looks, how many of them are right, and how many words were as before at the end.  The
- * last ones are interrupted by a signal, whose handler is told them. */
+/* Tests machines/aarch64/jit_returns.c, which finds the return addresses of compiled code.
+ * The code is generated here as the JIT does it, and calls functions with frames of many
+ * kinds.  Each kind has a line of stdout with four numbers: calls of compiled code; return
+ * addresses that were put where vmprof reads them; right addresses; and words that were
+ * unchanged at the end.  A signal interrupts the last kinds.  Its handler gets the return
+ * addresses, which are not put anywhere. */
 #include <alloca.h>
 #include <signal.h>
 #include <stdint.h>
@@ -22,8 +23,9 @@ static int count;
 static function *innermost_of[1];
 static void (*interrupted_in)(void);
 
-/* A piece: the JIT's header, with a frame of 80 bytes; a call; the return.  It has no table
-   of how to unwind it.  through_stub: by one of the JIT's own functions, as an allocation */
+/* A part of compiled code: the JIT's header, with a frame of 80 bytes; a call; the return.
+   It has no unwind table.  piece_through_stub() calls through one of the JIT's own
+   functions, as an allocation does. */
 void piece(int depth, function *f);
 void piece_through_stub(int depth, function *f);
 void note(int depth, uintptr_t sp);
@@ -100,7 +102,7 @@ static void look(const char *what)
 }
 
 /* ____________________________________________________________ */
-/* frames */
+/* Frames */
 
 #define NOINLINE __attribute__((noinline))
 
@@ -128,7 +130,7 @@ static NOINLINE void large(int depth)
     __asm__ volatile("" : : "r"(room));
 }
 
-/* its frame is found by the frame pointer */
+/* this frame is found through the frame pointer */
 static NOINLINE void of_any_size(int depth)
 {
     volatile char *room = alloca((size_t)(depth * 100 + 16));
@@ -144,7 +146,7 @@ static NOINLINE void through_stubs(int depth)
     __asm__ volatile("");
 }
 
-/* behind a return in the middle, the table has to go back to what was saved before */
+/* after a return in the middle, the unwind table must go back to the state before */
 static NOINLINE void early(int depth)
 {
     if (depth > 100)
@@ -162,7 +164,7 @@ static void run(const char *what, function *f)
 }
 
 /* ____________________________________________________________ */
-/* what a signal interrupts: 'udf' is an instruction that there is not */
+/* Code that a signal interrupts; 'udf' is an undefined instruction */
 
 void without_frame(void), with_signature(void), with_small_frame(void), in_stub(void),
     in_stub_with_frame(void), in_function_of_stub(void), in_piece(void), for_the_gil(void);
@@ -185,7 +187,7 @@ __asm__(FUNCTION("without_frame", "udf #0\nret\n")
         PIECE("in_stub", "bl stub_at_once\n.globl at_once_returns\nat_once_returns:\n")
         PIECE("in_stub_with_frame", "bl stub_later\n.globl later_returns\nlater_returns:\n")
         PIECE("in_function_of_stub", "bl stub_calls\n.globl calls_returns\ncalls_returns:\n")
-        /* what it has as a result is kept beside */
+        /* the result is saved on the stack */
         PIECE("for_the_gil", "fmov d0, #1.0\nsub sp, sp, #16\nstr d0, [sp]\n"
               "bl with_small_frame\n.globl gil_returns\ngil_returns:\n"
               "add sp, sp, #16\n")
@@ -223,7 +225,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
             same += before[i] == *stack_nodes_return_address(&nodes[i]);
             if (returns[at] == 0)
                 continue;
-            /* where it is interrupted itself, its own doesn't count */
+            /* the interrupted part's own address does not count */
             right += is_right(returns[at]) || (interrupted_in == in_piece && at == 0);
             at++;
         }

@@ -1,16 +1,16 @@
-/* Asks jit_stub.c and jit_call.c about code that the lines of stdin put together.
+/* Calls jit_stub.c and jit_call.c on code that the lines of stdin describe.
  *
- *   code OFFSET HEX   put these bytes into a piece of memory of 16 pages, before
- *                     and behind which there is none
- *   back OFFSET       a return address there; prints the offset where the
- *                     program goes on, or "none"
- *   wild ADDRESS      a return address anywhere, hexadecimal; likewise
- *   call OFFSET       a return address there; prints whether it is that of a call of
- *                     compiled code ("called") or of the helper behind it ("helped"),
- *                     the offsets of the callee and of the end (0: not known), the
- *                     helper's address, hexadecimal, and whether the callee has raised;
- *                     or "none"
- *   pointer OFFSET TO put the address of the offset TO there
+ *   code OFFSET HEX   put these bytes into a region of 16 pages, which has no memory before
+ *                     and after it
+ *   back OFFSET       a return address at OFFSET; prints the offset at which the program
+ *                     continues, or "none"
+ *   wild ADDRESS      the same for any return address, in hexadecimal
+ *   call OFFSET       a return address at OFFSET; prints "called" if it belongs to a call
+ *                     of compiled code, "helped" if it belongs to the helper after such a
+ *                     call, or "none".  Also prints the offsets of the callee and of the
+ *                     end (0 if unknown), the helper's address in hexadecimal, and whether
+ *                     the callee has raised an exception
+ *   pointer OFFSET TO put the address of the offset TO at OFFSET
  */
 #define _GNU_SOURCE
 #include <inttypes.h>

@@ -1,12 +1,14 @@
-/* jit_lines.c and jit_log.c, fed with a log: commands from stdin.
+/* Tests jit_lines.c and jit_log.c with a log.  The commands come from stdin:
  *
- *      log FROM TO             these bytes of the file that is named are written at once
- *      at ADDRESS FUNCTION...  prints the lines of these functions, or - for none, or frame
- *      functions ADDRESS OUTERMOST BEGINS      prints which functions run there, which of them
- *                              is left to its own loop, or how many there are
- *      returning ADDRESS       prints the function that is left there, and its line
- *      known                   prints whether the log is as it should be
- *      end, begin              all is forgotten, and begins again
+ *      log FROM TO             write these bytes of the file in argv[1] to the log at once
+ *      at ADDRESS FUNCTION...  print the line of each function, "-" if it is unknown, or
+ *                              "frame" if it is in the frame
+ *      functions ADDRESS OUTERMOST BEGINS      print the functions that run there, and
+ *                              "loop" if the innermost one continues in its own loop.
+ *                              Without functions, print 0 or -1 (jit_lines.h)
+ *      returning ADDRESS       print the function that returns there, and its line
+ *      known                   print whether the log is valid
+ *      end, begin              forget everything, and begin again
  *
  * With a second argument, PyPy's table is as on AArch64.
  */

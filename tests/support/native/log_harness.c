@@ -1,30 +1,30 @@
-/* Calls profile_log.c as the lines of stdin say, and prints what the calls
- * return.  Numbers are decimal, bytes are hexadecimal.
+/* Calls profile_log.c for the lines of stdin, and prints the results of the calls.  Numbers
+ * are decimal, and bytes are hexadecimal.
  *
- *   open PATH NOW         open a new file, and the log; prints the errno
+ *   open PATH NOW         open a new file and the log; print the errno
  *   openfd FD NOW         the log writes to this descriptor
  *   bytes HEX
  *   names HEX
- *   stack HEX             prints the stack's number in the profile
- *   remember KEY          the stack that came last
- *   known KEY NOW         prints the number of the stack with this key
+ *   stack HEX             print the stack's number in the profile
+ *   remember KEY          let the key identify the last stack
+ *   known KEY NOW         print the number of the stack with this key
  *   row KIND NOW NUMBER...
- *   text KIND NOW HEX NUMBER...    HEX may be -, for no bytes
+ *   text KIND NOW HEX NUMBER...    HEX may be - for no bytes
  *   waits NOW             sample 1 waits, and becomes a row of RECORD_WAITING
- *   none-waits            and does not wait any more
- *   due NOW               prints 0 or 1
+ *   none-waits            sample 1 does not wait any more
+ *   due NOW               print 0 or 1
  *   settings TEXT
  *   totals ALLOCATED LOST DROPPED COLLECTIONS PRESSURES SURPRISES
  *   flush NOW
- *   rotate PATH NOW       prints the errno of each
+ *   rotate PATH NOW       print the errno of each call
  *   forget
- *   close                 prints the errno
+ *   close                 print the errno
  *
- * and, for what the program may do to the file,
+ * These lines are actions of the program on the file:
  *
- *   limit BYTES           no file may become larger
- *   shut                  close the descriptor behind the log's back
- *   reuse PATH            the same, and give its number to this file
+ *   limit BYTES           limit the size of all files
+ *   shut                  close the log's descriptor
+ *   reuse PATH            close the log's descriptor, and open this file under its number
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,10 +51,10 @@ static void required(const char *what, int where)
 
 static int profile_fd = -1;
 static int64_t last_node = STACK_LOST;
-static int64_t waiting;             /* key of the only sample that waits; 0: none does */
-static int is_new;                  /* no flush has written it */
+static int64_t waiting;             /* key of the only waiting sample, or 0 */
+static int is_new;                  /* whether no flush has written the sample yet */
 
-/* In a block of its own size, so that reading beyond it is noticed */
+/* Returns a block of the exact size, so that the sanitizer notices reads beyond it */
 static unsigned char *from_hex(const char *hex, size_t *size)
 {
     unsigned char *bytes;

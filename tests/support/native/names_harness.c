@@ -1,5 +1,5 @@
-/* Asks code_names.c, as it is, of as many functions as argv[1] says: what a first
-   profile is told is what another one gets. */
+/* Tests code_names.c with argv[1] functions.  A later profile must get the same names as
+   the first one. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +64,8 @@ static void print_name(int64_t number)
         printf(" %.*s", (int)size - 17, record + 17);
 }
 
-/* A torn name is replaced, by one of the same or another size, in the same or another file, and
-   before or after the profile has the torn name.  Another profile gets the last name. */
+/* Replace a torn name by a name of the same or another size, in the same or another file,
+   and before or after the profile has the torn name.  Later profiles get the last name. */
 static void replaced_names(void)
 {
     code_names_begin();
@@ -90,9 +90,9 @@ static void replaced_names(void)
     printf("\n");
 }
 
-/* In three profiles, one after the other: vmprof tells 4 each time that it is enabled; 8 is
-   made in the first, 12 in the second.  Prints what is known in the third before vmprof
-   tells anything. */
+/* Write three profiles, one after the other.  vmprof names function 4 each time that it is
+   enabled.  Function 8 is made in the first profile, and 12 in the second.  Prints the
+   functions that are known in the third profile before vmprof names any. */
 static void several_profiles(void)
 {
     int64_t i;
@@ -104,7 +104,7 @@ static void several_profiles(void)
         code_names_enabled();
         if (i < 2) {
             tell(8 + 4 * i);
-            tell(1001);                         /* native: at an address */
+            tell(1001);                         /* a native name, at an odd address */
         }
         if (i == 2)
             printf("stay %d %d %d %d\n", is_known(4), is_told_once(8), is_told_once(12),
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     memcpy(head + 45, "pypy", 4);
     head[49] = 6;
     head[74] = 7;
-    code_names_keep("\2", 1);               /* not yet */
+    code_names_keep("\2", 1);               /* before the beginning */
     code_names_begin();
     code_names_keep_head(head, 40);
     code_names_keep_head(head + 40, sizeof head - 40);
@@ -135,9 +135,9 @@ int main(int argc, char **argv)
         size = name_record(pair, 4 * i + 4);
         size += name_record(pair + size, 4 * i + 8);
         code_names_keep(pair, size);
-        code_names_keep(pair, size - 1);    /* a second time, and cut off */
+        code_names_keep(pair, size - 1);    /* again, and cut off */
     }
-    code_names_keep_head(head, 40);         /* behind names there is no head */
+    code_names_keep_head(head, 40);         /* too late for the head */
     told = code_names_head(&size);
     code_names_begin_next();
     memcpy(&before, head + 50, sizeof before);

@@ -1,5 +1,5 @@
-/* Calls native_stack.c, native_names.c and elf_symbols.c on stacks and files of all
- * kinds, and prints what they say.
+/* Calls native_stack.c, native_names.c and elf_symbols.c on stacks and files of all kinds,
+ * and prints the results.
  *
  *   native_harness SCENARIO [FILE [BUILD-ID]]
  */
@@ -21,7 +21,7 @@
 /* found by dladdr() */
 #define FUNCTION    __attribute__((noinline, visibility("default")))
 
-/* Something to do after a call, which keeps it from being a jump */
+/* Work after a call, so that the compiler does not turn the call into a jump */
 static volatile int after;
 static uintptr_t limit = UINTPTR_MAX;
 static size_t most = NATIVE_FRAMES;
@@ -40,7 +40,7 @@ FUNCTION void at_the_bottom(int depth);
 FUNCTION void builtin_function(void);
 void generated(void);
 
-/* as the JIT's code: nothing says what its frame looks like */
+/* code without unwind information, as the JIT's code */
 __asm__(".text\n.type generated,@function\n"
         "generated:\nsub $24, %rsp\ncall called_by_generated\n"
         "add $24, %rsp\nret\n");
@@ -60,7 +60,7 @@ static void print_walk(void)
     size_t count = native_stack_walk(functions, most, limit), i;
     int is_inside = 0;
 
-    /* from inner() on: what is before is this file's */
+    /* inner() and its callers; the frames before belong to this harness */
     for (i = 0; i < count; i++) {
         is_inside |= functions[i] == (uintptr_t)inner;
         if (is_inside)
@@ -100,7 +100,7 @@ void called_by_generated(void) { inner(); after++; }
 void generates(void) { generated(); after++; }
 
 /* ____________________________________________________________ */
-/* an interpreter: evaluate() runs a function, and dispatch() its instructions */
+/* An interpreter: evaluate() runs a function, and dispatch() its instructions */
 
 void evaluate(int depth) { dispatch(depth); after++; }
 
@@ -128,7 +128,7 @@ void at_the_bottom(int depth)
 void builtin_function(void) { inner(); after++; }
 
 /* ____________________________________________________________ */
-/* in the place of the profile */
+/* The functions of the profile */
 
 static void print_record(const char *how, const char *record, size_t size)
 {
@@ -138,7 +138,7 @@ static void print_record(const char *how, const char *record, size_t size)
     memcpy(word, record + 1, sizeof word);
     if (*record != 2 || size != head + (size_t)word[1])
         abort();
-    /* it may be odd itself */
+    /* a function's own address may be odd */
     printf("%s %s%s %.*s\n", how,
            *name_of((uintptr_t)word[0]) == '?' ? "" : name_of((uintptr_t)word[0]),
            *name_of((uintptr_t)word[0] - 1) == '?' ? "" : name_of((uintptr_t)word[0] - 1),
@@ -157,7 +157,7 @@ void code_names_keep(const char *records, size_t size)
 
 static void tell_names(void)
 {
-    /* one without an exported name is what a stripped library has */
+    /* functions without exported names, as in a stripped library */
     const uintptr_t functions[] = { (uintptr_t)inner, (uintptr_t)recursive,
                                     (uintptr_t)inner };
 
@@ -194,8 +194,8 @@ static void *loads(void *path)
     return NULL;
 }
 
-/* While another thread loads and unloads a library all the time, in a child of such
-   a process too, which may have been forked in the middle of that */
+/* Walk stacks while another thread loads and unloads a library.  A child does so, too,
+   which may have been forked in the middle of a load. */
 static void walk_beside_loader(char *path)
 {
     uintptr_t functions[NATIVE_FRAMES];
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
         recursive(50);
     }
     else if (strcmp(scenario, "limit") == 0) {
-        /* what has called main() is above */
+        /* without main() and its callers */
         limit = (uintptr_t)__builtin_frame_address(0);
         recursive(2);
         limit = 1;
@@ -269,7 +269,7 @@ int main(int argc, char **argv)
         printf("none of its own\n");
     }
     else if (strcmp(scenario, "learn") == 0) {
-        evaluate(3);                    /* these are too few */
+        evaluate(3);                    /* too few frames */
         evaluate(60);
         evaluate(3);
     }

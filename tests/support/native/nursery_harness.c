@@ -1,47 +1,45 @@
-/* Drives sampler.c and nursery.c, as they are, with a garbage collector of a
- * few lines (gc_model.h).
+/* Drives sampler.c and nursery.c with a model of a garbage collector (gc_model.h).
  *
- * stdin is a trace, a list of lines.  First what the GC is like:
+ * stdin is a trace, a list of lines.  The first lines describe the GC:
  *
- *   nursery BYTES     its size
- *   rotate            a minor collection without pinned objects moves it
- *   tiny BYTES        collect_and_reserve() never leaves more room than this
- *   pins N            how many objects may be pinned at a time
+ *   nursery BYTES     the nursery's size
+ *   rotate            a minor collection without pinned objects moves the nursery
+ *   tiny BYTES        collect_and_reserve() never leaves more free bytes than this
+ *   pins N            number of objects that may be pinned at the same time
  *
- * then what the program does:
+ * The next lines are the program's actions:
  *
  *   small SIZE COUNT  allocate objects in the nursery
  *   large SIZE COLLECTS
  *                     external_malloc(), which collects first if COLLECTS
  *   fail SIZE COLLECTS
- *                     the same, but in the end it raises MemoryError
- *   collect           a minor collection that the program asks for
+ *                     the same, but the call then raises MemoryError
+ *   collect           a minor collection that the program requests
  *   pressure          raw_malloc_memory_pressure()
- *   pin N             pin the N-th last small object, if it can be
+ *   pin N             pin the N-th last small object, if possible
  *   unpin N           unpin the N-th pinned object
  *   finalizers N SIZE1 .. SIZEN
- *                     the next collection with some major progress runs
- *                     finalizers, which allocate these; 0 is a pressure,
- *                     and what is negative a large object
- *   steps N           ... and does N minor collections more
- *   nomemory          ... and raises MemoryError in collect_and_reserve()
+ *                     the next collection with major progress runs finalizers that allocate
+ *                     these objects; 0 is a memory pressure, and a negative number is a
+ *                     large object
+ *   steps N           this collection does N additional minor collections
+ *   nomemory          this collection raises MemoryError in collect_and_reserve()
  *
- * and what the engine does:
+ * These lines are the engine's actions:
  *
  *   start INTERVAL SEED FIXED FOLLOWS
  *                     if FOLLOWS, each sample changes the interval
- *   rate INTERVAL     from here on
- *   every BYTES       the next sample after this many bytes has the nursery collected
+ *   rate INTERVAL     set the interval
+ *   every BYTES       after this many bytes, the next sample has the nursery collected
  *   stop
  *   soon              the next small object finds the nursery full
- *   abandon           stop, as in a forked child: with the next entry
- *   unhook            the three functions are the GC's own again
- *   unseen            a minor collection that goes around the hook
+ *   abandon           stop at the next call, as in a forked child
+ *   unhook            restore the GC's three functions
+ *   unseen            a minor collection that bypasses the hook
  *
- * The trace is run twice, without the engine's lines and with them.  Each run
- * prints what happens as it happens; the samples ("sample NUMBER SIZE
- * INTERVAL") and the totals are in the second run only.  Whatever must never
- * happen ends the program with exit code 3.
+ * The trace is run twice, without the engine's lines and with them.  Each run prints its
+ * events when they happen.  Only the second run prints the samples ("sample NUMBER SIZE
+ * INTERVAL") and the totals.  A failed check ends the program with exit code 3.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -52,7 +50,7 @@
 #include "gc/nursery.h"
 
 #define MAX_LINES       100000
-#define MARKER          12321           /* no errno at all */
+#define MARKER          12321           /* an errno that no function sets */
 
 static int line_number;
 
@@ -76,9 +74,9 @@ static void refuse(const char *why)
 #include "gc_model.h"
 
 /* ____________________________________________________________ */
-/* the program */
+/* The program */
 
-static struct nursery_sample pending;   /* of this object; or 'size' is 0 */
+static struct nursery_sample pending;   /* 'size' is 0 without a sample */
 static int follows;
 
 static int64_t take_sample(const struct nursery_sample *sample)
@@ -86,15 +84,15 @@ static int64_t take_sample(const struct nursery_sample *sample)
     CHECK(with_engine && sample->size > 0 && pending.size == 0);
     CHECK(depth_in_reserve == 0);
     if (abandoned)
-        return sample->interval;    /* as the recorder, in a forked child */
+        return sample->interval;    /* as the recorder does in a forked child */
     pending = *sample;
-    /* oracle.next_interval() */
+    /* the same as oracle.next_interval() */
     return follows ? (int64_t)(((uint64_t)sample->interval % 10007 * 5 +
                                 (uint64_t)sample->size) % 10007 + 1)
                    : sample->interval;
 }
 
-static int collecting;          /* a minor collection that the engine sees */
+static int collecting;          /* whether a hooked minor collection runs */
 
 static void before_collection(void)
 {
@@ -109,7 +107,7 @@ static void after_collection(void)
     collecting = 0;
 }
 
-/* 'start' is where the object begins, with its header. */
+/* 'start' is the beginning of the object, with its header. */
 static void print_sample(int64_t number, const char *start, int is_large)
 {
     if (pending.size != 0) {
@@ -129,7 +127,7 @@ static int64_t new_number(void)
     return objects++;
 }
 
-/* as compiled code and the JIT's code do it */
+/* Allocate as compiled code and the JIT's code do. */
 static void allocate(intptr_t size)
 {
     char *result = gc.nursery_free;
@@ -163,7 +161,7 @@ static void allocate(intptr_t size)
            (intptr_t)(result - gc.nursery));
     CHECK(slow || pending.size == 0);
     if (slow && with_engine && nursery.phase == NURSERY_RUNNING)
-        CHECK(real || pending.size != 0 || abandoned);  /* not for nothing */
+        CHECK(real || pending.size != 0 || abandoned);  /* a reason is needed */
     print_sample(number, result, 0);
 }
 
@@ -204,7 +202,7 @@ static void pin(int64_t number)
     if (number < 0 || gc.pinned_count == max_pinned)
         return;
     at = small_object[number];
-    /* still there?  What a collection left behind counts as dead. */
+    /* Is it still there?  An object that a collection has left counts as dead. */
     if (at == NULL || at < gc.nursery || at >= gc.nursery + nursery_size ||
         !taken[word_of(at)] || is_pinned(at))
         return;
@@ -225,7 +223,7 @@ static void unpin(int i)
 }
 
 /* ____________________________________________________________ */
-/* the engine: what its Python half does, in its order */
+/* The engine: the actions of its Python part, in the same order */
 
 static void run_pending_request(void)
 {
@@ -295,7 +293,7 @@ static void stop(int at_once)
         run_pending_request();
 }
 
-/* Without the engine, it is what fills the nursery. */
+/* Without the engine, this function fills the nursery. */
 static void collect_soon(void)
 {
     if (with_engine && nursery.phase == NURSERY_RUNNING)
@@ -313,7 +311,7 @@ static int engine_line(const char *line)
     if (sscanf(line, "start %" SCNd64 " %" SCNu64 " %d %d", &interval, &seed,
                &fixed, &changes) >= 3) {
         follows = changes;
-        errno = MARKER;                 /* of the number that is not there */
+        errno = MARKER;                 /* the omitted number sets no errno */
         if (with_engine)
             start(interval, seed, fixed);
     }
@@ -346,7 +344,7 @@ static int engine_line(const char *line)
 }
 
 /* ____________________________________________________________ */
-/* the trace */
+/* The trace */
 
 static int setup_line(const char *line)
 {

@@ -1,40 +1,39 @@
-/* Drives objects.c with a heap of a few lines, and prints what it tells.
+/* Drives objects.c with a model of a heap, and prints its reports.
  *
  *   begin SEED FIXED FOLLOW
- *   piece KEY AT INTERVAL OBJECTS...   a sample of a piece of the nursery; each
- *                     object is SIZE and what becomes of it: d dies, p is
- *                     promoted, n is pinned, t is a text that dies, T one that is
- *                     promoted, N one that is pinned; x is no object at all, and - is what was never
- *                     written.  Behind it may stand :TYPE
- *   large KEY SIZE FATE CARDS          a young object outside of the nursery,
- *                     d or p, behind so many bytes of card marks
- *   old KEY SIZE      one that is old from birth
+ *   piece KEY AT INTERVAL OBJECTS...   a sample of a batched allocation in the nursery.
+ *                     Each object is SIZE and a letter: d dies, p is promoted, n is pinned,
+ *                     t is a text that dies, T a text that is promoted, N a text that is
+ *                     pinned, x is not an object, and - was never written.  :TYPE may
+ *                     follow
+ *   large KEY SIZE FATE CARDS          a young object outside of the nursery, d or p, after
+ *                     CARDS bytes of card marks
+ *   old KEY SIZE      an object that is old from birth
  *   sampling INTERVAL SEED FIXED FOLLOW    begin, with a sampler
- *   rate INTERVAL     of this sampler
- *   allocate KEY OBJECTS...            a piece, which is a sample if the sampler
- *                     says so
+ *   rate INTERVAL     set the sampler's interval
+ *   allocate KEY OBJECTS...            a batched allocation, which the sampler may sample
  *   allocate-large KEY SIZE TYPE FATE CARDS    allocate-old KEY SIZE TYPE
  *   state N           the GC's state
- *   copy              for a snapshot, those that are tracked
- *   examined KEY TIME the snapshot found objects of this key to be garbage
- *   unmark KEY WHICH  a major collection will not find this promoted object
- *   drop KEY PART     the program does without this object of a piece
+ *   copy              copy the tracked objects for a heap snapshot
+ *   examined KEY TIME the snapshot found that the objects of this key are garbage
+ *   unmark KEY WHICH  a major collection will not reach this promoted object
+ *   drop KEY PART     the program drops this object of a batched allocation
  *   unpin KEY PART FATE               d or p, at the next minor collection
- *   shrink KEY SIZE   a text that is alone in its piece
- *   mark              a major collection marks what is old and not dropped
- *   sweep             and frees those that were not found
- *   unseen            a minor collection that goes around the hook
- *   forget            there is no profile any more
- *   heap BYTES        the GC counts so many in old objects; "swept HEAP BEFORE ALIVE
- *                     NOT_KNOWN" is printed from now on
+ *   shrink KEY SIZE   shrink a text that is alone in its batch
+ *   mark              a major collection marks the old objects that were not dropped
+ *   sweep             a major collection frees the old objects without a mark
+ *   unseen            a minor collection that bypasses the hook
+ *   forget            the profile is gone
+ *   heap BYTES        the GC counts BYTES in old objects; from now on, "swept HEAP BEFORE
+ *                     ALIVE NOT_KNOWN" is printed
  *   no-memory         tables cannot grow from now on
  *   minor             a minor collection
  *   end
  *
- * Printed, in the order in which they are told: "sample KEY SIZE INTERVAL", "young
- * KEY OUTCOME TYPE SIZE", with a LIVE SIZE if it takes less by now, "freed KEY WHICH",
- * "lost KEY WHICH", and for each minor collection "minor", behind what was told of it.  An
- * object's type is its size, if it has no other.
+ * Prints the reports in their order: "sample KEY SIZE INTERVAL"; "young KEY OUTCOME TYPE
+ * SIZE", with the LIVE SIZE of an object that became smaller; "freed KEY WHICH"; "lost KEY
+ * WHICH"; and "minor" after the reports of a minor collection.  The default type of an
+ * object is its size.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -60,10 +59,10 @@
 #define VISITED     ((uint64_t)1 << 34)
 #define CARDS       ((uint64_t)1 << 38)
 #define PINNED      ((uint64_t)1 << 41)
-#define HEADER      0x18u               /* of all objects: a type */
+#define HEADER      0x18u               /* type in the header of all objects */
 #define JUNK        0x123456789u
-#define EMPTY       999                 /* in the model: the type of what has no field */
-#define SWEEPING    2                   /* of the GC's states */
+#define EMPTY       999                 /* in the model: type of an object without fields */
+#define SWEEPING    2                   /* a state of the GC */
 #define TEXT        ((uint64_t)1 << 50) /* in the model: an array of characters */
 #define NURSERY     (1 << 22)
 #define MAX_OBJECTS (1 << 16)
@@ -77,11 +76,11 @@ static void failed(const char *what, int where)
 }
 
 /* ____________________________________________________________ */
-/* what objects.c calls */
+/* The functions that objects.c calls */
 
 static int has_profile = 1, has_lock, free_is_ours, tells_swept, has_no_memory;
 
-/* table.h calls this one in place of libc's. */
+/* table.h calls this function instead of mremap() of libc. */
 void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
 {
     if (has_no_memory) {
@@ -254,22 +253,22 @@ int64_t types_number(struct type *type, uintptr_t object)
 }
 
 /* ____________________________________________________________ */
-/* the heap */
+/* The heap */
 
 struct object {
     uint64_t *at;
     int64_t size;
     char fate;
-    char *memory;               /* of a large one */
+    char *memory;               /* memory of a large object */
     int64_t key;
-    int which;                  /* of the promoted ones of this key */
-    int part;                   /* of the objects of this key */
+    int which;                  /* number among the promoted objects of this key */
+    int part;                   /* number among all objects of this key */
     int is_dropped;
-    int is_new;                 /* promoted since anything was marked */
+    int is_new;                 /* promoted since the last marking */
 };
 
 static char *arena, *nursery_free;
-static int64_t heap;            /* what the GC says that old objects take */
+static int64_t heap;            /* bytes of old objects, as the GC counts them */
 static struct object young[MAX_OBJECTS], old[MAX_OBJECTS];
 static int young_count, old_count, state;
 static struct sampler sampler;
@@ -335,7 +334,7 @@ static void promote(struct object *object)
         object->at[1] = (uint64_t)(uintptr_t)copy;
         object->memory = (char *)copy;
     }
-    /* what becomes old while a major collection sweeps, it does not look at */
+    /* a sweeping major collection does not examine new old objects */
     if (state != SWEEPING)
         copy[0] |= VISITED;
     object->is_new = 1;
@@ -347,7 +346,7 @@ static void promote(struct object *object)
     old[old_count++] = *object;
 }
 
-/* The program goes on, and what was there is overwritten, but for what is pinned. */
+/* The program continues, and overwrites the nursery, except for pinned objects. */
 static void overwrite(void)
 {
     int i;
@@ -428,7 +427,7 @@ static void unmark(int64_t key, int which)
         }
 }
 
-/* The objects that a snapshot has copied, and the key of those that are garbage */
+/* The objects that a snapshot has copied, and the key of the objects that are garbage */
 static struct hook_object copied[16];
 static size_t copied_count;
 
@@ -484,7 +483,7 @@ static void sweep(void)
 
 /* ____________________________________________________________ */
 
-/* One object of a piece: returns how many characters it takes, or 0. */
+/* Parse an object of a batch.  Returns the number of parsed characters, or 0. */
 static int object_of(const char *text, int64_t *size, char *fate, int *type)
 {
     int used, more = 0;
@@ -497,7 +496,7 @@ static int object_of(const char *text, int64_t *size, char *fate, int *type)
     return used + more;
 }
 
-/* Did the sampler say so?  Then at which byte, in 'sample'. */
+/* Return whether the sampler samples this batch; 'sample' gets the sampled byte. */
 static int is_sampled(int64_t key, struct nursery_sample *sample)
 {
     sample->at = sampler.gap;
@@ -509,7 +508,7 @@ static int is_sampled(int64_t key, struct nursery_sample *sample)
     return 1;
 }
 
-/* 'interval' 0: the sampler says whether it is a sample */
+/* With 'interval' 0, the sampler decides whether the batch is sampled. */
 static void piece(int64_t key, int64_t at, int64_t interval, const char *rest)
 {
     struct nursery_sample sample = { nursery_free, 0, at, interval,
@@ -546,7 +545,7 @@ static void large(int64_t key, int64_t size, int type, char fate, int cards,
         objects_sampled(key, &sample);
 }
 
-/* What the sampler decides; returns whether it is one of these lines. */
+/* Run a line for which the sampler decides.  Returns whether it is such a line. */
 static int sampled_line(const char *text)
 {
     int64_t n[4];

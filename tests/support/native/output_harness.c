@@ -1,24 +1,25 @@
-/* Does with vmprof_output.c what vmprof and the program do, as the lines of
- * stdin say, and prints what it hands to the recorder, which is not here:
- * "bytes HEX", "stack HEX", "disabled HEX".
+/* Calls vmprof_output.c as vmprof and the program do, for the lines of stdin.  It prints
+ * the data that the recorder would get: "bytes HEX", "stack HEX", "disabled HEX".
  *
  *   open                  make the decoy
  *   control 0 | 1         around vmprof's enable() and disable()
  *   map, unmap            vmprof's buffers
  *   fill BUFFER HEX       vmprof appends to a buffer
- *   end BUFFER HEX        vmprof writes the last bytes of a buffer, which it has already counted
- *   flush BUFFER          vmprof writes it, and uses it anew
+ *   end BUFFER HEX        vmprof writes the last bytes of a buffer, which are already
+ *                         counted
+ *   flush BUFFER          vmprof writes the buffer to its file, and empties it
  *   write HEX             vmprof writes to its file
- *   names                 take the names that are new
- *   probe BUFFER HEX      vmprof takes a sample, for us alone; prints it
- *   front COUNT HEX [HEX] vmprof takes one, which gets so many words in
- *                         front, 1000 and so on; or none, if there is no HEX.  Before,
- *                         it writes another one that it couldn't write earlier
- *   instead COUNT HEX     likewise, and the words are all of its stack
- *   enabled               prints 0 or 1
+ *   names                 take the new names
+ *   probe BUFFER HEX      vmprof takes a sample that only we get; print it
+ *   front COUNT HEX [HEX] vmprof takes a sample, which gets COUNT words in front: 1000 and
+ *                         so on.  Without HEX, vmprof takes none.  With a second HEX,
+ *                         vmprof first writes another sample that it could not write
+ *                         earlier
+ *   instead COUNT HEX     the same, but the words replace the stack
+ *   enabled               print 0 or 1
  *   steal                 the program closes the decoy, and opens a file
- *   stolen                prints what is in that file
- *   own HEX               the program writes to another file; prints what comes
+ *   stolen                print the contents of that file
+ *   own HEX               the program writes to another file; print the file's contents
  *   seek                  vmprof rewinds a file that it does not have
  *   close, forget
  */
@@ -36,7 +37,7 @@
 #include "code_names.h"
 #include "vmprof/vmprof_output.h"
 
-/* there is no vmprof to tell it to */
+/* Without vmprof, this function stores nothing */
 int vmprof_file_set(int fd)
 {
     return fd < 0;
@@ -75,7 +76,7 @@ static void print_bytes(const char *what, const void *data, size_t size)
 }
 
 /* ____________________________________________________________ */
-/* the recorder */
+/* The recorder */
 
 static int locked;
 
@@ -140,7 +141,7 @@ static void on_disabled(const void *trailer, size_t size)
 static int decoy = -1;
 static struct buffer *buffers;
 
-/* In a block of its own size, so that reading beyond it is noticed */
+/* Returns a block of the exact size, so that the sanitizer notices reads beyond it */
 static unsigned char *from_hex(const char *hex, size_t *size)
 {
     unsigned char *bytes = malloc(strlen(hex) / 2);

@@ -1,12 +1,14 @@
-/* malloc/ in a process of its own, without PyPy: raw_memory.c with a recorder that only
- * counts, and a library (argv[2]) that asks for memory, which is loaded and unloaded.
+/* Tests malloc/ in a process without PyPy: raw_memory.c with a recorder that only counts.
+ * The library argv[2] allocates memory, and is loaded and unloaded.
  *
- *   blocks      blocks.c against an array of all, at random
- *   undone      begin, and end: what dlsym() says, pages and pointers are as before
- *   counts      every kind of call, at interval 1: argv[3] rounds
- *   means       argv[3] rounds of calls at interval 10000: sum of weights beside the truth
- *   threads     begin and end argv[3] times beside threads that call malloc(), load
- *               libraries, fork, and end
+ *   blocks      compare blocks.c with an array of all blocks, at random
+ *   undone      begin and end; the results of dlsym(), the pages and the pointers must be
+ *               the same as before
+ *   counts      argv[3] rounds of calls of every kind, at interval 1
+ *   means       argv[3] rounds of calls at interval 10000; compare the sum of weights with
+ *               the true bytes
+ *   threads     begin and end argv[3] times while threads call malloc(), load libraries,
+ *               fork, and end
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,10 +25,10 @@
 #include "raw_memory.h"
 
 /* ____________________________________________________________ */
-/* the recorder */
+/* The recorder */
 
 static int64_t samples, ended, lost, keys, bytes_sampled;
-static volatile int64_t before_run;      /* keys up to this one are of earlier runs */
+static volatile int64_t before_run;      /* last key of the earlier runs */
 static double weights;
 static char name_of_type[128];
 
@@ -114,8 +116,8 @@ static void *look_up(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
-/* Rights of all pages of files, and where they are; the kernel does not join neighbours
-   again that it has once parted. */
+/* Return the protection and addresses of all pages of files.  Neighbouring mappings count
+   as one, because the kernel does not always join mappings that it has split. */
 static char *pages(void)
 {
     static char both[2][1 << 18];
@@ -176,16 +178,16 @@ static void test_undone(void)
     meanwhile = dlopen("libz.so.1", RTLD_NOW);
     CHECK(meanwhile == NULL || look_up("malloc") == real);
     CHECK(samples == seen);
-    free(kept(100));            /* of who keeps our address */
+    free(kept(100));            /* from code that kept the address of our malloc() */
     CHECK(samples == seen);
-    raw_memory_end();           /* again: harmless */
+    raw_memory_end();           /* a second call is harmless */
     begin(1);
-    (void)use(before, 2000);    /* of which 1 MiB may not be sampled */
+    (void)use(before, 2000);    /* the first MiB of a thread may have no samples */
     CHECK(samples - seen > 2000);
     raw_memory_end();
 }
 
-/* The library frees all that it asks for, but what it returns the bytes of. */
+/* The library frees all its blocks, except for the bytes that it returns. */
 static void test_counts(int rounds)
 {
     void *handle;
@@ -302,7 +304,7 @@ static void test_threads(int rounds)
         CHECK(error == 0);
         usleep(300);
         raw_memory_end();
-        /* who was on the way to a sample leaves nothing behind */
+        /* a thread that was about to sample leaves no block in the table */
         usleep(100);
         CHECK(!has_blocks());
         CHECK(look_up("malloc") == real);

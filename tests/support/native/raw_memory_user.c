@@ -1,4 +1,4 @@
-/* A library that asks for memory in all ways, for raw_memory_harness.c. */
+/* A library that allocates memory in all ways, for raw_memory_harness.c */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Twelve blocks a round, of 100 bytes each time, which are all given back.  Returns how many
-   of the blocks that were asked for are in use: none. */
+/* Allocate and free twelve blocks of 100 bytes in each round.  Returns the number of blocks
+   that are in use at the end: 0. */
 int64_t calls(int rounds)
 {
     while (rounds-- > 0) {
@@ -33,14 +33,14 @@ int64_t calls(int rounds)
         text = reallocarray(NULL, 10, 10);
         for (i = 0; i < 9; i++)
             free(all[i]);
-        text = realloc(text, SIZE_MAX / 4) == NULL ? text : NULL;     /* stays what it was */
+        text = realloc(text, SIZE_MAX / 4) == NULL ? text : NULL;     /* text stays valid */
         free(text);
         free(NULL);
     }
     return 0;
 }
 
-/* Blocks of 8 to 40,007 bytes, some for long.  Returns the bytes that were asked for. */
+/* Allocate blocks of 8 to 40,007 bytes, some with a long life.  Returns their bytes. */
 int64_t allocate(int rounds)
 {
     static void *kept[500];

@@ -2,13 +2,13 @@
  *
  *   recorder_harness PROFILE HEAD TRAILER
  *
- * HEAD and TRAILER are vmprof's first and last records, in hexadecimal.  Prints
- * how many allocation samples there are, how many of those have no stack, how
- * many bytes they stand for, and how many time samples there are.
+ * HEAD and TRAILER are vmprof's first and last records, in hexadecimal.  Prints the number
+ * of allocation samples, the number of those samples without a stack, the bytes that the
+ * samples represent, and the number of CPU samples.
  *
- * Then a child is forked, in which nothing may be left of it, and another
- * profile is written, to PROFILE.2, by the same threads; and one more in parts, to
- * PROFILE.part.1 and so on, of which each goes on where the one before it ended.
+ * Then a child is forked, which must have no state of the profile.  The same threads write
+ * another profile to PROFILE.2, and another one in segments to PROFILE.part.1 and so on.
+ * Each segment continues where the previous one ended.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -35,7 +35,7 @@
 #define ALLOCATING      3       /* threads */
 #define TIMED           2
 #define SAMPLES         5000    /* of each thread */
-#define LOST            100     /* of this many, one has no stack */
+#define LOST            100     /* one sample of this many has no stack */
 #define PARTS           20
 
 /* A thread that holds a lock of malloc's may wait for the recorder's lock. */
@@ -49,7 +49,7 @@ int flusher_start(int (*look)(int at_once))
 static const char *head, *trailer;
 static int stacks = 300;
 static int goes_on;
-/* The program's: allocations come one at a time.  Time samples don't ask. */
+/* The program's GIL: allocations come one at a time.  CPU samples do not take the GIL. */
 static pthread_mutex_t gil = PTHREAD_MUTEX_INITIALIZER;
 
 static void records(const char *hex)
@@ -63,14 +63,14 @@ static void records(const char *hex)
 }
 
 /* ____________________________________________________________ */
-/* what the engine and vmprof do */
+/* The work of the engine and of vmprof */
 
 static void totals(struct profile_totals *t)
 {
     t->allocated = 1;
 }
 
-/* vmprof's sample of stack number 'stack' */
+/* vmprof takes a sample of stack number 'stack'. */
 static int take_stack(int64_t stack)
 {
     int64_t words[] = { 1, 4, 1, 8 * (stack + 1), 1, 8, 0 };
@@ -80,7 +80,7 @@ static int take_stack(int64_t stack)
     return recorder_stack(record, sizeof record);
 }
 
-static __thread int64_t current;        /* sample */
+static __thread int64_t current;        /* number of the thread's sample */
 
 static void walk(void)
 {
@@ -97,7 +97,7 @@ static void *allocate(void *ignored)
         uint64_t key = current % 2 ? 0 : (uint64_t)(current % stacks + 1);
         int64_t sample;
         if (current % LOST == 0)
-            key = 0;            /* a known one is never lost */
+            key = 0;            /* a stack with a known key is never lost */
         pthread_mutex_lock(&gil);
         sample = recorder_allocation(16, 1000, key, walk);
         CHECK(sample > 0);
@@ -124,7 +124,7 @@ static void *take_time_samples(void *ignored)
     (void)ignored;
     for (i = 0; i < SAMPLES; i++)
         if (recorder_begin_time_sample()) {
-            /* the handler of another signal, that comes meanwhile */
+            /* a handler of another signal that comes meanwhile */
             CHECK(!recorder_begin_time_sample());
             CHECK(take_stack(i % stacks));
             recorder_end_time_sample();
@@ -153,7 +153,7 @@ static void check_a_time_sample_never_waits(void)
     alarm(0);
 }
 
-/* what the program's other threads do to it */
+/* Use the recorder as the program's other threads do. */
 static void *disturb(void *ignored)
 {
     static const struct timespec pause = { 0, 1000000 };
@@ -175,7 +175,7 @@ static void run(const char *path)
 {
     static struct file_sink file;
     pthread_t thread[ALLOCATING + TIMED], disturber;
-    /* longer than between two looks of the flusher's */
+    /* longer than the flusher's interval */
     struct timespec pause = { 0, 300000000 };
     int i, fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
 
@@ -201,10 +201,10 @@ static void run(const char *path)
     CHECK(recorder_close() == 0);
     __atomic_store_n(&goes_on, 0, __ATOMIC_SEQ_CST);
     CHECK(pthread_join(disturber, NULL) == 0);
-    recorder_note("ended=");    /* one that waits too long is given up */
+    recorder_note("ended=");    /* a late setting is discarded */
     close(fd);
     CHECK(recorder_counts.samples == ALLOCATING * SAMPLES);
-    /* one of each two is dropped: the inner one, or the outer one if the lock is taken */
+    /* one of two samples is dropped: the inner one, or the outer one without the lock */
     CHECK(recorder_counts.dropped == TIMED * SAMPLES);
     printf("%" PRId64 " %" PRId64 " %d %" PRId64 "\n", recorder_counts.samples,
            recorder_counts.lost, ALLOCATING * SAMPLES * 16,
@@ -249,7 +249,7 @@ static void run_in_parts(const char *path)
     char name[4200];
     int i, fd;
 
-    stacks = SAMPLES;           /* which have to be told in each part */
+    stacks = SAMPLES;           /* each segment must contain all stacks */
     snprintf(name, sizeof name, "%s.part.1", path);
     fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
     CHECK(fd >= 0 && file_sink_open(&files[1], fd) == 0);
@@ -285,7 +285,7 @@ static void fork_a_child(const char *path)
     recorder_open(&file.sink, totals);
     records(head);
     CHECK(recorder_start("engine=harness") == 0);
-    recorder_lock();            /* as by another thread of the parent's */
+    recorder_lock();            /* as if another thread of the parent had the lock */
     fflush(stdout);
     child = fork();
     if (child == 0) {
@@ -301,7 +301,7 @@ static void fork_a_child(const char *path)
     }
     recorder_unlock();
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    /* one that is sampled later counts no more; its own child counts in it */
+    /* a child that is sampled later is not counted; its own child is counted in it */
     child = fork();
     if (child == 0) {
         CHECK(recorder_forget());

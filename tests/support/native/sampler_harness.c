@@ -1,12 +1,11 @@
-/* Asks sampler.c, as it is.
+/* Calls sampler.c.
  *
  *   sampler_harness gaps INTERVAL SEED FIXED N
- *                                         print N gaps
+ *                     print N gaps
  *   sampler_harness objects INTERVAL SEED FIXED ROUNDS
- *                                         stdin: lines SIZE COUNT; print how
- *                                         many of each line are sampled, if
- *                                         the lines are allocated in turn,
- *                                         ROUNDS times; last line: the gap
+ *                     stdin has lines SIZE COUNT.  Allocate the lines in turn, ROUNDS
+ *                     times.  Print the number of sampled objects of each line, and finally
+ *                     the gap
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* The allocation samples of rpython/samples, with a stack of vmprof's that is deep, and
-   ends in compiled code with functions that are inlined in it.
+/* Writes allocation samples with rpython/samples.  vmprof's stack is deep, and ends in
+   compiled code with inlined functions.
 
    Usage: samples_harness PROFILE FRAMES [stopped]
 
-   Takes samples until several buffers are full, and tells of their objects. */
+   Takes samples until several buffers are full, and reports their objects. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

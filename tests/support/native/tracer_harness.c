@@ -1,7 +1,7 @@
-/* Get into a child of this program's, which has its memory: so addresses are the same.
-   Prints "ok", or what was wrong.
+/* Tests tracer.c on a child of this program, which has the same addresses.  Prints "ok", or
+   the fault.
 
-   tracer_harness CASE: one of those in main(). */
+   tracer_harness CASE: one of the cases in main() */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -26,14 +26,14 @@
 #include "tracer.h"
 
 #define TIMES 50
-/* longer than tracer.c waits for a step */
+/* longer than the time that tracer.c waits for a step */
 #define SLOW_SECONDS 6
 
-/* what both see */
+/* memory that parent and child share */
 static struct shared {
     volatile int allocated, called, released, woken, is_ending, delayed, handled;
     volatile int is_waiting;
-    /* somebody else has the GIL */
+    /* whether another thread has the GIL */
     volatile int is_locked;
 } *shared;
 
@@ -45,14 +45,14 @@ static void check(bool good, const char *what)
     }
 }
 
-/* in the child: of RPyGilAllocate()'s kind */
+/* in the child, with the signature of RPyGilAllocate() */
 static void allocate(void)
 {
     free(malloc(100));
     shared->allocated++;
 }
 
-/* in the child, where PyPy would have them */
+/* in the child, as the function in PyPy */
 static int ensure(void)
 {
     while (shared->is_locked)
@@ -108,7 +108,7 @@ static bool becomes(volatile int *counter, int count)
     return *counter == count;
 }
 
-/* What it was made to map can be written, and run. */
+/* Return the number of mappings that are writable and executable. */
 static int mapped(pid_t pid)
 {
     char path[64], line[4096];
@@ -129,8 +129,8 @@ static bool is_unmapped(pid_t pid)
     return mapped(pid) == 0;
 }
 
-/* Of this thread, and those that it makes: what it answers to the system call `number`
-   whose argument `which` is `value`.  Returns what seccomp() did. */
+/* Install a filter for this thread and its new threads.  It answers the system call
+   `number` if the argument `which` is `value`.  Returns the result of seccomp(). */
 static int filter(int number, int which, uint32_t value, uint32_t answer, int flags)
 {
     struct sock_filter code[] = {
@@ -149,7 +149,7 @@ static int filter(int number, int which, uint32_t value, uint32_t answer, int fl
     return result;
 }
 
-/* Each mmap() of the tracer's takes long; then the kernel makes it. */
+/* Delay each mmap() of the tracer; then the kernel runs it. */
 static void *delay(void *listener)
 {
     struct seccomp_notif asked;
@@ -173,7 +173,7 @@ static bool is_unblocked(void)
     return !sigismember(&mask, SIGTERM) && !sigismember(&mask, SIGUSR1);
 }
 
-/* One that waits; its status at the end is 0 if its signals are as they were. */
+/* Start a child that waits.  Its exit status is 0 if its signals have not changed. */
 static pid_t begin_waiting(bool is_slow)
 {
     static int listener;
@@ -183,7 +183,7 @@ static pid_t begin_waiting(bool is_slow)
     check(pid >= 0, "fork");
     if (pid)
         return pid;
-    /* where only parents may trace (Yama) */
+    /* in case Yama restricts tracing to parents */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (is_slow) {
         listener = filter(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -208,7 +208,7 @@ static void end_waiting(pid_t pid)
     check(status == 0, "its signals are blocked, or it was killed");
 }
 
-/* A kernel, or a sandbox, that does not say what a thread is stopped at. */
+/* A kernel or sandbox that does not report the system call at which a thread is stopped. */
 static void trace_without_syscall_info(void)
 {
     pid_t pid = begin_waiting(false);
@@ -233,7 +233,7 @@ static void trace_slow_mmap(void)
     check(shared->delayed == 1, "it was not slow");
 }
 
-/* The stopped thread goes on while the new one waits for the GIL. */
+/* The stopped thread continues while the new one waits for the GIL. */
 static void trace_a_lock(void)
 {
     pid_t pid = begin_waiting(false);
@@ -253,7 +253,7 @@ static void trace_a_lock(void)
     check(tracer_has_gil(), "of a process that is gone nothing is waited for");
 }
 
-/* The memory stays as long as the stopped thread may be in it. */
+/* The memory stays as long as the stopped thread may use it. */
 static void trace_while_it_stands_still(void)
 {
     pid_t pid = begin_waiting(false);
@@ -285,7 +285,7 @@ static void handle(int number)
     shared->handled++;
 }
 
-/* One that waits until a signal ends that, or for ever where it does not. */
+/* Start a child that waits until a signal, or for ever if its system call is restarted. */
 static pid_t begin_handling(bool is_restarted)
 {
     struct sigaction action = {
@@ -302,7 +302,7 @@ static pid_t begin_handling(bool is_restarted)
     sigaction(SIGUSR1, &action, NULL);
     if (pipe(ends) != 0)
         _exit(2);
-    /* from here on it makes no other call */
+    /* it makes no other system call from here on */
     shared->is_waiting = 1;
     while (!shared->is_ending) {
         if (is_restarted ? read(ends[0], &byte, 1) < 0
@@ -312,8 +312,8 @@ static pid_t begin_handling(bool is_restarted)
     _exit(0);
 }
 
-/* One that comes while the thread stands still does to its system call what it would
-   have done. */
+/* A signal that arrives while the thread is stopped has its usual effect on the thread's
+   system call. */
 static void trace_signals(bool is_restarted)
 {
     pid_t pid = begin_handling(is_restarted);
@@ -330,7 +330,7 @@ static void trace_signals(bool is_restarted)
     check(waitpid(pid, NULL, 0) == pid, "its end");
 }
 
-/* Have a process enter 'pid' and be killed while it has stopped a thread there. */
+/* Fork a tracer that is killed while it has stopped a thread of 'pid'. */
 static void die_inside(pid_t pid, int32_t is_code_allowed)
 {
     int status;
@@ -356,8 +356,8 @@ static void trace_and_die(void)
 }
 
 #ifdef __x86_64__
-/* Values in all registers, in two flags and below the stack pointer, while nothing else is
-   executed than two instructions: "decq spins; jnz". */
+/* Values in all registers, in two flags and below the stack pointer, while only two
+   instructions run: "decq spins; jnz". */
 #define VALUES 46               /* 14 registers, 16 vectors of two words */
 #define BELOW 15                /* words below the stack pointer */
 struct spun {
@@ -399,7 +399,7 @@ __asm__(
     "jnz 1b\n"
     EACH(STORE)
     EACH_XMM(STORE_XMM)
-    /* neither changes the carry flag */
+    /* neither instruction changes the carry flag */
     "mov $-15, %rcx\n"
     "lea end_values+" BELOWS "+8*15(%rip), %rdx\n"
     "1: mov (%rsp,%rcx,8), %rax\n"
@@ -418,7 +418,7 @@ __asm__(
     "pop %r15\n" "pop %r14\n" "pop %r13\n" "pop %r12\n" "pop %rbp\n" "pop %rbx\n"
     "ret\n");
 
-/* A process that makes no system call. */
+/* Start a child that makes no system calls. */
 static pid_t begin_spinning(void)
 {
     memset(shared, 0, sizeof *shared);
@@ -470,18 +470,18 @@ static void trace_code(void)
         check(becomes(&shared->released, i) && shared->called == i, "the thread");
     }
     check(is_unmapped(pid), "its memory is still there");
-    /* the function that makes the lock is not run in the middle of itself */
+    /* the allocating function must not be interrupted and called again */
     request.allocate = request.our_allocate = ADDRESS(spin);
     request.milliseconds = 100;
     check(tracer_enter(&request) == EAGAIN, "it is in allocate()");
-    /* another library is no safe place */
+    /* code of another library is not safe */
     request.allocate = request.our_allocate = ADDRESS(allocate);
     request.ensure = ADDRESS(usleep);
     check(tracer_enter(&request) == EAGAIN, "it is not in that library");
     end_spinning(pid);
 }
 
-/* A word of the process is changed while it runs. */
+/* Change a word of the process while it runs. */
 static void trace_ticker(void)
 {
     pid_t pid = begin_spinning();
@@ -506,8 +506,8 @@ static void trace_code_and_die(void)
 #endif
 
 #ifdef __aarch64__
-/* Values in all registers that a system call leaves alone: q0 to q31, fpsr, x1 to x7 and
-   x9 to x30, and the flags.  It is x86-64's churn.c that does it there. */
+/* Values in all registers that a system call preserves: q0 to q31, fpsr, x1 to x7, x9 to
+   x30, and the flags.  On x86-64, churn.c tests this. */
 struct values {
     uint64_t vectors[64], others[32];
 };
@@ -616,7 +616,7 @@ static void trace(bool is_busy)
     check(is_unmapped(pid), "its memory is still there");
     check(waitpid(pid, &status, WNOHANG) == 0, "the process ended");
     request.milliseconds = 0;
-    request.our_create++;           /* it is not the same code */
+    request.our_create++;           /* the code at this address differs */
     int error = tracer_enter(&request);
     check(error == ENOEXEC || error == EAGAIN, "another program");
     shared->is_ending = 1;

@@ -1,12 +1,12 @@
-/* The builtin engine's table of what the GC tracks (tracked.c, type_names.c),
- * against one that is kept here, in parts of a profile.
+/* Compares the builtin engine's table of tracked objects (tracked.c, type_names.c) with a
+ * model, over several segments of a profile.
  *
  *   tracked_harness PROFILE HEAD TRAILER SEED
  *
- * writes PROFILE.1, PROFILE.2 and so on, and prints for each object that is carried
- * into a part: the part's number, the address of its innermost function, its size, what
- * it takes of it, its interval, the GC's name of its type, and that of its class, or "-";
- * instead of the last two, "young" if it is pinned.
+ * Writes PROFILE.1, PROFILE.2 and so on.  Prints a line for each object that a segment
+ * inherits: the segment's number, the address of the innermost function, the size, the live
+ * size, the interval, the GC's name of the type, and the name of the class, or "-".  If the
+ * object is pinned, "young" replaces the two names.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -25,8 +25,8 @@
 #include "type_names.h"
 
 #define PARTS           8
-#define COLLECTIONS     12      /* of each part; every fourth marks */
-#define YOUNG           300     /* samples between two */
+#define COLLECTIONS     12      /* in each segment; every fourth collection marks */
+#define YOUNG           300     /* samples between two collections */
 #define STACKS          9000    /* more than the table holds */
 #define TYPES           20
 #define CLASSES         40
@@ -70,7 +70,7 @@ static void sample(void)
 
     current_stack = any(STACKS);
     object->stack = 8 * (current_stack + 1);
-    object->size = object->live_size = 72 + 8 * any(100);   /* room for three */
+    object->size = object->live_size = 72 + 8 * any(100);   /* bytes for three objects */
     object->interval = 1000 + 1000 * any(3);
     object->key = recorder_allocation(object->size, object->interval, 0, walk);
     CHECK(object->key > 0);
@@ -92,9 +92,9 @@ static void name_class(int number)
 }
 
 /* ____________________________________________________________ */
-/* what the GC does */
+/* The GC */
 
-/* 'size': 0 if it is the sample's own */
+/* Promote an object.  With 'size' 0, it has the sample's size. */
 static void promote(struct object object, int64_t which, int64_t size)
 {
     object.which = which;
@@ -132,7 +132,7 @@ static void collect(void)
         case 0:
             recorder_young(young[i].key, OUTCOME_DIED, type_names_number(1, 0), 0, 0);
             break;
-        case 1:         /* a piece of three, the first of which died */
+        case 1:         /* a batch of three, whose first object died */
             if (i < pinned_count) {
                 promote(young[i], 0, 0);
                 break;
@@ -176,7 +176,7 @@ static void mark(void)
 }
 
 /* ____________________________________________________________ */
-/* who asks */
+/* Queries */
 
 static void check_alive(void)
 {
@@ -223,7 +223,7 @@ static void check_forgotten(void)
 }
 
 /* ____________________________________________________________ */
-/* the profile */
+/* The profile */
 
 static void print_carried(int part)
 {
@@ -261,7 +261,7 @@ static void rotate(struct file_sink *file, const char *path, int part)
     struct profile_log_next next;
     int i;
 
-    /* later ones would stand in the next part alone */
+    /* names that come later would only be in the next segment */
     for (i = 0; i < old_count; i++)
         name_class(old[i].its_class);
     memset(&next, 0, sizeof next);

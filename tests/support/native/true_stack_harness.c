@@ -1,25 +1,25 @@
-/* Drives true_stack.c with a table of compiled code and a stack of a few lines.
+/* Drives true_stack.c with a generated stack and a table of compiled code.
  *
- *   code OFFSET HEX       put these bytes into a piece of memory of 16 pages
+ *   code OFFSET HEX       put these bytes into a region of 16 pages
  *   call OFFSET CALLEE RAISES
- *                         put a call of compiled code there (jit_call.h), to that offset,
- *                         which expects an exception, or none.  Prints where it returns
- *                         to, where its two guards are apart, and where it ends
+ *                         put a call of compiled code there (jit_call.h) to the offset
+ *                         CALLEE, which expects an exception or not.  Prints the return
+ *                         address, the place where its two guards differ, and its end
  *   piece OFFSET SIZE FUNCTION START STOP NEXT ...
- *                         the JIT's code there, in the order of their offsets; of each
- *                         entry (codemap.h) NEXT counts entries.  The same offset again:
- *                         other entries, or, with a size of 0, none
- *   forget                the keys of stacks are forgotten
+ *                         the JIT's code there, in ascending order of the offsets.  NEXT of
+ *                         each entry (codemap.h) counts entries.  The same offset again
+ *                         replaces the entries, or removes them with a size of 0
+ *   forget                forget the keys of stacks
  *   stack c NUMBER j OFFSET ...
- *                         from the innermost frame on: an interpreted one of this code, or
- *                         compiled code, whose last call returns to the offset.  Prints
- *                         the frames: cNUMBER is interpreted, pOFFSET a piece, iNUMBER
- *                         inlined
+ *                         frames, innermost first: an interpreted frame of this code, or
+ *                         compiled code whose last call returns to the offset.  Prints the
+ *                         frames: cNUMBER is interpreted, pOFFSET is compiled code, and
+ *                         iNUMBER is inlined
  *   interrupted OFFSET c NUMBER j OFFSET ...
- *                         likewise, where a signal interrupts the thread there
+ *                         the same, when a signal interrupts the thread at OFFSET
  *   unwound OFFSET c NUMBER j OFFSET ...
- *                         likewise, where return addresses are not on the stack, but found:
- *                         from an offset of 0 on, they are not
+ *                         the same, when return addresses are not on the stack, but found
+ *                         by unwinding.  After an offset of 0, no more addresses are found
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -40,7 +40,7 @@
 static unsigned char *memory;
 static unsigned keys;
 
-/* As codemap.c has it */
+/* The layout of codemap.c */
 static struct piece {
     uintptr_t address;
     struct {
@@ -53,7 +53,7 @@ static size_t count;
 static struct codemap_entry tables[TABLES][ENTRIES];
 static size_t tables_count;
 
-/* what true_stack.c calls */
+/* The functions that true_stack.c calls */
 
 unsigned stack_tree_keys(void)
 {
@@ -84,7 +84,7 @@ static void add_piece(char *rest)
 {
     struct piece *piece = piece_at((uintptr_t)memory +
                                    strtoul(strtok(rest, " "), NULL, 10));
-    /* (others are elsewhere: whoever looked at these remembers where they are) */
+    /* (in new memory, because the caches contain the addresses of earlier entries) */
     struct codemap_entry *entries = tables[tables_count++];
     uint32_t found = 0;
     char *word;
@@ -102,7 +102,7 @@ static void add_piece(char *rest)
     piece->piece->numbers = 4 * found;
 }
 
-/* 'pc': 0, or where it is interrupted */
+/* 'pc' is the interrupted address, or 0 */
 static void print_stack(char *rest, uintptr_t pc, int is_unwound)
 {
     uintptr_t returns[NODES + 1];

@@ -1,15 +1,15 @@
-/* types.c with a heap of its own, which is told line by line:
+/* Drives types.c with a heap that the lines of stdin describe:
  *
  *     table ID WORD...             an entry of the type table, of 64 bytes
  *     text HEX                     types_prepare()
- *     word AT VALUE                of the heap; "@AT" is an address in it
+ *     word AT VALUE                a word of the heap; "@AT" is an address in the heap
  *     bytes AT HEX
  *     begin, minor, major
- *     number AT, size AT           of the object there
+ *     number AT, size AT           of the object at AT
  *     known
  *
- * It prints what the last ones return, and before it, for each name,
- * "name NUMBER KIND GCS HEX".
+ * Prints the results of the last three.  For each new name, it first prints "name NUMBER
+ * KIND GCS HEX".
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -9,8 +9,8 @@ or, from code,
         ...
 
 The package of the same name for Python 3 does all work that needs no PyPy 2.7: it
-checks the arguments, searches this build for the garbage collector (starter.py), and
-makes the report.  Profiles and error messages are therefore the same.
+parses the arguments, searches this build for the garbage collector (starter.py), and
+makes the report.  So the profile and the error messages are the same.
 """
 from vmprof_allocation import choose
 from vmprof_allocation.process import Refused as AllocationSamplingError
@@ -22,78 +22,76 @@ _started = []
 
 
 class Session(object):
-    """A run in this process, from start() to stop(); also a context manager."""
+    """Sampling from start() to stop(), in the process that called start().
+
+    It is also a context manager, which calls both.
+    """
 
     def __init__(self, output, *settings):
-        """Create the session; see sample() for the arguments."""
+        """Take the arguments of sample(), without a check."""
         self.output = output
         self._settings = settings
         self._run = None
 
     def start(self):
-        """Start to sample.
-
-        Raises:
-            AllocationSamplingError: sampling is not possible.
-        """
+        """Start to sample.  Raises AllocationSamplingError."""
         from vmprof_allocation.starter import settings
         if self._run is not None:
             raise AllocationSamplingError("this session is already sampling")
         self._run = choose.begin(settings(*self._settings), self.output)
 
     def stop(self):
-        """End the sampling; a second call has no effect.
+        """Stop, and close the profile.  A second call does nothing.
 
         Raises:
-            AllocationSamplingError: the profile is incomplete.
+            AllocationSamplingError: the profile is not complete.
         """
         run, self._run = self._run, None
         if run is not None:
             run.stop()
 
     def rotate(self, output):
-        """Raise AllocationSamplingError: only Python 3 can rotate profiles."""
+        """Raise AllocationSamplingError; this method exists only in Python 3."""
         raise AllocationSamplingError(
             "cannot rotate a profile in PyPy 2.7. Stop the sampling, and start it "
             "again")
 
     @property
     def is_on(self):
-        """Whether this session is sampling."""
+        """Whether start() was called, and stop() was not."""
         return self._run is not None
 
     def __enter__(self):
-        """Start to sample."""
+        """Call start()."""
         self.start()
         return self
 
     def __exit__(self, kind, value, traceback):
-        """End the sampling."""
+        """Call stop()."""
         self.stop()
 
 
 def sample(output, interval="128k", seed=None, gaps="exponential", period=None,
            lifetimes=True):
-    """Return a session that writes allocation samples to `output`.
+    """Return a context manager that writes allocation samples to `output`.
+
+    The context manager raises AllocationSamplingError if it cannot sample.
 
     Args:
-        output: path of the profile.
-        interval: mean number of bytes between two samples, or text such as "128k".  It
-            may also be a limit that the interval follows: "auto", "auto:1000/s"
-            (samples per second) or "auto:0.5%" (of the time).
-        seed: seed of the gaps, 0 to 2**64 - 1, which makes a run repeatable.
-        gaps: "exponential", or "fixed" for every `interval`-th byte.
-        period: seconds between two CPU samples.  None for no CPU samples.
-        lifetimes: record the outcomes of the sampled objects, if the engine can.
-
-    When the session is entered, AllocationSamplingError is raised if sampling is not
-    possible.
+        output: the path of the profile.
+        interval: the mean number of bytes between two samples, or text such as "128k";
+            or a limit such as "auto", "auto:1000/s" (samples per second) or "auto:0.5%"
+            (of the time).
+        seed: 0 to 2**64 - 1; the same seed chooses the same samples.
+        gaps: "exponential", or "fixed" to sample exactly every `interval`-th byte.
+        period: seconds between two CPU samples, or None for no CPU samples.
+        lifetimes: whether to record the outcomes of the sampled objects.
     """
     return Session(output, interval, seed, gaps, period, lifetimes)
 
 
 def start(output, *settings, **by_name):
-    """Start to sample until stop() is called.  See sample() for the arguments."""
+    """Start to sample until stop(), and return the Session; see sample()."""
     session = sample(output, *settings, **by_name)
     session.start()
     _started[:] = [session]
@@ -101,12 +99,12 @@ def start(output, *settings, **by_name):
 
 
 def rotate(output):
-    """Raise AllocationSamplingError: only Python 3 can rotate profiles."""
+    """Raise AllocationSamplingError; this function exists only in Python 3."""
     Session(output).rotate(output)
 
 
 def stop():
-    """End the sampling that start() began."""
+    """Stop the sampling that start() started.  Raises AllocationSamplingError."""
     if not (_started and _started[0].is_on):
         raise AllocationSamplingError(
             "allocation sampling is not on; call start() first")
@@ -114,6 +112,6 @@ def stop():
 
 
 def mark(name):
-    """Give this moment a name in this process's profiles, if there are any."""
+    """Give this moment a name in the profile.  Does nothing without a profile."""
     from vmprof_allocation import sampler
     sampler.mark(name)

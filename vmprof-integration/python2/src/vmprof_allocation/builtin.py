@@ -1,7 +1,4 @@
-"""The builtin engine, for a PyPy 2.7 that was translated with this project's patches.
-
-In this PyPy, the GC and rvmprof sample allocations.  Runs on PyPy 2.7.
-"""
+"""The builtin engine, for a PyPy 2.7 with our patches.  Runs on PyPy 2.7."""
 import os
 
 from vmprof_allocation.process import Refused
@@ -12,21 +9,21 @@ ALLOCATIONS = "interval", "gaps", "seed", "limit", "lifetimes"
 
 
 class BuiltinRun(Run):
-    """A run of the builtin engine."""
+    """A run with PyPy's own allocation samples."""
 
     def __init__(self, vmprof, fields, output):
-        """Start to sample with PyPy's module `_vmprof`; see Run."""
+        """Start to sample with the module `_vmprof`; see Run."""
         self._vmprof = vmprof
         super(BuiltinRun, self).__init__(fields, output)
 
     def prepare(self, knowledge):
-        """Check that vmprof is not enabled: see Run.prepare()."""
+        """Raise Refused if vmprof is enabled."""
         if self._vmprof.is_enabled():
             raise Refused("vmprof is already enabled in this process; call "
                           "vmprof.disable() first")
 
     def begin(self, fd, settings):
-        """Start to sample: see Run.begin()."""
+        """Enable vmprof.  Raises Refused."""
         try:
             self._vmprof.enable(
                 fd, float(settings["period"] or 0), int(settings["memory"]), 0, 0, 0,
@@ -36,18 +33,18 @@ class BuiltinRun(Run):
             raise Refused("cannot start the sampling: vmprof reports: %s" % e)
 
     def end(self):
-        """End the sampling: see Run.end()."""
+        """Disable vmprof; see Run.end()."""
         if not self._vmprof.is_enabled():
             return None         # begin() failed, or the program has disabled vmprof
         try:
             self._vmprof.disable()
         except self._vmprof.VMProfError as e:
-            # the message is the system's text about an errno
+            # the exception contains only the text of an errno
             return next((incomplete(error) for error in PROBLEMS
                          if os.strerror(error) == str(e)),
                         "the profile is not complete: %s" % e)
         return None
 
     def mark(self, name):
-        """Write a mark: see Run.mark()."""
+        """Record a mark."""
         self._vmprof.mark(name)

@@ -1,4 +1,4 @@
-"""Choose the engine that samples this process.  Runs on PyPy 2.7."""
+"""The choice of an engine.  Runs on PyPy 2.7."""
 from vmprof_allocation.builtin import BuiltinRun
 from vmprof_allocation.hook import HookRun
 from vmprof_allocation.process import Process
@@ -17,22 +17,15 @@ def _sampling_vmprof():
 
 
 def library():
-    """Return the file that Python 3 searches for the garbage collector.
+    """Return the path of PyPy's library, in which Python 3 searches for the GC.
 
-    It is empty if this PyPy has the builtin engine.
-
-    Raises:
-        Refused: this PyPy cannot be sampled.
+    The path is empty if this PyPy has our patches.  Raises Refused.
     """
     return "" if _sampling_vmprof() is not None else Process().path
 
 
 def begin(fields, output):
-    """Start a run, and return it; see sampler.Run.
-
-    Raises:
-        Refused: sampling is not possible.
-    """
+    """Start a run, and return it; see sampler.Run.  Raises Refused."""
     vmprof = _sampling_vmprof()
     if vmprof is None:
         return HookRun(fields, output)

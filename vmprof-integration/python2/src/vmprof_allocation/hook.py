@@ -1,14 +1,14 @@
-"""The Python half of the hook engine, for a stock PyPy.  Runs on PyPy 2.7.
+"""The Python half of the hook engine, which samples a stock PyPy.  Runs on PyPy 2.7.
 
-The other half is native/: see hook.h there.  It contains all operations that no signal
-handler or thread may interrupt.
+All steps that must be atomic are in native/: see hook.h there.
 """
 import os
 
 from vmprof_allocation.process import PACKAGE, Layout, Process, Refused
 from vmprof_allocation.sampler import Run, incomplete
 
-#: size in bytes of an object that external_malloc() allocates (native/hook/hook.h)
+#: size in bytes of an object that PyPy allocates with external_malloc(), as in
+#: native/hook/hook.h
 SAFEPOINT_SIZE = 2**18
 CAPABILITIES = "limits,marks,resident-memory,time-samples"
 
@@ -17,37 +17,37 @@ _sink = [None]
 
 
 def reach_safepoint(size):
-    """Allocate a large object, so that PyPy enters a hooked function of the GC.
+    """Allocate a large object, so that the GC's slow path runs.
 
     Args:
-        size: additional bytes.
+        size: a number of bytes, which changes the size of the object.
     """
     _sink[0] = bytearray(SAFEPOINT_SIZE + size)
     _sink[0] = None
 
 
 def check(error, what):
-    """Raise Refused if `error` is an errno, and not 0."""
+    """Raise Refused if 'error', the errno of the operation 'what', is not 0."""
     if error:
         raise Refused("%s failed: %s" % (what, os.strerror(error)))
 
 
 class HookRun(Run):
-    """A run of the hook engine."""
+    """A run with the hook engine."""
 
     def prepare(self, knowledge):
-        """Load the native half: see Run.prepare()."""
+        """Check the layout of this build, and load the native library."""
         self.process, self.layout = Process(), Layout(knowledge)
         self.layout.check(self.process)
         self.lib = self.process.ffi.dlopen(os.path.join(PACKAGE, "_hook.so"))
         for name in dir(self.lib):
             if name.startswith("hook_"):
-                getattr(self.lib, name)     # cffi makes a function at its first use
+                getattr(self.lib, name)     # cffi makes the function at its first use
         check(self.lib.hook_prepare(self.layout.place(self.process)),
               "preparing the hooks")
 
     def begin(self, fd, settings):
-        """Start to sample: see Run.begin()."""
+        """Enable vmprof, and hook the GC.  Raises Refused."""
         import _vmprof
         interval, seed = int(settings["interval"]), int(settings["seed"])
         limit = settings["limit"]       # "1000/s", "5000ppm" or ""
@@ -61,7 +61,7 @@ class HookRun(Run):
         decoy = self.lib.hook_open(fd)
         check(-min(decoy, 0), "redirecting vmprof's output")
         try:
-            # the longest period; hook_enabled() stops the timer
+            # 0.99 is the longest period; hook_enabled() stops the timer
             _vmprof.enable(decoy, period or 0.99, int(settings["memory"]),
                            0, 0, 0)
         except _vmprof.VMProfError as e:
@@ -84,8 +84,7 @@ class HookRun(Run):
             if self.lib.hook_is_sampling():
                 return
             self._unhook()
-        raise Refused("hooking the garbage collector failed: its slow path did not "
-                      "run")
+        raise Refused("hooking the garbage collector failed: its slow path did not run")
 
     def _unhook(self):
         for size in range(100):
@@ -95,10 +94,10 @@ class HookRun(Run):
             try:
                 reach_safepoint(size)
             except MemoryError:
-                pass        # another allocation may enter the GC
+                pass        # another entry into the GC is sufficient
 
     def end(self):
-        """End the sampling: see Run.end()."""
+        """Unhook the GC, and disable vmprof; see Run.end()."""
         import _vmprof
         self._unhook()
         is_disabled = False
@@ -107,7 +106,7 @@ class HookRun(Run):
                 _vmprof.disable()
                 is_disabled = True
             except _vmprof.VMProfError:
-                pass            # it was not enabled
+                pass            # vmprof was not enabled
         if not is_disabled:
             self.lib.hook_await_end()
         problem = incomplete(self.lib.hook_close())
@@ -117,5 +116,5 @@ class HookRun(Run):
         return problem
 
     def mark(self, name):
-        """Write a mark: see Run.mark()."""
+        """Record a mark.  Raises Refused."""
         check(self.lib.hook_mark(name), "marking this moment")

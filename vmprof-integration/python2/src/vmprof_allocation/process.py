@@ -1,11 +1,14 @@
-"""PyPy's code and data in this process, and the build profile.  Runs on PyPy 2.7."""
+"""PyPy's code and data in this process, and the layout of the build.
+
+The hook engine uses this module.  Runs on PyPy 2.7.
+"""
 import os
 import struct
 import sys
 
-#: ELF's numbers of a segment with notes, and of a note with a build ID
+#: ELF's type of a segment with notes, and the type of a note with a build ID
 PT_NOTE, NT_GNU_BUILD_ID = 4, 3
-#: function that a libpypy exports
+#: a function that each libpypy exports
 MAIN = "pypy_main_startup"
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines",
                        "hook")
@@ -16,27 +19,24 @@ _sink = [None]
 
 
 class Refused(Exception):
-    """The program cannot be sampled; nothing was changed."""
+    """The reason why the program cannot be sampled, or its profile is not complete."""
 
 
 class Process(object):
-    """PyPy's code and data in this process.
+    """This process, in which PyPy's library is loaded.
 
-    Addresses are relative to the address at which PyPy is loaded, as in a Layout.
+    Addresses are relative to the address at which the library is loaded, as in a
+    Layout.
     """
 
     def __init__(self):
-        """Find PyPy's library in this process.
-
-        Raises:
-            Refused: this is not a PyPy 2.7, or it has no library.
-        """
+        """Find the library.  Raises Refused."""
         if not hasattr(sys, "pypy_version_info") or sys.version_info[0] != 2:
             raise Refused("this command needs PyPy 2.7, but %s is another interpreter"
                           % sys.executable)
         try:
             abi = {}
-            # no import, because it would add a module to the program
+            # executed and not imported, so that the program gets no further module
             with open(os.path.join(PACKAGE, "_hook_abi.py")) as file:
                 exec(file.read(), abi)
             self.ffi = abi["ffi"]
@@ -50,33 +50,33 @@ class Process(object):
                 self.ffi.dlopen(None), MAIN)))
         except AttributeError:
             raise Refused("cannot sample %s: a stock PyPy needs a library with PyPy's "
-                          "code. Translate it with --shared, or with all patches"
-                          % sys.executable)
+                          "code. Translate it with --shared, or with all "
+                          "patches" % sys.executable)
         starts = {}
         for fields in maps:
             start, end = (int(part, 16) for part in fields[0].split("-"))
             path = fields[5].rstrip("\n") if len(fields) > 5 else ""
-            starts.setdefault(path, start)      # the maps are in order
+            starts.setdefault(path, start)      # the maps are sorted by address
             if start <= inside < end:
                 self.path, self.base = path, starts[path]
 
     def bytes_at(self, address, size):
-        """Return the bytes at an address."""
+        """Return a copy of the bytes at an address."""
         return self.ffi.buffer(
             self.ffi.cast("char *", self.base + address), size)[:]
 
     def word(self, address):
-        """Return a pointer to a word.
+        """Return a pointer to the word at an address.
 
-        A store through the pointer is a single instruction, and the thread has the GIL.
+        A store through the pointer is one instruction, with the GIL.
         """
         return self.ffi.cast("uint64_t *", self.base + address)
 
     def notes(self):
-        """Yield the ELF notes in memory, because the file may have changed since.
+        """Yield the segments of notes of the loaded library.
 
-        Raises:
-            Refused: the memory has no valid ELF header.
+        They are read from memory, because the file may have been replaced.  Raises
+        Refused.
         """
         head = self.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
@@ -91,19 +91,18 @@ class Process(object):
 
 
 class Layout(object):
-    """The build profile, in the form of discovery/layout.py of the other package."""
+    """The layout of a build of PyPy: addresses of the GC's code and data.
 
-    #: fields that become addresses of this process in struct hook_place, unless they
-    #: are 0
+    The package for Python 3 finds it (vmprof_allocation.engines.hook.discovery.layout).
+    """
+
+    #: names of relative addresses, which place() makes absolute except for 0
     ADDRESSES = ("nursery_free", "nursery_top", "entry", "slot", "type_info")
+    #: names of other numbers
     OTHERS = ("moved", "slots_read_only", "type_fixed_size", "type_item_size")
 
     def __init__(self, text):
-        """Parse the text.
-
-        Raises:
-            Refused: the text is invalid.
-        """
+        """Parse the text of a layout.  Raises Refused."""
         try:
             fields = dict(line.split("=", 1) for line in text.splitlines())
             self.build_id = bytearray.fromhex(fields["build_id"])
@@ -136,21 +135,21 @@ class Layout(object):
                               % (address, process.path))
         free = process.word(self.nursery_free)
         top = process.word(self.nursery_top)
-        # The two allocations differ only in the size of one object.  A collection may
-        # run between them, so try again.
+        # The two allocations differ only in the size of an object.  They are repeated
+        # in case that a collection happens between them.
         if not (self.nursery_free < self.nursery_top and free[0] <= top[0]
                 and any(_moved(free, 8016) - _moved(free, 16) == 8000
                         for _ in range(20))):
             raise Refused("the word at 0x%x in %s is nursery_free in the build "
-                          "profile, but allocations do not move it towards the word "
-                          "at 0x%x" % (self.nursery_free, process.path,
-                                       self.nursery_top))
+                          "profile, but allocations do not move it towards the word at "
+                          "0x%x" % (self.nursery_free, process.path,
+                                            self.nursery_top))
 
     def place(self, process):
-        """Return the struct hook_place of native/hook/hook.h for this process."""
+        """Return the layout as the struct hook_place of native/hook/hook.h."""
         place = process.ffi.new("struct hook_place *")
         place.base = process.base
-        # the search for types and outcomes does not support PyPy 2.7
+        # the layouts of types and of the GC's state are unknown in PyPy 2.7
         place.gc_state = place.type_info_bits = place.type_length = -1
         for name, numbers in self.numbers.items():
             if name in self.ADDRESSES:
@@ -161,6 +160,7 @@ class Layout(object):
 
 
 def _moved(free, size):
+    """Return how far an allocation of 'size' bytes moves the word nursery_free."""
     before = free[0]
     _sink[0] = _filler[:size]
     return free[0] - before

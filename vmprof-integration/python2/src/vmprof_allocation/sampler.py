@@ -1,7 +1,4 @@
-"""A run in this process, from the beginning to the end of its profile.
-
-The subclasses are the engines.  Runs on PyPy 2.7.
-"""
+"""A run in this process: one profile, with either engine.  Runs on PyPy 2.7."""
 import errno
 import fcntl
 import os
@@ -9,9 +6,9 @@ import stat
 
 from vmprof_allocation.process import Refused
 
-#: number of this operation in Linux; Python 2.7 has no name for it
+#: Linux's number of the command; Python 2 does not have it
 F_DUPFD_CLOEXEC = 1030
-#: reasons, by errno, why a profile is incomplete
+#: reasons for an incomplete profile, by errno
 PROBLEMS = {
     errno.EBADF: "the program closed its file",
     errno.EPIPE: "the reader of the pipe has ended",
@@ -22,13 +19,10 @@ _running = []
 
 
 def mark(name):
-    """Write a mark into the profiles of this process.
-
-    Raises:
-        Refused: the name is not text.
-    """
+    """Record a mark in the profile of this process.  Raises Refused."""
     if not isinstance(name, (bytes, unicode)):  # noqa: F821
-        raise Refused('invalid mark %r: write text, such as "warm"' % (name,))
+        raise Refused('invalid mark %r: write text, such as "warm"'
+                      % (name,))
     if not isinstance(name, bytes):
         name = name.encode("utf-8")
     for run in _running:
@@ -43,10 +37,10 @@ def incomplete(error):
 
 
 def file_id(fd):
-    """Return the device and inode of a descriptor's file, or None if it is closed.
+    """Return the identity of an open file, or None if the descriptor is closed.
 
-    The program may have closed the sampler's file, and may have opened another file
-    with the same number.
+    The program may have closed our descriptor, and opened another file with the same
+    number.
     """
     try:
         status = os.fstat(fd)
@@ -56,16 +50,18 @@ def file_id(fd):
 
 
 def open_output(path):
-    """Open the profile, and return a descriptor with a high number.
+    """Open the profile with a high number, which the program is unlikely to use.
 
-    The program then gets the same low numbers as without the sampler.
+    Returns:
+        The file descriptor.
 
     Raises:
-        Refused: the path is invalid, or the file cannot be opened.
+        Refused: the file cannot be opened.
     """
     if not isinstance(path, (bytes, unicode)):  # noqa: F821
         raise Refused("invalid output %r: write the name of a file, such as "
-                      "\"app.vmprof\"" % (path,))
+                      '"app.vmprof"'
+                      % (path,))
     try:
         try:
             is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
@@ -86,18 +82,13 @@ def open_output(path):
 
 
 class Run(object):
-    """A run with an engine, which is a subclass."""
+    """A run with the fields of Python 3's package (launch/begin.py).
+
+    An engine implements prepare(), begin(), end() and mark().
+    """
 
     def __init__(self, fields, output):
-        """Start to sample.
-
-        Args:
-            fields: the fields of launch/begin.py of the package for Python 3, by name.
-            output: path of the profile.
-
-        Raises:
-            Refused: sampling is not possible.
-        """
+        """Start to sample.  Raises Refused."""
         if _running:
             raise Refused("allocation sampling is already on in this process")
         self.pid = os.getpid()
@@ -114,11 +105,7 @@ class Run(object):
         _running.append(self)
 
     def stop(self):
-        """End the sampling.
-
-        Raises:
-            Refused: the profile is incomplete.
-        """
+        """Stop, and close the profile.  Raises Refused if it is not complete."""
         if self not in _running:
             return
         _running.remove(self)
@@ -130,39 +117,33 @@ class Run(object):
         if problem:
             raise Refused(problem)
 
-    # An engine implements these functions:
+    # Methods of the engines:
 
     def prepare(self, knowledge):
-        """Prepare the start.
+        """Check whether the run can start.  Raises Refused.
 
         Args:
-            knowledge: the build profile, or "".
-
-        Raises:
-            Refused: sampling is not possible.
+            knowledge: the text of the build's layout.
         """
         raise NotImplementedError
 
     def begin(self, fd, settings):
-        """Start to sample.  After an exception, end() is called.
+        """Start to sample.  If this raises Refused, the caller calls end().
 
         Args:
-            fd: descriptor of the profile.
-            settings: the settings by name, as text.
-
-        Raises:
-            Refused: sampling is not possible.
+            fd: the file descriptor of the profile.
+            settings: the settings of the run, by name.
         """
         raise NotImplementedError
 
     def end(self):
-        """Undo begin(), even if begin() failed.
+        """Undo begin(), even if it failed.
 
         Returns:
-            The reason why the profile is incomplete, or a false value.
+            The reason why the profile is not complete, or None or 0.
         """
         raise NotImplementedError
 
     def mark(self, name):
-        """Write a mark."""
+        """Record a mark, in UTF-8.  Raises Refused."""
         raise NotImplementedError

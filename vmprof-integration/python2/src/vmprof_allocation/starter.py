@@ -1,10 +1,10 @@
-"""Run the package for Python 3, and start the sampling in the program's process.
+"""Start of the sampling, with help of the package of the same name for Python 3.
 
-`pypy -m vmprof --allocation-sampling 128k app.py` becomes a Python 3 by exec.  Python 3
-reads the arguments, searches this build, and becomes the PyPy that runs the program
-(vmprof_allocation/launch/python2.py).  A variable in the environment contains the
-settings (launch/begin.py).  vmprof_allocation.pth calls hand_over() in the first
-process, and begin() in the last process.  Runs on PyPy 2.7.
+Runs on PyPy 2.7.  `pypy -m vmprof --allocation-sampling 128k app.py` becomes a Python 3
+by exec.  Python 3 parses the arguments, finds the layout of this build, and becomes the
+PyPy that runs the program, with the settings in an environment variable
+(vmprof_allocation/launch/python2.py and begin.py there).  vmprof_allocation.pth calls
+hand_over() at the first start of PyPy, and begin() at the second.
 """
 import atexit
 import os
@@ -15,31 +15,27 @@ from vmprof_allocation import choose
 from vmprof_allocation.process import Refused
 
 VARIABLE = "VMPROF_ALLOCATION"
-#: environment variable with the path of a Python 3 that has vmprof-allocation
+#: variable with the path of a Python 3 that has vmprof-allocation
 PYTHON3 = "VMPROF_ALLOCATION_PYTHON3"
 MODULE = "vmprof_allocation.launch.python2"
 EXIT_BAD_INPUT = 2
-#: names of the fields of launch/begin.py; the last two are free text
+#: the fields of begin.py in their order; the last two are free text
 FIELDS = "pid", "held", "jitlog", "settings", "knowledge", "output"
 
 
 def say(message):
-    """Print a message for the user."""
+    """Print a message to stderr."""
     sys.stderr.write("vmprof: %s\n" % message)
 
 
 def python3():
-    """Return the command of a Python 3 that has the package for Python 3.
-
-    Raises:
-        Refused: none was found.
-    """
+    """Return the command of a Python 3 that has our package.  Raises Refused."""
     named = os.environ.get(PYTHON3)
     tried = [named] if named else [
         os.path.join(folder, name) for name in ("pypy3", "python3")
         for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
     for path in tried:
-        # isolated, because PYTHONPATH and the folder belong to the program
+        # isolated, because PYTHONPATH and the working directory belong to the program
         command = [path, "-I"]
         with open(os.devnull, "r+") as null:
             try:
@@ -47,14 +43,15 @@ def python3():
                                        stdin=null, stdout=null, stderr=null):
                     return command
             except EnvironmentError:
-                pass            # the file is missing, or is not a program
+                pass            # the program is missing or not executable
     raise Refused(
-        "%s has no vmprof-allocation. Install it there, or set the variable to "
-        "another Python 3"
+        "%s has no vmprof-allocation. Install it there, or set the variable to another "
+        "Python 3"
         % named if named else
         "sampling PyPy 2.7 needs a pypy3 on PATH that has vmprof-allocation. Install "
         "it with pypy3 -m pip install vmprof-allocation, or set %s to the path of a "
-        "Python 3 that has it" % PYTHON3)
+        "Python 3 that has it"
+        % PYTHON3)
 
 
 def _command_line():
@@ -63,9 +60,9 @@ def _command_line():
 
 
 def hand_over():
-    """Become a Python 3 that starts the program.
+    """Become a Python 3 that starts the program, by exec.
 
-    The function returns only if this process does not run `-m vmprof`.
+    Returns if the command line is not `-m vmprof`.
     """
     try:
         try:
@@ -89,10 +86,13 @@ def hand_over():
 
 
 def settings(*arguments):
-    """Return the fields of launch/begin.py for a run in this process, by name.
+    """Return the fields of a run in this process, by name.
+
+    Args:
+        *arguments: the arguments of sample() except for the output.
 
     Raises:
-        Refused: the arguments are invalid, or Python 3 cannot run.
+        Refused: an argument is invalid, or this PyPy cannot be sampled.
     """
     command = python3() + ["-m", MODULE, "settings", choose.library()] + [
         "" if argument is None else str(argument) for argument in arguments]
@@ -109,9 +109,9 @@ def settings(*arguments):
 
 
 def begin():
-    """Start to sample with the settings in the environment variable.
+    """Start to sample with the fields in the environment variable.
 
-    If this fails, the process ends, so that the program does not run without sampling.
+    Ends the process if this fails, so that the program does not run without sampling.
     """
     fields = dict(zip(FIELDS, os.environ.pop(VARIABLE).split(
         "\t", len(FIELDS) - 1)))
@@ -126,21 +126,19 @@ def begin():
 
 
 class _Program(object):
-    """The run of a program that the command line started."""
+    """The run of a program, until the process ends."""
 
     def __init__(self, fields):
-        """Start to sample."""
         self.run = choose.begin(fields, fields["output"])
         if int(fields["held"]) >= 0:
             os.close(int(fields["held"]))
         if int(fields["jitlog"]) >= 0:
             import _jitlog
             _jitlog.enable(int(fields["jitlog"]))
-        # the first registered handler is called last
+        # registered first, and therefore called last
         atexit.register(self.end)
 
     def end(self):
-        """End the sampling at the program's end."""
         if os.getpid() != self.run.pid:
             return
         try:

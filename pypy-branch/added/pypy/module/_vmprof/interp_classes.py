@@ -1,8 +1,8 @@
-"""The classes whose instances get sampled, and their names.
+"""The classes of sampled objects, and their names.
 
-The GC asks for the class of a sampled object in the middle of a minor collection
-(class_of()).  It gets a number then, and the class waits here until an action,
-soon after, writes its name: that would allocate.
+vmprof asks for the class of a sampled object in the middle of a minor collection
+(class_of()), and gets a number.  Writing the name would allocate.  So the class waits
+here until an action writes its name, soon after the collection.
 """
 from rpython.rlib import jit, rgc, rvmprof
 from rpython.rtyper.lltypesystem import llmemory
@@ -11,21 +11,23 @@ from pypy.interpreter.baseobjspace import W_Root
 from pypy.interpreter.executioncontext import AsyncAction
 from pypy.objspace.std.typeobject import W_TypeObject
 
-# So many classes wait for their name, at most.  What else comes meanwhile has
-# no class.
+# The maximal number of classes that wait for the action.  The instances of further
+# classes have no class in the profile.
 MAX_WAITING = 512
 
 # PyPy2 has no qualified names
 get_name = getattr(W_TypeObject, 'getqualname', W_TypeObject.getname).im_func
 
 
-# A class has a number in one profile: its fields for the two, as codes have one
-# for their _vmprof_unique_id
+# The number of a class, and the number of the profile in which it is valid; compare
+# the field _vmprof_unique_id of code objects
 W_TypeObject._vmprof_number = 0
 W_TypeObject._vmprof_profile = 0
 
 
 class ClassNames(AsyncAction):
+    """The classes of the present profile, and the action that writes their names."""
+
     def __init__(self, space):
         AsyncAction.__init__(self, space)
         self.waiting = [None] * MAX_WAITING
@@ -35,7 +37,7 @@ class ClassNames(AsyncAction):
         self.class_of = make_class_of(space, self)
 
     def begin(self):
-        """Another profile begins."""
+        """Start another profile, in which no class has a number."""
         self.profile += 1
         self.last = 0
         for i in range(self.count):
@@ -43,7 +45,8 @@ class ClassNames(AsyncAction):
         self.count = 0
 
     def number(self, w_class):
-        """Called in the middle of a collection."""
+        """Return the number of a class, or 0 if too many classes wait.  Called in
+        the middle of a collection."""
         if w_class._vmprof_profile != self.profile:
             if self.count == MAX_WAITING:
                 return 0
@@ -60,9 +63,9 @@ class ClassNames(AsyncAction):
 
     @jit.dont_look_inside
     def write(self):
-        """Write the names of those that wait."""
+        """Write the names of the waiting classes."""
         i = 0
-        while i < self.count:       # a collection may bring more
+        while i < self.count:       # a collection may add classes
             w_class = self.waiting[i]
             self.waiting[i] = None
             rvmprof.name_class(w_class._vmprof_number,
@@ -72,13 +75,14 @@ class ClassNames(AsyncAction):
 
     @jit.dont_look_inside
     def write_last(self):
-        """A profile ends: of the young objects, too, the classes have names
-        in it."""
+        """Write the names of all classes, including the classes of young objects,
+        before the profile ends."""
         rgc.collect(0)
         self.write()
 
 
 def full_name(space, w_class):
+    """Return the name of a class with its module, except for built-in classes."""
     name = get_name(w_class, space)
     w_module = w_class.get_module()
     if w_module is None or not space.isinstance_w(w_module, space.w_text):
@@ -90,6 +94,7 @@ def full_name(space, w_class):
 
 
 def make_class_of(space, names):
+    """Return the function class_of() for rvmprof.enable()."""
     @rgc.no_collect
     def class_of(address):
         w_obj = rgc.try_cast_gcref_to_instance(
@@ -100,7 +105,7 @@ def make_class_of(space, names):
         if map is not None:
             w_class = map.terminator.w_cls
         elif w_obj.user_overridden_class or w_obj.typedef is None:
-            return 0                # just born, or nothing that has a class
+            return 0                # a new object, or an object without a class
         else:
             w_class = space.gettypeobject(w_obj.typedef)
         if w_class is None:

@@ -1,9 +1,10 @@
-"""Allocation sampling: what the sampled objects are.
+"""Allocation sampling: the types and sizes of the sampled objects.
 
-A sample is taken when its bytes are reserved, before there is an object.  So
-it *waits* for the next minor collection, at the beginning of which all headers
-in the nursery are valid.  The JIT may have reserved the bytes for several
-objects; this *piece* is walked from header to header:
+A sample is taken when its bytes are reserved, before the object exists.  So
+the sample *waits* for the next minor collection, at the beginning of which all
+headers in the nursery are valid.  The JIT may have reserved the bytes for
+several objects (a batched allocation, called *piece* here).  The piece is
+walked from header to header:
 
     address                         offset: the sampled byte   size
        v                                 v                      v
@@ -13,33 +14,35 @@ objects; this *piece* is walked from header to header:
                               ^
                             holder
 
-The *holder* of the sampled byte is sampled.  The Sampler has drawn a new gap
-at the end of the piece; what it would have drawn at the end of the holder is
-drawn now, by a second generator, so that objects behind the holder may be
-sampled, too: each with the probability of its own size.  With fixed gaps they
-are where they are.
+The *holder* of the sampled byte is sampled.  The Sampler has drawn its next
+gap at the end of the piece, not at the end of the holder.  For the bytes
+between the two, a second generator draws the gaps now.  So the objects after
+the holder may be sampled too, each with the probability of its size.  With
+fixed gaps, the positions of the sampled bytes in the piece are known.
 
-What stands in a piece, the program has written there since it was reserved:
-wait() clears the memory.  Where there is no header, the program has left the
-JIT's trace before it made what comes there; that remainder is an object of
-which nothing is known.  An array that was shrunk was allocated with the size
-that was reserved for it, and lives on with the size that it has then: see
-shrink().
+wait() clears the memory of a piece, so the program has written all headers in
+it since then.  If there is no header at a position, the program has left the
+JIT's trace before it made the remaining objects.  The rest of the piece counts
+as one object of unknown type.  A shrunk array is sampled with its reserved
+size, and survives with its new size: see shrink().
 
-What is found is told to fact(what, key, which, type, size, address), a function that
-was given to the GC.  It must not call back into the GC.
+The results are reported to fact(what, key, which, type, size, address), a function
+that the profiler has passed to the GC.  It must not call the GC.
 
-  FACT_STARTED    a minor collection begins.  If it returns 0, nobody listens any more.
-  FACT_OBJECT     an object that holds a sampled byte.  'key' is what sampled() has
-                  returned, 'which' counts the sampled objects of this key, 'type' is an
-                  index into what rgc.get_typeids_z() describes, or -1, 'size' the
-                  object's in bytes, or 0: all of the sample's.  'address' is where it is
-                  before the collection moves it: all of it can be read, but fields may be
-                  NULL, of objects that were just born.  NULL: it is not known what
-                  it is
-  FACT_FOUND      these were all
+  FACT_STARTED    a minor collection begins.  If the function returns 0, the
+                  profiler wants no facts of this collection.
+  FACT_OBJECT     an object that holds a sampled byte.  'key' is the result of
+                  sampled(), 'which' the object's number among the sampled objects
+                  of this key, from 0 on.  'type' is the object's index in the list of
+                  types from rgc.get_typeids_z(), or -1 if the type is unknown.
+                  'size' is the object's size in bytes, or 0 if the object fills the
+                  whole sample.  'address' is the object's address before the
+                  collection moves it, or NULL if the type is unknown.  The object can
+                  be read, but fields of a new object may be NULL.
+  FACT_FOUND      all objects of this collection were reported
 
-A FACT_OBJECT of which nothing is known may come alone, for lack of memory.
+If there is no memory for a waiting sample, a FACT_OBJECT of unknown type is
+reported at once, outside of a collection.
 """
 from rpython.memory.gc.sampling import Sampler
 from rpython.rlib import rgc
@@ -51,12 +54,12 @@ from rpython.rtyper.lltypesystem import (lltype, llmemory, llarena, llgroup,
 from rpython.rtyper.lltypesystem.lloperation import llop
 from rpython.rtyper.lltypesystem.llmemory import raw_malloc_usage
 
-# In C: rvmprof_allocation.h
+# The same numbers in C: rvmprof_allocation.h
 FACT_STARTED = 0
 FACT_OBJECT = 1
 FACT_FOUND = 2
 
-# So many samples wait, at most
+# The maximal number of samples that wait
 MAX_WAITING = 1 << 18
 
 WORD = LONG_BIT // 8
@@ -64,7 +67,7 @@ NO_TYPE = rffi.cast(llgroup.HALFWORD, 0)
 
 
 def make_table(name, *fields):
-    """A class: a table that grows, in memory that is not the GC's."""
+    """Return a class for a growing table of records, in raw memory."""
     RECORD = lltype.Struct(name, *fields)
     RECORDS = lltype.Array(RECORD, hints={'nolength': True})
     names = unrolling_iterable([field for field, _ in fields])
@@ -80,14 +83,16 @@ def make_table(name, *fields):
             self.limit = limit
 
         def append(self):
-            """A new record, to be filled in.  NULL if there is no memory: a
-            program that is out of it must not fail on our account."""
+            """Return a new record with undefined fields.  Return NULL if the
+            table is full or there is no memory: the sampling must not make
+            the program fail."""
             if self.length == self.room and not self.grow():
                 return lltype.nullptr(RECORD)
             self.length += 1
             return self.records[self.length - 1]
 
         def grow(self):
+            """Double the table.  Return False if this is impossible."""
             room = min(max(self.room * 2, 64), self.limit)
             if room == self.room:
                 return False
@@ -115,6 +120,7 @@ def make_table(name, *fields):
                 lltype.free(self.records, flavor='raw', track_allocation=False)
 
         def memory(self):
+            """Return the size of the table in bytes."""
             return self.room * len(fields) * WORD
 
         def clear(self):
@@ -133,7 +139,7 @@ Waiting = make_table('allocation_waiting',
 
 
 class SampledObjects(object):
-    """The sampled objects of one GC."""
+    """The sampled objects of one GC, until their type is known."""
     _alloc_flavor_ = "raw"
 
     @not_rpython
@@ -143,17 +149,21 @@ class SampledObjects(object):
         self.waiting = Waiting(MAX_WAITING)
 
     def start(self, gc, seed, fixed, fact):
+        """Start to report facts to the function 'fact'."""
         self.fact = fact
-        # not the sample point's own: the samples are the same without this
+        # A separate generator, so that walking a piece does not change the
+        # choice of the later samples.
         self.behind.start(1, intmask(seed + 1), fixed)
 
     def clear(self):
+        """Forget all samples, and free the memory."""
         self.waiting.clear()
 
     # ---------- while the program runs
 
     def wait(self, gc, address, key, size, offset, interval):
-        """A sample was taken; no object is there yet, or it is a large one."""
+        """Let a new sample wait for the next minor collection.  Its object
+        does not exist yet, unless it is a large object."""
         record = self.waiting.append()
         if not record:
             self.tell_not_known(gc, key)
@@ -167,9 +177,10 @@ class SampledObjects(object):
             llarena.arena_reset(address, size, 2)
 
     def shrink(self, gc, obj, totalsize):
-        """The young array 'obj', which still has its length, is going to take
-        'totalsize' bytes.  Leave in the first word behind it how much was
-        taken off, in a form that no header has: whose type would be 0."""
+        """Prepare the young array 'obj' for its reduction to 'totalsize'
+        bytes.  It still has its old length.  Write the number of removed
+        words into the first word after the new end.  A type ID of 0, which no
+        header has, distinguishes this word from a header."""
         size_gc_header = gc.gcheaderbuilder.size_gc_header
         before = raw_malloc_usage(size_gc_header + gc.get_size(obj))
         after = raw_malloc_usage(llarena.round_up_for_allocation(totalsize))
@@ -182,7 +193,8 @@ class SampledObjects(object):
     # ---------- at the beginning of a minor collection
 
     def collection_starts(self, gc):
-        """All headers in the nursery are valid, and nothing has moved."""
+        """Report the objects of all waiting samples.  All headers in the
+        nursery are valid, and no object has moved."""
         if self.tell_of(FACT_STARTED):
             i = 0
             while i < self.waiting.length:
@@ -192,6 +204,7 @@ class SampledObjects(object):
         self.waiting.length = 0
 
     def find_in(self, gc, piece):
+        """Report the objects of one sample."""
         size = piece.size
         if gc.is_in_nursery(piece.address):
             size = self.size_at(gc, piece, 0)
@@ -203,7 +216,8 @@ class SampledObjects(object):
             self.add(gc, piece, -1, 0, 0)
 
     def walk(self, gc, piece):
-        # the holder is the first one in which there is a sampled byte
+        """Report the sampled objects of a piece."""
+        # the holder is the first object with a sampled byte
         self.behind.interval = piece.interval
         self.behind.gap = piece.offset
         which = 0
@@ -223,8 +237,8 @@ class SampledObjects(object):
                 self.behind.pass_object(size)
 
     def add(self, gc, piece, position, which, size):
-        """The young object at this position, or, if that is negative, one of
-        which nothing is known."""
+        """Report the young object at this position of the piece.  If the
+        position is negative, report an object of unknown type."""
         obj = llmemory.NULL
         if position >= 0:
             size_gc_header = gc.gcheaderbuilder.size_gc_header
@@ -232,7 +246,8 @@ class SampledObjects(object):
         self.found(gc, piece, which, size, obj)
 
     def is_whole(self, gc, piece):
-        """Is the piece filled by objects, but for what was never made?"""
+        """Return True if the piece consists of objects, except for a rest of
+        objects that were never made."""
         position = 0
         while position < piece.size:
             size = self.size_at(gc, piece, position)
@@ -242,8 +257,8 @@ class SampledObjects(object):
         return position == piece.size
 
     def size_at(self, gc, piece, position):
-        """How many bytes of a piece the object at this position takes; 0: none
-        was made."""
+        """Return the size in bytes that was reserved for the object at this
+        position of a piece, or 0 if no object was made."""
         start = piece.address + position
         if not self.is_object(gc, start):
             return 0
@@ -259,16 +274,19 @@ class SampledObjects(object):
         return size
 
     def object_size(self, gc, obj):
-        """How many bytes an object takes in the nursery, with its header."""
+        """Return the size in bytes of an object in the nursery, with its
+        header.  There must be room for a forwarding address."""
         return max(self.old_size(gc, obj),
                    raw_malloc_usage(gc.minimal_size_in_nursery))
 
     def old_size(self, gc, obj):
-        """And elsewhere, where nothing leaves a forwarding address."""
+        """Return the size in bytes of an object outside of the nursery, with
+        its header."""
         return raw_malloc_usage(gc.gcheaderbuilder.size_gc_header +
                                 gc.get_size(obj))
 
     def is_object(self, gc, address):
+        """Return True if there is a header with a type at 'address'."""
         type_id = llop.extract_ushort(llgroup.HALFWORD,
                                       self.header(gc, address))
         return llop.is_group_member_nonzero(lltype.Bool, type_id)
@@ -276,19 +294,22 @@ class SampledObjects(object):
     def header(self, gc, address):
         return llmemory.cast_adr_to_ptr(address, lltype.Ptr(gc.HDR)).tid
 
-    # ---------- what is told
+    # ---------- reports
 
     def found(self, gc, piece, which, size, obj):
+        """Report a sampled object.  sampled_outcomes.py overrides this."""
         self.tell_object(gc, piece.key, which, size, obj)
 
     def tell_not_known(self, gc, key):
+        """Report that nothing is known about the object of this key."""
         self.tell_object(gc, key, 0, 0, llmemory.NULL)
 
     def tell_of(self, moment):
+        """Report a fact without an object, such as FACT_STARTED."""
         return self.fact(moment, 0, 0, 0, 0, llmemory.NULL)
 
     def tell_object(self, gc, key, which, size, obj):
-        """'obj' may be NULL."""
+        """Report FACT_OBJECT; 'obj' is NULL if its type is unknown."""
         type = -1
         if obj != llmemory.NULL:
             type = gc.get_member_index(gc.get_type_id(obj))

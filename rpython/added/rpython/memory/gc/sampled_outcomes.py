@@ -1,41 +1,44 @@
-"""Allocation sampling: what becomes of the sampled objects.
+"""Allocation sampling: the outcomes of the sampled objects.
 
-What a sampled object is, is found out at the beginning of a minor collection
-(sampled_objects.py).  At its end, each of these *young* objects is dead, old, or
-pinned.  The pinned ones wait for the next minor collection.  The old ones are
-*tracked* (old objects don't move), until a major collection has marked what is
-alive, and before it sweeps: those without a mark are dead.  At that moment this is
-true of all old objects, those included that the minor collection just before has
-made old.  Nothing is kept alive by this, and an address is forgotten before
-somebody else can get it.
+The type of a sampled object is found at the beginning of a minor collection
+(sampled_objects.py).  At the end of this collection, each of these *young* objects
+is dead, old, or pinned.  The pinned objects wait for the next minor collection.  The
+old objects, which don't move, are *tracked*.  When a major collection has marked all
+live objects, and before it sweeps, the tracked objects without a mark are dead.  At
+that moment, all old objects have valid marks, including the objects that were
+promoted by the minor collection just before.  Tracking keeps no object alive, and an
+address is forgotten before the GC can use it again.
 
-fact(what, key, which, note, size, address) is told this, too:
+fact(what, key, which, note, size, address) also receives:
 
-  FACTS_BEGIN     between this and FACTS_END, all that was found out at one
-                  moment.  If it returns 0, nobody listens any more.
+  FACTS_BEGIN     the facts up to FACTS_END were found at the same moment.  If the
+                  function returns 0, the profiler wants no more facts.
   FACTS_END
-  FACT_ENDED      the end of a minor collection: these were all young objects
-  FACT_MARKED     the marking of a major collection has ended; the dead ones follow
+  FACT_ENDED      a minor collection ends: all young objects were reported
+  FACT_MARKED     a major collection has finished marking; the dead objects follow
 
-  FACT_DIED       of the young objects, in the order of their keys.  'key', 'which'
-  FACT_PROMOTED   and 'size' are those of FACT_OBJECT, 'note' is what it has
-  FACT_PINNED     returned, 'address' where the object is now and stays, or NULL.  For
-  FACT_NOT_KNOWN  FACT_PROMOTED and FACT_PINNED, it returns 1 to hear of this object
-                  again.  A FACT_NOT_KNOWN may come alone, for lack of memory.
-  FACT_SHRUNK     before FACT_PROMOTED: as 'size' what the object takes now, in
-                  bytes, less than when it was allocated: an array that was shrunk,
-                  or an object without a field
-  FACT_FREED      'key' and 'which', of an object that was promoted
-  FACT_LOST       likewise: it will not be heard of again, for lack of memory
+  FACT_DIED       the outcome of a young object, in the order of the keys.  'key',
+  FACT_PROMOTED   'which' and 'size' are the same as for FACT_OBJECT, 'note' is the
+  FACT_PINNED     result of FACT_OBJECT.  'address' is the object's final address, or
+  FACT_NOT_KNOWN  NULL.  For FACT_PROMOTED and FACT_PINNED, the function returns 1 to
+                  receive later facts about this object.  If there is no memory, a
+                  FACT_NOT_KNOWN is reported at once, between its own FACTS_BEGIN and
+                  FACTS_END.
+  FACT_SHRUNK     before FACT_PROMOTED: 'size' is the object's present size in bytes,
+                  which is smaller than its size in the nursery.  The object is a
+                  shrunk array, or an object without fields.
+  FACT_FREED      a promoted object is dead, given by 'key' and 'which'
+  FACT_LOST       a promoted object is not tracked any more, because there is no
+                  memory; given by 'key' and 'which'
 
-At FACT_STARTED and FACT_MARKED, behind each minor collection and behind each large
-object, the totals say how large the heap is.
+The size of the heap in the totals is up to date at FACT_STARTED and FACT_MARKED,
+after each minor collection and after each allocation of a large object.
 """
 from rpython.memory.gc.sampled_objects import (MAX_WAITING, SampledObjects,
     make_table)
 from rpython.rtyper.lltypesystem import lltype, llmemory
 
-# In C: rvmprof_allocation.h, behind those of sampled_objects.py
+# The same numbers in C: rvmprof_allocation.h
 FACTS_BEGIN = 3
 FACTS_END = 4
 FACT_ENDED = 5
@@ -48,13 +51,13 @@ FACT_FREED = 11
 FACT_LOST = 12
 FACT_SHRUNK = 13
 
-# So many objects are tracked, at most
+# The maximal number of tracked objects
 MAX_TRACKED = 1 << 20
 
 Young = make_table('allocation_young',
-    ('object', llmemory.Address),      # NULL: it is not known what it is
+    ('object', llmemory.Address),      # NULL if the type is unknown
     ('key', lltype.Signed), ('which', lltype.Signed), ('note', lltype.Signed),
-    ('size', lltype.Signed),           # to be told
+    ('size', lltype.Signed),           # as in FACT_OBJECT
     ('size_at_birth', lltype.Signed))
 Tracked = make_table('allocation_tracked',
     ('object', llmemory.Address), ('key', lltype.Signed),
@@ -71,19 +74,24 @@ class SampledOutcomes(SampledObjects):
         self.tracked = Tracked(MAX_TRACKED)
 
     def start(self, gc, seed, fixed, fact):
+        """Start to report facts to the function 'fact'."""
         SampledObjects.start(self, gc, seed, fixed, fact)
         gc.sample_point.totals.memory = 0
         self.count_heap(gc)
 
     def clear(self):
+        """Forget all samples and objects, and free the memory."""
         SampledObjects.clear(self)
         self.young.clear()
         self.tracked.clear()
 
     def count_heap(self, gc):
+        """Update the size of the heap in the totals."""
         gc.count_heap(gc.sample_point.totals)
 
     def collection_starts(self, gc):
+        """Report the objects of all waiting samples, which are young objects
+        until collection_ends()."""
         self.count_heap(gc)
         SampledObjects.collection_starts(self, gc)
         totals = gc.sample_point.totals
@@ -91,9 +99,10 @@ class SampledOutcomes(SampledObjects):
                             self.young.memory() + self.tracked.memory())
 
     def found(self, gc, piece, which, size, obj):
+        """Report a sampled object, and note it as young."""
         record = self.young.append()
         if not record:
-            # nothing is said of objects behind a holder of which it was
+            # once per key, also if the piece has several sampled objects
             if which == 0:
                 self.tell_not_known(gc, piece.key)
             return
@@ -105,14 +114,16 @@ class SampledOutcomes(SampledObjects):
         record.note = self.tell_object(gc, piece.key, which, size, obj)
 
     def tell_not_known(self, gc, key):
+        """Report that the type and the outcome of this key are unknown."""
         note = self.tell_object(gc, key, 0, 0, llmemory.NULL)
         if self.tell_of(FACTS_BEGIN):
             self.fact(FACT_NOT_KNOWN, key, 0, note, 0, llmemory.NULL)
             self.tell_of(FACTS_END)
 
     def collection_ends(self, gc):
-        """All young objects that survive this minor collection are known, and
-        the others are still there."""
+        """Report the outcomes of the young objects.  All survivors of this
+        minor collection are known, and the memory of the dead objects is not
+        reused yet."""
         if not self.tell_of(FACTS_BEGIN):
             self.clear()
             return
@@ -131,7 +142,8 @@ class SampledOutcomes(SampledObjects):
     collection_ends._dont_inline_ = True
 
     def tell_young(self, gc, young):
-        """Returns True if it is pinned, and to be told of again."""
+        """Report the outcome of a young object.  Return True if the object is
+        pinned, and its outcome must be reported again."""
         what = FACT_NOT_KNOWN
         survivor = llmemory.NULL
         address = llmemory.NULL
@@ -163,7 +175,8 @@ class SampledOutcomes(SampledObjects):
         return False
 
     def marking_ended(self, gc):
-        """All marks are final, nothing is swept yet."""
+        """Report the dead tracked objects.  All marks are final, and no
+        object is swept yet."""
         self.count_heap(gc)
         if not self.tell_of(FACTS_BEGIN):
             self.clear()

@@ -1,11 +1,11 @@
-"""Allocation sampling: which of the program's objects get sampled, and how
-the garbage collector finds out without being asked.
+"""Allocation sampling: the choice of the sampled objects, and the sample
+point in the nursery.  incminimark uses the class SamplePoint.
 
 Nouns.  The program allocates a stream of bytes.  Some of these bytes are
 *sampled*; an object is sampled if it holds at least one sampled byte.  The
 *interval* is the mean number of bytes from one sampled byte to the next.
-The *gap* is the number of bytes that pass, from now on, before the next
-sampled byte comes.
+The *gap* is the number of bytes from the present position in the stream to
+the next sampled byte.
 
 Exponential gaps (the default).  The sampled bytes are the arrivals of a
 Poisson process of rate 1/interval along the stream: an object of s bytes is
@@ -13,18 +13,19 @@ sampled with probability
 
     p(s) = 1 - exp(-s / interval)
 
-independently of every other object, in whatever rhythm the program allocates.
+independently of every other object and of the program's allocation pattern.
 The distance to the next arrival is distributed exponentially.  For a uniform
-u in (0, 1] it is -log(u) * interval, and the byte in which the arrival falls
-is the integer part of that.  The process has no memory.  So a gap can be
-thrown away and drawn anew whenever the moment was not chosen by looking at
-where the next sampled byte is: behind a sampled object, or when the interval
-changes.  This is why a large object costs one draw and not a loop over all
-the sampled bytes in it.  A reader who wants totals lets each sampled object
-stand for s / p(s) bytes and 1 / p(s) objects, and sums these up.
+u in (0, 1] it is -log(u) * interval.  The gap is the integer part of this
+number.  The process is memoryless.  So a gap can be discarded and drawn again
+at any moment that does not depend on the position of the next sampled byte:
+after a sampled object, or when the interval changes.  This is why a large
+object costs one draw and not a loop over all its sampled bytes.  For
+estimates of totals, a sampled object represents s / p(s) bytes and 1 / p(s)
+objects.
 
 Fixed gaps (for experiments).  The bytes number interval - 1,
-2 * interval - 1, ... are sampled.  Aliases with the program's loops.
+2 * interval - 1, ... are sampled.  The choice can alias with loops of the
+program.
 
 Sample point.  The nursery check compares nursery_free with nursery_top.  We
 lower nursery_top to the next sampled byte, and the very same check also asks
@@ -38,36 +39,37 @@ lower nursery_top to the next sampled byte, and the very same check also asks
                 ^                          ^
           counted_from                the sampled byte
 
-Bump-pointer allocations, whether made by RPython code or by the JIT's, don't
-change by one instruction.  collect_and_reserve() is where the two reasons for
-a failing check are told apart.  If the sampled byte is not in this part of
-the nursery, then nursery_top is where the GC itself put it, and the gap goes
-on in the next part: it is kept as a number of bytes, never as an address.
+Bump-pointer allocations in RPython code and in the JIT's code do not change
+by one instruction.  collect_and_reserve() distinguishes the two reasons for a
+failing check.  If the sampled byte is beyond this part of the nursery,
+nursery_top keeps the GC's own value.  The gap then continues in the next
+part, because it is a number of bytes and not an address.
 
-The GC's own code reads nursery_top too: it is where a pinned object may stand,
-or where memory pressure puts nursery_free.  For this reason the sample point
-is *placed* only while the program runs.  Everything in the GC that reads or
-moves nursery_top or nursery_free *lifts* it before, which also counts the
-bytes since it was placed, and places it again afterwards.
+The GC's own code reads nursery_top too: a pinned object may be there, and
+memory pressure sets nursery_free to nursery_top.  For this reason the sample
+point is *placed* only while the program runs.  All code of the GC that reads
+or moves nursery_top or nursery_free *lifts* the sample point first, which
+also counts the bytes since it was placed.  Afterwards, the GC places the
+sample point again.
 
-Objects of which the size is over 'nonlarge_max', or that have an old-style
-finalizer, don't go through the nursery; external_malloc() reports them.
+Objects larger than 'nonlarge_max', and objects with an old-style finalizer,
+don't go through the nursery; external_malloc() reports them.
 
-The GC knows nothing about profilers.  It calls two functions that were given
-to it, of the types that are defined in rlib/rgc.py.  Neither may call back
-into the GC: it is in the middle of its work.
+The GC knows nothing about profilers.  It calls two functions that the
+profiler passes to rgc.start_allocation_sampling(); rlib/rgc.py defines their
+types.  Neither may call the GC, which is in the middle of its work.
 
   sampled(size, address)      'size' bytes were reserved at 'address', GC
                               header included, and they are sampled.  The
-                              object is not there yet: don't look.  Returns a
-                              key > 0 to hear of this object again, 0 not to,
-                              or a negative number to end the sampling.  May
-                              store another interval into the totals, as
-                              change() takes it but for 0, which holds from the
-                              end of this object on.
+                              object does not exist yet, so the memory must
+                              not be read.  Returns a key > 0 to receive facts
+                              about this object, 0 to receive none, or a
+                              negative number to end the sampling.  May store
+                              another interval > 0 into the totals, which is
+                              valid from the end of this object on.
   fact(what, key, which, type, size, address)
-                              what the GC has found out about an object of
-                              this key: see sampled_objects.py.
+                              a fact about an object of this key: see
+                              sampled_objects.py.
 """
 import sys
 from rpython.rlib import rgc
@@ -78,10 +80,10 @@ from rpython.rtyper.lltypesystem import lltype, llmemory, llarena, rffi
 from rpython.rtyper.lltypesystem.llmemory import raw_malloc_usage
 from rpython.translator.tool.cbuild import ExternalCompilationInfo
 
-# In bytes.  The sum of an address and a gap must not overflow.
+# Bytes.  The sum of an address and a gap must not overflow.
 MAX_INTERVAL = 1 << (LONG_BIT - 2)
 
-# ll_math.math_log(), but without a wrapper that would release the GIL
+# ll_math.math_log() without its wrapper, which would release the GIL
 c_log = rffi.llexternal('log', [rffi.DOUBLE], rffi.DOUBLE, _nowrapper=True,
                         sandboxsafe=True, random_effects_on_gcobjs=False,
                         compilation_info=ExternalCompilationInfo(
@@ -90,7 +92,8 @@ c_log = rffi.llexternal('log', [rffi.DOUBLE], rffi.DOUBLE, _nowrapper=True,
 
 
 class Sampler(object):
-    """Which bytes are sampled?  Knows no nursery."""
+    """The choice of the sampled bytes in a stream of bytes, independent of
+    the nursery."""
     _alloc_flavor_ = "raw"
 
     @not_rpython
@@ -101,15 +104,18 @@ class Sampler(object):
         self.random = r_ulonglong(0)
 
     def start(self, interval, seed, fixed):
+        """Start a stream of bytes.  Equal seeds choose the same bytes."""
         self.random = r_ulonglong(seed)
         self.fixed = fixed
         self.set_interval(interval)
 
     def set_interval(self, interval):
+        """Change the interval, and draw a new gap."""
         self.interval = interval
         self.draw()
 
     def next_random(self):
+        """Return the next 64 bits of the generator."""
         # splitmix64: Steele, Lea and Flood, "Fast splittable pseudorandom
         # number generators", OOPSLA 2014
         self.random += r_ulonglong(0x9e3779b97f4a7c15)
@@ -119,7 +125,7 @@ class Sampler(object):
         return z ^ (z >> 31)
 
     def draw(self):
-        """Draw a new gap, which counts from now on."""
+        """Draw a new gap, which begins at the present position."""
         if self.fixed:
             self.gap = self.interval - 1
             return
@@ -132,18 +138,18 @@ class Sampler(object):
             self.gap = MAX_INTERVAL
 
     def pass_bytes(self, count):
-        """'count' bytes were allocated, none of which is sampled."""
+        """Count 'count' allocated bytes, none of which is sampled."""
         ll_assert(0 <= count and count <= self.gap,
                   "a sampled byte was passed over")
         self.gap -= count
 
     def pass_object(self, size):
-        """An object of 'size' bytes was allocated.  Is it sampled?"""
+        """Count an object of 'size' bytes.  Return True if it is sampled."""
         if self.gap >= size:
             self.gap -= size
             return False
         if self.fixed:
-            # the object may hold more sampled bytes: divide, don't loop
+            # the object may hold several sampled bytes: divide, don't loop
             tail = (size - self.gap) % self.interval
             self.gap = self.interval - tail if tail else 0
         else:
@@ -152,8 +158,8 @@ class Sampler(object):
 
 
 class SamplePoint(Sampler):
-    """The sample point of one GC.  As long as there is no sampling,
-    'interval' is 0, and the GC calls none of the methods in the second part.
+    """The sample point of one GC.  Without sampling, 'interval' is 0, and the
+    GC calls none of the methods in the second part.
     """
     @not_rpython
     def __init__(self, objects):
@@ -168,7 +174,8 @@ class SamplePoint(Sampler):
     # ---------- called by the program
 
     def begin(self, gc, interval, seed, fixed, sampled, fact):
-        """Begin to sample.  Returns the totals, which are kept up to date."""
+        """Start the sampling.  Return the totals, which the GC updates.
+        Return NULL if the interval is out of range."""
         if interval <= 0 or interval > MAX_INTERVAL:
             return lltype.nullptr(rgc.ALLOCATION_TOTALS.TO)
         self.stop(gc)
@@ -182,7 +189,8 @@ class SamplePoint(Sampler):
         return self.totals
 
     def change(self, gc, interval):
-        """Change the interval; 0 stops.  Returns False if that can't be."""
+        """Change the interval; 0 stops the sampling.  Return False if there
+        is no sampling, or if the interval is out of range."""
         if self.interval == 0 or interval < 0 or interval > MAX_INTERVAL:
             return False
         if interval == 0:
@@ -195,6 +203,7 @@ class SamplePoint(Sampler):
         return True
 
     def stop(self, gc):
+        """Stop the sampling, and free the tables of sampled objects."""
         if self.interval != 0:
             self.lift(gc, gc.nursery_free)
             self.interval = 0
@@ -203,9 +212,9 @@ class SamplePoint(Sampler):
     # ---------- called by the GC
 
     def place(self, gc):
-        """The program goes on."""
+        """Place the sample point, before the program continues."""
         if self.interval == 0:
-            return       # ended by sampled()
+            return       # sampled() has ended the sampling
         ll_assert(self.real_top == llmemory.NULL, "sample point placed twice")
         self.counted_from = gc.nursery_free
         self.real_top = gc.nursery_top
@@ -214,8 +223,8 @@ class SamplePoint(Sampler):
             gc.nursery_top = gc.nursery_free + self.gap
 
     def lift(self, gc, free):
-        """The GC is about to work.  'free' is where the last object ends
-        that the program got."""
+        """Lift the sample point, before the GC works.  'free' is the end of
+        the program's last object.  Does nothing if the point is lifted."""
         if self.real_top == llmemory.NULL:
             return
         gc.nursery_top = self.real_top
@@ -225,8 +234,8 @@ class SamplePoint(Sampler):
         self.totals.allocated += count
 
     def reached(self, gc, totalsize):
-        """The check of the bump-pointer allocation failed.  If that was
-        because of the sample point, return the address of the 'totalsize'
+        """Handle a failed check of the bump-pointer allocation.  If the
+        sample point was the reason, return the address of the 'totalsize'
         bytes.  Otherwise lift the point and return NULL."""
         ll_assert(self.real_top != llmemory.NULL, "sample point not placed")
         result = gc.nursery_free - totalsize
@@ -238,7 +247,8 @@ class SamplePoint(Sampler):
     reached._dont_inline_ = True
 
     def allocated(self, gc, address, totalsize):
-        """An object was allocated while the point was lifted."""
+        """Count and perhaps sample an object that was allocated while the
+        point was lifted.  Places the point again."""
         size = raw_malloc_usage(totalsize)
         self.totals.allocated += size
         offset = self.gap
@@ -259,7 +269,8 @@ class SamplePoint(Sampler):
     allocated._dont_inline_ = True
 
     def collection_starts(self, gc):
-        """All headers in the nursery are valid, and nothing has moved."""
+        """Begin a minor collection.  All headers in the nursery are valid,
+        and no object has moved."""
         self.totals.collections += 1
         self.objects.collection_starts(gc)
     collection_starts._dont_inline_ = True

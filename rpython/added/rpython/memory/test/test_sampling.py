@@ -1,6 +1,6 @@
-"""Allocation sampling as an RPython program sees it: the functions in
-rlib/rgc.py, with GCs that can sample and with others.  What exactly is
-sampled is tested in memory/gc/test/test_sampling_*.py.
+"""Allocation sampling in RPython programs: the functions in rlib/rgc.py,
+with GCs that can sample and with other GCs.
+memory/gc/test/test_sampling_*.py test the samples in detail.
 """
 import py
 from rpython.memory import gcwrapper
@@ -19,8 +19,8 @@ class Node(object):
     def __init__(self, next):
         self.next = next
 
-# Raw memory, because only that is the same for a function that the llinterp
-# runs and for callbacks that a GC in plain Python calls.
+# Raw memory, because a function in the llinterp and the callbacks of a GC in plain
+# Python have no other memory in common.
 COUNTERS = lltype.Struct('counters',
     ('samples', lltype.Signed), ('bytes', lltype.Signed),
     ('last_key', lltype.Signed), ('reports', lltype.Signed),
@@ -38,7 +38,7 @@ def sampled(size, address):
 def fact(what, key, which, type, size, address):
     if what == FACT_OBJECT:
         counters.reports += 1
-        # (not known: what was never made of a piece that the JIT has reserved)
+        # no type: objects that were never made in memory reserved by the JIT
         if not (0 < key <= counters.last_key and key % 10 == 0 and which >= 0 and
                 (type > 0) == (address != llmemory.NULL)):
             counters.wrong_reports += 1
@@ -71,7 +71,7 @@ def keep_alive(node):
 
 
 def uses_all():
-    """Returns 0, or the number of what went wrong."""
+    """Return 0, or the number of the failed check."""
     if rgc.set_allocation_interval(1000):
         return 1
     if start(0, 0, True):
@@ -97,14 +97,14 @@ def uses_all():
         return 8
     if totals.allocated == allocated:
         return 9
-    # refused, nothing changes
+    # an invalid interval changes nothing
     if rgc.set_allocation_interval(-1):
         return 10
     if totals.interval != 64:
         return 11
     samples = counters.samples
     rgc.collect()
-    # all that were sampled are known now
+    # all sampled objects were reported
     if counters.reports < samples or counters.wrong_reports != 0:
         return 12
     if not keep_alive(keep):
@@ -126,7 +126,7 @@ def uses_all():
         return 17
     if rgc.set_allocation_interval(0):
         return 18
-    # ended from inside
+    # sampled() ends the sampling
     start(1, 0, True)
     counters.answer = -1
     make_list(10)
@@ -163,7 +163,7 @@ def test_llinterp_without_gc():
 
 
 class TestDirect(object):
-    """The llinterp runs the program, a GC in plain Python keeps its heap."""
+    """The llinterp runs the program with a GC in plain Python."""
 
     def interpret(self, func, GCClass, GC_PARAMS={}):
         interp, graph = get_interpreter(func, [])
@@ -197,7 +197,7 @@ class TestDirect(object):
 
 
 class TransformedTest(test_transformed_gc.GCTest):
-    """The GC is RPython too, and so are its calls to the callbacks."""
+    """The llinterp runs the program, the GC and the callbacks."""
 
     def define_program(cls):
         program = cls.program

@@ -1,5 +1,5 @@
-"""What becomes of sampled objects, as an RPython program sees it: what exactly is told
-is tested in memory/gc/test/test_outcomes_*.py.
+"""The outcomes of sampled objects in RPython programs.
+memory/gc/test/test_outcomes_*.py test the reports in detail.
 """
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.sampled_objects import FACT_OBJECT
@@ -38,7 +38,7 @@ def fact(what, key, which, value, size, address):
     return 1
 
 def follows_all():
-    """Returns 0, or the number of what went wrong."""
+    """Return 0, or the number of the failed check."""
     counters.samples = counters.notes = counters.outcomes = counters.wrong = 0
     counters.survivors = counters.freed = 0
     totals = rgc.start_allocation_sampling(
@@ -54,7 +54,7 @@ def follows_all():
     if not 40 <= counters.survivors < counters.outcomes:
         return 3
     rgc.collect()
-    # what became old, and is dead: not the list that is kept
+    # the list that is kept alive was not freed
     if counters.survivors - counters.freed < 40:
         return 4
     if not keep_alive(keep):

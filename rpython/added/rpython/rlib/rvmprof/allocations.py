@@ -1,32 +1,35 @@
-"""What rvmprof.enable() is asked for, of allocation samples."""
+"""The argument 'allocations' of rvmprof.enable(): settings of allocation
+samples in a text."""
 
 from rpython.rlib.rarithmetic import LONG_BIT, intmask, r_uint
 
-MAX_INTERVAL = 1 << (LONG_BIT - 2)      # in bytes
-MAX_LIMIT = 1000000                     # of samples a second, and of millionths
+MAX_INTERVAL = 1 << (LONG_BIT - 2)      # bytes
+MAX_LIMIT = 1000000                     # samples per second, or millionths
 
 
 class BadAllocations(Exception):
+    """An invalid text; 'msg' describes the error."""
+
     def __init__(self, msg):
         self.msg = msg
 
 
 class Allocations(object):
-    """From a text, "key=value" with ";" between:
+    """The settings in a text, which consists of "key=value" with ";" between:
 
     interval   mean number of allocated bytes between two samples
-    gaps       "exponential", or "fixed": it is every interval'th byte
-    seed       0 to 2**64 - 1: which samples are chosen, always the same ones for
-               the same number
-    limit      "100/s" samples, or "5000ppm", millionths of the time: no more are
-               taken than that, and the interval is only the first one
-    lifetimes  1, or 0: not what becomes of each sampled object, only of which type
-               it is
-    in_memory  0, or 1: the profile holds no samples, only what stacks and types
-               are, for alive_allocations()
+    gaps       "exponential" (the default), or "fixed" to sample exactly every
+               interval'th byte
+    seed       0 to 2**64 - 1; the same number chooses the same samples (default 0)
+    limit      the maximum of samples, as "100/s" (samples per second) or "5000ppm"
+               (millionths of the time); 'interval' is then only the first interval
+    lifetimes  1 (the default) to record the outcome of each sampled object, 0 to
+               record only its type
+    in_memory  1 to write only stacks and types to the profile, and no samples, for
+               alive_allocations() (default 0)
 
-    What is none of these goes into the profile: 'rest'.  An empty text asks for no
-    samples, and the interval is 0.
+    Pairs with other keys are settings for the profile: 'rest'.  If the text is empty,
+    no allocations are sampled, and 'interval' is 0.
     """
 
     def __init__(self, text):
@@ -50,7 +53,7 @@ class Allocations(object):
             raise BadAllocations("no interval: '%s'" % text)
 
     def _set(self, key, value):
-        """Returns False if it is none of ours."""
+        """Return False if the key is unknown."""
         if key == 'interval':
             self.interval = intmask(number(key, value, 1, r_uint(MAX_INTERVAL)))
         elif key == 'gaps':
@@ -85,12 +88,13 @@ class Allocations(object):
 
 
 def bad(key, value, good):
+    """Return the exception for an invalid value."""
     return BadAllocations("bad value for '%s': %s, must be %s" % (key, value, good))
 
 
 def number(key, text, least, most):
-    """An r_uint from 'least' to 'most'; RPython's string_to_int() knows signed ones
-    only."""
+    """Return the number in 'text' as an r_uint, from 'least' to 'most'.  RPython's
+    string_to_int() supports only signed numbers."""
     result = r_uint(0)
     is_good = len(text) > 0
     for c in text:

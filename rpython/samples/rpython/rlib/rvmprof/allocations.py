@@ -1,24 +1,27 @@
-"""What rvmprof.enable() is asked for, of allocation samples."""
+"""The argument 'allocations' of rvmprof.enable(): settings of allocation
+samples in a text."""
 
 import sys
 
 from rpython.rlib.rarithmetic import LONG_BIT
 
-MAX_INTERVAL = 1 << (LONG_BIT - 2)      # in bytes
+MAX_INTERVAL = 1 << (LONG_BIT - 2)      # bytes
 
 
 class BadAllocations(Exception):
+    """An invalid text; 'msg' describes the error."""
+
     def __init__(self, msg):
         self.msg = msg
 
 
 class Allocations:
-    """From a text, "key=value" with ";" between:
+    """The settings in a text, which consists of "key=value" with ";" between:
 
     interval   mean number of allocated bytes between two samples
-    seed       which samples are chosen, always the same ones for the same number
+    seed       the same number chooses the same samples (default 0)
 
-    An empty text asks for no samples, and the interval is 0.
+    If the text is empty, no allocations are sampled, and 'interval' is 0.
     """
 
     def __init__(self, text):
@@ -32,6 +35,7 @@ class Allocations:
             raise BadAllocations("no interval: '%s'" % text)
 
     def _set(self, pair):
+        """Set an attribute to the value in "key=value"."""
         end = pair.find('=')
         if end >= 0:
             value = number(pair[end + 1:])
@@ -45,8 +49,9 @@ class Allocations:
 
 
 def number(text):
-    """Of digits; -1 if there are others, or more than an integer holds.  (int()
-    takes blanks, and in RPython it does not look for an overflow.)"""
+    """Return the number in 'text', or -1 if 'text' has other characters than
+    digits or the number is too large.  int() accepts blanks, and does not detect
+    an overflow in RPython."""
     result = 0
     for c in text:
         if not '0' <= c <= '9' or result > (sys.maxint - 9) // 10:

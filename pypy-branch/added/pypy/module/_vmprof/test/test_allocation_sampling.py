@@ -15,7 +15,7 @@ class AppTestAllocationSampling(object):
         cls.w_translated = cls.space.wrap(cls.runappdirect)
 
     def w_run(self, work, allocations='', period=0.0):
-        """The profile as bytes, and what was counted, of calling work()."""
+        """Call work() with sampling.  Return the profile and the statistics."""
         import _vmprof
         with open(self.tmpfilename, 'wb') as f:
             _vmprof.enable(f.fileno(), period, 0, 0, 0, 0, allocations)
@@ -89,7 +89,7 @@ class AppTestAllocationSampling(object):
         profile, counted = self.run(
             the_function_to_find, 'interval=10000;gaps=fixed')
         assert counted['allocated'] > 800 * 1000
-        # in a large object there may be several sampled bytes
+        # a large object may contain several sampled bytes
         assert counted['samples'] <= counted['allocated'] // 10000
         assert counted['samples'] >= counted['allocated'] // 10000 - 3
         assert counted['time_samples'] == counted['dropped'] == 0
@@ -119,7 +119,7 @@ class AppTestAllocationSampling(object):
                 self.last = Node(), Renamed(), never
         for i in range(3):
             profile, counted = self.run(work, 'interval=1000')
-            # texts stand in the profile as they are
+            # strings are not encoded in the profile
             assert profile.count(b'app.models.Node') == 1
             assert profile.count(b'app.models.Late') == 1
             assert b'Never' not in profile
@@ -134,7 +134,7 @@ class AppTestAllocationSampling(object):
         Node.__module__ = 'app.models'
         def work():
             self.last = [Node() for i in range(1000)]
-        gc.collect()            # there is room for all of them
+        gc.collect()            # the nursery then has room for all nodes
         profile, counted = self.run(work, 'interval=100')
         assert counted['collections'] <= 2
         assert b'app.models.Node' in profile
@@ -191,7 +191,7 @@ class AppTestAllocationSampling(object):
         assert b'run=a;' in profile and b'part=2' not in profile
         assert b':early:' in profile
         assert b'app.models.Node' in profile
-        # what is alive has its names there, too
+        # the second profile has the names of the live objects, too
         os.rename(nextfilename, self.tmpfilename)
         profile = self.profile()
         assert b'run=a;part=2;' in profile
@@ -277,7 +277,7 @@ class AppTestAllocationSampling(object):
         import _vmprof
         def work():
             self.allocate_for(0.3)
-            _vmprof.stop_sampling()         # and never starts it
+            _vmprof.stop_sampling()         # without start_sampling()
         for i in range(3):
             profile, counted = self.run(work, 'interval=10000', 0.001)
             assert counted['lost'] < counted['samples'] // 2
@@ -305,6 +305,6 @@ class AppTestAllocationSampling(object):
         import _vmprof
         def work():
             raises(_vmprof.VMProfError, self.run, None, 'interval=1000')
-        # the second one has the same file open, and doesn't write to it
+        # the inner run() opens the same file, but does not write to it
         profile, counted = self.run(work, 'interval=1000')
         assert counted['samples'] > 0

@@ -1,7 +1,7 @@
-"""What the tests of what becomes of sampled objects share: see test_outcomes_*.py.
+"""Base class of test_outcomes_*.py, the tests of sampled_outcomes.py.
 
-They are of sampled_outcomes.py in a GC that is not translated: of young objects, of
-old ones, and of the size of the heap.
+The tests use a GC that is not translated.  They check the outcomes of young objects and
+of old objects, and the size of the heap.
 """
 from rpython.memory.gc.sampled_outcomes import (FACTS_BEGIN, FACTS_END, FACT_ENDED,
     FACT_MARKED, FACT_DIED, FACT_PROMOTED, FACT_PINNED, FACT_NOT_KNOWN, FACT_FREED,
@@ -9,28 +9,30 @@ from rpython.memory.gc.sampled_outcomes import (FACTS_BEGIN, FACTS_END, FACT_END
 from rpython.memory.gc.test.sampling_support import BaseSamplingTest
 from rpython.rtyper.lltypesystem import llmemory
 
-# what became of a young object
+# the outcomes of young objects
 DIED, PROMOTED, PINNED, NOT_KNOWN = range(4)
 OUTCOMES = {FACT_DIED: DIED, FACT_PROMOTED: PROMOTED, FACT_PINNED: PINNED,
             FACT_NOT_KNOWN: NOT_KNOWN}
 
 
 class BaseOutcomesTest(BaseSamplingTest):
+    """Collects the outcomes that the GC reports."""
 
     def setup_method(self, meth):
         BaseSamplingTest.setup_method(self, meth)
-        self.class_of = None     # a function of an address, for the profiler to ask
+        self.class_of = None     # returns the class of the object at an address
         self.fates = []          # (key, type, outcome)
-        self.objects = []        # (key, which, size), beside 'fates'
-        self.classes = []        # likewise
+        self.objects = []        # (key, which, size) of the objects in 'fates'
+        self.classes = []        # classes of the objects in 'fates'
         self.freed = []          # (key, which)
         self.lost = []           # (key, which)
         self.addresses = []      # (key, which, address)
         self.shrunk = []         # (key, which, size)
-        self.telling = None      # FACT_ENDED or FACT_MARKED, in between
-        self.hears = 1           # what FACTS_BEGIN answers
-        self.follows = 1         # what the others answer,
-        self.asks_again = 0      # and FACT_PINNED, which is not noted if it is 1
+        self.telling = None      # between FACTS_BEGIN and FACTS_END: a list with
+                                 # FACT_ENDED or FACT_MARKED after it was reported
+        self.hears = 1           # result of FACTS_BEGIN
+        self.follows = 1         # result of the other facts except FACT_PINNED
+        self.asks_again = 0      # result of FACT_PINNED; if 1, it is not noted
 
     def note(self, type, address):
         class_ = 0

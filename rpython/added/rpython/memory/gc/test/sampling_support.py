@@ -1,15 +1,14 @@
-"""What the tests of allocation sampling share: see test_sampling_*.py.
+"""Base class of test_sampling_*.py, the tests of sampling.py and
+sampled_objects.py.
 
-They are of sampling.py in a GC that is not translated: the arithmetic of
-Sampler alone (arithmetic); what lowering nursery_top would break in
-incminimark if the GC forgot about it somewhere (nursery, callbacks, large);
-and what is found out about the sampled objects (objects, pieces).  Most of them use
-fixed gaps, because then it is known beforehand which objects are sampled, from
-the sizes alone: see fixed_samples().
+The tests use a GC that is not translated.  They check the arithmetic of
+Sampler (arithmetic), all code of incminimark that depends on nursery_top
+(nursery, callbacks, large), and the reports about sampled objects (objects,
+pieces).  Most of them use fixed gaps, because then the sizes determine which
+objects are sampled: see fixed_samples().
 
-What a profiler does with the samples (signals, errno, greenlets, forks, where
-its messages go, which binaries link it) is not the GC's, and is not tested
-here.
+The profiler's part (signals, errno, greenlets, forks, output, linking) is not
+tested here.
 """
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.sampled_objects import (FACT_STARTED, FACT_OBJECT,
@@ -21,13 +20,13 @@ from rpython.rtyper.annlowlevel import llhelper
 from rpython.rtyper.lltypesystem import llarena, llmemory, lltype
 
 
-# A correct implementation fails a random check with a probability of 1e-8, if
-# the seed is changed: this is the two-sided quantile of a normal distribution.
+# The two-sided quantile of a normal distribution for a probability of 1e-8: with
+# another seed, a correct implementation fails a random check so rarely.
 SIGMAS = 5.73
 
 
 def fixed_samples(sizes, interval):
-    """Which of the objects hold a byte number k * interval - 1?"""
+    """Return the numbers of the objects that hold a byte k * interval - 1."""
     result = []
     end = 0
     for number, size in enumerate(sizes):
@@ -38,9 +37,9 @@ def fixed_samples(sizes, interval):
     return result
 
 
-# Two words with the header, the smallest object there is.  Anything larger
-# that is pinned confuses the simulated memory: when nursery_free stands right
-# before it, adding to nursery_free gives addresses inside of it.
+# The smallest object: two words with the header.  A larger pinned object confuses
+# the simulated memory: if nursery_free is right before the pinned object, adding to
+# nursery_free gives addresses inside of the object.
 SMALL = lltype.GcStruct('SMALL', ('x', lltype.Signed))
 CHARS = lltype.GcArray(lltype.Char)
 DESTROYED = lltype.GcStruct('DESTROYED', ('x', lltype.Signed),
@@ -51,7 +50,7 @@ WORDS = {S: 4, SMALL: 2, DESTROYED: 3, FINALIZED: 2, WEAKREF: 2}
 
 
 def total_size(TYPE, n):
-    """In bytes, with the header"""
+    """Return the size of an object in bytes, with the header."""
     if TYPE is VAR:
         return (2 + n) * WORD
     if TYPE is CHARS:
@@ -60,15 +59,16 @@ def total_size(TYPE, n):
 
 
 def memory_pressure(gc, size):
+    """Report 'size' bytes of raw memory to the GC."""
     method = gc.raw_malloc_memory_pressure
-    # newer versions of the GC want an address, too
+    # newer versions of the GC have a further parameter, an address
     rest = method.im_func.func_code.co_argcount - 2
     method(size, *[llmemory.NULL] * rest)
 
 
 def make_piece(test, kinds, total):
-    """As the JIT does: reserve 'total' bytes, and make objects in them, of
-    (TYPE, length, size).  Returns pointers."""
+    """Reserve 'total' bytes and make several objects, as the JIT does.  'kinds'
+    is a list of (TYPE, length, size).  Return pointers."""
     gc = test.gc
     address = gc.nursery_free
     gc.nursery_free = address + total
@@ -80,12 +80,13 @@ def make_piece(test, kinds, total):
         result.append(make_object(test, address + end, TYPE, n))
         end += size
     if end < total:
-        # (in memory that is simulated, nobody can read what is not there)
+        # the simulated memory cannot be read before a header is there
         llarena.arena_reserve(address + end, llmemory.sizeof(gc.HDR))
         gc.init_gc_object(address + end, NO_TYPE)
     return result
 
 def make_object(test, address, TYPE, n):
+    """Make an object in reserved memory.  Return a pointer."""
     gc = test.gc
     type_id = test.get_type_id(TYPE)
     size = gc.gcheaderbuilder.size_gc_header + gc.fixed_size(type_id)
@@ -113,20 +114,21 @@ class BaseSamplingTest(BaseDirectGCTest):
         self.gc.max_number_of_pinned_objects = 20
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
         self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
-        self.sizes = []          # of all the objects that were allocated
+        self.sizes = []          # sizes of all allocated objects
         self.samples = []        # (number, size, address, interval)
         self.found = []          # (key, which, type, size)
         self.is_finding = False
-        self.listens = 1         # what FACT_STARTED answers
-        self.first = 0           # number of the first one since the start
+        self.listens = 1         # result of FACT_STARTED
+        self.first = 0           # number of the first object since the start
         self.totals = None
         self.count_collections()
 
     def fresh(self):
-        """Begin again, with another GC."""
+        """Start again with another GC."""
         self.setup_method(None)
 
     def count_collections(self):
+        """Count minor collections in 'collections'."""
         self.collections = 0
         original = self.gc._minor_collection
         def minor_collection():
@@ -134,25 +136,28 @@ class BaseSamplingTest(BaseDirectGCTest):
             original()
         self.gc._minor_collection = minor_collection
 
-    # ---------- what the GC calls
+    # ---------- called by the GC
 
     def on_sampled(self, size, address):
+        """Note a sample.  Return the result of answer()."""
+        # objects are noted in the order in which they were reserved
         number = len(self.sizes)
-        # objects are complete in the order in which they were reserved
         self.samples.append((number, size, address, self.totals.interval))
         return self.answer(number)
 
     def answer(self, number):
+        """Return the key of a sample: the number of the object, from 1 on."""
         return number + 1
 
     def on_fact(self, what, key, which, type, size, address):
+        """Note and check a fact."""
         if what == FACT_STARTED:
             assert not self.is_finding
             self.is_finding = self.listens
             return self.listens
         if what == FACT_OBJECT:
             self.found.append((key, which, type, size))
-            # (what is not an object's is there for nobody)
+            # no address if nothing is known about the object
             if address != llmemory.NULL:
                 assert type == self.gc.get_member_index(
                     self.gc.get_type_id(address))
@@ -166,16 +171,17 @@ class BaseSamplingTest(BaseDirectGCTest):
         return self.on_outcome(what, key, which, type, size, address)
 
     def note(self, type, address):
-        """What FACT_OBJECT answers"""
+        """Return the result of FACT_OBJECT."""
         return 0
 
     def on_outcome(self, *fact):
-        """Nobody here asks what becomes of an object."""
+        """Ignore a fact of sampled_outcomes.py."""
         return 1
 
-    # ---------- what the program does
+    # ---------- the program
 
     def start(self, interval, seed=0, fixed=True):
+        """Start the sampling.  The numbers of samples begin again."""
         self.totals = self.gc.start_allocation_sampling(
             interval, seed, fixed, self.sampled, self.fact)
         assert self.totals
@@ -186,6 +192,7 @@ class BaseSamplingTest(BaseDirectGCTest):
         assert self.gc.set_allocation_interval(0)
 
     def alloc(self, TYPE=S, n=0):
+        """Allocate an object.  Check the sample if it is sampled."""
         return self.allocated(self.malloc(TYPE, n), total_size(TYPE, n))
 
     def alloc_nonmovable(self, TYPE, n=0):
@@ -208,8 +215,8 @@ class BaseSamplingTest(BaseDirectGCTest):
 
     def piece(self, *kinds, **options):
         """Allocate objects in one piece, as the JIT does.  A kind is a type,
-        or a type and a length.  The last ones are never 'made', if it is said
-        how many are."""
+        or a type and a length.  If 'made' is given, only so few of the objects
+        are made, and the rest of the piece is empty."""
         kinds = [kind if isinstance(kind, tuple) else (kind, 0)
                  for kind in kinds]
         sizes = [total_size(TYPE, n) for TYPE, n in kinds]
@@ -221,6 +228,7 @@ class BaseSamplingTest(BaseDirectGCTest):
         return result
 
     def allocated(self, p, size):
+        """Note the object 'p', and check the size and address of its sample."""
         number = len(self.sizes)
         self.sizes.append(size)
         mine = [sample for sample in self.samples if sample[0] == number]
@@ -231,12 +239,13 @@ class BaseSamplingTest(BaseDirectGCTest):
         return p
 
     def keep(self, p):
+        """Keep an object alive."""
         self.stackroots.append(p)
         return p
 
     def offset(self, p):
-        """In words, from the beginning of the nursery; None if 'p' isn't
-        there."""
+        """Return the position of 'p' in words from the beginning of the
+        nursery, or None if 'p' is outside of the nursery."""
         address = llarena.getfakearenaaddress(adr(p))
         if address.arena is not self.gc.nursery.arena:
             return None
@@ -245,10 +254,11 @@ class BaseSamplingTest(BaseDirectGCTest):
         return bytes // WORD
 
     def free_words(self):
+        """Return the position of nursery_free in words."""
         return (self.gc.nursery_free - self.gc.nursery) // WORD
 
     def real_top_words(self):
-        """nursery_top; there must be no sampling"""
+        """Return the position of nursery_top in words.  Without sampling only."""
         assert self.gc.sample_point.interval == 0
         bytes = (llarena.getfakearenaaddress(self.gc.nursery_top) -
                  self.gc.nursery)
@@ -256,8 +266,8 @@ class BaseSamplingTest(BaseDirectGCTest):
         return bytes // WORD
 
     def pin_behind(self, *TYPES):
-        """Leave nothing in the nursery but a pinned object, behind an area in
-        which objects of these types just fit."""
+        """Empty the nursery except for a pinned object.  Objects of these types
+        fit exactly into the area before it."""
         for TYPE in TYPES:
             self.alloc(TYPE)
         p = self.keep(self.alloc(SMALL))
@@ -271,16 +281,18 @@ class BaseSamplingTest(BaseDirectGCTest):
     # ---------- checks
 
     def numbers(self):
+        """Return the numbers of the sampled objects since the start."""
         return [sample[0] - self.first for sample in self.samples]
 
     def type_index(self, TYPE):
+        """Return the GC's index of a type, or -1 for an unknown type."""
         if TYPE is None:
             return -1
         return self.gc.get_member_index(self.get_type_id(TYPE))
 
     def check(self, interval):
-        """Were the right objects sampled, and every byte counted?  Ends the
-        sampling."""
+        """Check that the right objects were sampled, and that every byte was
+        counted.  Ends the sampling."""
         sizes = self.sizes[self.first:]
         assert self.numbers() == fixed_samples(sizes, interval)
         self.stop()

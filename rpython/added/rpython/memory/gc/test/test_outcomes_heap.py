@@ -1,4 +1,4 @@
-"""Allocation sampling: how large the heap is, by the GC's own count."""
+"""Allocation sampling: the size of the heap in the totals."""
 from rpython.memory.gc.incminimark import (STATE_FINALIZING, STATE_MARKING,
     STATE_SCANNING, STATE_SWEEPING)
 from rpython.memory.gc.sampled_objects import FACT_STARTED
@@ -20,9 +20,9 @@ class TestHeap(BaseOutcomesTest):
         return hasattr(self.gc, 'get_total_memory_alloced')
 
     def step(self):
-        """Of a major collection, behind a minor one."""
+        """Run a minor collection and a step of a major collection."""
         self.gc.debug_gc_step()
-        self.alloc(VAR, 10)              # the program goes on
+        self.alloc(VAR, 10)              # the program continues
         return self.gc.gc_state
 
     def test_from_the_start(self):
@@ -42,7 +42,7 @@ class TestHeap(BaseOutcomesTest):
         assert self.totals.heap >= before + 500 * WORD
 
     def test_minor_collections(self):
-        # what survives is in arenas
+        # survivors are in arenas
         self.start()
         before = self.totals.heap
         self.keep(self.alloc(S))
@@ -60,7 +60,7 @@ class TestHeap(BaseOutcomesTest):
         assert self.totals.heap == before == self.counted()
 
     def test_seen_before_a_minor_collection(self):
-        # FACT_STARTED: large objects that are about to die are in it
+        # at FACT_STARTED, large objects that are about to die are counted
         seen = []
         def fact(what, *rest):
             if what == FACT_STARTED:
@@ -74,7 +74,7 @@ class TestHeap(BaseOutcomesTest):
         assert told == counted > self.totals.heap + 100 * WORD
 
     def test_while_it_sweeps(self):
-        # what is dead, and was not met yet, would count as alive
+        # during the sweep, dead objects that are not swept yet would be counted
         for i in range(50):
             self.keep(self.alloc(S))
         self.start()
@@ -88,7 +88,7 @@ class TestHeap(BaseOutcomesTest):
                               STATE_FINALIZING])
 
     def test_known_after_a_major_collection(self):
-        # nothing is allocated behind it
+        # no allocation follows the collection
         self.start()
         for i in range(20):
             self.keep(self.alloc(S))
@@ -117,7 +117,7 @@ class TestHeap(BaseOutcomesTest):
         self.gc.collect(0)
         self.stop()
         assert self.totals.heap == self.counted()
-        # and from then on nobody counts
+        # without sampling, the totals are not updated
         self.keep(self.alloc(VAR, 100))
         self.gc.collect(0)
         assert self.totals.heap < self.counted()

@@ -1,4 +1,4 @@
-"""Allocation sampling: when the sampled objects die that have become old."""
+"""Allocation sampling: the death of promoted sampled objects."""
 from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
     STATE_SWEEPING)
 from rpython.memory.gc.sampled_outcomes import MAX_TRACKED
@@ -21,7 +21,7 @@ class TestLifetimes(BaseOutcomesTest):
         return self.gc.sample_point.objects.tracked.length
 
     def step_to(self, state):
-        """Until that state is reached."""
+        """Run steps of a major collection until 'state' is reached."""
         self.gc.debug_gc_step()
         while self.gc.gc_state != state:
             self.gc.debug_gc_step()
@@ -57,7 +57,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.addresses == [
             (key, 0, adr(self.stackroots[i]))
             for i, key in enumerate([1, 3])]
-        # told once
+        # reported once
         self.gc.collect(2)
         assert len(self.addresses) == 2
 
@@ -75,7 +75,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == [(1, 0)]
 
     def test_dead_since_the_marking_has_begun(self):
-        # it was marked already: the next major collection finds it dead
+        # already marked objects are found dead by the next major collection
         self.start(1)
         p = self.keep(self.alloc())
         self.gc.collect(0)
@@ -116,7 +116,8 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.totals.marking == 0
 
     def test_promoted_by_the_collection_before_marking_ends(self):
-        # from a dead object: it is swept in the same major collection
+        # A dead object keeps a young object alive in the minor collection.  The same
+        # major collection sweeps both.
         self.start(1)
         old = self.keep(self.alloc())
         self.gc.collect(0)
@@ -130,7 +131,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert len(self.freed) == 2
 
     def test_promoted_while_it_sweeps(self):
-        # without a mark, and not swept: it is judged by the next one
+        # the object is neither marked nor swept until the next major collection
         self.start(1)
         for i in range(20):
             self.keep(self.alloc())
@@ -146,7 +147,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == [(21, 0)]
 
     def test_collect_step(self):
-        # garbage and survivors, one step of the collector after the other
+        # dead objects and survivors in each state of the GC, step by step
         self.start(1)
         self.gc.TEST_VISIT_SINGLE_STEP = True
         held = []
@@ -206,7 +207,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.tracked() == 0
 
     def test_shadow(self):
-        # old where id() has said that it will be
+        # the object is promoted to the address that id() has returned
         self.start(1)
         p = self.keep(self.alloc())
         address = self.gc.id(p)
@@ -219,7 +220,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == [(1, 0)]
 
     def test_shadow_of_a_dead_object(self):
-        # its memory is swept later; the object died young, once
+        # the shadow is swept later, but the object died young, and is reported once
         self.start(1)
         self.gc.id(self.alloc())
         self.gc.collect(2)
@@ -227,7 +228,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == []
 
     def test_the_same_address_again(self):
-        # what dies is told before another object can be there
+        # a dead object is reported before another object can get its address
         self.start(1)
         for i in range(10):
             self.keep(self.alloc())
@@ -241,7 +242,8 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.tracked() == 1
 
     def test_finalizer_that_resurrects(self):
-        # marked when marking ends, whether or not the finalizer keeps it
+        # the object is marked at the end of marking even if the finalizer does not
+        # keep it alive
         resurrected = []
         def finalize(obj):
             p = llmemory.cast_adr_to_ptr(obj, lltype.Ptr(FINALIZED))
@@ -260,7 +262,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert len(resurrected) == 1 and self.freed == [(1, 0)]
 
     def test_what_a_resurrected_object_refers_to(self):
-        # from a queue of finalizers; freed later, both
+        # the queue of finalizers keeps both objects alive until it is emptied
         from rpython.memory.gctypelayout import FIN_HANDLER_ARRAY
         queue = self.gc.AddressDeque()
         handlers = lltype.malloc(FIN_HANDLER_ARRAY, 1, immortal=True)
@@ -294,7 +296,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == [(1, 0)]
 
     def test_weakref(self):
-        # it keeps nothing alive, and dies on its own
+        # a weakref does not keep its target alive, and can die later
         self.start(1)
         target = self.keep(self.alloc())
         self.keep(self.alloc_weakref(target))
@@ -327,7 +329,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert sorted(self.freed) == [(1, 0), (3, 0)]
 
     def test_rawrefcount(self):
-        # alive as long as C refers to it
+        # an object is alive while C code refers to it
         self.gc.rawrefcount_init(lambda: None)
         self.start(1)
         p = self.alloc()
@@ -348,8 +350,8 @@ class TestLifetimes(BaseOutcomesTest):
         lltype.free(pyobject, flavor='raw')
 
     def test_without_major_collections(self):
-        # as a program lives that has disabled the GC: minor ones go on, and
-        # nothing is judged before there is a major one
+        # As in a program that has called gc.disable(): minor collections still happen,
+        # but no old object is found dead before there is a major collection.
         self.gc.next_major_collection_threshold = 1e9
         self.start(1)
         for i in range(100):
@@ -365,8 +367,8 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.tracked() == 50
 
     def test_a_class_that_is_deleted(self):
-        # with its last instance, in any phase of a major collection: it is asked
-        # for while it is there (in the simulated memory nobody can read what isn't)
+        # A class dies with its last instance, in any phase of a major collection.  The
+        # class is read while it exists: the simulated memory checks this.
         def class_of(address):
             class_ = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S)).prev
             return class_.x if class_ else 0
@@ -381,7 +383,7 @@ class TestLifetimes(BaseOutcomesTest):
             self.write(p, 'prev', self.stackroots.pop())
             if i % 2:
                 self.keep(p)
-                self.gc.debug_gc_step()             # and so is its instance
+                self.gc.debug_gc_step()             # its instance is old
                 self.stackroots.pop()
             self.gc.debug_gc_step()
         self.gc.TEST_VISIT_SINGLE_STEP = False
@@ -406,7 +408,7 @@ class TestLifetimes(BaseOutcomesTest):
         self.stackroots.pop(1)
         self.gc.collect(2)
         assert self.freed == [(2, 0)]
-        # there is room again
+        # an entry of the table is free again
         self.keep(self.alloc())
         self.gc.collect(0)
         assert len(self.lost) == 2
@@ -415,7 +417,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == [(2, 0), (1, 0), (3, 0), (6, 0)]
 
     def test_not_followed(self):
-        # who says 0 hears no more
+        # after FACT_PROMOTED has returned 0, no more facts are reported
         self.start(1)
         self.follows = 0
         self.keep(self.alloc())
@@ -447,7 +449,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert objects.tracked.room >= 300
         self.alloc()
         self.gc.collect(0)
-        # three words of each that is tracked
+        # three words per tracked object
         assert self.totals.memory >= 300 * 3 * WORD
         self.stop()
         for table in [objects.waiting, objects.young, objects.tracked]:

@@ -1,4 +1,4 @@
-"""Allocation sampling: what becomes of young objects that are sampled."""
+"""Allocation sampling: the outcomes of young sampled objects."""
 import sys
 
 from rpython.memory.gc.incminimark import (STATE_SCANNING, STATE_MARKING,
@@ -15,7 +15,7 @@ from rpython.rtyper.lltypesystem import llmemory, lltype
 
 
 class TestReports(BaseOutcomesTest):
-    """What sampled() answers, and what fact() is told of young objects"""
+    """The results of sampled(), and the facts about young objects"""
 
     def one_fate(self):
         self.gc.collect(0)
@@ -30,7 +30,7 @@ class TestReports(BaseOutcomesTest):
         return type, outcome
 
     def only(self, alloc, *args):
-        """Of this object alone, sampled() wants to hear again."""
+        """Allocate an object, and let sampled() return a key for it alone."""
         self.start(1)
         number = len(self.sizes)
         self.answer = lambda n: n + 1 if n == number else 0
@@ -77,7 +77,7 @@ class TestReports(BaseOutcomesTest):
         assert self.gc.pin(adr(p))
         self.gc.collect(0)
         self.gc.unpin(adr(p))
-        # it was said that it is pinned, and no more is
+        # no facts follow FACT_PINNED
         assert self.one_fate() == (self.type_index(SMALL), PINNED)
 
     def test_pinned_is_asked_again(self):
@@ -93,7 +93,7 @@ class TestReports(BaseOutcomesTest):
         self.gc.unpin(adr(p))
         self.gc.collect(0)
         assert self.fates == [(1, self.type_index(SMALL), PROMOTED)]
-        # the other one was not to be heard of again
+        # nothing was reported about the other object
         self.stackroots.pop(0)
         self.gc.collect(2)
         assert self.freed == [(1, 0)]
@@ -126,7 +126,7 @@ class TestReports(BaseOutcomesTest):
         assert self.one_fate() == (self.type_index(SMALL), DIED)
 
     def test_next_to_a_pinned_object(self):
-        # that one is in the nursery for longer than its neighbours
+        # the pinned object stays in the nursery, and is not sampled
         p = self.pin_behind(S)
         self.start(1)
         self.alloc()
@@ -155,7 +155,7 @@ class TestReports(BaseOutcomesTest):
         assert self.one_fate() == (self.type_index(SMALL), PINNED)
 
     def test_old_style_finalizer(self):
-        # old from the beginning, even if nothing refers to it
+        # the object is allocated as an old object, even if nothing refers to it
         self.gc.call_destructor = lambda obj: None
         self.only(self.alloc_finalizer, FINALIZED, False)
         assert self.one_fate() == (self.type_index(FINALIZED), PROMOTED)
@@ -195,7 +195,7 @@ class TestReports(BaseOutcomesTest):
         assert self.gc.shrink_array(adr(p), 1)
         assert self.one_fate() == (self.type_index(CHARS), PROMOTED)
         assert len(self.stackroots[0]) == 1
-        # it is what was reserved that counts as allocated
+        # the reserved size counts as allocated
         assert self.shrunk == [(1, 0, 3 * WORD)]
         self.stop()
         assert self.totals.allocated == 6 * WORD
@@ -236,7 +236,7 @@ class TestReports(BaseOutcomesTest):
         type = self.type_index(VAR)
         assert sorted(self.fates) == [
             (i + 1, type, int(i % 3 == 0)) for i in range(10)]
-        # only once
+        # reported only once
         self.gc.collect(0)
         self.gc.collect(2)
         assert len(self.fates) == 10
@@ -267,8 +267,8 @@ class TestReports(BaseOutcomesTest):
         assert sorted(self.fates) == [(i + 1, type, 0) for i in range(8)]
 
     def test_during_a_major_collection(self):
-        # marking and sweeping know other kinds of dead objects than these
-        held = []                # of the roots, their numbers
+        # outcomes of a minor collection do not depend on the state of a major one
+        held = []                # the numbers of the roots
         states = set()
         def on_fact(what, key, which, note, size, address):
             if what in OUTCOMES:
@@ -296,7 +296,7 @@ class TestReports(BaseOutcomesTest):
     def class_of_everything(self):
         asked = []
         def class_of(address):
-            # as it is before anything moves: all can be read
+            # the object has not moved yet, and can be read
             p = llmemory.cast_adr_to_ptr(address, lltype.Ptr(S))
             asked.append(p.x)
             return p.x
@@ -313,9 +313,9 @@ class TestReports(BaseOutcomesTest):
                 self.keep(p)
         assert asked == []
         self.gc.collect(0)
-        # of dead and of living ones
+        # dead and live objects
         assert asked == self.classes == [40, 41, 42, 43]
-        # and once
+        # once per object
         self.gc.collect(2)
         self.gc.collect(2)
         assert asked == [40, 41, 42, 43]
@@ -329,7 +329,7 @@ class TestReports(BaseOutcomesTest):
         assert asked == self.classes == [42, 45]
 
     def test_class_of_large_objects(self):
-        # (what it is asked of may be anything)
+        # class_of() is called for objects of any type
         asked = []
         def class_of(address):
             asked.append(self.gc.get_type_id(address))
@@ -341,7 +341,7 @@ class TestReports(BaseOutcomesTest):
         assert len(asked) == 1 and self.classes == [7]
 
     def test_class_of_may_store(self):
-        # as one does that remembers what it met, in a list or an object
+        # a class_of() that keeps the objects in a list or in another object
         states = set()
         def class_of(address):
             states.add(self.gc.gc_state)
@@ -393,8 +393,7 @@ class TestReports(BaseOutcomesTest):
         assert self.numbers() == range(2500)
 
     def test_12_facts_come_with_the_key(self):
-        # Sampled objects that are not wanted, and keys that say nothing of
-        # the order.
+        # some samples without a key, and keys in another order than the objects
         self.start(1)
         self.answer = lambda n: n % 3 * (1000000 - n)
         expected = []
@@ -411,8 +410,8 @@ class TestReports(BaseOutcomesTest):
         assert sorted(self.fates) == sorted(expected)
 
     def test_out_of_memory_for_what_waits(self):
-        # the program doesn't notice; nobody takes what is not heard of for an
-        # object that is young
+        # the program continues, and the objects without an entry have an unknown
+        # outcome
         self.start(1)
         self.gc.sample_point.objects.waiting.limit = 3
         for i in range(5):
@@ -423,7 +422,7 @@ class TestReports(BaseOutcomesTest):
         self.gc.collect(0)
         assert self.fates[2:] == [(1, type, PROMOTED), (2, type, DIED),
                                   (3, type, PROMOTED)]
-        # there is room again
+        # an entry of the table is free again
         self.alloc()
         self.gc.collect(0)
         assert self.fates[5:] == [(6, type, DIED)]
@@ -491,7 +490,7 @@ class TestReports(BaseOutcomesTest):
         gc.collect(2)
         assert len(self.samples) == samples
         assert self.totals.collections == collections
-        # another sampling does not find anything of the first
+        # another sampling reports no objects of the first
         fates = len(self.fates)
         self.answer = lambda n: 0
         self.start(10 * WORD)
@@ -582,7 +581,7 @@ class TestReports(BaseOutcomesTest):
         for i in range(10):
             self.alloc()
         assert self.totals.collections == 1
-        # nothing that the other two had sampled
+        # no samples of the first two samplings were reported
         assert len(self.fates) == 4 + 3
         self.check(6 * WORD)
 

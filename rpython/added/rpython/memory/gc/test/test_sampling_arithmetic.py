@@ -1,4 +1,4 @@
-"""Allocation sampling: when is the next byte sampled?"""
+"""Allocation sampling: the class Sampler without a GC."""
 import math
 
 import py
@@ -34,7 +34,7 @@ class TestSampler(object):
                 result.append(z ^ (z >> 31))
             return result
 
-        # well-known: they keep both implementations from having one mistake
+        # published values, against a mistake in both implementations
         assert reference(0, 3) == [0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4,
                                    0x06c45d188009454f]
         assert reference(1234567, 2) == [6457827717110365317,
@@ -55,7 +55,7 @@ class TestSampler(object):
             return result
 
         assert gaps(1) == gaps(1)
-        # no two of these agree anywhere, not even in their first gap
+        # no gap of a seed is equal to a gap of another seed
         several = [gaps(seed) for seed in [0, 1, 2, 3, -1, 2**63 - 1]]
         assert len(set([gap for one in several for gap in one])) == 6 * 20
 
@@ -141,8 +141,8 @@ class TestSampler(object):
             self.check_probability(hits[j], 10000, size, interval)
 
     def test_probability_with_rate_changes(self):
-        # Each object has the probability of the interval it was allocated
-        # under, no matter what the interval was before.
+        # Each object has the probability of the interval at its allocation,
+        # independent of earlier intervals.
         sampler = self.exponential(100)
         intervals = [100, 10000, 1000, 100000]
         hits = [0] * len(intervals)
@@ -168,7 +168,7 @@ class TestSampler(object):
         self.check_probability(hits, 20000, 400, 1000)
 
     def test_estimate_of_the_total(self):
-        # every sampled object stands for size / p(size) bytes
+        # every sampled object represents size / p(size) bytes
         interval = 4096
         sizes = [16, 56, 4096, 120, 30000, 512]
         sampler = self.exponential(interval)
@@ -205,7 +205,7 @@ class TestSampler(object):
     def test_fixed_gaps_change(self):
         sampler = self.fixed(10)
         assert not sampler.pass_object(9)
-        sampler.set_interval(4)       # counts from here
+        sampler.set_interval(4)       # the new gap begins here
         assert [sampler.pass_object(1) for i in range(8)] == [
             False, False, False, True] * 2
 
@@ -221,7 +221,7 @@ class TestSampler(object):
                 if sampler.pass_object(size):
                     sampled.append(number)
                 total += size
-                # the next one to come is a byte number k * interval - 1
+                # the next sampled byte has a number k * interval - 1
                 assert 0 <= sampler.gap < interval
                 assert (total + sampler.gap + 1) % interval == 0
             assert sampled == fixed_samples(sizes, interval)
@@ -247,7 +247,7 @@ class TestSampler(object):
             assert len(draws) == 1
 
     def test_no_loop_over_the_points_in_an_object(self):
-        # hangs if there is one
+        # a loop would take forever
         sampler = self.fixed(1)
         assert sampler.pass_object(2**40)
         assert sampler.gap == 0

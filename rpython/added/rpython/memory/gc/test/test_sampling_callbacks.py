@@ -1,5 +1,5 @@
-"""Allocation sampling: what a program may do inside of a collection, and the
-limits of what it may ask for.
+"""Allocation sampling: callbacks of the program during a collection, and
+invalid arguments.
 """
 import sys
 
@@ -12,11 +12,10 @@ from rpython.rtyper.annlowlevel import llhelper
 
 
 class TestCallbacks(BaseSamplingTest):
-    """Finalizers and pressure, in a nursery with a sample point"""
+    """Finalizers and memory pressure, in a nursery with a sample point"""
 
     def fill_in_callback(self, action):
-        """At the end of the next collection, as a finalizer would, 'action'
-        runs."""
+        """Run 'action' at the end of the next collection, as a finalizer."""
         original = self.gc.rrc_invoke_callback
         def invoke():
             original()
@@ -45,7 +44,7 @@ class TestCallbacks(BaseSamplingTest):
             self.check(interval)
 
     def test_3_finalizer_allocates_little(self):
-        # the object that asked for the collection comes after the finalizer's
+        # the object that caused the collection follows the finalizer's objects
         for interval in [1, 7 * WORD, 33 * WORD, 42 * WORD, 100 * WORD]:
             self.fresh()
             self.start(interval)
@@ -120,7 +119,7 @@ class TestCallbacks(BaseSamplingTest):
         assert self.totals.allocated == 17 * 4 * WORD
 
     def test_finalizer_in_a_large_allocation(self):
-        # external_malloc() collects too, and then the sample point is placed
+        # external_malloc() may collect, which places the sample point
         self.start(5 * WORD)
         self.alloc()
         def fill():
@@ -146,7 +145,7 @@ class TestCallbacks(BaseSamplingTest):
                             self.collections, self.gc.num_major_collects))
             return log
         expected = run()
-        # more than the allocations alone would bring about
+        # more collections than without the memory pressure
         assert self.gc.num_major_collects > 0 and self.collections > 8
         for interval in [1, 3 * WORD, 9 * WORD, 35 * WORD, 1000 * WORD]:
             self.fresh()
@@ -201,13 +200,13 @@ class TestCallbacks(BaseSamplingTest):
             assert self.totals.interval == 10 * WORD
         for i in range(10):
             self.alloc()
-        # from before the collection
+        # the samples before the collection
         assert len(self.found) == 3
         self.check(10 * WORD)
 
     def test_13_bad_changes_are_refused(self):
         gc = self.gc
-        # there is nothing to change, nor to stop
+        # without sampling
         for interval in [-1, 0, 1, 1000, MAX_INTERVAL, MAX_INTERVAL + 1]:
             assert gc.set_allocation_interval(interval) is False
             assert gc.sample_point.interval == 0

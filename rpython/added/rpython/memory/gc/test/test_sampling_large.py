@@ -9,11 +9,10 @@ from rpython.rtyper.lltypesystem import lltype
 
 
 class TestLargeObjects(BaseSamplingTest):
-    """external_malloc() never looks at nursery_top, but may collect"""
+    """external_malloc(), which does not read nursery_top, but may collect"""
 
     def test_5_no_stale_top(self):
-        # The large object takes the gap's place in the nursery, or part of
-        # it, or nothing.  It is 12 words.
+        # A large object of 12 words uses up a part of the gap, or contains its end.
         def run():
             log = []
             for i in range(40):
@@ -71,7 +70,7 @@ class TestLargeObjects(BaseSamplingTest):
         self.check(6 * WORD)
 
     def test_size_is_rounded(self):
-        # alloc() compares with what the GC reports
+        # alloc() checks the size that the GC reports
         self.start(1)
         for n in range(2 * WORD):
             self.alloc(CHARS, n)
@@ -98,7 +97,7 @@ class TestLargeObjects(BaseSamplingTest):
         self.gc.collect(0)
         type = self.type_index(VAR)
         assert self.found == [(i + 1, 0, type, 0) for i in range(10)]
-        # only once
+        # reported only once
         self.gc.collect(0)
         self.gc.collect(2)
         assert len(self.found) == 10
@@ -145,7 +144,7 @@ class TestLargeObjects(BaseSamplingTest):
                 if i % 31 == 30:
                     memory_pressure(self.gc, 3000)
                 if i == 75 and start is not None:
-                    # changes nothing either
+                    # the same interval again, which changes nothing either
                     assert self.gc.set_allocation_interval(start[0])
             if start is not None:
                 assert self.totals.collections == self.collections
@@ -163,7 +162,7 @@ class TestLargeObjects(BaseSamplingTest):
             assert run(start) == expected
             if start[0] == 64:
                 assert 30 < len(self.samples) < 150
-        # a start and a stop, and all is as before
+        # a start and a stop change nothing
         self.fresh()
         self.start(3)
         self.stop()
@@ -171,6 +170,6 @@ class TestLargeObjects(BaseSamplingTest):
 
 
 class TestLargeObjectsCardMarking(TestLargeObjects):
-    # arrays of pointers have card bits before the header, and are flagged
-    # otherwise while they are young
+    # arrays of pointers have card bits before the header, and other flags while
+    # they are young
     GC_PARAMS = {'card_page_indices': 4}

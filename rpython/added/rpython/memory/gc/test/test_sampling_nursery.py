@@ -7,9 +7,9 @@ from rpython.rtyper.lltypesystem import llarena, llmemory
 
 
 class TestNurseryTop(BaseSamplingTest):
-    """Everything that nursery_top means to the GC"""
+    """All code of the GC that reads or moves nursery_top"""
 
-    # ---------- the plain case
+    # ---------- the basic case
 
     def test_sample_point_inside_the_nursery(self):
         self.start(10 * WORD)
@@ -21,7 +21,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(10 * WORD)
 
     def test_sampled_byte_first_and_last_in_an_object(self):
-        # the byte before an object, its first one, its last one, the next
+        # the byte before an object, its first byte, its last byte, the next byte
         for interval, expected in [(4 * WORD, [0, 1, 2]),
                                    (4 * WORD + 1, [1, 2]),
                                    (8 * WORD, [1]),
@@ -33,8 +33,8 @@ class TestNurseryTop(BaseSamplingTest):
             assert self.numbers() == expected
 
     def test_no_more_slow_paths_than_samples(self):
-        # the JIT's and RPython's fast path is left only for a sampled byte
-        # or a full nursery, not for an object that ends right before one
+        # The fast path fails only if the object has a sampled byte or the nursery is
+        # full, and not if the object ends right before the sampled byte.
         original = self.gc.collect_and_reserve
         slow = []
         def collect_and_reserve(totalsize):
@@ -63,7 +63,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(100 * WORD)
 
     def test_every_gap(self):
-        # all the distances between a sampled byte and the nursery's end
+        # all distances between a sampled byte and the nursery's end
         for interval in range(1, 50 * WORD, 3):
             self.fresh()
             self.start(interval)
@@ -94,21 +94,21 @@ class TestNurseryTop(BaseSamplingTest):
             self.alloc()
         assert self.numbers() == [2, 3]
         assert self.totals.interval == 6 * WORD
-        # longer than what is left of the gap, and than the nursery
+        # longer than the rest of the gap, and longer than the nursery
         assert self.gc.set_allocation_interval(1000 * WORD)
         for i in range(249):
             self.alloc()
         assert self.numbers() == [2, 3]
         self.alloc()
         assert self.numbers() == [2, 3, 253]
-        # this is the interval that gave the sample, not the next one
+        # the interval of the sample, and not the next interval
         assert [sample[3] for sample in self.samples] == [
             6 * WORD, 6 * WORD, 1000 * WORD]
         self.stop()
         assert self.totals.allocated == 254 * 4 * WORD
 
     def test_change_interval_often(self):
-        # each time before the sampled byte comes
+        # each time before the sampled byte
         self.start(5 * WORD)
         for i in range(50):
             self.alloc()
@@ -119,7 +119,7 @@ class TestNurseryTop(BaseSamplingTest):
         assert self.totals.allocated == 50 * 4 * WORD
 
     def test_sampled_changes_the_interval(self):
-        # as from the end of the sampled object on
+        # valid from the end of the sampled object on
         def answer(number):
             self.totals.interval = 12 * WORD if number == 1 else WORD
             return number + 1
@@ -145,12 +145,12 @@ class TestNurseryTop(BaseSamplingTest):
         assert self.numbers() == [1]
         assert not self.gc.set_allocation_interval(0)
 
-    # ---------- the places that read or move nursery_top
+    # ---------- code that reads or moves nursery_top
 
     def test_barrier_branch_reads_the_pinned_object_at_nursery_top(self):
-        # 10 words, the pinned object, 20 words.  The third object doesn't fit
-        # into the two words before the pinned object, but this is where the
-        # sample point is.
+        # 10 free words, the pinned object, 20 free words.  The third object doesn't
+        # fit into the last two words before the pinned object, in which the sample
+        # point is.
         p = self.pin_behind(S, S, SMALL)
         self.start(9 * WORD)
         offsets = [self.offset(self.alloc()) for i in range(8)]
@@ -192,7 +192,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(WORD + 1)
 
     def test_pinned_object_at_the_beginning(self):
-        # there is no room at all before the first sample
+        # no free words before the pinned object
         p = self.pin_behind()
         assert self.offset(p) == 0
         for interval in [1, WORD, 5 * WORD, 100 * WORD]:
@@ -218,7 +218,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(WORD)
 
     def test_tiny_nursery(self):
-        # PYPY_GC_NURSERY=1 and so on: moves nursery_free
+        # PYPY_GC_NURSERY=1 and similar values move nursery_free
         for tiny in [0, 1, 4, 5, 8, 40]:
             def run():
                 self.gc.debug_tiny_nursery = tiny * WORD
@@ -239,7 +239,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.alloc()
         self.gc.next_major_collection_threshold = 10.0
         memory_pressure(self.gc, 100)
-        # the real end of the nursery: nothing fits there any more
+        # nursery_free is at the real end of the nursery
         assert self.gc.nursery_free == self.gc.nursery + self.gc.nursery_size
         assert self.gc.nursery_free == self.gc.nursery_top
         p = self.alloc()
@@ -259,7 +259,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(6 * WORD)
 
     def test_memory_pressure_before_a_pinned_object(self):
-        # nursery_top is the pinned object's, and there is an area behind it
+        # nursery_top is at the pinned object, and an area follows it
         p = self.pin_behind(S, S, S)
         self.start(6 * WORD)
         self.alloc()
@@ -296,8 +296,8 @@ class TestNurseryTop(BaseSamplingTest):
                                            self.gc.nursery_size)
 
     def test_allocate_nursery(self):
-        # As setup() does it; nothing does in a program that runs already.
-        # But the gap must not depend on where the nursery is.
+        # Only setup() calls allocate_nursery(), before the program runs.  But the
+        # gap must not depend on the address of the nursery.
         gc = self.gc
         self.start(15 * WORD)
         for i in range(9):
@@ -371,10 +371,10 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(5 * WORD)
         assert self.real_top_words() == 32
 
-    # ---------- what others got wrong; those of the 16 that a GC can
+    # ---------- known mistakes of other implementations, by their numbers
 
     def test_1_unpin_enable_allocate_disable(self):
-        # The nursery's end is nursery_top only behind the last barrier.
+        # nursery_top is the nursery's end only after the last barrier.
         for before in range(8):
             self.fresh()
             p = self.pin_behind(S, S)
@@ -386,15 +386,15 @@ class TestNurseryTop(BaseSamplingTest):
                 assert self.real_top_words() == 8
             else:
                 assert self.real_top_words() == 32
-            # one that overlaps would be refused by the simulated memory
+            # the simulated memory would reject an overlapping object
             offsets += [self.offset(self.alloc()) for i in range(7 - before)]
             assert offsets == [0, 4, 10, 14, 18, 22, 26]
             assert self.collections == 0
             assert p.x == 42
 
     def test_2_no_burst_behind_a_barrier(self):
-        # A large pinned object is jumped over: those bytes were not allocated
-        # now.  For the two words before it, see SMALL.
+        # The GC skips a large pinned object, whose bytes must not be counted again.
+        # For the two words before it, see SMALL.
         self.GC_PARAMS = {'nursery_size': 128 * WORD,
                           'large_object': 64 * WORD}
         self.fresh()

@@ -1,4 +1,4 @@
-"""Allocation sampling: what the sampled objects are, and when that is told."""
+"""Allocation sampling: the reports about sampled objects."""
 import sys
 
 from rpython.memory.gc.test.sampling_support import (SMALL, CHARS, DESTROYED,
@@ -10,7 +10,7 @@ from rpython.memory.gctypelayout import WEAKREF
 class TestObjects(BaseSamplingTest):
 
     def told(self, TYPE, key=1):
-        """By the next collection, once"""
+        """Check that the next collection, and no later one, reports 'TYPE'."""
         assert self.found == []
         self.gc.collect(0)
         assert self.found == [(key, 0, self.type_index(TYPE), 0)]
@@ -51,7 +51,7 @@ class TestObjects(BaseSamplingTest):
         self.told(SMALL)
 
     def test_next_to_a_pinned_object(self):
-        # that one is in the nursery for longer than its neighbours
+        # the pinned object stays in the nursery, and is not sampled
         p = self.pin_behind(S)
         self.start(1)
         self.alloc()
@@ -133,7 +133,7 @@ class TestObjects(BaseSamplingTest):
         assert self.real_top_words() == 32
 
     def test_out_of_memory(self):
-        # the program doesn't notice
+        # the program continues
         self.start(1)
         self.gc.sample_point.objects.waiting.limit = 3
         for i in range(5):
@@ -142,7 +142,7 @@ class TestObjects(BaseSamplingTest):
         self.gc.collect(0)
         type = self.type_index(S)
         assert self.found[2:] == [(key, 0, type, 0) for key in [1, 2, 3]]
-        # there is room again
+        # an entry of the table is free again
         self.alloc()
         self.gc.collect(0)
         assert self.found[5:] == [(6, 0, type, 0)]

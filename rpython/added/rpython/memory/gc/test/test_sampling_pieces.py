@@ -1,5 +1,5 @@
-"""Allocation sampling: which of the objects are sampled that the JIT has
-allocated in one piece, and what is said of each.
+"""Allocation sampling: the choice of objects in a piece of memory that the
+JIT has reserved at once, and the reports about these objects.
 """
 import math
 
@@ -11,7 +11,7 @@ from rpython.memory.gc.test.test_direct import S, VAR, WORD
 class TestPieces(BaseSamplingTest):
 
     def told(self):
-        """After a collection: (type, size) of each object, in order"""
+        """Run a collection.  Return (type, size) of each reported object."""
         self.gc.collect(0)
         assert [which for _, which, _, _ in self.found] == range(
             len(self.found))
@@ -26,7 +26,7 @@ class TestPieces(BaseSamplingTest):
         assert self.told() == [(self.type_index(S), 0)]
 
     def test_holders_and_objects_behind_them(self):
-        # every byte of the piece is the first one that is sampled, once
+        # each byte of the piece is the first sampled byte for one interval
         kinds = [SMALL, S, (CHARS, 3), (VAR, 2), SMALL, (CHARS, 9), S]
         sizes = [total_size(*kind) if isinstance(kind, tuple)
                  else total_size(kind, 0) for kind in kinds]
@@ -41,7 +41,7 @@ class TestPieces(BaseSamplingTest):
                 for i in fixed_samples(sizes, interval)]
 
     def test_fixed_gaps_go_on_through_pieces(self):
-        # the same objects as if each were allocated on its own
+        # the same objects as if each were allocated separately
         kinds = [SMALL, S, SMALL, S, S, SMALL, SMALL]
         sizes = [total_size(kind, 0) for kind in kinds]
         for interval in range(WORD, 200, WORD):
@@ -56,7 +56,7 @@ class TestPieces(BaseSamplingTest):
             assert found == expected
 
     def test_the_choice_of_pieces_does_not_depend_on_what_is_in_them(self):
-        # of six words each; nothing of the first generator is used up
+        # pieces of six words; walking them does not use the first generator
         found = []
         for kinds in [(SMALL, S), (S, SMALL), (SMALL, SMALL, SMALL),
                       ((CHARS, 32),)]:
@@ -69,7 +69,7 @@ class TestPieces(BaseSamplingTest):
         assert found[0] == found[1] == found[2] == found[3]
 
     def test_each_object_is_sampled_by_its_own_size(self):
-        # p(s), whatever is before and behind it in the piece
+        # p(s), independent of the other objects in the piece
         kinds = [SMALL, S, (CHARS, 30), SMALL, S]
         sizes = [total_size(SMALL, 0), total_size(S, 0), total_size(CHARS, 30),
                  total_size(SMALL, 0), total_size(S, 0)]
@@ -91,8 +91,8 @@ class TestPieces(BaseSamplingTest):
         assert found == {}
 
     def test_a_branch_in_the_middle_of_a_piece(self):
-        # The trace is left before the last objects are made.  What was made is
-        # known, and sampled as ever.
+        # The program leaves the trace before the last objects are made.  The other
+        # objects are known.
         rest = total_size(S, 0) + total_size(SMALL, 0)
         sizes = [total_size(SMALL, 0), total_size(S, 0), rest]
         types = [SMALL, S, None]
@@ -104,7 +104,7 @@ class TestPieces(BaseSamplingTest):
                 (self.type_index(types[i]), sizes[i]) for i in fixed_samples(sizes, interval)]
 
     def test_old_headers_are_not_believed(self):
-        # what the program has left in this memory, before it was reserved
+        # headers of earlier objects in this memory
         self.piece(S, SMALL, S)
         self.gc.collect(0)
         original = self.gc.sample_point.objects.wait
@@ -125,7 +125,7 @@ class TestPieces(BaseSamplingTest):
         assert self.told() == [(-1, 0)]
 
     def test_a_piece_that_does_not_fit(self):
-        # as if the last object were longer than what is left
+        # as if the last object were longer than the rest of the piece
         self.start(1)
         self.piece(S, (CHARS, 8))
         objects = self.gc.sample_point.objects
@@ -174,7 +174,7 @@ class TestPieces(BaseSamplingTest):
         assert self.told() == [(s, 4 * WORD), (s, 4 * WORD)]
 
     def test_shrunk_in_a_piece(self):
-        # what was taken off belongs to the array, as it was reserved for it
+        # the removed words belong to the array, because they were reserved for it
         for length in range(33):
             self.fresh()
             self.start(1)
@@ -216,20 +216,20 @@ class TestPieces(BaseSamplingTest):
         p = self.pin_behind(S)
         self.start(1)
         self.answer = lambda n: n + 1
-        self.piece(S, SMALL)            # where there is more room
+        self.piece(S, SMALL)            # fits only after the pinned object
         s, small = self.type_index(S), self.type_index(SMALL)
         assert self.told() == [(s, 4 * WORD), (small, 2 * WORD)]
         assert p.x == 42
 
     def test_a_large_piece(self):
-        # more than an object in the nursery may have, and all of the nursery
+        # a piece of the size of the nursery, larger than an object there can be
         self.start(1)
         self.piece(*[SMALL] * 16)
         assert self.told() == [
             (self.type_index(SMALL), 2 * WORD)] * 16
 
     def test_the_interval_of_the_piece(self):
-        # the one at which its byte was chosen, not the one that holds later
+        # the interval of the sample, and not the present interval
         self.start(2 * WORD)
         self.piece(SMALL, SMALL, SMALL)
         self.gc.set_allocation_interval(10**6)

@@ -1,4 +1,4 @@
-"""What a translated program is told of its allocations, and that its profile is whole."""
+"""The statistics of allocation samples in a translated program, and its profile."""
 import os
 
 import py
@@ -8,8 +8,8 @@ from rpython.rlib.rvmprof import cintf
 from rpython.tool.udir import udir
 from rpython.translator.c.test.test_genc import compile
 
-INTERVAL = 2000                     # in bytes
-NODE = 16                           # likewise, with the GC's header
+INTERVAL = 2000                     # bytes
+NODE = 16                           # size of a Node in bytes, with the GC's header
 
 
 class Code(object):
@@ -72,14 +72,14 @@ def test_what_is_counted():
     with open(counted) as f:
         allocated, samples, alive, peak = map(int, f.read().split())
     assert allocated >= 400000 * NODE
-    # of Poisson's distribution, and of a seed
+    # a Poisson distribution with a fixed seed
     expected = allocated / float(INTERVAL)
     assert abs(samples - expected) < 5 * expected ** 0.5
-    # what is kept, and what of the rest was old when it died
+    # the objects that are kept, and promoted objects that are not freed yet
     expected = 100000 * NODE / float(INTERVAL)
     assert alive > (expected - 5 * expected ** 0.5) * INTERVAL
     assert alive <= peak < allocated * 1.1
     with open(path, "rb") as f:
         data = f.read()
-    assert data[5 * 8] == "\x05"        # vmprof's head, and its trailer
+    assert data[5 * 8] == "\x05"        # vmprof's header and trailer
     assert data[-25] == "\x03"

@@ -19,19 +19,20 @@ def setup_module(mod):
 
 
 def actions():
-    """Which signals this process ignores, and which ones it handles."""
+    """Return the masks of the signals that this process ignores and handles."""
     with open('/proc/self/status') as f:
         lines = dict(line.split(':', 1) for line in f)
     return [int(lines[key], 16) for key in ('SigIgn', 'SigCgt')]
 
 def are(signum):
+    """Return whether a signal is ignored and whether it is handled, as 0 or 1."""
     return [mask >> (signum - 1) & 1 for mask in actions()]
 
 IGNORED, HANDLED, DEFAULT = [1, 0], [0, 1], [0, 0]
 
 
 class Profile(object):
-    """vmprof is on."""
+    """A with statement in which vmprof is enabled"""
     def __init__(self, real_time=0):
         self.real_time = real_time
 
@@ -46,6 +47,7 @@ class Profile(object):
 
 
 def in_a_child(function):
+    """Call 'function' in a forked child, and check that it succeeds."""
     pid = os.fork()
     if pid == 0:
         result = 1
@@ -58,6 +60,7 @@ def in_a_child(function):
 
 
 def with_handler(signum, handler, function):
+    """Call 'function' while 'handler' handles a signal."""
     before = signal.signal(signum, handler)
     try:
         function()
@@ -85,7 +88,7 @@ def test_handler_that_the_program_sets_meanwhile_stays():
     with_handler(signal.SIGPROF, signal.SIG_DFL, check)
 
 def test_sigalrm_does_not_end_the_program():
-    # it may be on its way to a thread
+    # another thread may still be sending the signal
     for handler, state in ((signal.SIG_DFL, IGNORED),
                            (lambda *args: None, HANDLED)):
         def check():
@@ -97,7 +100,7 @@ def test_sigalrm_does_not_end_the_program():
 def test_forked_child():
     before = actions()
     def child():
-        # it has its parent's handler, and no profile
+        # the child has its parent's handler, but no profile
         rvmprof.rvmprof._get_vmprof().is_enabled = False
         with Profile():
             pass

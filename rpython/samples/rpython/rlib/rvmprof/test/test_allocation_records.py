@@ -1,4 +1,4 @@
-"""What a translated program writes of its allocations."""
+"""The records of allocation samples in the profile of a translated program."""
 import os
 import struct
 
@@ -9,17 +9,17 @@ from rpython.rlib.rvmprof import cintf
 from rpython.tool.udir import udir
 from rpython.translator.c.test.test_genc import compile
 
-INTERVAL = 2000                     # in bytes
+INTERVAL = 2000                     # bytes
 WORD = struct.calcsize("l")
 
-# the marker of a record, and what follows it: w is a word, and s a length and so many
-# bytes.  A stack has as many words as the one before says.
+# The marker of each record, and its fields: w is a word, s a length and the bytes of a
+# string, k a stack, whose number of words is in the word before.
 RECORDS = {"\x02": "ws", "\x03": "www", "\x06": "www", "\x07": "ss",
            "\x0b": "wwwwwk", "\x0c": "www", "\x0d": "www"}
 
 
 def read(data):
-    """Of a profile without time samples, (marker, fields) of each record."""
+    """Return (marker, fields) of each record of a profile without CPU samples."""
     position = 5 * WORD + 5 + ord(data[5 * WORD + 4])
     result = []
     while position < len(data):
@@ -97,11 +97,11 @@ def test_samples():
     [(_, allocated, lost)] = [fields for marker, fields in records
                               if marker == "\x0d"]
     assert meta["allocations"].startswith("interval=%d;seed=1;" % INTERVAL)
-    # keys are in order; each has an object
+    # keys are consecutive, and each has an object
     assert [sample[0] for sample in samples] == range(1, len(samples) + 1)
     assert sorted(types) == range(1, len(samples) + 1)
     assert lost == 0
-    # of Poisson's distribution, and of a seed
+    # a Poisson distribution with a fixed seed
     expected = allocated / float(INTERVAL)
     assert abs(len(samples) - expected) < 5 * expected ** 0.5
     of_node = [number for number, line in

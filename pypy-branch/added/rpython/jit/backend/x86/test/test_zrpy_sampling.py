@@ -1,5 +1,5 @@
-"""Allocation sampling in a program with a JIT: the machine code allocates by
-the same nursery_top as everything else, and in pieces of its own.
+"""Allocation sampling in a program with a JIT, whose machine code uses the
+same nursery_top, and may reserve several objects at once.
 """
 from rpython.jit.backend.llsupport.test.zrpy_gc_test import compile
 from rpython.memory.test.test_sampling import counters, start
@@ -15,8 +15,8 @@ class Node(object):
 driver = JitDriver(greens=[], reds=['n', 'total', 'keep'])
 
 def loop(n):
-    # objects alone and side by side, arrays of a known and of an unknown
-    # length, strings
+    # single and consecutive objects, arrays of constant and variable length,
+    # strings
     keep = None
     total = 0
     while n > 0:
@@ -32,9 +32,9 @@ def loop(n):
     return total
 
 def entry_point(argv):
-    """Prints 'ok', or the number of what went wrong."""
+    """Print 'ok', or the number of the failed check."""
     count = 20000
-    expected = loop(count)      # compiled from here on
+    expected = loop(count)      # compiles the loop
     #
     totals = start(1, 42, True)
     if loop(count) != expected:
@@ -43,12 +43,11 @@ def entry_point(argv):
     if totals.allocated < count * 64 or totals.collections == 0:
         print 2
         return 0
-    # each byte is a sample point, so each piece of memory is a sample
+    # each byte is a sample point, so each reserved piece of memory is a sample
     if counters.bytes > totals.allocated:
         print 3
         return 0
-    # not counted yet is only what came behind the last sample, and that is
-    # nothing
+    # all bytes are counted, because no allocation follows the last sample
     if counters.bytes != totals.allocated:
         print 4
         return 0

@@ -9,8 +9,7 @@
 struct walk {
     void **result;
     int words, max_words;
-    uintptr_t inside;       /* the stack pointer of the innermost frame that is
-                               left out, and lower */
+    uintptr_t inside;       /* the highest CFA of the frames that are omitted */
 };
 
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context,
@@ -34,7 +33,7 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context,
 
 int native_frames(void **result, int max_frames, const void *frame)
 {
-    /* above 'frame': the caller's frame pointer, the return address */
+    /* 16 bytes: the caller's frame pointer and the return address */
     struct walk walk = { result, 0, 2 * max_frames, (uintptr_t)frame + 16 };
 
     (void)_Unwind_Backtrace(visit, &walk);

@@ -1,15 +1,15 @@
 #pragma once
-/* The native frames of an allocation sample.
+/* The native frames of an allocation sample, found by libgcc's unwinder.
  *
- * For time samples vmprof asks libunwind, which blocks all signals around each
- * step: 20 microseconds a sample.  And it gives up at the JIT's code, of
- * which no unwinder knows anything; then all native frames are left out.  Here
- * libgcc's unwinder is asked, and what is inside the JIT's code is kept. */
+ * For CPU samples, vmprof uses libunwind.  It blocks all signals around each step, which
+ * takes 20 microseconds per sample.  It also fails at the JIT's code, which has no unwind
+ * information; then vmprof omits all native frames.  This module keeps the native frames
+ * that the JIT's code has called. */
 
-/* Write the frames outside of the one with this address as vmprof does, the
-   innermost first: up to the function that runs an interpreted frame, or the
-   JIT's code.  Of more than 'max_frames' the outer ones are left out.  'frame'
-   is what __builtin_frame_address(0) says in a function that is not inlined;
-   its caller is left out, too.  Returns the number of words. */
+/* Write native frames to 'result' in vmprof's format, the innermost frame first.  The walk
+   ends at the function that runs an interpreted frame, at the JIT's code, or after
+   'max_frames' frames.  'frame' is the result of __builtin_frame_address(0) in a function
+   that is not inlined; this function and its caller are omitted.  Returns the number of
+   words. */
 __attribute__((visibility("hidden")))
 int native_frames(void **result, int max_frames, const void *frame);

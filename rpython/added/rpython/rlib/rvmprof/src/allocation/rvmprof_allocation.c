@@ -29,11 +29,11 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
                                           void **result, int max_depth,
                                           int depth, intptr_t pc);
 
-/* The rest of the record is for interpreted frames. */
+/* A limit that leaves room in the record for interpreted frames */
 #define MAX_NATIVE_FRAMES   100
 
-/* What this engine can record, in words that PROFILE.rst defines; in the
-   profile beside the settings, which say whether it was asked to */
+/* The features of this engine (PROFILE.rst); the other settings in the profile say which
+   of them the run uses */
 #define CAPABILITIES        "labels,lifetimes,limits,marks,names," \
                             "native-frames,resident-memory,rotation," \
                             "time-samples,types"
@@ -41,7 +41,7 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
 #define MARKER_NAME         '\x02'
 #define NAME_HEAD           (1 + 2 * sizeof(int64_t))
 
-/* rgc.ALLOCATION_TOTALS */
+/* The layout of rgc.ALLOCATION_TOTALS, where the fields are described */
 struct allocation_totals {
     intptr_t interval;
     intptr_t allocated;
@@ -54,21 +54,24 @@ struct allocation_totals {
 };
 
 static struct file_sink files[2], *file = files;
-static char common[1024];               /* settings of all parts of a profile */
-static struct allocation_totals *gc_totals;
-static volatile int is_open;
-static int with_memory;
+static char common[1024];               /* settings of all segments of a profile */
+static struct allocation_totals *gc_totals;     /* NULL until the GC samples */
+static volatile int is_open;            /* whether there is a profile */
+static int with_memory;                 /* whether samples have the resident memory */
 static int takes_time_samples = 1;
-static const void *innermost_frame;     /* the GIL is held until it is used */
-static int with_lifetimes;
+static const void *innermost_frame;     /* of the present sample; guarded by the GIL */
+static int with_lifetimes;              /* whether outcomes are recorded */
 static __thread __attribute__((tls_model("initial-exec")))
-int is_ignored;                 /* what this thread allocates */
-static int64_t collection_start, majors;
-static int64_t marking_began;   /* the first minor collection that found it so; or -1 */
-static int is_swept;            /* what the last major collection has found dead */
-static int64_t heap_at_begin;   /* old bytes, when what was young then had met its
-                                   first minor collection; -1 until then */
-static intptr_t shrunk_to;      /* bytes, of the object of the next fact; 0: it was not */
+int is_ignored;                 /* whether this thread's allocations are ignored */
+static int64_t collection_start, majors;        /* start of the minor collection, in ns;
+                                   number of major collections that have marked */
+static int64_t marking_began;   /* start of the first minor collection during the present
+                                   marking, in ns, or -1 */
+static int is_swept;            /* whether the last major collection has swept */
+static int64_t heap_at_begin;   /* bytes of old objects after the first minor collection,
+                                   or -1 if they are unknown */
+static intptr_t shrunk_to;      /* present size in bytes of the next reported object, or 0
+                                   if it was not shrunk */
 static intptr_t (*class_of)(void *object);
 
 static void get_totals(struct profile_totals *totals)
@@ -79,7 +82,8 @@ static void get_totals(struct profile_totals *totals)
     }
 }
 
-/* In any thread: what the GC has said last */
+/* Read the last size of the heap that the GC has stored, in any thread.  Returns 0 if it is
+   unknown. */
 static int read_heap(struct figures_heap *heap)
 {
     const struct allocation_totals *totals =
@@ -101,9 +105,10 @@ static const struct stack_node *nodes(PY_STACK_FRAME_T *stack)
     return (const struct stack_node *)stack;    /* the same fields */
 }
 
+/* Pass the present stack to the recorder as a sample of vmprof. */
 static void record_stack(PY_STACK_FRAME_T *stack)
 {
-    static struct profbuf_s buffer;     /* only with the recorder's lock */
+    static struct profbuf_s buffer;     /* guarded by the recorder's lock */
     struct prof_stacktrace_s *st = (struct prof_stacktrace_s *)buffer.data;
     long memory;
     int depth = 0;
@@ -125,21 +130,21 @@ static void record_stack(PY_STACK_FRAME_T *stack)
                                               &st->marker));
 }
 
+/* Walk the stack of the present sample; called by recorder_allocation(). */
 static void walk(void)
 {
     PY_STACK_FRAME_T *stack = get_vmprof_stack();
 
-    /* A profile whose process gets killed needs the names of the functions
-       in it. */
+    /* write the names of functions now, in case that the process is killed */
     flush_codes();
     if (vmprof_enter_signal() == 0 && stack != NULL)
         record_stack(stack);
     vmprof_exit_signal();
 }
 
-/* What stands for this thread's stack, as long as the table of the JIT's code
-   does not change; 0 if there is more to it than vmprof's list, or if no
-   sample can be taken now */
+/* Return a key for this thread's stack (stack_nodes.h), which is valid until the table of
+   the JIT's code changes.  Returns 0 if the stack has native frames, or if the table is
+   changing now. */
 static uint64_t stack_key(void)
 {
     long times_ignored = vmprof_times_ignored();
@@ -154,7 +159,7 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
     intptr_t interval;
     int64_t key;
 
-    (void)address;              /* what is there is not an object yet */
+    (void)address;              /* the object does not exist yet */
     if (!is_open) {
         children_count();
         return -1;
@@ -184,13 +189,15 @@ static enum outcome outcome(intptr_t what)
            what == GC_PROMOTED ? OUTCOME_PROMOTED : OUTCOME_NOT_KNOWN;
 }
 
-/* Bytes of all old objects, at the beginning of this minor collection; -1: not known, as
-   the GC sweeps */
+/* Return the bytes of all old objects at the beginning of this minor collection, or -1 if
+   they are unknown because the GC sweeps. */
 static int64_t old_bytes(void)
 {
     return gc_totals->heap != 0 ? gc_totals->heap - gc_totals->nursery : -1;
 }
 
+/* Begin the facts that the GC has found at one moment.  Returns 0 if there is no
+   profile. */
 static int begin_facts(void)
 {
     if (!recorder_begin_facts(gc_totals->collections))
@@ -204,6 +211,7 @@ static int begin_facts(void)
     return 1;
 }
 
+/* Note the beginning of a minor collection.  Returns 0 if there is no profile. */
 static int collection_started(void)
 {
     if (!is_open || gc_totals == NULL)
@@ -217,7 +225,7 @@ static int collection_started(void)
     return 1;
 }
 
-/* An object's type and class, in one word: young() takes them apart. */
+/* Return an object's type and class in one word, which young() separates again. */
 static intptr_t type_and_class(intptr_t type, void *object)
 {
     intptr_t its_class = class_of != NULL && object != NULL ? class_of(object) : 0;
@@ -225,14 +233,16 @@ static intptr_t type_and_class(intptr_t type, void *object)
     return (its_class << 32) | (uint32_t)type;
 }
 
-/* Returns 1 if the GC is to tell more of it. */
+/* Record the outcome of a young object.  Returns 1 if the GC must report later facts about
+   the object. */
 static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t note,
                  intptr_t size, void *address)
 {
     intptr_t live_size = shrunk_to, type = (int32_t)note, its_class = note >> 32;
 
     shrunk_to = 0;
-    /* 'size' 0: it is the whole sample.  (The JIT pins nothing in a piece.) */
+    /* Only an object that fills its sample (size 0) can be pinned: the JIT pins no object
+       of a batched allocation. */
     if (what == GC_PINNED && with_lifetimes && size == 0 && tracked_pinned(key))
         return 1;
     recorder_young(key, outcome(what), type_names_number(type, its_class),
@@ -271,7 +281,7 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         recorder_collected(collection_start, gc_totals->allocated);
         break;
     case GC_MARKED:
-        figures_heap_seen();    /* behind a minor collection, too */
+        figures_heap_seen();    /* a minor collection came before, too */
         is_swept = 0;
         tracked_marked();
         recorder_marked(++majors, marking_began);
@@ -331,7 +341,7 @@ void vmprof_allocation_thread_name(intptr_t thread, char *name)
 }
 
 /* ____________________________________________________________ */
-/* time samples, and what else vmprof writes */
+/* CPU samples, and vmprof's other records */
 
 int vmprof_begin_time_sample(void)
 {
@@ -344,7 +354,6 @@ void vmprof_end_time_sample(void)
         recorder_end_time_sample();
 }
 
-/* In place of write(2) for whole records */
 ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
 {
     int had_lock = recorder_has_lock();
@@ -356,7 +365,7 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
     if (!had_lock)
         recorder_lock();
     if (!recorder_stack(records, size)) {
-        /* the head comes in pieces, one of which may begin like a name */
+        /* vmprof writes the head in pieces, and one of them may begin like a name */
         if (size > NAME_HEAD && *(const char *)records == MARKER_NAME)
             profile_log_names(records, size);
         else {
@@ -372,6 +381,7 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
 /* ____________________________________________________________ */
 /* open and close */
 
+/* Return 0, or -1 and set errno if 'error' is not 0. */
 static int result(int error)
 {
     if (error == 0)
@@ -411,7 +421,7 @@ void vmprof_allocation_type_names(char *text, intptr_t size)
     type_names_set(text, (size_t)size);
 }
 
-/* Those of one part */
+/* Write the settings of one segment to 'text'.  Returns 0, or ENAMETOOLONG. */
 static int make_settings(char *text, size_t size, const char *own)
 {
     int length = snprintf(text, size, "%s%s%s", common, *own ? ";" : "", own);
@@ -453,7 +463,8 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes,
     return result(error);
 }
 
-/* What the GC tells of objects that were sampled before is part of the new one. */
+/* Record the inherited objects in the new segment, which gets the later facts about
+   them. */
 static void begin_part(void)
 {
     type_names_begin_next();
@@ -463,12 +474,13 @@ static void begin_part(void)
     }
 }
 
+/* Return the maximal bytes of the GC's, the engine's and the recorder's tables. */
 static int64_t bookkeeping(void)
 {
     return tracked_memory() + (int64_t)recorder_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
 }
 
-/* The profile is about to end. */
+/* Write the size of the tables, before the profile ends. */
 static void note_bookkeeping(void)
 {
     char text[40];

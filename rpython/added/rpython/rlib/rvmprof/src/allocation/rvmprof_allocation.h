@@ -1,6 +1,9 @@
 #pragma once
-/* Allocation samples: see rpython/memory/gc/sampling.py for what the GC does,
-   recorder.h for how a sample is taken, profile_log.h for what is written. */
+/* Allocation samples: the functions that rvmprof.py and the GC call.
+ *
+ * rpython/memory/gc/sampling.py describes the GC's part, recorder.h how a sample is taken,
+ * and profile_log.h how the profile is written.  Without allocation samples,
+ * vmprof_allocation_open() is not called, and vmprof writes its file itself. */
 
 #include "vmprof_allocation.h"
 
@@ -8,77 +11,88 @@
 
 #if defined(RPYTHON_VMPROF) && defined(VMPROF_LINUX)
 
-/* For rvmprof.py.  Those that return something return 0, or -1 and an errno.
- */
+/* rvmprof.py calls the following functions.  It holds the GIL except in the first four. */
 
-/* Before vmprof_init(): write the profile on 'fd' by way of the recorder.
-   'take_time_samples' keeps vmprof's timer; 'memory' as for vmprof_init(). */
+/* Open a profile on the file 'fd', before vmprof_init(); vmprof's records then go through
+   the recorder.  vmprof's timer runs only if 'take_time_samples' is not 0; 'memory' is as
+   for vmprof_init().  Returns 0, or -1 and sets errno. */
 RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
                                       int memory);
-/* No more samples than so many a second, or than a share of the time in
-   millionths: see pace.h */
+/* Set a limit (pace.h): samples per second, or a share of the time in millionths.  0 and 0
+   remove the limit. */
 RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
-/* What the GC calls its types: type_names.h.  Once in a process will do. */
+/* Set the GC's names of types (type_names.h).  One call per process is enough. */
 RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
-/* After vmprof_enable().  'settings' go into the profile, and 'own' into this
-   part of it alone; 'lifetimes': what becomes of the objects is to be known, not
-   only of which type they are; 'in_memory': the profile is to hold no samples, only
-   what stacks and types are, for vmprof_allocation_alive() */
+/* Start to record, after vmprof_enable().  The texts are settings (PROFILE.rst): 'settings'
+   for all segments of the profile, 'own' for the first segment only.  With 'lifetimes', the
+   outcomes of the objects are recorded, and otherwise only their types.  With 'in_memory',
+   the profile has no samples, but only the stacks and types that vmprof_allocation_alive()
+   refers to.  Returns 0, or -1 and sets errno. */
 RPY_EXTERN int vmprof_allocation_start(char *settings, char *own, int lifetimes,
                                        int in_memory, int fixed_gaps);
-/* This part of the profile ends, whole, and the next one begins, which goes to
-   'fd'; what is tracked is alive in the next one, too.  Between two allocations, right behind a
-   minor collection.  Returns 0; an errno if the next one can't be begun: then the
-   present one goes on; or a negative errno, which has ended the present one
-   before. */
+/* End this segment of the profile, and begin the next segment in the file 'fd', which
+   inherits the tracked objects.  Call it right after a minor collection, without an
+   allocation in between.  Returns 0.  Returns an errno > 0 if the next segment cannot
+   begin; then the present one continues.  Returns a negative errno if an earlier error has
+   ended the present segment; the next one has begun. */
 RPY_EXTERN int vmprof_allocation_rotate(int fd, char *own);
-/* What numbers the classes of sampled objects: cintf.CLASS_OF.  NULL: they have none */
+/* Set the function that numbers the classes of sampled objects (cintf.CLASS_OF), or
+   NULL. */
 RPY_EXTERN void vmprof_allocation_classes(intptr_t (*class_of)(void *object));
-/* The name of a class that has this number.  It may come later than its first
-   object, or, in a process that is killed, never. */
+/* Record the name of the class with this number, in UTF-8.  The first object of the class
+   may be recorded before. */
 RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
                                              intptr_t size);
-/* The program names this moment. */
+/* Record a mark: a name that the program gives to this moment. */
 RPY_EXTERN void vmprof_allocation_mark(char *name);
-/* A set of labels, "key=value" with 0x1f between them: its number, or 0 if there are too
-   many.  What the calling thread allocates from now on has that set; 0: none. */
+/* Define a set of labels, "key=value" with 0x1f between the pairs.  Returns its number, or
+   0 if there are too many sets. */
 RPY_EXTERN intptr_t vmprof_allocation_define_label(char *text);
+/* Give the calling thread a set of labels, for its later samples; 0 removes them. */
 RPY_EXTERN void vmprof_allocation_label(intptr_t number);
-/* The program's name for a thread, by the kernel's number; 0: its own. */
+/* Record the program's name of a thread by the kernel's number; if 'thread' is 0, record
+   the command line of the program. */
 RPY_EXTERN void vmprof_allocation_thread_name(intptr_t thread, char *name);
-/* What the GC counts: rgc.ALLOCATION_TOTALS.  NULL until it has begun. */
+/* Set the GC's totals, rgc.ALLOCATION_TOTALS.  Until then, no samples are recorded. */
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
-/* Since the last start: bytes allocated, minor collections, samples, samples
-   without a stack, time samples, time samples that met another sample, bytes
-   that were taken for sampled objects, at most, objects that there was no room
-   for */
+/* Fill in the counts since the last start: allocated bytes, minor collections, allocation
+   samples, allocation samples without a stack, CPU samples, CPU samples that were dropped
+   because of another sample, maximal bytes of memory for sampled objects, and objects that
+   could not be tracked for lack of memory. */
 RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[8]);
 
-/* What is alive, of a program that runs on, as tracked_copy() has it; and whether
-   that does not count from now on.  What the profile needs for it has been written
-   then.  For vmprof_allocation_free(); NULL: there is no memory */
+/* Return a copy of the live objects, in the layout of tracked_copy(), after writing the
+   stacks and names that it refers to.  With 'forget', the objects are excluded from later
+   calls.  The caller frees the copy with vmprof_allocation_free().  Returns NULL if there
+   is no memory. */
 RPY_EXTERN int64_t *vmprof_allocation_alive(int forget);
 RPY_EXTERN void vmprof_allocation_free(int64_t *copy);
-/* Estimated bytes of it, and the most that there were after a minor collection */
+/* Store the estimated bytes of the live objects, and the maximum after any minor
+   collection.  With 'reset_peak', the maximum starts again from the present estimate. */
 RPY_EXTERN void vmprof_allocation_traced(double traced[2], int reset_peak);
-/* What the calling thread allocates is not the program's, until it is not 'ignored'
-   any more.  Returns what was so before. */
+/* Set whether the allocations of the calling thread are ignored.  Returns the previous
+   value. */
 RPY_EXTERN int vmprof_allocation_ignore(int ignored);
 
-/* For the GC */
+/* The GC calls the following two functions, with the GIL: see sampled() in sampling.py, and
+   fact() in sampled_objects.py and sampled_outcomes.py. */
+
+/* Take a sample.  Returns its key, 0 if no sample was taken, or -1 to end the sampling,
+   because there is no profile. */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
-/* 'what': as in sampled_objects.py and sampled_outcomes.py */
+/* The facts, in the order of their numbers in the GC's modules */
 enum {
     GC_STARTED, GC_OBJECT, GC_FOUND,
     GC_BEGIN, GC_END, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED, GC_PINNED,
     GC_NOT_KNOWN, GC_FREED, GC_LOST, GC_SHRUNK
 };
-/* 'value' is a type, or what was returned of the same object for GC_OBJECT. */
+/* Receive a fact about a sampled object.  'value' is the type for GC_OBJECT; for later
+   facts it is the result of GC_OBJECT for the same object. */
 RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
                                            intptr_t which, intptr_t value,
                                            intptr_t size, void *address);
 
-/* in vmprof_common.c and vmprof_unix.c */
+/* Functions of vmprof_common.c and vmprof_unix.c that no header declares */
 PY_STACK_FRAME_T *get_vmprof_stack(void);
 long vmprof_times_ignored(void);
 

@@ -8,35 +8,39 @@
 #include "table.h"
 #include "type_names.h"
 
-/* as many as the GC has */
+/* The GC's limits: MAX_WAITING in sampled_objects.py, MAX_TRACKED in sampled_outcomes.py */
 #define MOST_WAITING    ((size_t)1 << 18)
 #define MOST_TRACKED   ((size_t)1 << 20)
 
+/* A sample whose outcome is not reported yet */
 struct waiting {
     int64_t key, stack, size, interval;
 };
 
+/* A promoted object */
 struct tracked {
     int64_t key, stack, interval, address;
-    int64_t size, live_size;    /* bytes when it was allocated; that it takes */
-    int32_t type, its_class;    /* the GC's and the interpreter's numbers */
+    int64_t size, live_size;    /* bytes when it was allocated, and after it was shrunk */
+    int32_t type, its_class;    /* the GC's number of the type, and the interpreter's
+                                   number of the class */
     int32_t which;
     int32_t is_forgotten;
 };
 
-#define COPIED          7       /* numbers */
+#define COPIED          7       /* words per object in tracked_copy() */
 
 static struct waiting *waiting;
 static struct tracked *tracked;
 static size_t waiting_count, waiting_room, tracked_count, tracked_room;
-static size_t at;               /* where the GC is among those that wait, */
-static size_t pinned;           /* how many of those before stay there, */
-static size_t seen, kept;       /* and, after a marking, among the others */
+static size_t at;               /* index in 'waiting' of the GC's present report */
+static size_t pinned;           /* number of samples before 'at' that stay in 'waiting' */
+static size_t seen, kept;       /* after a marking: number of objects in 'tracked' that the
+                                   reports have passed, and number of survivors of these */
 static int has_marked;
 static int64_t most_memory, missing;
 static int has_fixed_gaps;
-static double alive, most_alive;        /* estimated bytes, */
-static double not_known;                /* and those of which nobody knows */
+static double alive, most_alive;        /* estimated bytes of live objects, and maximum */
+static double not_known;                /* estimated bytes with unknown outcome */
 
 void tracked_clear(int fixed_gaps)
 {
@@ -57,7 +61,7 @@ int64_t tracked_memory(void)
     return most_memory;
 }
 
-/* as table_has_room() does */
+/* Grow a table, as table_has_room() does, and update 'most_memory'. */
 static int grow(void *table, size_t *room, size_t size, size_t most)
 {
     int64_t now;
@@ -104,7 +108,8 @@ static void count_not_known(int64_t size, int64_t interval)
     not_known += (double)size / probability(size, interval);
 }
 
-/* The GC tells of them in the order in which they came. */
+/* Advance 'at' to the sample of this key, and return whether it was found.  The GC reports
+   the samples in the order of their keys. */
 static int is_at(int64_t key)
 {
     while (at < waiting_count && waiting[at].key < key)
@@ -185,7 +190,7 @@ void tracked_end(void)
             tracked[kept++] = tracked[seen++];
         tracked_count = kept;
         if (kept == 0)
-            alive = 0.0;     /* no rounding errors */
+            alive = 0.0;     /* remove rounding errors */
         has_marked = 0;
     }
     if (most_alive < alive)
@@ -208,7 +213,7 @@ void tracked_inherit(void)
 }
 
 /* ____________________________________________________________ */
-/* who asks while the program runs */
+/* queries while the program runs */
 
 int64_t *tracked_copy(void)
 {

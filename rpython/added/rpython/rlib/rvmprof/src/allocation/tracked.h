@@ -1,58 +1,68 @@
 #pragma once
-/* The sampled objects that the GC tracks, with what a later part of the profile has to
-   say of them: what their samples said (PROFILE.rst, `inherited`).
-
-   The GC knows where they are, and this what they are: a table of its own, in the
-   same order (sampled_objects.py).  All with the GIL. */
+/* The sampled objects that the GC tracks, with their stacks, sizes, intervals and types.
+ *
+ * A later segment of the profile needs these values (PROFILE.rst, `inherited`), and so do
+ * snapshots of the live objects.  The GC's table (sampled_outcomes.py) has the addresses,
+ * and this table has the values, in the same order.  Samples whose outcome is not reported
+ * yet wait in a second table.  Call all functions with the GIL, or before the sampling
+ * starts. */
 
 #include <stdint.h>
 
-/* A profile begins, and nothing is tracked; nor is it if one has ended. */
+/* Start with empty tables.  'fixed_gaps' is 1 if the gaps between samples are fixed. */
 void tracked_clear(int fixed_gaps);
 
-/* Bytes taken, at most since then */
+/* Return the maximal size of the tables in bytes since tracked_clear(). */
 int64_t tracked_memory(void);
 
-/* A sample was taken, of which the GC will tell. */
+/* Note a new sample, whose outcome the GC will report.  'stack' is the node of its
+   stack. */
 void tracked_sampled(int64_t key, int64_t stack, int64_t size, int64_t interval);
 
-/* What the GC tells, in its order, between recorder_begin_facts() and its end. */
+/* Call the following functions in the order of the GC's facts, between
+   recorder_begin_facts() and recorder_end_facts(). */
 
-/* 'size' and 'live_size' as recorder_young() has them; 'address': where it is now, and
-   stays.  Returns 0 if there is no memory: it is not tracked. */
+/* Track a promoted object.  'size' and 'live_size' are as for recorder_young(); 'address'
+   is the object's final address.  Returns 0 if the object is not tracked, because there is
+   no memory. */
 int tracked_promoted(int64_t key, int64_t which, int64_t type, int64_t its_class,
                      int64_t size, int64_t live_size, int64_t address);
-/* The sample of this key stays in the nursery: the GC tells of it again after the next
-   minor collection.  Returns 0 if nothing is known of the sample. */
+/* Keep the sample of a pinned object, whose outcome the GC reports again after the next
+   minor collection.  Returns 0 if the sample is unknown. */
 int tracked_pinned(int64_t key);
-/* The GC has no memory for that one. */
+/* Remove the object that was promoted last, because the GC has no memory to track it. */
 void tracked_lost(void);
-/* Nobody knows what became of this one; 'size' as recorder_young() has it. */
+/* Count an object whose outcome is unknown; 'size' is as for recorder_young(). */
 void tracked_not_known(int64_t key, int64_t size);
-/* That was all of the young ones. */
+/* Note that the outcomes of all young objects were reported. */
 void tracked_young_ended(void);
-/* A major collection has marked: tracked_freed() comes for the dead ones, and then
-   the end. */
+/* Begin the reports of a major collection.  tracked_freed() follows for each dead object,
+   and then tracked_end(). */
 void tracked_marked(void);
+/* Remove a dead object. */
 void tracked_freed(int64_t key, int64_t which);
+/* End the reports of a minor or major collection. */
 void tracked_end(void);
-/* A major collection has swept: recorder_swept() */
+/* Record the size of the old objects after a major collection has swept; the arguments are
+   as for recorder_swept(). */
 void tracked_swept(int64_t heap, int64_t heap_at_begin);
 
-/* Another part of the profile has begun: it gets all that is tracked.  Between
-   recorder_begin_facts() and its end, too */
+/* Record all tracked objects in the segment that has just begun.  Call it between
+   recorder_begin_facts() and recorder_end_facts(). */
 void tracked_inherit(void);
 
-/* What is alive, of a program that runs on: how many numbers follow, and of each
-   object its address, key, stack, size, live_size (hook.h), interval and type, under
-   the numbers of the profile; for free().  NULL: there is no memory.  Between
-   recorder_begin_facts() and its end */
+/* Return a copy of the live objects, without the forgotten ones.  The first word is the
+   number of words that follow.  Each object has 7 words: address, key, stack, size,
+   live_size (hook.h), interval, and type.  Keys, stacks and types are numbers of the
+   profile.  The caller frees the copy with free().  Returns NULL if there is no memory.
+   Call it between recorder_begin_facts() and recorder_end_facts(). */
 int64_t *tracked_copy(void);
-/* What there is now does not count any more. */
+/* Forget the present objects: exclude them from tracked_copy() and tracked_traced(). */
 void tracked_forget(void);
-/* Estimated bytes of what counts, and the most that there were after a minor collection
-   since the beginning or tracked_reset_peak() */
+/* Store the estimated bytes of the live objects, and the maximum after any minor collection
+   since tracked_clear() or tracked_reset_peak(). */
 void tracked_traced(double *alive, double *peak);
+/* Set the maximum to the present estimate. */
 void tracked_reset_peak(void);
-/* Objects that there was no memory for */
+/* Return the number of objects that could not be tracked for lack of memory. */
 int64_t tracked_missing(void);

@@ -15,19 +15,19 @@ static char *copy;
 static struct line *lines;
 static int64_t count;
 
-/* Numbers of classes are behind those of all types. */
+/* The numbers of classes begin after the numbers of types. */
 #define CLASSES     ((int64_t)1 << 20)
 
 struct its_class {
-    char *name;                 /* NULL: it is not known yet */
-    size_t size;
-    int is_met;
+    char *name;                 /* NULL if it is not known yet */
+    size_t size;                /* of the name, in bytes */
+    int is_met;                 /* whether this segment has an object of the class */
 };
 
-static struct its_class *classes;       /* by their numbers */
-static int64_t room;
+static struct its_class *classes;       /* indexed by the interpreter's numbers */
+static int64_t room;                    /* length of 'classes' */
 
-/* "member12   GcStruct ...": without the number, that of the line */
+/* Find the name in a line "member12   GcStruct ...". */
 static void find_name(struct line *line, const char *start, const char *end)
 {
     while (start < end && *start != ' ')
@@ -88,7 +88,7 @@ static void write_type(int64_t number, int64_t type)
                       lines[type].size);
 }
 
-/* NULL: there is no memory */
+/* Return the entry of a class, or NULL if there is no memory. */
 static struct its_class *find_class(int64_t its_class)
 {
     struct its_class *more;
@@ -114,7 +114,7 @@ static void meet_class(int64_t number, int64_t type)
 {
     struct its_class *its_class = find_class(number);
 
-    /* without memory it lacks the GC's name */
+    /* without memory, the profile lacks the GC's name of the class */
     if (its_class == NULL || its_class->is_met)
         return;
     its_class->is_met = 1;
@@ -147,7 +147,7 @@ void type_names_class(int64_t number, const char *name, size_t size)
         return;
     }
     free(its_class->name);
-    /* later parts need it, too; without memory they lack it */
+    /* later segments need the name, too; without memory they lack it */
     its_class->name = malloc(size + 1);
     its_class->size = size;
     if (its_class->name != NULL)

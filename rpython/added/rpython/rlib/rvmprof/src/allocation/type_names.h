@@ -1,27 +1,31 @@
 #pragma once
-/* What the GC calls its types, and an interpreter its classes, written into the
-   profile when one is first met: in a profile of a program that is killed, those
-   that it needs are there. */
+/* The GC's names of types, and an interpreter's names of classes.
+ *
+ * A name is written to the profile when an object of the type or class is first reported.
+ * So the profile has all names that it needs, even if the program is killed. */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* 'text' as in rgc.get_typeids_z(), unpacked: a line for each type, in the order
-   of their numbers.  It is copied; without memory for that there are no names. */
+/* Set the names of the GC's types.  'text' is the decompressed rgc.get_typeids_z(): one
+   line per type, in the order of their numbers.  The text is copied.  Without memory for
+   the copy, the types have no names. */
 void type_names_set(const char *text, size_t size);
 
-/* Another profile begins, with classes of its own, */
+/* Start a profile, and forget all classes. */
 void type_names_begin(void);
 
-/* or another part of it, in which all have the numbers that they had. */
+/* Start another segment, to which no name was written.  Types and classes keep their
+   numbers. */
 void type_names_begin_next(void);
 
-/* The following ones between recorder_begin_facts() and its end. */
+/* Call the following functions only between recorder_begin_facts() and
+   recorder_end_facts(). */
 
-/* The profile's number for objects of the GC's type number 'type', or, if
-   'its_class' is not 0, of a class of the interpreter's, whose instances are of
-   this type.  0 if 'type' is negative. */
+/* Return the profile's number of the GC's type 'type' or, if 'its_class' is not 0, the
+   number of this class of the interpreter; then 'type' is the type of its instances.
+   Returns 0 if 'type' is negative. */
 int64_t type_names_number(int64_t type, int64_t its_class);
 
-/* What the interpreter calls this class, in UTF-8 */
+/* Set the interpreter's name of a class, in UTF-8. */
 void type_names_class(int64_t its_class, const char *name, size_t size);

@@ -1,19 +1,20 @@
-/* Allocation samples, in the buffers that time samples go into, too.
+/* Writes allocation samples into the same buffers as CPU samples.
 
    The GC calls two functions: vmprof_allocation_sampled(), when it reserves memory
    that is sampled, and vmprof_allocation_fact(), when the next minor collection has
-   found out which objects these are.  Both have the GIL, and are in the middle of an
-   allocation: see rpython/memory/gc/sampling.py and sampled_objects.py.
+   found the types of the sampled objects.  Both are called with the GIL, in the middle
+   of an allocation: see rpython/memory/gc/sampling.py and sampled_objects.py.
 
    A record is a marker, which is a byte, and words:
 
-   MARKER_ALLOCATION   key, bytes, nanoseconds since the beginning, thread, depth;
-                       and the stack, as in a time sample
-   MARKER_OBJECT       key, type, bytes (0: all of the key's): an object that holds
-                       sampled bytes.  There may be several of a key
-   MARKER_ALLOCATED    the last one: nanoseconds since the beginning, bytes that the
-                       program has allocated, and samples that are not there, as
-                       vmprof was stopped, or had no buffer */
+   MARKER_ALLOCATION   a sample: key, size in bytes, nanoseconds since the start,
+                       thread, depth; then the stack, as in a CPU sample
+   MARKER_OBJECT       an object that holds a sampled byte: key, type, size in bytes
+                       (0 if the object fills the whole sample).  There may be several
+                       objects of a key
+   MARKER_ALLOCATED    the last record: nanoseconds since the start, allocated bytes,
+                       and number of lost samples, for which vmprof was stopped or had
+                       no buffer */
 
 #include "rvmprof_allocation.h"
 
@@ -26,7 +27,7 @@
 #include "vmp_stack.h"
 #include "vmprof_mt.h"
 
-/* in vmprof_common.c and vmprof_unix.c */
+/* Functions of vmprof_common.c and vmprof_unix.c that no header declares */
 PY_STACK_FRAME_T *get_vmprof_stack(void);
 long vmprof_enter_signal(void);
 long vmprof_exit_signal(void);
@@ -42,17 +43,18 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame, void **result
 #define FACT_OBJECT         1
 #define FACT_FOUND          2
 
-/* words of a record before its stack, and of the longest stack that a buffer holds;
-   even, as frames are pairs, and vmprof goes on while one word is free */
+/* Numbers of words: of a record before its stack, and of the longest stack that fits into
+   a buffer.  The latter is even, because frames are pairs, and vmprof writes a frame if
+   only one word is free. */
 #define HEAD                5
 #define MAX_STACK           (((SINGLE_BUF_SIZE - 1) / sizeof(intptr_t) - HEAD) & ~1ul)
 
-/* All of it is used with the GIL. */
+/* All variables are guarded by the GIL. */
 static int takes_time_samples = 1;
-static struct profbuf_s *buffer;        /* the one that is being filled; or NULL */
-static intptr_t last_key, lost;
-static int64_t began;
-static int is_stopped;                  /* the file is somebody else's to read */
+static struct profbuf_s *buffer;        /* the buffer that is being filled, or NULL */
+static intptr_t last_key, lost;         /* last key; number of lost samples */
+static int64_t began;                   /* start of the profile, in ns */
+static int is_stopped;                  /* whether nothing must be written to the file */
 
 static int64_t nanoseconds(void)
 {
@@ -69,7 +71,7 @@ static void flush(void)
     buffer = NULL;
 }
 
-/* Returns 0 if there is no room for it. */
+/* Write a record of 'count' words.  Returns 0 if no buffer has room. */
 static int add(char marker, const intptr_t *words, size_t count)
 {
     size_t size = count * sizeof *words;
@@ -81,7 +83,7 @@ static int add(char marker, const intptr_t *words, size_t count)
         flush();
     }
     if (buffer == NULL && !is_stopped)
-        buffer = reserve_buffer(vmp_profile_fileno());  /* this may write, too */
+        buffer = reserve_buffer(vmp_profile_fileno());  /* may write to the file */
     if (buffer == NULL)
         return 0;
     end = buffer->data + buffer->data_size;
@@ -105,7 +107,7 @@ void vmprof_allocation_start(const char *settings, const char *types)
 {
     vmp_write_meta("allocations", settings);
     vmp_write_meta("allocation types", types);
-    buffer = NULL;              /* of a profile that a forked child has forgotten */
+    buffer = NULL;              /* forget the parent's buffer in a forked child */
     last_key = lost = 0;
     began = nanoseconds();
 }
@@ -117,7 +119,7 @@ void vmprof_allocation_close(intptr_t allocated)
 
     if (vmp_profile_fileno() < 0)
         return;
-    is_stopped = 0;             /* the profile ends in any case */
+    is_stopped = 0;             /* write the last record even if vmprof is stopped */
     for (tries = 0; tries < 1000 && !add(MARKER_ALLOCATED, words, 3); tries++)
         usleep(1);
     flush();
@@ -128,11 +130,11 @@ intptr_t vmprof_allocation_sampled(intptr_t size, void *address)
     static intptr_t words[HEAD + MAX_STACK];
     intptr_t key = 0;
 
-    (void)address;              /* there is no object yet */
+    (void)address;              /* the object does not exist yet */
     if (vmp_profile_fileno() < 0)
         return -1;              /* a forked child has no profile */
-    /* as time samples, not while vmprof is stopped, or the JIT changes what tells of
-       which functions its code is */
+    /* take no sample while vmprof is stopped or the JIT changes its table of functions,
+       as for CPU samples */
     is_stopped = vmprof_enter_signal() != 0;
     if (!is_stopped) {
         int depth = vmp_walk_and_record_python_stack_only(
@@ -160,10 +162,10 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
     is_stopped = vmprof_enter_signal() != 0;
     if (what == FACT_OBJECT) {
         intptr_t words[] = { key, type, size };
-        (void)add(MARKER_OBJECT, words, 3);     /* else its type is not known */
+        (void)add(MARKER_OBJECT, words, 3);     /* without room, the type is lost */
     }
     if (what == FACT_FOUND && !is_stopped)
-        flush();                /* time samples come behind what was before them */
+        flush();                /* keep the order of allocation and CPU samples */
     vmprof_exit_signal();
     return 1;
 }

@@ -1,5 +1,6 @@
 #pragma once
-/* Allocation samples: see rvmprof_allocation.c. */
+/* Allocation samples: the functions that rvmprof.py and the GC call, with the GIL.
+   rvmprof_allocation.c describes the records. */
 
 #include "vmprof_allocation.h"
 
@@ -7,16 +8,20 @@
 
 #if defined(RPYTHON_VMPROF) && defined(VMPROF_LINUX)
 
-/* For rvmprof.py.  Before vmprof_enable() */
+/* Set whether vmprof's timer runs.  Called before vmprof_enable(). */
 RPY_EXTERN void vmprof_allocation_open(int take_time_samples);
-/* After vmprof_init(), and before vmprof_enable(), so that no signal comes between.
-   'types': the names of the GC's types, a line each */
+/* Start the samples.  'settings' is written to the profile, and 'types', the GC's names of
+   types, one per line.  Called after vmprof_init() and before vmprof_enable(), so that no
+   signal interrupts it. */
 RPY_EXTERN void vmprof_allocation_start(const char *settings, const char *types);
-/* Before vmprof_disable(), with the bytes that the GC has counted */
+/* Write the last record, with the GC's count of allocated bytes.  Called before
+   vmprof_disable(). */
 RPY_EXTERN void vmprof_allocation_close(intptr_t allocated);
 
-/* For the GC: 'what' as in sampled_objects.py */
+/* Take a sample; see sampled() in sampling.py.  Returns its key, 0 if the sample is lost,
+   or -1 to end the sampling in a forked child. */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
+/* Receive a fact; see sampled_objects.py.  Returns 0 if there is no profile, and else 1. */
 RPY_EXTERN intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key,
                                            intptr_t which, intptr_t type,
                                            intptr_t size, void *address);

@@ -1,6 +1,6 @@
 #pragma once
-/* What vmprof asks where PyPy samples allocations, too; elsewhere, and in
-   vmprof's own package, there are time samples only. */
+/* Whether vmprof must install its timer and its signal handler.  Without RPython, as in
+   vmprof's package for CPython, and on other systems than Linux, it always must. */
 
 #include "vmprof.h"
 
