@@ -248,7 +248,7 @@ def test_resident_memory_comes_with_a_stack_that_is_not_known(
         log_harness: pathlib.Path, tmp_path: pathlib.Path, version: int,
         tail: tuple[int, ...]) -> None:
     """vmprof reads it when it walks.  (It writes meta data in pieces: the length of a
-    string invalid header.)"""
+    string is no header.)"""
     log, _ = new_log(tmp_path, version, made_profiles.MEMORY + made_profiles.PYPY)
     log.lines += ["bytes 07", "bytes " + made_profiles.word(5).hex(),
                   "stack " + stack_record([1, 8], 0, 500, *tail).hex(), "remember 9"]
