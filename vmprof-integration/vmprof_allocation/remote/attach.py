@@ -63,12 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     add_raw_memory(parser)
     parser.add_argument(
         "--leaks", action="store_true",
-        help="Take heap snapshots, and report the places that grow. The sampling takes "
-             "5%% of the time by default.")
+        help="take heap snapshots, and report the places that grow; the sampling then "
+             "takes 5%% of the time by default")
     parser.add_argument(
         "--held", action="store_true",
-        help="Take a heap snapshot at the end, and also report the retainers of the "
-             "live objects.")
+        help="take a heap snapshot at the end, and also report the retainers of the "
+             "live objects")
     parser.add_argument(
         "--children", action="store_true",
         help="also sample all running descendants of the process, such as workers; the "
