@@ -1,10 +1,9 @@
 """Build the native half of the hook engine.
 
-It is a plain shared library, loaded with cffi's dlopen: it knows nothing of
-the interpreter that loads it, so one build, and one wheel, serves them all
-that have a glibc that is not older than what it needs.
-Where it can't work (another system, another processor) it is not built, and
-the package says so when it is used.
+The native half is a plain shared library, which cffi's dlopen() loads.  It does not
+depend on the interpreter, so one wheel works for all interpreters whose glibc is recent
+enough.  On other systems and processors, the library is not built, and the package
+reports that when it is used.
 """
 import os
 import re
@@ -24,21 +23,25 @@ except ImportError:         # setuptools before 70
     from wheel.bdist_wheel import bdist_wheel
 
 NATIVE = "vmprof_allocation/native/"
-#: that it is built for, which has a folder in native/machines
+#: processor of the library, which has a folder in native/machines
 MACHINE = sysconfig.get_platform().rpartition("-")[2]
 SUPPORTED = (sys.platform.startswith("linux")
              and MACHINE in ("x86_64", "aarch64") and sys.maxsize > 2**32)
 
 
-#: a sample takes 8 % fewer instructions
+#: options of link-time optimization, with which a sample takes 8 % fewer instructions
 WHOLE = ["-flto", "-O2"]
 
 
 class BuildLibrary(build_ext):
+    """Build the shared libraries."""
+
     def get_ext_filename(self, fullname):
+        """Return the file name, which is the same for all interpreters."""
         return fullname.replace(".", "/") + ".so"
 
     def build_extension(self, ext):
+        """Build a library, with link-time optimization if possible."""
         if not ext.name.endswith("._hook"):
             super().build_extension(ext)
             return
@@ -48,21 +51,26 @@ class BuildLibrary(build_ext):
         try:
             super().build_extension(ext)
         except CCompilerError:
-            # not every linker understands every compiler
+            # the linker cannot read the object files of this compiler
             ext.extra_compile_args, ext.extra_link_args = plain
             self.force = True
             super().build_extension(ext)
 
     def get_libraries(self, ext):
-        return ext.libraries        # no libpython
+        """Return the libraries to link with, without libpython."""
+        return ext.libraries
 
 
 class BuildPackage(build_py):
-    """Puts the .pth file, which startup.py explains, into site-packages, and
-    beside library.py what cffi makes of hook.h: cffi would otherwise have to
-    parse it in the program that is to be sampled."""
+    """Build the Python part of the package.
+
+    The file vmprof_allocation.pth goes into site-packages (see startup.py).  The module
+    _hook_abi.py, which cffi makes from hook.h, is stored next to library.py.  Otherwise
+    cffi would parse hook.h in each sampled program.
+    """
 
     def run(self):
+        """Build the package."""
         super().run()
         self.copy_file("vmprof_allocation.pth", self.build_lib)
         with open(NATIVE + "hook/hook.h") as file:
@@ -73,24 +81,32 @@ class BuildPackage(build_py):
         ffi.emit_python_code(self.abi())
 
     def abi(self):
+        """Return the path of _hook_abi.py."""
         return os.path.join(self.build_lib, "vmprof_allocation", "engines",
                             "hook", "_hook_abi.py")
 
     def get_outputs(self, include_bytecode=1):
+        """Return the paths of all installed files."""
         return super().get_outputs(include_bytecode) + [
             os.path.join(self.build_lib, "vmprof_allocation.pth"), self.abi()]
 
 
 def needed_glibc(library):
-    """The newest version of glibc whose symbols a library has, if any."""
+    """Return the newest glibc version of a library's symbols, or None without any."""
     with open(library, "rb") as file:
         return max(((int(major), int(minor)) for major, minor in re.findall(
             rb"\0GLIBC_(\d+)\.(\d+)", file.read())), default=None)
 
 
 class AnyPythonWheel(bdist_wheel):
+    """Build a wheel for all interpreters."""
+
     def get_tag(self):
-        """PyPI takes what says which glibc it needs, and no linux_MACHINE."""
+        """Return the tags of the wheel.
+
+        The platform tag contains the glibc version, because PyPI accepts no tag
+        linux_MACHINE.
+        """
         _, _, platform_tag = super().get_tag()
         versions = [version for version in map(needed_glibc, filter(
             os.path.exists,
@@ -101,6 +117,7 @@ class AnyPythonWheel(bdist_wheel):
 
 
 def library(name, *sources):
+    """Return the description of a shared library with these sources in NATIVE."""
     return Extension(
         "vmprof_allocation." + name,
         sources=sorted(path for source in sources for path in glob(NATIVE + source)),
@@ -109,8 +126,8 @@ def library(name, *sources):
         extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra",
                             "-fvisibility=hidden"],
         libraries=["dl", "m", "pthread"],
-        # the hooks lead into it: it must stay, whoever forgets the handle
-        # ... and its own calls of malloc() never lead to itself
+        # nodelete, because hooks jump into the library.  now, so that the library's own
+        # calls of malloc() never lead to the library.
         extra_link_args=["-Wl,-z,nodelete", "-Wl,-z,now"])
 
 
@@ -118,7 +135,7 @@ LIBRARIES = [
     library("engines.hook._hook", "hook/*.c", "hook/*/*.c", "held/*.c",
             "machines/*.c", "machines/%s/*.c" % MACHINE,
             "malloc/*.c", "sampler/*.c", "shared/*.c"),
-    # how one gets into another process
+    # the native part of attach
     library("remote.entry._tracer", "attach/*.c", "attach/%s/*.c" % MACHINE)]
 
 setup(

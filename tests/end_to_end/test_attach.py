@@ -280,8 +280,8 @@ def test_a_program_that_ends_early_is_reported(stock_pypy: PyPy, end: str,
         exec(end, {"program": program})
         out, err = command.communicate(timeout=60)
         assert command.returncode == code, err
-        assert err.startswith("vmprof_allocation: process %d has ended, and the "
-                              "profile with it\n" % program.pid)
+        assert err.startswith("vmprof_allocation: process %d has ended, and its "
+                              "profile ends there\n" % program.pid)
         assert "allocate" in out
 
 
@@ -297,7 +297,7 @@ def test_a_second_attach_is_refused(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         first = program.begin("-d", "600")
         refused(program.command(), "process %d" % program.pid,
-                "another command (attach or top) samples it")
+                "another command (attach or top) samples the process")
         first.send_signal(signal.SIGINT)
         out, _ = first.communicate(timeout=60)
         assert "allocate" in out
@@ -317,7 +317,8 @@ def test_refused_attaches_leak_no_memory(stock_pypy: PyPy) -> None:
         first = program.begin("-d", "600")
         before = program.code()
         for _ in range(5):
-            refused(program.command(), "another command (attach or top) samples it")
+            refused(program.command(), "another command (attach or top) samples the "
+                                       "process")
         wait_until(lambda: program.code() <= before)
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=60)
@@ -336,17 +337,18 @@ import sys, threading, vmprof_allocation
 def test_a_process_without_pypy_is_refused(pypy: PyPy) -> None:
     def attach(pid: int, *arguments: str) -> Run:
         return pypy.command("-m", "vmprof_allocation", "attach", str(pid), *arguments)
-    refused(attach(os.getpid()), "is not a PyPy, it runs",
+    refused(attach(os.getpid()), "is not a PyPy: it runs",
             os.readlink("/proc/self/exe"))
     refused(attach(2**22 + 1), "does not exist")
-    refused(attach(0), "no process's number")
-    refused(attach(-1), "no process's number")
+    refused(attach(0), "invalid PID")
+    refused(attach(-1), "invalid PID")
     refused(attach(os.getpid(), "-d", "0"), "duration")
     refused(attach(os.getpid(), "-d", "nan"), "duration")
     refused(attach(os.getpid(), "--timeout", "-1"), "timeout")
     refused(attach(os.getpid(), "--allocation-sampling", "much"), "'much'")
     refused(attach(os.getpid(), "-o", ""), "empty")
-    refused(attach(os.getpid(), "-o", "/dev/null"), "'/dev/null': it is no file")
+    refused(attach(os.getpid(), "-o", "/dev/null"),
+            "'/dev/null': it is not a regular file")
 
 
 def test_an_ended_or_stopped_process_is_refused(stock_pypy: PyPy) -> None:
@@ -366,7 +368,7 @@ def test_a_file_that_the_program_can_not_write(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         before = program.threads(), set(program.descriptors())
         refused(program.command("-o", "no/such/folder.vmprof"),
-                "can't write the profile to", "folder.vmprof")
+                "cannot write the profile to", "folder.vmprof")
         wait_until(lambda: (program.threads(), set(program.descriptors())) == before)
         assert program.end() == "ended\n"
 
@@ -374,20 +376,20 @@ def test_a_file_that_the_program_can_not_write(stock_pypy: PyPy) -> None:
 def test_a_process_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(AllocationSamplingError, match=r"belongs to user \d+; run this "
-                       "as that user, or as root"):
+                       "command as that user, or as root"):
         Process(1, 10)
 
 
 def test_another_interpreter_cannot_attach() -> None:
     """The tests run in CPython."""
-    with pytest.raises(AllocationSamplingError, match="its own PyPy, on Linux"):
+    with pytest.raises(AllocationSamplingError, match="own pypy3, on Linux"):
         Target(1)
 
 
 def test_an_unknown_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.implementation, "name", "pypy")
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="riscv64"))
-    with pytest.raises(AllocationSamplingError, match="AArch64; this is riscv64"):
+    with pytest.raises(AllocationSamplingError, match="on riscv64, but only on"):
         Target(1)
 
 
@@ -410,8 +412,9 @@ def test_a_process_that_may_not_be_traced_is_refused(
 
 
 @pytest.mark.parametrize("scope, is_root, words", [
-    ("3", True, "only the next boot"), ("1", True, "SYS_PTRACE"),
-    ("1", False, "sysctl kernel.yama.ptrace_scope=0"), ("", False, "run this as root"),
+    ("3", True, "only a reboot can change it"), ("1", True, "SYS_PTRACE"),
+    ("1", False, "sysctl kernel.yama.ptrace_scope=0"),
+    ("", False, "run this command as root"),
 ])
 def test_a_missing_permission_has_a_remedy(monkeypatch: pytest.MonkeyPatch,
                                            tmp_path: Path, scope: str, is_root: bool,
@@ -458,8 +461,8 @@ def test_the_process_status_is_checked(monkeypatch: pytest.MonkeyPatch,
     (errno.EACCES, "no permission to trace process 7 (ptrace)"),
     (errno.ESRCH, "process 7 has ended"),
     (errno.ENOEXEC, "process 7 has become another program"),
-    (errno.ENOSYS, "PTRACE_GET_SYSCALL_INFO, of Linux 5.3"),
-    (errno.ENOMEM, "process 7 can't be attached to: Cannot allocate memory"),
+    (errno.ENOSYS, "PTRACE_GET_SYSCALL_INFO (Linux 5.3)"),
+    (errno.ENOMEM, "cannot attach to process 7: Cannot allocate memory"),
 ])
 def test_each_errno_has_an_explanation(number: int, words: str) -> None:
     assert words in refusal(7, number)

@@ -93,7 +93,7 @@ def test_no_process_can_be_sampled(stock_pypy: PyPy) -> None:
             os.kill(program.pid, signal.SIGCONT)
         assert run.code == 2
         assert run.err.splitlines()[1:] == [
-            "vmprof_allocation: of process %d and its children none can be sampled"
+            "vmprof_allocation: cannot sample process %d, nor any of its children"
             % program.pid]
         program.process.communicate("\n")
 

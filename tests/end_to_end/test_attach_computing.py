@@ -134,7 +134,7 @@ def test_attach_does_not_stop_in_other_libraries(stock_pypy: PyPy,
         run = program.command("--timeout", "2")
         check_refused(run, "waiting until a thread of process %d can be stopped at a "
                       "system call or in PyPy's code" % program.pid)
-        assert ("process %d was not touched: no thread could be stopped at a system "
+        assert ("cannot attach to process %d: no thread could be stopped at a system "
                 "call or in PyPy's code; thread %d was last at %s+0x" % (
                     program.pid, program.pid, tmp_path / "spin.so")) in run.err
         assert program.threads() == 1
@@ -147,7 +147,7 @@ def test_long_operation_keeps_the_lock(stock_pypy: PyPy) -> None:
     7 ** 100000000
     """) as program:
         check_refused(program.command("--timeout", "1"),
-                      "process %d did not give Python's lock (the GIL) away: it "
+                      "process %d did not release Python's lock (the GIL), because it "
                       "executes one long operation" % program.pid)
         assert program.process.poll() is None
 

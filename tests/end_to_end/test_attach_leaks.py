@@ -58,7 +58,7 @@ def test_leaks_need_lifetimes(pypy: PyPy) -> None:
     with running(pypy, GROWS) as program:
         run = program.command("--leaks", "--no-lifetimes")
         assert (run.code, run.out) == (2, "")
-        assert "leave --no-lifetimes out" in run.err
+        assert "Omit --no-lifetimes" in run.err
         assert program.end() == "ended\n"
 
 

@@ -42,7 +42,8 @@ def test_an_idle_master_is_reported_with_its_workers(stock_pypy: PyPy) -> None:
     """) as program:
         run = program.attach()
         child, = program.end().split()
-    said, = re.findall(r"its children are not sampled, .* \(([\d, ]+)\); --children",
+    said, = re.findall(r"the children of the process \(([\d, ]+)\) may .*; "
+                       r"--children",
                        run.err)
     assert said == child
 
@@ -66,5 +67,5 @@ def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:
                 pypy, program, "--timeout", "1", "status"):
             assert (run.code, run.out) == (2, "")
             assert run.err.count("\n") == 1
-            assert "as many descriptors open as it may have" in run.err
+            assert "reached its limit of open descriptors" in run.err
         assert program.end() == "ended\n"

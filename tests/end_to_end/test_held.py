@@ -381,8 +381,8 @@ def test_a_deep_stack(stock_pypy: PyPy) -> None:
     ("sys.modules.clear()",
      "no heap snapshot at the program's end: sampling has ended before"),
     ("resource.setrlimit(resource.RLIMIT_AS, (now + 1000000, now + 1000000))",
-     "no heap snapshot is taken: the limit of the program's address space "
-     "(RLIMIT_AS) leaves it 0 MiB, and that takes up to 32")])
+     "no heap snapshot is taken: the limit of the program's address space (RLIMIT_AS) "
+     "leaves 0 MiB, but this needs up to 32 MiB")])
 def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
                                                      said: str) -> None:
     """The program ends as without the sampler, and the caller gets the reason."""
@@ -394,7 +394,7 @@ def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
     first, *others = run.err.splitlines()
     assert first == "vmprof: " + said
     # The remaining memory may not suffice for the last records, either.
-    assert all("the profile is whole, but for names" in line for line in others)
+    assert all("the profile lacks names" in line for line in others)
 
 
 @pytest.mark.parametrize("what", [
@@ -417,7 +417,7 @@ for do in session.held, session.stop:
         print(e)
 """ % what)
     assert run.out.splitlines()[0].startswith(
-        "the heap snapshot failed: the profile can't be written: "), run
+        "the heap snapshot failed: cannot write the profile: "), run
 
 
 def test_the_retained_size_is_exact(stock_pypy: PyPy) -> None:
@@ -734,7 +734,8 @@ def test_the_walk_reads_compiled_code_like_the_gc(stock_pypy: PyPy) -> None:
         outer()
     """
     run = stock_pypy.run(source)
-    assert re.fullmatch(r"\d+ objects are as the GC has them; \d+ changed meanwhile\n",
+    assert re.fullmatch(r"\d+ objects agree with the GC's dump; \d+ changed "
+                        r"meanwhile\n",
                         run.out), run.err
 
 
@@ -831,8 +832,9 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
         print("ended")
     """
     run = stock_pypy.sample(source, "64k")
-    assert run.out == ("the heap snapshot failed: a signal ended the process that "
-                       "walks the heap (SIGKILL)\nended\n")
+    assert run.out == ("the heap snapshot failed: a signal (SIGKILL) ended the process "
+                       "that walks the heap\n"
+                       "ended\n")
     *_, killed, last = readers.read_events(run.path).held
     assert (killed.problem, last.problem) == (2009, 0)
     assert "__main__.kept" in [holder.path for holder in last.holders]
@@ -888,7 +890,7 @@ def test_without_a_file_both_reports_are_shown(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("flags, said", [
     (("--held",), "need --allocation-sampling"),
     (("--allocation-sampling", "64k", "--held", "--push", "otlp+http://localhost"),
-     "what --push sends has no room for it")])
+     "but --push cannot send them")])
 def test_flags_that_are_refused(stock_pypy: PyPy, flags: tuple[str, ...], said: str
                                 ) -> None:
     run = stock_pypy.command("-m", "vmprof", *flags, str(stock_pypy.script("")))
@@ -911,8 +913,8 @@ def test_ctl_asks(stock_pypy: PyPy) -> None:
         done = ctl(stock_pypy, program, "held")
         assert (done.code, done.err) == (0, "")
         path = stock_pypy.folder / "app.vmprof"
-        assert done.out == ("who holds what in process %d is in %s: report --held "
-                            "shows it\n" % (program.pid, path))
+        assert done.out == ("the retainers in process %d are in %s: report --held "
+                            "shows them\n" % (program.pid, path))
         # also objects from before the sampling
         (holder, *_) = sorted(held_of(path).holders, key=lambda holder: -holder.bytes)
         assert (holder.path, holder.type) == ("__main__.kept", "list")
@@ -938,8 +940,8 @@ def test_no_answer_without_the_capability(stock_pypy: PyPy, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("left, objects, message", [
-    (20, 300000, "no heap snapshot is taken: it takes up to 32 MiB, and the limit of "
-     "the program's address space (RLIMIT_AS) leaves 20 MiB\n"),
+    (20, 300000, "no heap snapshot is taken: it needs up to 32 MiB, but the limit of "
+                 "the program's address space (RLIMIT_AS) leaves 20 MiB\n"),
     (40, 2000000, "the heap snapshot failed: there is not enough memory for the "
      "process that walks the heap\n")])
 def test_limit_of_the_address_space(stock_pypy: PyPy, left: int, objects: int,

@@ -429,5 +429,5 @@ def test_one_log_for_two(stock_pypy: PyPy) -> None:
     run = stock_pypy.command(
         "-m", "vmprof", "--allocation-sampling", "128k", "--lines", "--jitlog", "-o",
         "out.vmprof", str(stock_pypy.script("pass")))
-    assert run.code == 2 and "leave one of them out" in run.err
+    assert run.code == 2 and "omit one of them" in run.err
     assert not (stock_pypy.folder / "out.vmprof").exists()

@@ -114,7 +114,7 @@ def test_a_mark_that_is_no_text(stock_pypy: PyPy) -> None:
         except vmprof_allocation.AllocationSamplingError as e:
             print(e)
     """, "64k")
-    assert run.out == 'the mark 5 is no text; write for example "warm"\n'
+    assert run.out == 'invalid mark 5: write text, such as "warm"\n'
 
 
 def test_hostile_marks(stock_pypy: PyPy) -> None:

@@ -175,8 +175,8 @@ def test_a_program_that_may_take_no_more_memory(pypy: PyPy) -> None:
     """, "64k", "--memory")
     first, *more = run.err.splitlines()
     assert first == (
-        "vmprof: where the memory is was not read: the limit of the program's address "
-        "space (RLIMIT_AS) leaves it 0 MiB, and that takes up to 32")
+        "vmprof: cannot read the uses of the resident memory: the limit of the "
+        "program's address space (RLIMIT_AS) leaves 0 MiB, but this needs up to 32 MiB")
     # Half a MiB may be too little for the names of threads.
     assert all(line.endswith("(MemoryError())") for line in more), run.err
     assert run.profile().end_time is not None
@@ -193,10 +193,9 @@ def test_without_an_output_the_report_is_shown(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("flags, why", [
     (("--push", "otlp+http://localhost:1"),
-     "--memory writes into a profile where the memory is, and what --push sends has no "
-     "room for it"),
+     "--memory writes memory counts into a profile, but --push cannot send them"),
     ((), "need --allocation-sampling"),
-    (("--control",), "has no use for --memory"),
+    (("--control",), "--memory has no effect"),
 ])
 def test_incompatible_flags_are_refused(pypy: PyPy, flags: tuple[str, ...],
                                         why: str) -> None:

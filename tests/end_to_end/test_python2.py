@@ -260,18 +260,18 @@ def test_layout_of_another_build_is_refused(hooked: Starter) -> None:
 def test_other_code_in_memory_is_refused(hooked: Starter,
                                          before: str) -> None:
     refuses(hooked, "code=(%s).." % before, r"code=\g<1>00",
-            "is not what the layout says")
+            "differs from the build profile")
 
 
 def test_word_that_is_not_nursery_free_is_refused(hooked: Starter) -> None:
     top = re.findall("nursery_top=([0-9]+)", hooked.layout)[0]
     refuses(hooked, "nursery_free=[0-9]+", "nursery_free=" + top,
-            "takes for nursery_free")
+            "is nursery_free in the build profile")
 
 
 def test_nursery_top_below_nursery_free_is_refused(hooked: Starter) -> None:
     refuses(hooked, "nursery_top=[0-9]+", "nursery_top=8",
-            "takes for nursery_free")
+            "is nursery_free in the build profile")
 
 
 @pytest.mark.parametrize("pattern,new", [
@@ -280,7 +280,7 @@ def test_nursery_top_below_nursery_free_is_refused(hooked: Starter) -> None:
     ("machine=x86_64", "machine=aarch64"), ("(.*\n)*", "{}")])
 def test_damaged_layout_is_refused(hooked: Starter, pattern: str,
                                    new: str) -> None:
-    refuses(hooked, pattern, new, "can't be used")
+    refuses(hooked, pattern, new, "is invalid")
 
 
 def test_pypy_without_a_library_is_refused(starter: Starter) -> None:
@@ -288,18 +288,18 @@ def test_pypy_without_a_library_is_refused(starter: Starter) -> None:
                "process.MAIN = 'not_exported'\n"
                "try:\n    process.Process()\n"
                "except process.Refused as e:\n    print(e)")
-    assert "translate it with --shared" in done.stdout, done.stderr
+    assert "Translate it with --shared" in done.stdout, done.stderr
 
 
 # the command line -------------------------------------------------------------
 
 def test_profile_that_cannot_be_written_is_refused(starter: Starter) -> None:
     starter.profile = starter.folder / "none" / "out.vmprof"
-    assert_refused(starter(PROGRAM), "can't write the profile")
+    assert_refused(starter(PROGRAM), "cannot write the profile")
 
 
 @pytest.mark.parametrize("rate,said", [
-    ("none", "the sample interval 'none' is not a number of bytes"),
+    ("none", "invalid sample interval 'none': write a number of bytes"),
     ("auto:x", "auto:x")])
 def test_bad_rate_is_refused(starter: Starter, rate: str, said: str) -> None:
     assert_refused(starter(PROGRAM, rate=rate), said)
@@ -308,7 +308,7 @@ def test_bad_rate_is_refused(starter: Starter, rate: str, said: str) -> None:
 
 def test_program_that_is_not_there_is_refused(starter: Starter) -> None:
     assert_refused(run(starter.folder, SAMPLED, *FLAG, "1M", "nosuch.py"),
-                   "can't open the program 'nosuch.py'")
+                   "cannot open the program 'nosuch.py'")
 
 
 def test_report_comes_at_the_end_without_an_output(starter: Starter) -> None:
@@ -452,10 +452,10 @@ vmprof_allocation.stop()
 
 @pytest.mark.parametrize("code,said", [
     ('vmprof_allocation.stop()', "is not on"),
-    ('vmprof_allocation.start("x", "bad")', "'bad' is not a number of bytes"),
-    ('vmprof_allocation.start("none/x")', "can't write the profile"),
-    ('vmprof_allocation.mark(5)', "the mark 5 is no text"),
-    ('vmprof_allocation.start(None)', "the output None is no path"),
+    ('vmprof_allocation.start("x", "bad")', "invalid sample interval 'bad'"),
+    ('vmprof_allocation.start("none/x")', "cannot write the profile"),
+    ('vmprof_allocation.mark(5)', "invalid mark 5"),
+    ('vmprof_allocation.start(None)', "invalid output None"),
     ('vmprof_allocation.start("x"); vmprof_allocation.start("y")', "already"),
 ])
 def test_errors_from_code(starter: Starter, code: str, said: str) -> None:
@@ -473,7 +473,7 @@ def test_folder_that_is_no_environment_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a.whl").write_text("")
     done = run(tmp_path, sys.executable, ROOT / "vmprof-integration" / "python2"
                / "make_environment.py", PYTHON2, "a.whl", PYPY, tmp_path)
-    assert done.returncode == 2 and "is no such environment" in done.stderr
+    assert done.returncode == 2 and "is not such an environment" in done.stderr
     assert (tmp_path / "precious").exists()
 
 

@@ -133,7 +133,8 @@ def test_limit_is_passed_on(starter: Starter) -> None:
 def test_a_refusal_ends_the_process(starter: Starter) -> None:
     done = starter.sample(REFUSES="no SIGPROF")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "vmprof: vmprof refuses: no SIGPROF\n"
+    assert done.stderr == (
+        "vmprof: cannot start the sampling: vmprof reports: no SIGPROF\n")
 
 
 @pytest.mark.parametrize("why, said", [

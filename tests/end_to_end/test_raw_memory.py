@@ -442,7 +442,7 @@ kept.append([[] for _ in range(100000)])
 
 
 @pytest.mark.parametrize("flags, said", [
-    (("--raw-memory", "auto"), "follows no limit"),
+    (("--raw-memory", "auto"), "it cannot follow a limit"),
     (("--raw-memory", "0"), "too small"),
     (("--raw-memory", "many"), "many"),
     (("--raw-memory", "1k", "--push", "otlp+http://127.0.0.1:1"), "no room for"),

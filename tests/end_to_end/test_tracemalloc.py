@@ -257,8 +257,9 @@ def test_a_resource_warning_shows_where_the_object_was_allocated(
 @pytest.mark.parametrize("value, message", [
     ("many", "invalid number of frames VMPROF_TRACEMALLOC='many'"),
     ("0", "it must be in 1..65535"),
-    ("5,nothing", "the sample interval 'nothing'"),
-    ("5,auto", "is a limit"), ("99999999999", "invalid number of frames 99999999999"),
+    ("5,nothing", "invalid sample interval 'nothing'"),
+    ("5,auto", "a fixed interval instead of a limit"),
+    ("99999999999", "invalid number of frames 99999999999"),
 ])
 def test_a_variable_that_is_wrong(pypy: PyPy, value: str,
                                   message: str) -> None:
@@ -411,13 +412,13 @@ def test_too_many_objects_for_the_table(pypy: PyPy) -> None:
         print(e)
     """)))
     assert run.code == 0
-    assert re.match(r"\d+ sampled objects are missing", run.out), run
+    assert re.match(r"\d+ sampled objects are not traced", run.out), run
 
 
 def test_nothing_to_take_a_snapshot_of(pypy: PyPy) -> None:
     run = pypy.command("-c", "from vmprof_allocation import tracemalloc\n"
                              "tracemalloc.take_snapshot()")
-    assert run.err.endswith("call tracemalloc.start() before\n")
+    assert run.err.endswith("Call tracemalloc.start() before\n")
 
 
 def test_a_profile_and_tracing_at_the_same_time(pypy: PyPy) -> None:
@@ -484,7 +485,7 @@ def test_threads_that_start_stop_and_take_snapshots(pypy: PyPy) -> None:
             try:
                 do()
             except RuntimeError as e:
-                assert "nothing is traced" in str(e), e
+                assert "tracing is not on" in str(e), e
     threads = [threading.Thread(target=work) for i in range(4)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()

@@ -245,7 +245,7 @@ def check(arrived: dict[int, int], journal: list[int], said: str, away: range, *
     assert journal[-1] - was_killed <= last <= journal[-1] + 1
     missing = set(range(1, last)) - arrived.keys()
     # the pusher repeats the number at its end
-    dropped = int(re.findall(r"; (\d+) windows were dropped\n", said)[-1])
+    dropped = int(re.findall(r"; (\d+) segments were dropped\n", said)[-1])
     assert len(missing) == dropped > 0, said
     # the oldest segments are dropped, and only while the server is stopped
     assert len(missing) <= len(away)

@@ -387,8 +387,9 @@ def test_sampling_ends_if_the_pusher_fails(pypy: PyPy, spools: Path, settings: s
     """ % settings)
     assert (run.code, run.out) == (0, "")
     # (the folder may disappear during a rotation, which causes another message)
-    lines = [line for line in run.err.splitlines() if "goes on, in" not in line]
-    assert "vmprof: nobody takes the profiles any more: sampling ends" in lines
+    lines = [line for line in run.err.splitlines() if "continues in" not in line]
+    assert ("vmprof: the process that pushes the profiles has ended: sampling "
+            "ends") in lines
     assert len(lines) == 2 and any("push" in line for line in lines), lines
 
 
@@ -406,7 +407,8 @@ def test_sampling_ends_if_the_pusher_cannot_run(pypy: PyPy, spools: Path) -> Non
             time.sleep(0.01)
     """)
     assert (run.code, run.out, run.err) == (
-        0, "", "vmprof: nobody takes the profiles any more: sampling ends\n")
+        0, "", "vmprof: the process that pushes the profiles has ended: sampling "
+               "ends\n")
 
 
 def test_number_of_unsent_segments_is_bounded(stock_pypy: PyPy) -> None:
@@ -464,10 +466,10 @@ def test_process_1_of_a_container_waits_for_the_pusher(
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--push", "http://localhost"], "says no known protocol"),
-    (["--push", "otlp+http://localhost", "-o", "x.vmprof"], "keeps none"),
-    (["--push", "otlp+http://localhost", "--view"], "keeps none"),
-    (["--push", "otlp+http://localhost", "--push-every", "0"], "not 0.05 to"),
+    (["--push", "http://localhost"], "is not a known protocol"),
+    (["--push", "otlp+http://localhost", "-o", "x.vmprof"], "writes no files"),
+    (["--push", "otlp+http://localhost", "--view"], "writes no files"),
+    (["--push", "otlp+http://localhost", "--push-every", "0"], "it must be 0.05 to"),
     (["--push-every", "5"], "needs --push"),
 ])
 def test_requests_that_make_no_sense(pypy: PyPy, spools: Path, flags: list[str],
@@ -555,7 +557,7 @@ def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
             print(error)
     """)
     assert (run.code, run.err) == (0, "")
-    assert "knows no locks" in run.out and "TMPDIR" in run.out
+    assert "does not support locks" in run.out and "TMPDIR" in run.out
 
 
 def test_a_program_can_end_after_its_first_thread(pypy: PyPy, spools: Path) -> None:

@@ -175,18 +175,19 @@ def test_retries_until_the_server_listens(pushers: Pushers) -> None:
     port = free_port()
     pusher = pushers(port, a_window())
     assert pusher.wait_for("trying again") == (
-        "vmprof: can't push to http://127.0.0.1:%d: Connection refused; trying again\n"
+        "vmprof: cannot push to http://127.0.0.1:%d: Connection refused; trying again\n"
         % port)
     with StandIn(port=port) as engine:
         engine.wait()
         pusher.wait_until_empty()
-        assert "takes profiles again\n" in pusher.finish()
+        assert "accepts profiles again\n" in pusher.finish()
     assert len(pusher.said) == 2            # not one for each attempt
 
 
 @pytest.mark.parametrize("answer, why", [
-    (hang, "takes too long"), (drip, "takes too long"), (cut, "connection was cut"),
-    (nonsense, "is no HTTP"),
+    (hang, "did not answer in time"), (drip, "did not answer in time"),
+    (cut, "connection was closed"),
+    (nonsense, "is not HTTP"),
     (status(500), "500 (Internal Server Error)"), (status(503), "503 (Serv"),
     (status(429), "429 (Too Many Requests)"), (status(408), "408 (Request Timeout)"),
 ], ids=["hanging", "dripping", "cut", "no_http", "500", "503",
@@ -200,7 +201,7 @@ def test_sends_a_segment_again_after_this_answer(pushers: Pushers, answer: Answe
         pusher.wait_until_empty()
         text = pusher.finish()
     assert first.body == last.body          # with the same ids
-    assert why in text and "takes profiles again" in text
+    assert why in text and "accepts profiles again" in text
 
 
 def test_waits_for_the_time_in_retry_after(pushers: Pushers) -> None:
@@ -234,9 +235,9 @@ def test_refused_segments_are_dropped_and_counted(
         pusher.wait_until_empty()
         text = pusher.finish()
     assert space(requests[2].body) == 7000
-    assert text.count("it answers %d (" % number) == 1
-    assert "takes profiles again; 2 windows were dropped\n" in text
-    assert text.endswith("; 2 windows were dropped\n")
+    assert text.count("it answered %d (" % number) == 1
+    assert "accepts profiles again; 2 segments were dropped\n" in text
+    assert text.endswith("; 2 segments were dropped\n")
 
 
 def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
@@ -250,8 +251,8 @@ def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
             pusher.wait_until_empty()
             text = pusher.finish()
         assert elsewhere.requests == []
-    assert "it answers 307 (Temporary Redirect), which is not followed" in text
-    assert "4 windows were dropped" in text
+    assert "it answered 307 (Temporary Redirect), but the profiler follows" in text
+    assert "4 segments were dropped" in text
 
 
 def test_a_partial_rejection_is_reported(pushers: Pushers) -> None:
@@ -261,7 +262,7 @@ def test_a_partial_rejection_is_reported(pushers: Pushers) -> None:
         pusher = pushers(engine, a_window())
         engine.wait()
         pusher.wait_until_empty()
-        assert "it rejected 3 profiles of a window" in pusher.finish()
+        assert "it rejected 3 profiles of a segment" in pusher.finish()
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +300,7 @@ def test_a_wrong_certificate_gets_nothing(
                          SSL_CERT_FILE=str(trusted),
                          VMPROF_PUSH_HEADERS="Authorization=" + SECRET)
         line = pusher.wait_for("trying again")
-        assert "https://localhost:%d: its certificate can't be trusted" % (
+        assert "https://localhost:%d: cannot verify its certificate" % (
             engine.port) in line
         pusher.kill()
         assert engine.requests == []
@@ -341,7 +342,7 @@ def test_reads_headers_from_a_changed_file(pushers: Pushers, tmp_path: Path) -> 
         pusher.wait_until_empty()
         secret.unlink()
         pusher.add(a_window())
-        assert "VMPROF_PUSH_HEADERS_FILE names: No such file" in pusher.wait_for("push")
+        assert "VMPROF_PUSH_HEADERS_FILE: No such file" in pusher.wait_for("push")
         secret.write_text("Authorization: second\n")
         second, = engine.wait()
         pusher.wait_until_empty()
@@ -372,7 +373,7 @@ def test_damaged_segments_do_not_stop_the_pusher(pushers: Pushers) -> None:
         pusher = pushers(engine, b"no profile at all", whole[:-1], empty.data(), b"",
                          a_window(7000))
         requests = engine.wait(2)
-        pusher.wait_for("can't be read")
+        pusher.wait_for("cannot read a segment")
         pusher.finish()
     assert [space(request.body) for request in requests] == [5000, 7000]
 
@@ -384,7 +385,7 @@ def test_drops_the_oldest_of_too_many_segments(pushers: Pushers) -> None:
     with StandIn(port=port) as engine:
         requests = engine.wait(MAX_WINDOWS)
         pusher.wait_until_empty()
-        assert "; 20 windows were dropped\n" in pusher.finish()
+        assert "; 20 segments were dropped\n" in pusher.finish()
     # the newest segments are kept
     assert [space(request.body) for request in requests] == [
         5020 + n for n in range(MAX_WINDOWS)]
@@ -401,13 +402,13 @@ def test_drops_segments_of_too_many_bytes(pushers: Pushers) -> None:
     with StandIn(port=port) as engine:
         engine.wait(4)
         pusher.wait_until_empty()
-        assert "; 2 windows were dropped\n" in pusher.finish()
+        assert "; 2 segments were dropped\n" in pusher.finish()
 
 
 def test_the_pusher_ends_although_the_server_is_unavailable(pushers: Pushers) -> None:
     pusher = pushers(free_port(), *[a_window()] * 3)
     pusher.wait_for("trying again")
-    assert pusher.finish().endswith("; 3 windows were dropped\n")
+    assert pusher.finish().endswith("; 3 segments were dropped\n")
 
 
 def test_there_is_one_pusher_of_a_folder(pushers: Pushers) -> None:

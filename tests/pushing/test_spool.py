@@ -124,7 +124,7 @@ def test_a_segment_is_dropped_if_our_code_fails(
     one._push(Window(0, str(path), 4))
     assert not path.exists() and not (tmp_path / "read").exists()
     assert capsys.readouterr().err == (
-        "vmprof: a window can't be read, and is dropped: there was a RuntimeError\n")
+        "vmprof: cannot read a segment, and dropped it: there was a RuntimeError\n")
 
 
 def test_a_server_that_accepts_gets_all_segments(
@@ -162,7 +162,7 @@ def test_recognizes_the_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(socket, "timeout", Timeout)
     monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
     outcome = sending.send(Target("otlp+http://localhost"), Body(b"", {}), {}, 1.0)
-    assert outcome == sending.Outcome(False, "it takes too long to answer")
+    assert outcome == sending.Outcome(False, "it did not answer in time")
 
 
 def test_files_of_the_environment_are_found_from_anywhere(

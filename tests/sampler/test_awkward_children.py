@@ -281,8 +281,8 @@ def test_child_that_outlives_the_report(stock_pypy: PyPy) -> None:
                              str(script), TMPDIR=str(temporary))
     assert run.code == 0
     stray = [p for p in temporary.iterdir() if p.name.endswith(".1.x.vmprof")]
-    named = re.findall(r"vmprof: process (\d+) was still running; it writes on into "
-                       r"(\S+)", run.err)
+    named = re.findall(r"vmprof: process (\d+) is still running, and continues to "
+                       r"write into (\S+)", run.err)
     assert len(stray) == 1
     assert ({path for _, path in named}
             == {str(p) for p in temporary.iterdir()} - {str(stray[0])})

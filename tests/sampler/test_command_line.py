@@ -57,7 +57,7 @@ def test_quiet(stock_pypy: PyPy) -> None:
     assert len(stock_pypy.profile().samples) > 0
     assert "need --allocation-sampling" in one_line(stock_pypy.command(
         "-m", "vmprof", "--quiet", script))
-    assert "can't open" in one_line(stock_pypy.command(
+    assert "cannot open" in one_line(stock_pypy.command(
         "-m", "vmprof", *flags, "--quiet", "missing.py"))
 
 
@@ -166,7 +166,7 @@ def test_file_that_is_not_a_profile_is_kept(
                              for word in command))
     assert (pypy.folder / "notes.txt").read_text() == "precious"
     assert run.code == (1 if command[0] == "-c" else 2)
-    assert "its 8 bytes are not a profile; choose another file" in run.err
+    assert "its 8 bytes are not a profile. Choose another file" in run.err
     assert run.out == ""
 
 
@@ -190,14 +190,15 @@ def test_doctor_of_a_process_that_is_sampled(stock_pypy: PyPy) -> None:
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o",
                              "out.vmprof", "-m", "vmprof_allocation", "doctor")
     assert (run.code, run.err) == (0, "")
-    assert "they are, into %r" % str(stock_pypy.folder / "out.vmprof") in run.out
+    assert ("this process is being sampled into "
+            "%r") % str(stock_pypy.folder / "out.vmprof") in run.out
 
 
 def test_profile_is_not_written_to_standard_output(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o", "-",
                        str(pypy.script("print(1)")))
     assert (run.code, run.out) == (2, "")
-    assert "standard output is the program's" in run.err
+    assert "standard output belongs to the program" in run.err
     assert not (pypy.folder / "-").exists()
 
 
@@ -228,16 +229,16 @@ def test_bad_rate(pypy: PyPy, rate: str) -> None:
     line = one_line(pypy.command(
         "-m", "vmprof", "-o", "out.vmprof", "--allocation-sampling=" + rate,
         str(pypy.script(APP)), PYTHONIOENCODING="utf-8"))
-    assert "the sample interval" in line
+    assert "invalid sample interval" in line
     assert out.read_bytes() == b"precious"
 
 
 @pytest.mark.parametrize("flags,said", [
-    (["--allocation-seed", "x"], "the seed 'x'"),
-    (["--allocation-sampling", "auto:2"], "the limit 'auto:2'"),
+    (["--allocation-seed", "x"], "invalid seed 'x'"),
+    (["--allocation-sampling", "auto:2"], "invalid limit 'auto:2'"),
     (["--allocation-sampling", "auto", "--allocation-gaps", "fixed"],
-     "fixed gaps can't follow a limit"),
-    (["--period", "nan"], "the period nan"),
+     "fixed gaps cannot follow a limit"),
+    (["--period", "nan"], "invalid period nan"),
     (["--web"], "--web"),
     (["--web-auth", "token"], "--web-auth"),
 ])
@@ -263,11 +264,11 @@ def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
 
 @pytest.mark.parametrize("flags, said", [
     (["--allocation-sampling"],
-     "the sample interval 'app.py' is not a number of bytes; write for example"),
+     "invalid sample interval 'app.py': write a number of bytes, such as"),
     (["--allocation-samp"], "and then the program"),
-    (["--raw-memory"], "the sample interval 'app.py' is not a number of bytes"),
+    (["--raw-memory"], "invalid sample interval 'app.py': write a number of bytes"),
     (["--allocation-sampling", "8k", "-o"],
-     "no program follows '-o app.py': write the value of -o and then the program"),
+     "no program follows '-o app.py': write the value of -o, and then the program"),
     (["--rotate"], "no program follows '--rotate app.py'"),
     (["--push"], "no program follows '--push app.py'"),
 ])
@@ -290,7 +291,7 @@ def test_program_that_does_not_exist(pypy: PyPy, program: str) -> None:
     line = one_line(pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1k", "-o", "out.vmprof",
         program))
-    assert "can't open the program" in line
+    assert "cannot open the program" in line
     assert not (pypy.folder / "out.vmprof").exists()
 
 
@@ -302,7 +303,7 @@ def test_module_that_does_not_exist(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("output", ["/dev/full/x", "missing/out.vmprof", "."])
 def test_output_that_cannot_be_written(pypy: PyPy, output: str) -> None:
-    assert "can't write the profile" in one_line(pypy.command(
+    assert "cannot write the profile" in one_line(pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1k", "-o", output,
         str(pypy.script(APP))))
 
@@ -312,8 +313,9 @@ def test_full_disk_is_refused(pypy: PyPy) -> None:
                        "-o", "/dev/full", str(pypy.script(APP)))
     assert (run.code, run.out) == (2, "")
     assert run.err == (
-        "vmprof: vmprof refuses: No space left on device\n" if has_builtin() else
-        "vmprof: beginning the profile failed: No space left on device; "
+        "vmprof: cannot start the sampling: vmprof reports: No space left on device\n"
+        if has_builtin() else
+        "vmprof: starting the profile failed: No space left on device; "
         "nothing is being sampled\n")
 
 
@@ -330,7 +332,8 @@ def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> Non
             print(e)
     """ % limit)
     assert (run.code, run.err) == (0, "")
-    assert "files of this process may not be larger (ulimit -f)" in run.out
+    assert ("it has reached the size limit for files of this process (ulimit "
+            "-f)") in run.out
     assert not run.path.exists()
 
 
@@ -349,8 +352,8 @@ def test_default_action_of_sigxfsz_does_not_end_the_program(
             print(len(kept))
         """)))
     assert (run.code, run.out) == (0, "20000\n"), run.err
-    assert run.err.endswith("the profile is not complete: files of this process may "
-                            "not be larger (ulimit -f)\n")
+    assert run.err.endswith("the profile is not complete: it has reached the size "
+                            "limit for files of this process (ulimit -f)\n")
 
 
 def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
@@ -363,8 +366,8 @@ def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "64",
                        "-o", "out.vmprof", str(pypy.script(limited)))
     assert (run.code, run.out) == (0, "2000000\n")
-    assert run.err == ("vmprof: the profile is not complete: "
-                       "files of this process may not be larger (ulimit -f)\n")
+    assert run.err == ("vmprof: the profile is not complete: it has reached the size "
+                       "limit for files of this process (ulimit -f)\n")
     profile = run.profile()             # the records before the error are whole
     assert profile.end_time is None
     assert len(profile.samples) > 100
@@ -389,9 +392,9 @@ def test_cpython_is_refused(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("change,said", [
-    ("sys.platform = 'darwin'", "works on Linux; this is darwin"),
+    ("sys.platform = 'darwin'", "needs Linux, but this is darwin"),
     ("os.uname = lambda: types.SimpleNamespace(machine='riscv64')",
-     "works on x86-64 and AArch64; this is riscv64"),
+     "is possible on x86-64 and AArch64, but this is riscv64"),
 ])
 def test_other_systems_are_refused(stock_pypy: PyPy, change: str, said: str) -> None:
     """The test replaces the functions that report the system."""
@@ -455,8 +458,8 @@ def test_report_without_the_converter(pypy: PyPy) -> None:
         str(pypy.script("print('ran')")), PYTHONPATH=hide_the_converter(pypy))
     assert (run.code, run.out) == (2, "")
     assert run.err == (
-        "vmprof: the report is made by vmprof-convert, which is not in this "
-        "environment: install it, or write the profile to a file with -o\n")
+        "vmprof: the report needs vmprof-convert, which is missing in this "
+        "environment. Install it, or write the profile to a file with -o\n")
 
 
 def test_report_command_without_the_converter(pypy: PyPy) -> None:
@@ -464,7 +467,7 @@ def test_report_command_without_the_converter(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof",
                        PYTHONPATH=hide_the_converter(pypy))
     assert (run.code, run.out) == (2, "")
-    assert run.err.count("\n") == 1 and "install it" in run.err
+    assert run.err.count("\n") == 1 and "Install it" in run.err
 
 
 @pytest.mark.parametrize("arguments", [
@@ -478,7 +481,7 @@ def test_arguments_of_the_wrong_type(pypy: PyPy, arguments: str) -> None:
             print(e)
     """ % arguments)))
     assert run.code == 0, run.err
-    assert "None is no file" in run.out or "neither an integer nor text" in run.out
+    assert "invalid output None" in run.out or "invalid sample interval" in run.out
 
 
 def test_code_on_the_command_line(pypy: PyPy) -> None:

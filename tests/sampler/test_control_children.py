@@ -91,7 +91,7 @@ def test_status_and_rate_of_the_workers(pypy: PyPy) -> None:
         done(pypy, master, "--children", *START)
         out = done(pypy, master, "--children", "rate", "64k")
         assert out.splitlines() == [
-            "process %d is sampled one per 65536 bytes on average" % pid
+            "process %d is sampled, one per 65536 bytes on average" % pid
             for pid in (master.pid, *pids)]
         out = done(pypy, master, "--children", "status")
         assert [out.count("process %d is sampled, one per 65536 bytes" % pid)
@@ -109,7 +109,8 @@ def test_a_worker_that_comes_later_is_followed(
         new = int(master.ask())
         wait_for_samples(pypy, new)
         # the new worker is not started again
-        assert "is already on, into" in refused(pypy, master, "--children", *START)
+        assert ("is already on, and writes "
+                "to") in refused(pypy, master, "--children", *START)
         out = done(pypy, master, "--children", "stop")
         assert out.count("\n") == 4
     assert names(pypy) == sorted(["shop.vmprof", *("shop.%d.vmprof" % pid
@@ -121,7 +122,7 @@ def test_worker_that_is_sampled_already_continues(pypy: PyPy) -> None:
     with workers(pypy) as (master, pids):
         done(pypy, pids[0], "start", "-o", "own.vmprof")
         out = done(pypy, master, "--children", *START)
-        assert "process %d is sampled already, into %s\n" % (
+        assert "process %d is already being sampled into %s\n" % (
             pids[0], pypy.folder / "own.vmprof") in out
         assert [int(line.split()[1]) for line in out.splitlines()] == [
             master.pid, *pids]
@@ -156,7 +157,7 @@ def test_a_worker_without_a_sample_leaves_no_file(pypy: PyPy) -> None:
         done(pypy, master, "--children", "start", "--allocation-sampling", "1000000G",
              "-o", "shop.vmprof")
         assert done(pypy, master, "--children", "stop").splitlines()[1:] == [
-            "process %d made no sample, and has no profile" % pid for pid in pids]
+            "process %d has no samples, and therefore no profile" % pid for pid in pids]
     assert names(pypy) == ["shop.vmprof"]
 
 
@@ -164,7 +165,7 @@ def test_a_worker_without_a_sample_leaves_no_file(pypy: PyPy) -> None:
 def test_commands_for_a_single_process_are_refused(
         pypy: PyPy, command: tuple[str, ...]) -> None:
     with workers(pypy) as (master, _):
-        assert "is of one process; leave --children out" in refused(
+        assert "works on one process. Omit --children" in refused(
             pypy, master, "--children", *command)
 
 

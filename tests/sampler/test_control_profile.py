@@ -63,13 +63,13 @@ def test_profile_in_a_pipe_is_not_reported_as_lost(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("harm, says", [
-    ("path.unlink()", "the profile is lost: the program, or another, removed %r"),
+    ("path.unlink()", "the profile is lost: this program or another one removed %r"),
     ("path.unlink(); path.write_text('another')",
-     "the profile is lost: the program, or another, removed %r"),
+     "the profile is lost: this program or another one removed %r"),
     ("os.replace(path.parent / 'app.py', path)",
-     "the profile is lost: the program, or another, removed %r"),
+     "the profile is lost: this program or another one removed %r"),
     ("path.write_text('')",
-     "the profile is damaged: the program, or another, changed %r"),
+     "the profile is damaged: this program or another one changed %r"),
 ])
 def test_status_and_stop_say_that_the_profile_is_lost(
         pypy: PyPy, harm: str, says: str) -> None:
@@ -112,7 +112,7 @@ def test_status_and_stop_of_a_child_whose_profile_is_lost(stock_pypy: PyPy) -> N
             pass
         path = pypy.folder / ("out.%d.vmprof" % child)
         path.unlink()
-        said = "the profile is lost: the program, or another, removed %r" % str(path)
+        said = "the profile is lost: this program or another one removed %r" % str(path)
         assert status(pypy, child)["problem"] == said
         assert said in refused(pypy, child, "stop")
         assert status(pypy, child)["is_on"] is False
@@ -159,7 +159,7 @@ def test_status_of_a_profile_that_may_not_grow(pypy: PyPy) -> None:
     """) as program:
         before = resource.prlimit(program.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (1, before[1]))
-        reason = "files of this process may not be larger"
+        reason = "it has reached the size limit for files of this process"
         assert reason in str(status(pypy, program)["problem"])
         resource.prlimit(program.pid, resource.RLIMIT_FSIZE, before)
         check_cut_off(pypy, program.pid, reason)

@@ -110,8 +110,8 @@ def test_reason_to_wait_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> Non
     one.look()
     assert said == [
         "waiting until a thread of process 7 can be stopped at a system call",
-        "waiting until process 7 gives Python's lock (the GIL) away; if it uses no "
-        "threads, it does so only when it waits"]
+        "waiting until process 7 releases Python's lock (the GIL); if it uses no "
+        "threads, it releases the lock only when it waits"]
 
 
 def test_another_thread_is_tried() -> None:
@@ -131,8 +131,8 @@ def test_message_names_the_place_where_no_thread_could_be_stopped(
     with pytest.raises(AllocationSamplingError) as raised:
         entry(StandIn(*[errno.EAGAIN] * 9), [], seconds=-1, ticker=ticker).begin()
     message = str(raised.value)
-    assert "process 7 was not touched: no thread could be stopped " + place in message
-    assert "thread 7 was last at lib.so+0x1234. Try again" in message
+    assert "cannot attach to process 7: no thread could be stopped " + place in message
+    assert "thread 7 was last at lib.so+0x1234. The process is unchanged" in message
 
 
 @pytest.mark.parametrize("ticker", [0, 8])
@@ -191,7 +191,8 @@ def test_command_ends_if_a_thread_does_not_stop() -> None:
 
 
 @pytest.mark.parametrize("has_gil, says", [
-    (False, "did not give Python's lock"), (True, "does not answer: it can't load")])
+    (False, "did not release Python's lock"),
+    (True, "does not answer: it cannot load")])
 def test_thread_that_does_not_connect_is_reported(
         monkeypatch: pytest.MonkeyPatch, has_gil: bool, says: str) -> None:
     monkeypatch.setattr(enter, "_LOAD_SECONDS", 0.0)

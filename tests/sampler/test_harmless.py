@@ -328,8 +328,8 @@ def test_command_line_without_proc(stock_pypy: PyPy) -> None:
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     # newer versions of PyPy have the command line in sys.orig_argv
     assert done.stderr in (
-        "vmprof: PyPy's command line can't be read from /proc/self/cmdline; is "
-        "/proc mounted? (mount -t proc proc /proc)\n",
+        "vmprof: cannot read PyPy's command line from /proc/self/cmdline. Check that "
+        "/proc is mounted (mount -t proc proc /proc)\n",
         "vmprof: sampling a stock PyPy needs /proc/self/maps: No such file or "
         "directory\n")
     assert not (stock_pypy.folder / "out.vmprof").exists()
@@ -530,7 +530,7 @@ def test_native_part_that_cannot_be_loaded(stock_pypy: PyPy) -> None:
             print(e)
     """)
     run = stock_pypy.command(str(script))
-    assert "native part of vmprof-allocation can't be loaded" in run.out
+    assert "cannot load the native part of vmprof-allocation" in run.out
     assert not (stock_pypy.folder / "out.vmprof").exists()
 
 

@@ -184,7 +184,7 @@ def test_other_files_in_place_of_a_users_profile_are_refused(
     else:
         path.write_bytes(b"x")
         other_user += 2
-    with pytest.raises(AllocationSamplingError, match="can't read the profile"):
+    with pytest.raises(AllocationSamplingError, match="cannot read the profile"):
         work_folder.open_profile(str(path), other_user)
 
 

@@ -57,7 +57,8 @@ def run_in(pypy: PyPy, command: list[str], code: int) -> tuple[str, str]:
 
 def remove_held(err: str) -> None:
     """Remove the profiles of processes that outlive the report, which names them."""
-    for path in re.findall(r"was still running; it writes on into (\S+)", err):
+    for path in re.findall(r"is still running, and continues to write into "
+                           r"(\S+)", err):
         os.unlink(path)
 
 

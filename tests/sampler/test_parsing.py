@@ -38,7 +38,7 @@ def test_sizes_as_people_write_them(text: str, number: int) -> None:
 ])
 def test_ambiguous_and_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(AllocationSamplingError,
-                       match="is not a number of bytes; write for example"):
+                       match="write a number of bytes, such as"):
         parse_interval(text)
 
 
@@ -75,7 +75,7 @@ def test_intervals_are_not_limits(text: str) -> None:
     "auto:" + "9" * 9000 + "/s",
 ])
 def test_bad_limits(text: str) -> None:
-    with pytest.raises(AllocationSamplingError, match="the limit"):
+    with pytest.raises(AllocationSamplingError, match="invalid limit"):
         parse_limit(text)
 
 
@@ -86,17 +86,17 @@ def test_numbers_out_of_range(number: int) -> None:
 
 
 @pytest.mark.parametrize("settings,kind,words", [
-    ({"seed": "x"}, TypeError, "the seed 'x' is no integer; write"),
-    ({"seed": -1}, ValueError, "the seed -1 is out of range; it must be"),
-    ({"seed": 2**64}, ValueError, "the seed %d is out of range; it must" % 2**64),
-    ({"period": 0.0}, ValueError, "the period 0.0 is out of range; it"),
-    ({"period": -1.0}, ValueError, "the period -1.0 is out of range; it"),
-    ({"period": 1.0}, ValueError, "the period 1.0 is out of range; it"),
-    ({"period": "x"}, TypeError, "the period 'x' is no number; write"),
-    ({"period": float("nan")}, ValueError, "the period nan is out of range; it"),
-    ({"gaps": ("fixed", 1)}, ValueError, "the gaps ('fixed', 1) are not known; "),
-    ({"interval": None}, TypeError, "the sample interval None is neither an"),
-    ({"interval": 0}, ValueError, "the sample interval 0 is too small; it must"),
+    ({"seed": "x"}, TypeError, "invalid seed 'x': write an integer"),
+    ({"seed": -1}, ValueError, "invalid seed -1: it must be"),
+    ({"seed": 2**64}, ValueError, "invalid seed %d: it must" % 2**64),
+    ({"period": 0.0}, ValueError, "invalid period 0.0: it"),
+    ({"period": -1.0}, ValueError, "invalid period -1.0: it"),
+    ({"period": 1.0}, ValueError, "invalid period 1.0: it"),
+    ({"period": "x"}, TypeError, "invalid period 'x': write the seconds"),
+    ({"period": float("nan")}, ValueError, "invalid period nan: it"),
+    ({"gaps": ("fixed", 1)}, ValueError, "invalid gaps ('fixed', 1): write "),
+    ({"interval": None}, TypeError, "invalid sample interval None: write"),
+    ({"interval": 0}, ValueError, "invalid sample interval 0: it is too small, and"),
 ])
 def test_settings_that_make_no_sense(settings: dict[str, Any],
                                      kind: type[Exception], words: str) -> None:
@@ -107,12 +107,12 @@ def test_settings_that_make_no_sense(settings: dict[str, Any],
 
 
 @pytest.mark.parametrize("output,kind,words", [
-    ("-", ValueError, "the output '-' is no file's name, and standard output is"),
-    ("a\0b", ValueError, "the output 'a\\x00b' contains a zero byte; write"),
-    (b"a\0b", ValueError, "the output b'a\\x00b' contains a zero byte; write"),
-    ("", ValueError, "the output '' is empty; write"),
-    (3, TypeError, "the output 3 is no file's name; write"),
-    (None, TypeError, "the output None is no file's name; write"),
+    ("-", ValueError, "invalid output '-': standard output belongs to the"),
+    ("a\0b", ValueError, "invalid output 'a\\x00b': the name contains a zero byte. "),
+    (b"a\0b", ValueError, "invalid output b'a\\x00b': the name contains a zero byte."),
+    ("", ValueError, "invalid output '': the name is empty. Write"),
+    (3, TypeError, "invalid output 3: write the name of a file"),
+    (None, TypeError, "invalid output None: write the name of a file"),
 ])
 def test_invalid_outputs_are_refused(
         output: object, kind: type[Exception], words: str) -> None:
@@ -130,7 +130,8 @@ def test_share_of_the_time_can_not_be_kept_with_native_frames() -> None:
     """The measured time does not include the walk of native frames."""
     for interval in "auto", "auto:0.1%":
         with pytest.raises(AllocationSamplingError,
-                           match="share of the time can't be kept with native"):
+                           match="limit in percent of the time is not possible with "
+                                 "native"):
             make_settings(interval, native=True)
     assert make_settings("auto:1000/s", native=True).native
     assert make_settings("128k", native=True).native

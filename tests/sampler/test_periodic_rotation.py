@@ -216,7 +216,7 @@ def test_a_folder_that_goes_away_and_comes_back(stock_pypy: PyPy) -> None:
     code, out, err = rotate(stock_pypy, str(script), output="here/app.vmprof")
     assert code == 0
     assert re.fullmatch(
-        r"vmprof: no new profile is begun: can't write the profile to "
+        r"vmprof: cannot begin a new profile: cannot write the profile to "
         r"'.*/here/app\.w\d+\.vmprof': No such file or directory\n", err)
     of_process, = profiles(stock_pypy.folder / "here").values()
     assert len(of_process) >= 2 and things(of_process) == int(out)
@@ -237,14 +237,14 @@ def test_segments_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--rotate", "0", "-o", "app.vmprof"], "'0', is not 0.1 to 10000000 seconds"),
+    (["--rotate", "0", "-o", "app.vmprof"], "'0': it must be 0.1 to 10000000 seconds"),
     (["--rotate", "nan", "-o", "app.vmprof"], "'nan', is not"),
     (["--rotate", "1w", "-o", "app.vmprof"], "'1w', is not"),
-    (["--rotate", "1000d", "-o", "app.vmprof"], "'1000d', is not"),
-    (["--rotate", "-5", "-o", "app.vmprof"], "'-5', is not"),
-    (["--rotate", "60"], "name the first one with -o"),
-    (["--rotate", "60", "-o", "pipe"], "can't begin a second profile in the pipe"),
-    (["--rotate", "60", "--push", "otlp+http://localhost"], "keeps none"),
+    (["--rotate", "1000d", "-o", "app.vmprof"], "'1000d': it must be"),
+    (["--rotate", "-5", "-o", "app.vmprof"], "'-5': it must be"),
+    (["--rotate", "60"], "write the name of the first one after -o"),
+    (["--rotate", "60", "-o", "pipe"], "cannot begin a second profile in the pipe"),
+    (["--rotate", "60", "--push", "otlp+http://localhost"], "writes no files"),
 ])
 def test_requests_that_make_no_sense(stock_pypy: PyPy, flags: list[str],
                                      said: str) -> None:
@@ -356,7 +356,7 @@ def test_last_snapshot_waits_for_another_one(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("flags, said", [
     (["--rotate", "60", "-o", "app.vmprof"],
      "--rotate, --held, --leaks, --memory, --raw-memory, --view and --quiet need"),
-    (["--control", "--rotate", "60"], "has no use for --rotate"),
+    (["--control", "--rotate", "60"], "--rotate has no effect"),
 ])
 def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None:
     run = stock_pypy.command("-m", "vmprof", *flags,

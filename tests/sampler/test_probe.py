@@ -474,10 +474,10 @@ def test_result_with_a_temporary_problem_is_not_kept(stock_pypy: PyPy) -> None:
 
 def test_message_states_why_the_search_is_repeated() -> None:
     incomplete = searching._not_kept("/x/build", "names: not known this time: 2")
-    assert "this search was not complete (names: not known this time: 2)" in incomplete
+    assert "this search was incomplete (names: not known this time: 2)" in incomplete
     assert "XDG_CACHE_HOME" not in incomplete
     full = searching._not_kept("/x/build", "No space left on device")
-    assert "can't keep the result in '/x/build' (No space left on device)" in full
+    assert "cannot store the result in '/x/build' (No space left on device)" in full
 
 
 @pytest.fixture
@@ -557,8 +557,8 @@ def test_names_are_known_without_a_cache(stock_pypy: PyPy) -> None:
     assert Types(run.path).counts()["__main__.Named"] > 100
     looking, kept = run.err.splitlines()
     assert looking == "vmprof: " + SEARCHING
-    assert "can't keep the result in '%s/file/x/" % stock_pypy.folder in kept
-    assert " (Not a directory), and the next run searches again" in kept
+    assert "cannot store the result in '%s/file/x/" % stock_pypy.folder in kept
+    assert " (Not a directory), so the next run searches again" in kept
 
 
 def test_names_do_not_stay_on_the_heap(stock_pypy: PyPy) -> None:

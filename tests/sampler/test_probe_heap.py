@@ -147,7 +147,7 @@ def test_counts_that_change_all_the_time(model: Model) -> None:
         model._step()
         return told()
     model._get_stats = stats  # type: ignore[method-assign]
-    with pytest.raises(NotCertain, match="never stand still"):
+    with pytest.raises(NotCertain, match="changed during each reading"):
         find(model)
 
 

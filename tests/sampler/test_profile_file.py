@@ -139,7 +139,8 @@ def test_fifo_whose_reader_leaves(pypy: PyPy) -> None:
     os.close(reading)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, out) == (0, "1000000\n"), err
-    assert err == "vmprof: the profile is not complete: its reader has left\n"
+    assert err == ("vmprof: the profile is not complete: the reader of the pipe has "
+                   "ended\n")
 
 
 def test_program_whose_stdout_is_closed(pypy: PyPy) -> None:
@@ -220,13 +221,13 @@ def test_pipe_whose_reader_stalls(pypy: PyPy) -> None:
     out, err = process.communicate(timeout=100)
     os.close(reading)
     assert (process.returncode, out) == (0, "1000000\n"), err
-    assert err == ("vmprof: the profile is not complete: its reader reads no "
-                   "more\n")
+    assert err == ("vmprof: the profile is not complete: the reader of the pipe no "
+                   "longer reads\n")
 
 
 @pytest.mark.parametrize("action,said", [
     ("os.unlink('out.vmprof')", "removed 'out.vmprof'"),
-    ("os.truncate('out.vmprof', 0)", "the program, or another, changed"),
+    ("os.truncate('out.vmprof', 0)", "this program or another one changed"),
 ])
 def test_program_that_damages_its_profile(pypy: PyPy, action: str, said: str) -> None:
     run = pypy.command(

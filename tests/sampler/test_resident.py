@@ -99,8 +99,8 @@ def test_lost_profile_of_an_open_session_is_reported(pypy: PyPy) -> None:
         os.unlink("lost.vmprof")
     """)
     assert (run.code, run.out) == (0, "")
-    assert run.err == ("vmprof: the profile is lost: the program, or another, removed "
-                       "'lost.vmprof'\n")
+    assert run.err == ("vmprof: the profile is lost: this program or another one "
+                       "removed 'lost.vmprof'\n")
 
 
 def test_lost_profile_is_reported_after_changes_by_the_program(pypy: PyPy) -> None:
@@ -112,8 +112,8 @@ def test_lost_profile_is_reported_after_changes_by_the_program(pypy: PyPy) -> No
         sys.meta_path.clear()
     """), "16k", jit="off")
     assert run.code == 0
-    assert run.err == ("vmprof: the profile is lost: the program, or another, removed "
-                       "'out.vmprof'\n")
+    assert run.err == ("vmprof: the profile is lost: this program or another one "
+                       "removed 'out.vmprof'\n")
 
 
 @pytest.mark.parametrize("raises", ["KeyboardInterrupt", "ValueError", "BaseException"])

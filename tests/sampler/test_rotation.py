@@ -484,12 +484,15 @@ def test_next_profile_that_cannot_be_written(pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, "")
     *lines, last, after, after_2 = run.out.splitlines()
     for line, expected in zip(lines, (
-            "the next profile can't be written: No space left on device; the "
-            "present one goes on", "can't write the profile to 'missing/x.vmprof': "
-            "No such file", "can't write the profile to '/': Is a directory",
-            "'app.vmprof' is the profile that is being written; choose another",
-            "'pipe' is a pipe; rotate() needs a file", "the output 7 is no file",
-            "the output '' is empty", "contains a zero byte"), strict=True):
+            "cannot write the next profile: No space left on device; the present "
+            "profile continues",
+            "cannot write the profile to 'missing/x.vmprof': No such file",
+            "cannot write the profile to '/': Is a directory",
+            "'app.vmprof' is the profile that is being written. Choose another",
+            "'pipe' is a pipe; rotate() needs a file",
+            "invalid output 7: write the name of a file",
+            "invalid output '': the name is empty", "contains a zero byte"),
+            strict=True):
         assert expected in line
     assert after == after_2 == "allocation sampling is not on; call start() first"
     (profile,) = windows(pypy.folder)
@@ -511,8 +514,8 @@ def test_profile_that_could_not_be_ended(pypy: PyPy) -> None:
     session.stop()
     """)
     assert run.out == (
-        "the profile 'app.vmprof' is not complete: files of this process may not be "
-        "larger (ulimit -f); sampling goes on, in 'app.w2.vmprof'\n")
+        "the profile 'app.vmprof' is not complete: it has reached the size limit for "
+        "files of this process (ulimit -f); sampling continues in 'app.w2.vmprof'\n")
     profile = readers.read(pypy.folder / "app.w2.vmprof")
     assert profile.end_time is not None
     assert "work" in functions(profile)
@@ -535,7 +538,7 @@ def test_earlier_segment_is_not_overwritten(pypy: PyPy) -> None:
         session.rotate(window(2))       # another run
     """)
     assert (run.code, run.err) == (0, "")
-    assert run.out.count("is an earlier profile of this run; remove it first") == 2
+    assert run.out.count("is an earlier profile of this run. Remove it") == 2
 
 
 def test_profiles_that_cannot_rotate(stock_pypy: PyPy) -> None:
@@ -561,9 +564,9 @@ def test_profiles_that_cannot_rotate(stock_pypy: PyPy) -> None:
     assert run.err == ""
     pipe, not_started, in_memory, is_off = run.out.splitlines()
     assert not_started == "allocation sampling is not on; call start() first"
-    assert in_memory == "what tracemalloc keeps is in memory, and has one part"
+    assert in_memory == "cannot rotate the data of tracemalloc, which are in memory"
     assert is_off == "allocation sampling is not on"
-    assert re.match("the profile goes to a pipe, 'pipe', and ends with the run", pipe)
+    assert re.match("cannot rotate the profile, because 'pipe' is a pipe", pipe)
 
 
 def test_without_following_children(pypy: PyPy) -> None:

@@ -114,7 +114,7 @@ def test_entry_that_cannot_be_moved_is_refused(
         pypy: PyPy, library: Path, name: str, code: bytes) -> None:
     layout = fields(remembered(pypy).read_text())
     refusal = search(pypy, changed(pypy, library, layout, name, code))
-    assert "entry of %s: its first instructions can't be moved" % name in str(
+    assert "entry of %s: its first instructions cannot be moved" % name in str(
         refusal)
 
 
@@ -158,7 +158,7 @@ def first_use() -> FirstUse:
         pypy = PyPy(Path(folder))
         place = pypy.folder / "cache" / "vmprof-allocation"
         place.mkdir(parents=True, mode=0o755)
-        (usual,) = re.findall("remembered in: (.*)", pypy.command(
+        (usual,) = re.findall("stored in: (.*)", pypy.command(
             "-m", "vmprof_allocation", "doctor").out)
         path = place / Path(usual).name
         path.write_text("build_id=x")
@@ -217,12 +217,12 @@ def test_answer_is_remembered_by_build_id(pypy: PyPy) -> None:
     path = remembered(pypy)
     (build_id,) = fields(path.read_text())["build_id"]
     assert path.name.startswith(build_id)
-    assert "remembered in: %s\n" % path in pypy.command(
+    assert "stored in: %s\n" % path in pypy.command(
         "-m", "vmprof_allocation", "doctor").out
 
 
 def test_unknown_references_are_reported_from_the_cache(stock_pypy: PyPy) -> None:
-    told = "references: not known, so that --held is refused: "
+    told = "references: not known, so --held is not possible: "
     doctor = "-m", "vmprof_allocation", "doctor"
     assert told not in stock_pypy.command(*doctor).out
     remembered(stock_pypy, references="0")
@@ -331,7 +331,7 @@ def test_relative_cache_folder_is_not_used(
     ("type_info", "1099511627776", "the address of the type table"),
     ("slot", ",".join(["8"] * 11), "the address of data"),
     ("slot", "0", "the layout"),
-    ("machine", "aarch64", "the machine: this is x86_64, and what was found is for "
+    ("machine", "aarch64", "the machine: this is x86_64, but the build profile is for "
                            "aarch64"),
     ("type_fixed_size", "4096", "the layout"),
 ])
@@ -357,7 +357,8 @@ def test_wrong_answer_is_refused_before_memory_is_changed(
     doctor = pypy.command("-m", "vmprof_allocation", "doctor")
     assert doctor.code == 1
     assert "BAD  " + said in doctor.out
-    assert doctor.out.splitlines()[-2].startswith("please send all of these lines")
+    assert doctor.out.splitlines()[-2].startswith("please report this: send all of "
+                                                  "these lines")
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k", "-o",
                        "out.vmprof", str(pypy.script("print('ran')")))
     assert (run.code, run.out) == (2, "")
@@ -383,7 +384,7 @@ def test_a_pypy_that_is_one_file_is_refused(stock_pypy: PyPy) -> None:
         except AllocationSamplingError as e:
             print(e)
     """)
-    assert "the hook engine is for a PyPy with a library, libpypy" in run.out, run
+    assert "the hook engine needs a PyPy with the library libpypy" in run.out, run
     assert run.err == ""
 
 

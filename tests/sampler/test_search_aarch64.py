@@ -105,7 +105,7 @@ def test_an_argument_that_the_compiler_left_out(
     "mov x9, x0\n    cbnz x9, minor",
 ])
 def test_entry_that_cannot_be_moved_is_refused(pypy: PyPy, first: str) -> None:
-    assert "entry of _minor_collection: its first instructions can't be moved" in (
+    assert "entry of _minor_collection: its first instructions cannot be moved" in (
         problem_of(pypy, source(minor="    %s\n%s" % (first, MINOR))))
 
 
@@ -118,7 +118,7 @@ def test_entry_that_cannot_be_moved_is_refused(pypy: PyPy, first: str) -> None:
 ])
 def test_entry_that_is_called_by_its_address_is_refused(pypy: PyPy, more: str) -> None:
     """If calls must lead to a `bti`, our entry patch has none."""
-    assert "entry of _minor_collection: its address is used" in problem_of(
+    assert "entry of _minor_collection: its address is taken" in problem_of(
         pypy, source(more="    .p2align 4\nother:\n" + more))
 
 
@@ -148,7 +148,7 @@ def test_another_allocation_is_refused(
 def test_a_function_that_does_not_move_the_nursery_is_refused(
         pypy: PyPy, old: str, new: str) -> None:
     assert old in RESERVE
-    assert "does not move nursery_free and nursery_top" in problem_of(
+    assert "does not store to nursery_free and nursery_top" in problem_of(
         pypy, source(reserve=RESERVE.replace(old, new)))
 
 
@@ -173,7 +173,8 @@ def test_a_machine_that_is_not_known_is_refused(pypy: PyPy) -> None:
     data = bytearray(path.read_bytes())
     data[18:20] = struct.pack("<H", 243)
     path.write_bytes(data)
-    assert ("it is for another machine (EM_RISCV) than x86-64 and AArch64"
+    assert ("it is for the processor type EM_RISCV. The sampler supports x86-64 and "
+            "AArch64"
             in Answer(pypy, path).problem)
 
 

@@ -102,7 +102,7 @@ def test_dump_and_load(tmp_path: pathlib.Path) -> None:
     assert again.traceback_limit == 25
     assert again.statistics("lineno") == snapshot.statistics("lineno")
     file.write_bytes(pickle.dumps([1]))
-    with pytest.raises(ValueError, match="holds no snapshot, but a list"):
+    with pytest.raises(ValueError, match="contains a list instead of a snapshot"):
         ours.Snapshot.load(file)
 
 
@@ -112,7 +112,7 @@ def test_load_of_other_files_is_refused(tmp_path: pathlib.Path, content: bytes) 
     """PyPy's pickle raises KeyError, IndexError and other exceptions."""
     file = tmp_path / "other"
     file.write_bytes(content)
-    with pytest.raises(pickle.UnpicklingError, match="other' holds no snapshot: "):
+    with pytest.raises(pickle.UnpicklingError, match="other' contains no snapshot: "):
         ours.Snapshot.load(file)
     with pytest.raises(FileNotFoundError):
         ours.Snapshot.load(tmp_path / "none")

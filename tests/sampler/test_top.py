@@ -101,7 +101,7 @@ def test_other_commands_cannot_change_the_sampling_of_top(
         stock_pypy: PyPy, arguments: tuple[str, ...]) -> None:
     with prepared(stock_pypy, BUSY) as program:
         with topped(stock_pypy, program):
-            assert "another command (attach or top) samples it" in refused(
+            assert "another command (attach or top) samples the process" in refused(
                 stock_pypy, program, *arguments)
             assert status(stock_pypy, program)["is_on"] is True
         assert program.end() == "ended\n"

@@ -106,7 +106,7 @@ def test_signal_to_the_command_ends_the_program(pypy: PyPy) -> None:
 @pytest.mark.parametrize("arguments,why", [
     (("--view", "app.py"), "--view and --quiet need --allocation-sampling"),
     (("--allocation-sampling", "4k", "--view", "-o", "pipe", "app.py"),
-     "--view can't show what is written into the pipe 'pipe'")])
+     "--view cannot show a profile that is written into the pipe 'pipe'")])
 def test_profiles_that_cannot_be_viewed(
         pypy: PyPy, arguments: tuple[str, ...], why: str) -> None:
     pypy.script("pass")

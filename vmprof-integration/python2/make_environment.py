@@ -46,7 +46,7 @@ def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
     script = folder / "bin" / "pypy"
     if folder.exists() and not (
             script.is_file() and MARK in script.read_text(errors="replace")):
-        raise OSError("%s is there, and is no such environment: name another folder"
+        raise OSError("%s exists, and is not such an environment. Write another folder"
                       % folder)
     zipfile.ZipFile(wheel).close()
     shutil.rmtree(folder, ignore_errors=True)

@@ -51,7 +51,7 @@ def make(source: Path) -> Path:
     """
     name = source.name.replace("-py3-none-", "-py2-none-")
     if name == source.name:
-        raise Problem("%s is no wheel for Python 3" % source)
+        raise Problem("%s is not a wheel for Python 3" % source)
     try:
         with zipfile.ZipFile(source) as theirs:
             info = "%s.dist-info" % "-".join(name.split("-")[:2])
@@ -60,7 +60,7 @@ def make(source: Path) -> Path:
             about = theirs.read("%s/METADATA" % info).decode()
             licence = theirs.read("%s/licenses/LICENSE" % info)
     except (OSError, KeyError, zipfile.BadZipFile) as e:
-        raise Problem("can't make the wheel from %s: %s" % (source, e)) from None
+        raise Problem("cannot make the wheel from %s: %s" % (source, e)) from None
     for path in sorted(SOURCE.rglob("*")):
         if path.suffix in (".py", ".pth"):
             files[path.relative_to(SOURCE).as_posix()] = path.read_bytes()
@@ -77,7 +77,7 @@ def make(source: Path) -> Path:
 def main() -> int:
     """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(description="Make the wheel for PyPy 2.7.")
-    parser.add_argument("wheel", type=Path, help="the one for Python 3")
+    parser.add_argument("wheel", type=Path, help="the wheel for Python 3")
     try:
         print(make(parser.parse_args().wheel))
     except Problem as e:

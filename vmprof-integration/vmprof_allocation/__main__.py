@@ -33,13 +33,14 @@ def doctor(out: TextIO) -> int:
                            platform.machine()), file=out)
     if sampling_vmprof() is not None:
         print("allocations can be sampled here: this PyPy samples with its builtin "
-              "engine, which takes no heap snapshots (with --leaks, --held, --lines, "
-              "--memory and --raw-memory, the hook engine samples)", file=out)
+              "engine, which takes no heap snapshots (the hook engine is used with "
+              "--leaks, --held, --lines, --memory and --raw-memory)", file=out)
         return 0
     # if this process is sampled, importing `session` continues its session
     from vmprof_allocation.session import session
     if (on := session.current()) is not None:
-        print("allocations can be sampled here: they are, into %r" % on.where, file=out)
+        print("allocations can be sampled here: this process is being sampled into "
+              "%r" % on.where, file=out)
         return 0
     engine = hook.engine()
     problem: AllocationSamplingError | None = None
@@ -60,8 +61,8 @@ def doctor(out: TextIO) -> int:
         print("  %-4s %s: %s" % ("ok" if good else "BAD", what, value), file=out)
     if isinstance(problem, UnknownBuild) and ("the nursery in memory" not in {
             what for what, _, _ in findings}):
-        print("please send all of these lines, and say where this PyPy is from: with "
-              "them, the search can learn it", file=out)
+        print("please report this: send all of these lines and the origin of this "
+              "PyPy, so that the search can be extended for this build", file=out)
     print(problem or "allocations can be sampled here", file=out)
     return 1 if problem else 0
 
@@ -77,7 +78,7 @@ def _children() -> Finding:
             Settings(2**40, 1), os.path.join(folder, "doctor.vmprof")):
         error = hook.engine().follow_errno
     if error:
-        return ("children", "counted, not followed: %s" % os.strerror(error), False)
+        return ("children", "counted, but not sampled: %s" % os.strerror(error), False)
     return "children", "followed", True
 
 
@@ -101,7 +102,7 @@ def nobody_listens() -> NoReturn:
 
 def not_written(error: OSError) -> NoReturn:
     """Print an error about standard output, and end the process."""
-    print("vmprof_allocation: can't write to standard output: %s" % error.strerror,
+    print("vmprof_allocation: cannot write to standard output: %s" % error.strerror,
           file=sys.stderr)
     # os._exit(), because Python would try to write the rest when it exits
     os._exit(EXIT_BAD_OUTPUT)
@@ -152,16 +153,15 @@ def main() -> int:
     parser = Parser(prog="python -m vmprof_allocation")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
-        "doctor", help="what the sampler finds in this PyPy")
+        "doctor", help="show whether and how this PyPy can be sampled")
     commands.add_parser(
-        "report", help="who allocated how much, according to a profile; and all else "
-                       "that vmprof-convert does")
+        "report", help="report or convert a profile; the same as vmprof-convert")
     commands.add_parser(
-        "attach", help="sample a program that runs already")
+        "attach", help="sample a running program, and report its allocations")
     commands.add_parser(
-        "ctl", help="begin and end to sample a program that runs")
+        "ctl", help="start and stop the sampling of a running program")
     commands.add_parser(
-        "top", help="what a program that runs allocates, live")
+        "top", help="show the current allocations of a running program")
     parser.parse_args()
     text = io.StringIO()
     code = doctor(text)
@@ -185,8 +185,8 @@ def report(arguments: list[str]) -> int:
     try:
         from vmprof_convert import cli
     except ImportError as e:
-        print("vmprof_allocation: the report is made by vmprof-convert (%s); "
-              "install it into this environment" % e, file=sys.stderr)
+        print("vmprof_allocation: the report needs vmprof-convert (%s). Install it "
+              "into this environment" % e, file=sys.stderr)
         return 2
     with_little_memory()
     return cli.main(arguments, command="python -m vmprof_allocation report",

@@ -60,8 +60,8 @@ class Evidence:
         """
         self.findings.append((what, why, False))
         return UnknownBuild(
-            "this build of PyPy is not known: %s: %s; nothing was changed "
-            "(`python -m vmprof_allocation doctor` prints all that was found)"
+            "this build of PyPy is not known: %s: %s; nothing was changed (`python -m "
+            "vmprof_allocation doctor` prints all findings)"
             % (what, why), self.findings)
 
 

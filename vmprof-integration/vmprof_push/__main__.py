@@ -84,7 +84,8 @@ class Pusher:
         `drain` seconds.
         """
         if self._spool.drop_fatal():
-            say("a window ended the process that pushes, and is dropped", *self._stderr)
+            say("dropped a segment that had ended the process that pushes the "
+                "profiles", *self._stderr)
         has_begun, since = False, time.monotonic()
         draining: float | None = None
         while True:
@@ -131,7 +132,7 @@ class Pusher:
             self._backoff.succeeded()
             self._spool.take(window)
             if self._said and not outcome.problem:
-                say("%s takes profiles again%s" % (self._target, self._losses()),
+                say("%s accepts profiles again%s" % (self._target, self._losses()),
                     *self._stderr)
             self._said = ""
         elif outcome.is_final:
@@ -140,8 +141,8 @@ class Pusher:
             self._not_before = time.monotonic() + self._backoff.failed(
                 outcome.retry_after)
         if outcome.problem:
-            self._say_once("can't push to %s: %s%s" % (
-                self._target, outcome.problem, "; what it does not take is dropped"
+            self._say_once("cannot push to %s: %s%s" % (
+                self._target, outcome.problem, "; rejected profiles are dropped"
                 if outcome.is_final or outcome.is_sent else "; trying again"))
 
     def _make(self, window: Window) -> Body | None:
@@ -161,7 +162,7 @@ class Pusher:
             if os.path.exists(window.path):     # else the program removed the segment
                 self._spool.drop(window)
                 self._say_once(
-                    "a window can't be read, and is dropped: %s" % _why(error))
+                    "cannot read a segment, and dropped it: %s" % _why(error))
             return None
         if body is None:
             self._spool.take(window)
@@ -183,12 +184,12 @@ class Pusher:
 
     def _losses(self) -> str:
         lost = self._spool.dropped
-        return "; %d windows were dropped" % lost if lost else ""
+        return "; %d segments were dropped" % lost if lost else ""
 
     def _end(self) -> None:
         losses = self._losses()
         if losses:
-            say("%d windows were pushed to %s%s" % (
+            say("%d segments were pushed to %s%s" % (
                 self._sent, self._target, losses), *self._stderr)
 
 
@@ -204,7 +205,7 @@ def _is_there(pid: int) -> bool:
 
 def _why(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return "it takes too much memory"
+        return "it needs too much memory"
     if isinstance(error, (ProfileError, OSError)):
         return str(error)
     # an error of this package; its text is omitted because it may contain a header
@@ -263,7 +264,8 @@ def main() -> int:
         pass            # the folder was removed, with everything that was to be sent
     except Exception as error:
         # the error's text is omitted because it may contain a header
-        say("the process that pushes ends: there was a %s" % type(error).__name__,
+        say("the process that pushes the profiles ends: there was a "
+            "%s" % type(error).__name__,
             *stderr)
         code = 1
     remove(folder)

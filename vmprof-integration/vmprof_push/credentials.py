@@ -61,19 +61,19 @@ def _lines(path: str) -> list[str]:
         with open(path, "rb") as file:
             return file.read(_MAX_FILE).decode("latin-1").splitlines()
     except OSError as error:
-        raise WrongValue("can't read the file that %s names: %s"
+        raise WrongValue("cannot read the file of %s: %s"
                          % (FILE_VARIABLE, error.strerror)) from None
 
 
 def _add(found: dict[str, str], where: str, name: str, value: str | None) -> None:
     name, value = name.strip(), None if value is None else value.strip()
     if value is None or not _NAME.fullmatch(name):
-        raise WrongValue("what %s holds is no header (its values are not shown): write "
-                         "a name and a value" % where)
+        raise WrongValue("invalid header in %s (the value is not shown): write a name "
+                         "and a value" % where)
     if any(not " " <= c <= "~" for c in value):
-        raise WrongValue("%s: the value of the header %s has characters that no header "
-                         "may have" % (where, name))
+        raise WrongValue("%s: the value of the header %s has invalid "
+                         "characters" % (where, name))
     if name.lower() in _OURS:
-        raise WrongValue("%s: the header %s is not for you to choose; leave it out"
+        raise WrongValue("%s: the profiler sets the header %s itself. Omit it"
                          % (where, name))
     found[name] = value

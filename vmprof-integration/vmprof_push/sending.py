@@ -70,19 +70,19 @@ def send(target: Target, body: Body, secret: dict[str, str],
             data = response.read(_MAX_ANSWER)
             return _judge(response, data, target)
     except ssl.SSLCertVerificationError as error:
-        return Outcome(False, "its certificate can't be trusted: %s (SSL_CERT_FILE "
-                              "names a file of those that can)" % error.verify_message)
+        return Outcome(False, "cannot verify its certificate: %s. Set SSL_CERT_FILE to "
+                              "a file with trusted certificates" % error.verify_message)
     except ssl.SSLError as error:
-        return Outcome(False, "it does not speak TLS as we do (%s)"
-                       % (error.reason or "the connection was cut"))
+        return Outcome(False, "the TLS connection failed (%s)"
+                       % (error.reason or "the connection was closed"))
     except socket.gaierror:
-        return Outcome(False, "its name is not known")
+        return Outcome(False, "its name is unknown")
     except (TimeoutError, socket.timeout):      # different classes before Python 3.10
-        return Outcome(False, "it takes too long to answer")
+        return Outcome(False, "it did not answer in time")
     except OSError as error:
-        return Outcome(False, error.strerror or "the connection was cut")
+        return Outcome(False, error.strerror or "the connection was closed")
     except http.client.HTTPException:
-        return Outcome(False, "the connection was cut, or what it answers is no HTTP")
+        return Outcome(False, "the connection was closed, or the answer is not HTTP")
     finally:
         connection.close()
 
@@ -101,13 +101,14 @@ def _judge(response: http.client.HTTPResponse, data: bytes,
     if 200 <= status < 300:
         return Outcome(True, _rejected(data) if target.protocol == "otlp" else "")
     # the server's own words may repeat the user's headers
-    what = "it answers %d (%s)" % (
-        status, http.client.responses.get(status, "not known"))
+    what = "it answered %d (%s)" % (
+        status, http.client.responses.get(status, "unknown"))
     if status in _LATER or status >= 500:
         return Outcome(False, what, retry_after=_retry_after(
             response.getheader("Retry-After")))
     if 300 <= status < 400:
-        what += ", which is not followed: ask for the address that it leads to"
+        what += (", but the profiler follows no redirects. Push to the address that "
+                 "the redirect leads to")
     return Outcome(False, what, is_final=True)
 
 
@@ -121,7 +122,7 @@ def _rejected(data: bytes) -> str:
             if field == 1 and isinstance(value, bytes):
                 count = dict(protobuf.fields(value)).get(1, 0)
                 if isinstance(count, int) and count:
-                    return "it rejected %d profiles of a window" % count
+                    return "it rejected %d profiles of a segment" % count
     except ValueError:
         pass                # the status says that the profile was accepted
     return ""

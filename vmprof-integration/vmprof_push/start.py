@@ -92,8 +92,9 @@ def start(settings: Settings, url: object, every: object = None, service: str = 
             "owner": os.getpid()}))
         if not _can_lock(os.path.join(folder, SETTINGS)):
             raise AllocationSamplingError(
-                "the file system of %s knows no locks, which tell when a profile has "
-                "ended; name another folder with TMPDIR" % os.path.dirname(folder))
+                "the file system of %s does not support locks, which are necessary to "
+                "detect the end of a profile. Set TMPDIR to another "
+                "folder" % os.path.dirname(folder))
         _run(_SCRIPT % {"interpreter": _interpreter(), "folder": shlex.quote(folder),
                         "memory": _MEMORY, "files": _files(),
                         "stderr": shlex.join(messages.reopened())})
@@ -107,8 +108,8 @@ def start(settings: Settings, url: object, every: object = None, service: str = 
 
 def _no_folder(error: OSError) -> AllocationSamplingError:
     return AllocationSamplingError(
-        "can't make a folder for what is to be pushed: %s; name another one with "
-        "TMPDIR" % error.strerror)
+        "cannot make a folder for the profiles to be pushed: %s. Set TMPDIR to another "
+        "folder" % error.strerror)
 
 
 def _run(script: str) -> None:
@@ -127,7 +128,7 @@ def _run(script: str) -> None:
             cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__)))).wait()
     except OSError as error:
         raise AllocationSamplingError(
-            "the process that pushes can't be started by /bin/sh: %s"
+            "cannot start the process that pushes the profiles with /bin/sh: %s"
             % error.strerror) from None
 
 

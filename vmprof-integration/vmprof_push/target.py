@@ -40,18 +40,18 @@ class Target:
             AllocationSamplingError: The address is invalid.
         """
         if not isinstance(url, str):
-            raise WrongType("the address to push to is no text; %s" % _FORMS)
+            raise WrongType("invalid address to push to: it is not text; %s" % _FORMS)
         from urllib.parse import urlsplit
         try:
             parts = urlsplit(url)
             self.port = parts.port
         except ValueError:
             raise WrongValue(
-                "the address to push to is not understood; %s" % _FORMS) from None
+                "invalid address to push to: %s" % _FORMS) from None
         protocol, _, transport = parts.scheme.partition("+")
         if protocol not in PATHS or transport not in ("http", "https"):
-            raise WrongValue("the address to push to begins with %r, which says no "
-                             "known protocol; %s" % (parts.scheme[:40], _FORMS))
+            raise WrongValue("invalid address to push to: it begins with %r, which is "
+                             "not a known protocol; %s" % (parts.scheme[:40], _FORMS))
         self.protocol = protocol
         self.is_secure = transport == "https"
         self._check(parts)
@@ -62,17 +62,18 @@ class Target:
     def _check(self, parts: SplitResult) -> None:
         if parts.username is not None or parts.password is not None:
             raise WrongValue(
-                "the address to push to holds a user or a password, which would be "
-                "seen by all who list processes; put \"Authorization: ...\" into a "
-                "file, and its name into VMPROF_PUSH_HEADERS_FILE")
+                "invalid address to push to: it contains a user or a password, which "
+                'each list of processes would show. Write "Authorization: ..." into a '
+                "file, and set VMPROF_PUSH_HEADERS_FILE to its name")
         if parts.query or parts.fragment:
             raise WrongValue(
-                "the address to push to has something behind its path, which no "
-                "engine reads (and which would be no place for a secret); %s" % _FORMS)
+                "invalid address to push to: it has a query or a fragment after its "
+                "path, which no engine reads (and which is not safe for a secret); "
+                "%s" % _FORMS)
         if not parts.hostname or not (parts.hostname + parts.path).isascii() or any(
                 not c.isprintable() or c == " " for c in parts.netloc + parts.path):
             raise WrongValue(
-                "the address to push to names no host that can be; %s" % _FORMS)
+                "invalid address to push to: its host is invalid; %s" % _FORMS)
 
     def __str__(self) -> str:
         """Return the address for messages, without the path.
@@ -90,5 +91,5 @@ def parse_every(value: object) -> float:
     Raises:
         AllocationSamplingError: The value is not a time within the limits.
     """
-    return parse_seconds(value, "the time between two pushes", MIN_EVERY, MAX_EVERY,
-                         "write for example 15, or leave it out")
+    return parse_seconds(value, "time between two pushes", MIN_EVERY, MAX_EVERY,
+                         "Write for example 15, or omit it")

@@ -112,8 +112,8 @@ class Section(Uninterrupted):
             self._no_fork.__exit__()
             super().__exit__()
             raise SamplingBusy(
-                "allocation sampling is just being started or stopped, by the "
-                "code that this was called from")
+                "allocation sampling is just being started or stopped by the "
+                "interrupted code of this thread")
         self._lock.is_busy = True
 
     def __exit__(self, *exception: object) -> None:

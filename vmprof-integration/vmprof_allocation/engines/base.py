@@ -1,13 +1,13 @@
-"""Engines: the interface.
+"""The interface of the engines, which observe a program's allocations.
 
-There are two ways to get at the allocations, with one profile as the result:
-the *hook* engine (:mod:`.hook`) hooks a stock PyPy; a PyPy that was translated
-with our patches has one of its own, the *builtin* engine (:mod:`.builtin`).
-Everything else in this package only knows the interface below.
+The *hook* engine (:mod:`.hook`) hooks a stock PyPy.  The *builtin* engine
+(:mod:`.builtin`) calls the sampler of a PyPy that was translated with this project's
+patches.  Both write the same profile, and the rest of this package uses only this
+interface.
 
-What is imported here, and by all that the start needs, is in the program's process:
-it takes time, and what stays there (resident.py) is on the program's heap, and visited
-by each major collection.  So: no dataclasses, no typing.
+The start of the sampling loads this module into the program's process.  Imports take
+time there, and each major collection visits the objects that remain (resident.py).
+For this reason, the module imports neither dataclasses nor typing.
 """
 from __future__ import annotations
 
@@ -26,166 +26,224 @@ if TYPE_CHECKING:
 
 
 class Statistics:
-    """Counted since the start."""
+    """Numbers that the engine counts from the start of a run."""
 
     __slots__ = ("allocated", "collections", "dropped", "lost", "memory",
                  "not_followed", "pressures", "samples", "surprises",
                  "time_samples")
 
-    #: bytes allocated, by the GC's own pointers
+    #: allocated bytes, from the GC's own pointers
     allocated: int
-    #: minor collections
+    #: number of minor collections
     collections: int
-    #: memory pressures; each hides from `allocated` what was allocated since
-    #: the last sample or collection
+    #: number of memory pressures.  Each one hides from `allocated` the bytes that were
+    #: allocated since the last sample or collection.
     pressures: int
-    #: how often the GC changed its state unseen; 0 on every known build
+    #: number of changes of the GC's state that the engine missed; 0 on all known builds
     surprises: int
-    #: allocation samples, and those of them without a stack
+    #: number of allocation samples
     samples: int
+    #: number of allocation samples without a stack
     lost: int
-    #: time samples, and those that met another sample
+    #: number of CPU samples
     time_samples: int
+    #: number of CPU samples that came during another sample
     dropped: int
-    #: sampled objects of which it is not known: there was no room for more
+    #: number of sampled objects without an outcome, because their table was full
     not_followed: int
-    #: bytes that it took to know what becomes of sampled objects, at most
+    #: largest number of bytes for the outcomes of sampled objects
     memory: int
 
     def __repr__(self) -> str:
+        """Return the names and the values."""
         return "Statistics(%s)" % ", ".join(
             "%s=%d" % (name, getattr(self, name)) for name in self.__slots__)
 
 
 class Alive:
-    """A sampled object that was not freed yet."""
+    """A sampled object that is not known to be freed."""
 
     __slots__ = ("address", "interval", "key", "live_size", "size", "stack", "type")
 
     def __init__(self, address: int, key: int, stack: int, size: int, live_size: int,
                  interval: int, type_: int) -> None:
-        #: its id()
+        """Create the description of an object; see the attributes."""
+        #: id() of the object
         self.address = address
-        #: of the sample
+        #: key of the sample
         self.key = key
-        #: number of the stack in the profile; 0: it got lost
+        #: number of the stack in the profile; 0 if the stack was lost
         self.stack = stack
-        #: bytes with the header: reserved for it; and that it takes, which is less
-        #: if the program has shrunk it
+        #: allocated bytes, with the header
         self.size = size
+        #: bytes that the object takes now; fewer than `size` if the program shrank it
         self.live_size = live_size
-        #: mean bytes between two samples, when it was chosen
+        #: mean number of bytes between two samples at the time of the sample
         self.interval = interval
-        #: number of the type in the profile; 0: not known
+        #: number of the type in the profile; 0 if the type is unknown
         self.type = type_
 
 
 class Engine:
-    """One way to take samples.  One run at a time in a process."""
+    """A way to sample the allocations of this process, in one run at a time."""
 
     name = ""
 
     def capabilities(self) -> tuple[str, ...]:
-        """What this engine can record, in words that PROFILE.rst defines;
-        whether it is asked to, the settings say.  They stand in the profile."""
+        """Return the names of the features of this engine.
+
+        PROFILE.rst defines the names, and the profile contains them.  The settings
+        choose the features of a run.
+        """
         raise NotImplementedError
 
     def prepare(self, knowledge: str = "") -> None:
-        """Find out whether this engine can start, and get ready.
+        """Check that this engine can start, and prepare the start.
 
-        `knowledge` is what another process found out, which ran the same
-        interpreter.  Raises AllocationSamplingError if it can't.
+        Args:
+            knowledge: The result of knowledge() in another process that runs the same
+                interpreter, or "".
+
+        Raises:
+            AllocationSamplingError: The engine cannot start.
         """
         raise NotImplementedError
 
     def knowledge(self, folder: str = "") -> str:
-        """What prepare() found out, for a process that goes on; or for one of another
-        user, who owns `folder`: what is too much to be told is left there, in a file.
+        """Return the build profile that prepare() found, for another process.
+
+        Args:
+            folder: A folder for the data that are too large for the result.  The user
+                of the other process owns it.  If it is empty, the other process
+                continues this one.
         """
         return ""
 
     def gc_state(self) -> str:
-        """For memory.facts.read() in another process that runs this interpreter.  After
-        prepare().  Empty: it is not known when this GC sweeps."""
+        """Return the place of the GC's state, for memory.facts.read().
+
+        Call it after prepare().  The place is valid in all processes that run this
+        interpreter.  It is empty if the sampler cannot know when the GC sweeps.
+        """
         return ""
 
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
-        """Empty the file `fd`, enable vmprof, and begin to sample.  After
-        prepare().  `processes`: the profile is one of these, and children are
-        followed, if this engine can.
+        """Empty the file, enable vmprof, and begin to sample.  Call prepare() before.
 
-        Raises AllocationSamplingError, after having put everything back.
+        Args:
+            fd: The descriptor of the profile.
+            settings: The settings.
+            processes: The run that the profile belongs to.  If it is given, this
+                engine also samples children if it can.
+
+        Raises:
+            AllocationSamplingError: Sampling is not possible.  All changes are undone.
         """
         raise NotImplementedError
 
     def set_interval(self, interval: int) -> None:
-        """Change the mean interval, in bytes, from the next object on."""
+        """Change the mean interval in bytes, from the next object on."""
         raise NotImplementedError
 
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
-        """The profile ends whole, and the run's next one begins in the file `fd`,
-        which is number `part`: PROFILE.rst.
+        """End the profile, and begin the run's next profile.
 
-        Returns why the one that ended is not complete, or an empty string.
-        Raises AllocationSamplingError if the next one can't be written: then the
-        present one goes on.  After any other exception, writes_to() says which.
+        After any other exception than the one below, writes_to() says which of the
+        two profiles the engine writes.
+
+        Args:
+            fd: The descriptor of the next profile.
+            settings: The settings.
+            processes: The run, as in start().
+            part: The number of the next segment (PROFILE.rst).
+
+        Returns:
+            The reason why the ended profile is incomplete, or "".
+
+        Raises:
+            AllocationSamplingError: The next profile cannot be written.  The present
+                one continues.
         """
         raise NotImplementedError
 
     def writes_to(self, fd: int) -> bool:
-        """That is where the present profile goes."""
+        """Return whether this descriptor is the present profile's."""
         raise NotImplementedError
 
     def define_label(self, text: str) -> int:
-        """The number of a set of labels, "key=value" with 0x1f between them; 0: this
-        engine has no room for it, or has none at all (capability ``labels``)."""
+        """Return the number of a new set of labels.
+
+        Args:
+            text: The set: "key=value" with 0x1f between two pairs.
+
+        Returns:
+            The number, or 0 if the table of sets is full or this engine has no labels
+            (capability ``labels``).
+        """
         return 0
 
     def label(self, number: int) -> None:
-        """What the calling thread allocates from now on has this set; 0: none."""
+        """Give the calling thread's allocations this set of labels from now on.
+
+        Args:
+            number: The number from define_label(), or 0 for no labels.
+        """
 
     def stop(self) -> None:
-        """End the sampling, put everything back, finish the profile.
+        """End the sampling, undo all changes, and finish the profile.
 
-        Raises AllocationSamplingError if the profile is not complete,
-        after everything was put back.
+        Raises:
+            AllocationSamplingError: The profile is incomplete.  All changes are undone.
         """
         raise NotImplementedError
 
     def mark(self, name: str) -> None:
-        """Name this moment, in the profile.  Harmless while nothing is
-        sampled, and without the capability ``marks``."""
+        """Give this moment a name in the profile.
+
+        This has no effect while the engine does not sample, or without the capability
+        ``marks``.
+        """
 
     def note(self, text: str) -> None:
-        """Add to the settings in the profile, "key=value" in ASCII (PROFILE.rst).
-        Harmless while nothing is sampled.  The hook engine alone can do it."""
+        """Add a setting to the profile.
 
-    # While it samples with Settings.in_memory; to be asked while what this
-    # thread allocates is ignored:
+        This has no effect while the engine does not sample.  Only the hook engine
+        implements it.
+
+        Args:
+            text: The setting: "key=value" in ASCII (PROFILE.rst).
+        """
+
+    # The next functions need Settings.in_memory.  The caller has ignore() on.
 
     def alive(self) -> list[Alive]:
-        """The sampled objects that survived a minor collection, and that no
-        major one has found dead.  Costs a minor collection, and time in what
-        there is of them."""
+        """Return the sampled objects that a minor collection found alive.
+
+        Objects that a major collection found dead are not among them.  The call makes
+        a minor collection, and its time grows with the number of objects.
+        """
         raise NotImplementedError
 
     def find_alive(self, address: int) -> Alive | None:
-        """The one with this id(), if it was sampled."""
+        """Return the sampled object with this id(), or None if it was not sampled."""
         raise NotImplementedError
 
     def forget_alive(self) -> None:
-        """Only what is allocated from now on counts."""
+        """Forget all sampled objects; later objects are recorded."""
         raise NotImplementedError
 
     def alive_bytes(self) -> tuple[float, float]:
-        """Estimated bytes of them, and the most that they were after a minor
-        collection since the start or reset_peak().  Costs a minor
-        collection."""
+        """Return the estimated bytes of the live objects, and their maximum.
+
+        The maximum is the largest number after any minor collection since the start or
+        reset_peak().  The call makes a minor collection.
+        """
         raise NotImplementedError
 
     def reset_peak(self) -> None:
+        """Forget the maximum of alive_bytes()."""
         raise NotImplementedError
 
     def collect_every(self, bytes_: int) -> None:
@@ -211,31 +269,31 @@ class Engine:
         The snapshot finds the sampled objects that the program can reach.
 
         Args:
-            holders: also find the retainers of the objects.  This takes twice the time.
-            ends_garbage: refuse if it would not be certain which objects are garbage.
-            is_bounded: refuse if the heap is too large for a snapshot that nobody
-                requested.
+            holders: Also find the retainers of the objects.  This takes twice the time.
+            ends_garbage: Refuse if the snapshot could take live objects for garbage.
+            is_bounded: Refuse if the heap is too large for a snapshot that the user did
+                not request.
 
         Returns:
             A function that waits for the process.  The program runs meanwhile.
 
         Raises:
-            AllocationSamplingError: no snapshot is possible.
-            SamplingBusy: another thread takes one.
+            AllocationSamplingError: No snapshot is possible.
+            SamplingBusy: Another thread takes a snapshot.
         """
         raise NotImplementedError
 
     def take_held(self) -> float:
-        """Write the snapshot into the profile; end a process that is still at work.
+        """Write the snapshot into the profile.  End the process if it still runs.
 
         Sampled objects that the program cannot reach end at the time of the snapshot.
 
         Returns:
-            The seconds that it cost: how long the program stopped, and the processor
-            time of the process.
+            The cost in seconds: the program's pause and the processor time of the
+            process.
 
         Raises:
-            AllocationSamplingError: there is no snapshot.
+            AllocationSamplingError: The snapshot failed.
         """
         raise NotImplementedError
 
@@ -249,67 +307,91 @@ class Engine:
         return None
 
     def take_last_snapshot(self) -> None:
-        """Write the snapshot into the profile; end a process that is still at work."""
+        """Write the snapshot into the profile.  End the process if it still runs."""
 
     def ignore(self, ignored: bool) -> bool:
-        """What this thread allocates is not the program's, nor, with the hook
-        engine, is a major collection that it asks for, until it is not `ignored`
-        any more.  Returns what was so before."""
+        """Begin or end to ignore the allocations of this thread.
+
+        The hook engine also ignores the major collections that the thread requests.
+
+        Args:
+            ignored: Whether to ignore them from now on.
+
+        Returns:
+            Whether they were ignored before.
+        """
         raise NotImplementedError
 
     def flush(self) -> str:
-        """Write the records that wait: stacks, types and names.
+        """Write the waiting records: stacks, types and names.
 
         Returns:
-            The reason why no more records reach the profile. Empty if they do, if
-            nothing is sampled, or if this engine can't tell.
+            The reason why no more records reach the profile.  It is empty if records
+            reach the profile, if the engine does not sample, or if the engine cannot
+            know.
         """
         raise NotImplementedError
 
     def state(self) -> tuple[object, ...] | None:
-        """While it samples: for restore() of another engine of this process, which
-        then goes on in its place; None: that can't be."""
+        """Return the state of a running engine for restore() of a new engine object.
+
+        The new object then replaces this one in this process.  The result is None if
+        this is not possible.
+        """
         return None
 
     def restore(self, state: tuple[object, ...]) -> None:
-        """Go on with what state() returned; also in a forked child, as if this were its
-        parent's."""
+        """Continue with the result of state().
+
+        A forked child calls it with the parent's state, too.
+        """
         raise NotImplementedError
 
     def ending(self, has_snapshot: bool) -> Ending:
-        """Return what ends the run when the engine's modules are gone.
+        """Return an object that ends the run after the engine's modules are removed.
 
         Args:
-            has_snapshot: it begins with a heap snapshot.
+            has_snapshot: Whether the end begins with a heap snapshot.
         """
         raise NotImplementedError
 
     def is_sampled_child(self) -> bool:
-        """In a forked child: it is sampled, as its parent was; stop() ends it."""
+        """Return whether this is a forked child that is sampled like its parent.
+
+        In such a child, stop() ends the sampling.
+        """
         return False
 
     def leave_child(self) -> None:
-        """In a forked child that is not sampled: what would still take time there ends.
-        Imports nothing."""
+        """End all that would take time in a forked child that is not sampled.
+
+        This function imports nothing.
+        """
 
     def child_path(self) -> str:
-        """There, the profile; empty: there is none, as there is no sample."""
+        """Return the profile of a sampled child, or "" before its first sample."""
         return ""
 
     def statistics(self) -> Statistics:
-        """Since start(); after stop() of the run that ended."""
+        """Return the statistics of this run, or of the last run after stop()."""
         raise NotImplementedError
 
 
 def empty(fd: int) -> None:
-    """What was in the profile's file goes, if it is one."""
+    """Empty the profile if it is a regular file."""
     if stat.S_ISREG(os.fstat(fd).st_mode):
         os.ftruncate(fd, 0)
 
 
 def refuse_second(pid: int) -> None:
-    """Raise AllocationSamplingError if this process samples already; `pid`
-    is the one in which the engine did."""
+    """Check that this process is not sampled yet.
+
+    Args:
+        pid: The process in which the engine sampled before a fork, or 0.
+
+    Raises:
+        AllocationSamplingError: The process is sampled already.
+    """
     import _vmprof
     if pid == os.getpid():
         raise AllocationSamplingError(

@@ -10,10 +10,11 @@ import errno
 # Import only necessary modules (base.py).
 
 #: reasons, by errno, why a profile could not be written completely
-INCOMPLETE = {errno.EFBIG: "files of this process may not be larger (ulimit -f)",
+INCOMPLETE = {errno.EFBIG: "it has reached the size limit for files of this process "
+                           "(ulimit -f)",
               errno.EBADF: "the program closed its file",
-              errno.EPIPE: "its reader has left",
-              errno.ETIMEDOUT: "its reader reads no more"}
+              errno.EPIPE: "the reader of the pipe has ended",
+              errno.ETIMEDOUT: "the reader of the pipe no longer reads"}
 
 
 class Ending:

@@ -27,14 +27,15 @@ def refusing(read: Callable[[], None]) -> None:
     Raises:
         AllocationSamplingError: Memory is too short for the call, or `read` failed.
     """
-    refuse_if_short("where the memory is was not read")
+    refuse_if_short("cannot read the uses of the resident memory")
     try:
         read()
     except AllocationSamplingError:
         raise
     except Exception as e:
         raise AllocationSamplingError(
-            "where the memory is when the profile ends is not known: %r" % (e,)
+            "cannot read the uses of the resident memory at the profile's end: "
+            "%r" % (e,)
         ) from None
 
 

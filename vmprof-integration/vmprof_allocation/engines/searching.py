@@ -9,8 +9,8 @@ from vmprof_allocation.errors import PASSING
 from vmprof_allocation.settings.settings import Settings
 
 #: message before the search
-SEARCHING = ("looking for the garbage collector in this build of PyPy, once; that "
-             "takes a second or more")
+SEARCHING = ("searching for the garbage collector in this build of PyPy; this is "
+             "necessary once, and takes a second or more")
 
 
 def knowledge(tell: Callable[[str], None], settings: Settings, folder: str = "") -> str:
@@ -31,10 +31,10 @@ def knowledge(tell: Callable[[str], None], settings: Settings, folder: str = "")
 def _not_kept(file: str | None, reason: str) -> str:
     """Return the message that the next run searches again."""
     if PASSING in reason:
-        return ("the next run searches again, as this search was not complete (%s): "
+        return ("the next run searches again, because this search was incomplete (%s): "
                 "give it more memory or processor time" % reason)
-    return ("can't keep the result in %s (%s), and the next run searches again; "
-            "XDG_CACHE_HOME names another folder" % (
+    return ("cannot store the result in %s (%s), so the next run searches again. Set "
+            "XDG_CACHE_HOME to another folder" % (
                 repr(file) if file else "the user's home", reason or "unknown reason"))
 
 

@@ -50,7 +50,7 @@ def begin() -> None:
     except AllocationSamplingError as e:
         refuse(str(e))
     except Exception as e:
-        refuse("allocation sampling can't be started: %r" % e)
+        refuse("cannot start the allocation sampling: %r" % e)
 
 
 def follow(run: str) -> None:

@@ -29,9 +29,10 @@ from vmprof_allocation.settings.settings import Settings
 _HIGH = 1000
 
 #: addition to the help of vmprof's own flag --lines
-_LINES = ("; on PyPy: of allocation samples, the line at which each function is (--by "
-          "line). Time samples have none: a signal takes them anywhere, when the heap "
-          "with the frames may not be read. It takes time whenever PyPy compiles")
+_LINES = ("; on PyPy: record the executed line of each function in allocation samples "
+          "(--by line). CPU samples have no lines, because a signal can interrupt the "
+          "GC, and then the frames cannot be read. This takes time whenever PyPy "
+          "compiles")
 
 
 #: whether messages other than errors are suppressed
@@ -69,68 +70,68 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "allocation sampling (vmprof-allocation)")
     group.add_argument(
         "--allocation-sampling", metavar="BYTES",
-        help="Sample allocations, one per so many bytes on average, for "
-             "example 128k or 1.5MiB (powers of 1024); or as many as a limit "
-             "allows: auto, auto:1000/s, auto:0.5%%. Takes no time samples "
-             "unless --period is given too")
+        help="Sample allocations, one per BYTES on average, for example 128k or 1.5MiB "
+             "(powers of 1024); or as many as a limit allows: auto, auto:1000/s, "
+             "auto:0.5%%. Take no CPU samples unless --period is given, too")
     group.add_argument(
         "--allocation-seed", metavar="NUMBER",
-        help="Makes a run repeatable")
+        help="Set the seed of the gaps between samples, to make a run repeatable")
     group.add_argument(
         "--allocation-gaps", choices=("exponential", "fixed"),
-        help="How the gaps between samples are distributed; fixed ones alias "
+        help="Select the distribution of the gaps between samples; fixed gaps alias "
              "with loops (default: exponential)")
     group.add_argument(
         "--no-lifetimes", action="store_true",
-        help="Do not find out what becomes of the sampled objects")
+        help="Do not record the outcomes of the sampled objects")
     group.add_argument(
         "--no-follow", action="store_true",
-        help="Do not sample the processes that the program makes")
+        help="Do not sample the program's child processes")
     group.add_argument(
         "--native", action="store_true",
-        help="With the functions of C code that are between the innermost Python "
-             "function and the allocation")
+        help="Record the C functions between the innermost Python function and the "
+             "allocation")
     group.add_argument(
         "--raw-memory", metavar="BYTES",
-        help="Sample what C code has of malloc, too (cffi, ctypes, array, numpy, "
-             "sqlite, zlib): one sample in so many bytes, for example 512k. The "
-             "report's --raw shows it alone")
+        help="Also sample the memory that C code gets from malloc (cffi, ctypes, "
+             "array, numpy, sqlite, zlib), one sample per BYTES on average, for "
+             "example 512k. The report's --raw shows only this memory")
     group.add_argument(
         "--rotate", metavar="SECONDS",
-        help="End the profile each so many seconds, and begin the next one beside it, "
-             "without a gap: app.vmprof, app.w2.vmprof and so on. Needs -o")
+        help="End the profile every SECONDS, and begin the next one without a gap: "
+             "app.vmprof, app.w2.vmprof and so on. Needs -o")
     group.add_argument(
         "--held", action="store_true",
-        help="At the program's end, and with --rotate that of each profile, look at "
-             "who holds what is alive, and write that into it (report --held)")
+        help="Write the retainers of the live objects into the profile at the "
+             "program's end, and with --rotate at the end of each profile (report "
+             "--held)")
     group.add_argument(
         "--leaks", action="store_true",
-        help="Take heap snapshots while the program runs, so that report --leaks shows "
-             "what grows; without -o, show that report at the end")
+        help="Take heap snapshots while the program runs, for report --leaks, which "
+             "shows the places that grow; without -o, show that report at the end")
     group.add_argument(
         "--memory", action="store_true",
-        help="When a profile ends, read where the process's memory is, and write that "
-             "into it (report --memory)")
+        help="Write the uses of the process's resident memory into the profile at its "
+             "end (report --memory)")
     group.add_argument(
         "--control", action="store_true",
-        help="Let python -m vmprof_allocation ctl and top reach the program; sampling "
-             "need not be on")
+        help="Let python -m vmprof_allocation ctl and top access the program, even if "
+             "it is not sampled")
     group.add_argument(
         "--push", metavar="URL",
-        help="Send profiles to an engine while the program runs, instead of writing "
-             "one: otlp+http://HOST:4318 (the OpenTelemetry collector), "
-             "pyroscope+https://HOST or parca+http://HOST:7070. Samples as many as "
-             "auto allows, unless --allocation-sampling says otherwise")
+        help="Send profiles to an engine while the program runs, instead of writing a "
+             "file: otlp+http://HOST:4318 (the OpenTelemetry collector), "
+             "pyroscope+https://HOST or parca+http://HOST:7070. The default of "
+             "--allocation-sampling is then auto")
     group.add_argument(
         "--push-every", metavar="SECONDS",
-        help="How often (default: 15)")
+        help="Set the time between two pushes (default: 15)")
     group.add_argument(
         "--view", action="store_true",
-        help="When the program has ended, open the profile in the Firefox Profiler; "
-             "with -o it stays")
+        help="Open the profile in the Firefox Profiler when the program has ended; -o "
+             "keeps the profile")
     group.add_argument(
         "--quiet", action="store_true",
-        help="Say nothing on stderr that is neither an error nor the report")
+        help="Print only errors and the report to stderr")
 
 
 def _build_parser(build: Callable[[], argparse.ArgumentParser], *,
@@ -214,7 +215,7 @@ def _check_program(arguments: list[str]) -> None:
             make_settings(value)
     except AllocationSamplingError as e:
         refuse("%s, and then the program" % e)
-    refuse("no program follows %r: write the value of %s and then the program" % (
+    refuse("no program follows %r: write the value of %s, and then the program" % (
         " ".join(arguments[-2:]), arguments[-2]))
 
 
@@ -269,42 +270,44 @@ def seed(text: str | None) -> int | None:
         return int(text)
     except ValueError:
         raise AllocationSamplingError(
-            "the seed %r is not a whole number" % text) from None
+            "invalid seed %r: write an integer, such as 1" % text) from None
 
 
 def _check(args: Any) -> Settings:
     if args.code and args.module:
-        raise AllocationSamplingError("-m runs a module and -c runs code: leave one of "
-                                      "them out")
+        raise AllocationSamplingError("-m runs a module, and -c runs code: omit one of "
+                                      "them")
     if args.push is not None:
         _check_push(args)
     elif args.push_every is not None:
-        raise AllocationSamplingError("--push-every needs --push, which says where to")
+        raise AllocationSamplingError("--push-every needs --push: write the URL of the "
+                                      "engine after --push")
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
             "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
             "--native, --rotate, --held, --leaks, --memory, --raw-memory, --view and "
             "--quiet need --allocation-sampling")
-    for flag, what in (("held", "who holds what"), ("leaks", "heap snapshots"),
-                       ("memory", "where the memory is")):
+    for flag, what in (("held", "retainers"), ("leaks", "heap snapshots"),
+                       ("memory", "memory counts")):
         if getattr(args, flag) and args.push is not None:
             raise AllocationSamplingError(
-                "--%s writes into a profile %s, and what --push sends has no room for "
-                "it: leave one of them out" % (flag, what))
+                "--%s writes %s into a profile, but --push cannot send them: omit one "
+                "of the two options" % (flag, what))
     if args.raw_memory is not None and args.push is not None:
         raise AllocationSamplingError(
-            "what --push sends has no room for --raw-memory: leave one of them out")
+            "--push cannot send samples of native memory (--raw-memory): omit one of "
+            "the two options")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
-            "--allocation-sampling can't be used with --web or --web-auth: "
-            "the server knows no allocations; write a file with -o")
+            "cannot use --allocation-sampling with --web or --web-auth, because the "
+            "server does not support allocations. Write a file with -o")
     if args.native and args.no_native:
         raise AllocationSamplingError(
-            "--native and --no-native are opposites; leave one of them out")
+            "--native and --no-native exclude each other: omit one of them")
     if args.lines and args.jitlog:
         raise AllocationSamplingError(
-            "--lines reads the log that --jitlog writes, and there is only one: leave "
-            "one of them out")
+            "--lines and --jitlog cannot both read PyPy's log of compiled code: omit "
+            "one of them")
     settings = make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
         args.allocation_gaps or "exponential", args.period, bool(args.mem),
@@ -321,15 +324,15 @@ def _check_rotate(args: Any) -> float:
         return 0.0
     if args.output is None:
         raise AllocationSamplingError(
-            "--rotate keeps a profile of each so many seconds: name the first one with "
-            "-o, and a file")
+            "--rotate writes several profiles: write the name of the first one after "
+            "-o")
     return parse_rotate(args.rotate)
 
 
 def _check_push(args: Any) -> None:
     if args.output is not None or args.view or args.jitlog or args.rotate is not None:
         raise AllocationSamplingError(
-            "--push sends profiles, and keeps none: leave it out, or -o, --rotate, "
+            "--push sends profiles, and writes no files: omit --push, or -o, --rotate, "
             "--view and --jitlog")
     if args.allocation_sampling is None:
         args.allocation_sampling = "auto"
@@ -344,8 +347,9 @@ def _is_only_prepared(args: Any) -> bool:
         if value and name not in ("control", "quiet", "program", "args", "module",
                                   "code", "web_url", "web_auth", "no_native"):
             raise AllocationSamplingError(
-                "--control alone takes no profile, and has no use for --%s: leave it "
-                "out, or add --allocation-sampling" % name.replace("_", "-"))
+                "--control without --allocation-sampling writes no profile, so --%s "
+                "has no effect: omit it, or add "
+                "--allocation-sampling" % name.replace("_", "-"))
     return True
 
 
@@ -375,8 +379,8 @@ def main(args: Any, original: list[str],
                 or args.raw_memory is not None) and not target.is_python_3:
             raise AllocationSamplingError(
                 "--push, --control, --rotate, --held, --leaks, --memory, --native, "
-                "--lines and --raw-memory are for Python 3: write one profile with -o, "
-                "and leave them out")
+                "--lines and --raw-memory need Python 3: omit them, and write one "
+                "profile with -o")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -390,12 +394,12 @@ def main(args: Any, original: list[str],
         held = _check_output(args.output, command)
         if args.rotate is not None and held != -1:
             raise AllocationSamplingError(
-                "--rotate can't begin a second profile in the pipe %r: write -o and a "
-                "file, or leave it out" % args.output)
+                "--rotate cannot begin a second profile in the pipe %r: write the name "
+                "of a file after -o, or omit --rotate" % args.output)
         if args.view and held != -1:
             raise AllocationSamplingError(
-                "--view can't show what is written into the pipe %r: write -o and a "
-                "file, or leave it out" % args.output)
+                "--view cannot show a profile that is written into the pipe %r: write "
+                "the name of a file after -o, or omit --view" % args.output)
         jitlog = _open_jitlog(args)
         if settings is not None and args.push is not None:
             from vmprof_push import start
@@ -433,7 +437,7 @@ def _become(target: Target, command: list[str]) -> NoReturn:
         os.execve(target.executable, command, environment)
     except OSError as e:
         raise AllocationSamplingError(
-            "can't start %s: %s" % (target.executable, e.strerror)) from None
+            "cannot start %s: %s" % (target.executable, e.strerror)) from None
 
 
 def _check_report() -> None:
@@ -441,8 +445,8 @@ def _check_report() -> None:
         import vmprof_convert  # noqa: F401
     except ImportError:
         raise AllocationSamplingError(
-            "the report is made by vmprof-convert, which is not in this "
-            "environment: install it, or write the profile to a file with -o"
+            "the report needs vmprof-convert, which is missing in this environment. "
+            "Install it, or write the profile to a file with -o"
         ) from None
 
 
@@ -476,8 +480,9 @@ def _check_output(path: str | None, command: list[str]) -> int:
         return -1
     if path == "-":
         raise AllocationSamplingError(
-            "-o -: standard output is the program's; name a file (./- is one), and "
-            "write that with vmprof-convert --to vmprof -o -")
+            "invalid output '-': standard output belongs to the program. Write the "
+            "name of a file (such as ./-), and convert it with vmprof-convert --to "
+            "vmprof -o -")
     try:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -488,9 +493,8 @@ def _check_output(path: str | None, command: list[str]) -> int:
             for word in command:
                 if os.path.exists(word) and os.path.samefile(path, word):
                     raise AllocationSamplingError(
-                        "the profile would replace %r, which is part of the "
-                        "command; write -o and another file before the "
-                        "program" % path) from None
+                        "the profile would replace %r, which is part of the command. "
+                        "Write -o and another file before the program" % path) from None
             fd = os.open(path, os.O_RDWR)
             try:
                 check_replaceable(fd, path)
@@ -499,7 +503,7 @@ def _check_output(path: str | None, command: list[str]) -> int:
                 raise
     except OSError as e:
         raise AllocationSamplingError(
-            "can't write the profile to %r: %s" % (path, e.strerror)) from None
+            "cannot write the profile to %r: %s" % (path, e.strerror)) from None
     os.close(fd)
     return -1
 
@@ -535,4 +539,4 @@ def _open_jitlog(args: Any) -> int:
             path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o600))
     except OSError as e:
         raise AllocationSamplingError(
-            "can't write the JIT log to %r: %s" % (path, e.strerror)) from None
+            "cannot write the JIT log to %r: %s" % (path, e.strerror)) from None

@@ -65,7 +65,7 @@ def run(start: Callable[[], NoReturn], output: str,
         child = os.fork()
     except OSError as e:
         raise AllocationSamplingError(
-            "can't start a process for the program: %s" % e.strerror) from None
+            "cannot start a process for the program: %s" % e.strerror) from None
     if child == 0:
         try:
             dies_with_parent()
@@ -212,7 +212,7 @@ def report(profile: str, more: Sequence[str] = ()) -> bool:
         Whether all reports could be made. If not, a message names the profile.
     """
     if not _report(profile):
-        say("the report could not be made; the profile is in %r" % profile)
+        say("the report failed; the profile is in %r" % profile)
         return False
     return False not in [_report(profile, option) for option in more]
 
@@ -246,7 +246,7 @@ def _call(module: list[str], stdin: int | None, stdout: int | None) -> int:
             # the child would inherit that SIGINT is ignored
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     except OSError as e:
-        say("can't start %s: %s" % (sys.executable, e.strerror))
+        say("cannot start %s: %s" % (sys.executable, e.strerror))
         return 1
 
 

@@ -55,8 +55,8 @@ def interpreter(original: list[str], arguments: int) -> list[str]:
     """
     if not original:
         raise AllocationSamplingError(
-            "PyPy's command line can't be read from /proc/self/cmdline; is /proc "
-            "mounted? (mount -t proc proc /proc)")
+            "cannot read PyPy's command line from /proc/self/cmdline. Check that /proc "
+            "is mounted (mount -t proc proc /proc)")
     flags = original[:len(original) - arguments]
     # -m vmprof, -mvmprof, -Om vmprof, -Omvmprof
     letters, _, _ = (flags or [""]).pop().rpartition("vmprof")
@@ -64,7 +64,7 @@ def interpreter(original: list[str], arguments: int) -> list[str]:
         letters = flags.pop()
     if not (flags and letters.startswith("-") and letters.endswith("m")):
         raise AllocationSamplingError(
-            "can't make out the interpreter's own flags in its command line %r"
+            "cannot find the interpreter's own flags in its command line %r"
             % original)
     return flags if letters == "-m" else [*flags, letters[:-1]]
 
@@ -93,12 +93,12 @@ def find(program: str, is_module: bool) -> list[str]:
                 pass
     except OSError as e:
         raise AllocationSamplingError(
-            "can't open the program %r: %s" % (program, e.strerror)) from None
+            "cannot open the program %r: %s" % (program, e.strerror)) from None
     if stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and zipfile.is_zipfile(path)):
         spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
         if spec is None or spec.loader is None:
             raise AllocationSamplingError(
-                "can't run the program %r: it has no __main__.py" % program)
+                "cannot run the program %r: it has no __main__.py" % program)
     # the interpreter would take a name with - in front for a flag, or for stdin
     return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
@@ -129,6 +129,6 @@ def _find_script(name: str) -> str | None:
             compile(source, found, "exec", dont_inherit=True)
         except (SyntaxError, ValueError):
             raise AllocationSamplingError(
-                "the program %r is %s, which is not written in Python"
+                "cannot run the program %r: the file %s is not written in Python"
                 % (name, found)) from None
     return found

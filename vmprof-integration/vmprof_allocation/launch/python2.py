@@ -49,7 +49,7 @@ class Python2(cli.Target):
             path = shutil.which(program) or program
         if not os.access(path, os.R_OK):
             raise AllocationSamplingError(
-                "can't open the program %r; is there such a file?" % program)
+                "cannot open the program %r. Check that this file exists" % program)
         return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
     def knowledge(self, settings: Settings) -> str:
@@ -69,7 +69,7 @@ class Python2(cli.Target):
             with open(self._library, "rb") as file:
                 build_id = symbols.build_id(ELFFile(file))
         except (OSError, ELFError) as e:
-            raise AllocationSamplingError("can't read PyPy's code in %r: %s" % (
+            raise AllocationSamplingError("cannot read PyPy's code in %r: %s" % (
                 self._library, getattr(e, "strerror", e))) from None
         evidence = Evidence()
         layout = lookup.known(evidence, build_id, "")

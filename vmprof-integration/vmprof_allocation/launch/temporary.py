@@ -22,8 +22,8 @@ def make() -> str:
         fd, path = tempfile.mkstemp(suffix=".vmprof")
     except OSError as e:
         raise AllocationSamplingError(
-            "can't write the profile to a temporary file: %s; name another "
-            "one with -o, or another folder with TMPDIR" % e.strerror) from None
+            "cannot write the profile to a temporary file: %s. Write the name of a "
+            "file after -o, or set TMPDIR to another folder" % e.strerror) from None
     os.close(fd)
     return path
 
@@ -46,7 +46,7 @@ def remove(first: str) -> None:
         if not (other.startswith(name) and other.endswith(suffix) and match):
             continue
         if _is_held(child):
-            say("process %s was still running; it writes on into %s"
+            say("process %s is still running, and continues to write into %s"
                 % (match[1], child))
         else:
             _unlink(child)

@@ -87,10 +87,10 @@ def read(state: str = "") -> dict[str, int]:
         written = kinds.written(int(told.nursery_size) + _BESIDE_NURSERY)
     except (OSError, ValueError) as e:
         raise AllocationSamplingError(
-            "where the memory is can't be read in /proc: %s" % e) from None
+            "cannot read the uses of the resident memory from /proc: %s" % e) from None
     except AttributeError as e:
         raise AllocationSamplingError(
-            "this interpreter does not tell what its garbage collector has: %s"
+            "this interpreter does not report the memory of its garbage collector: %s"
             % e) from None
     for kind, amount in kinds.amounts.items():
         for name in amount.__slots__:

@@ -52,6 +52,6 @@ def refuse_if_short(what: str) -> None:
     left = max(0, int(limit) - taken) if limit.isdigit() else _ROOM
     if left < _ROOM:
         raise AllocationSamplingError(
-            "%s: the limit of the program's address space "
-            "(RLIMIT_AS) leaves it %d MiB, and that takes up to %d" % (
+            "%s: the limit of the program's address space (RLIMIT_AS) leaves %d MiB, "
+            "but this needs up to %d MiB" % (
                 what, left >> 20, _ROOM >> 20))

@@ -17,8 +17,8 @@ def _pid(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            "%r is no process's number, which comes first; ps lists those that there "
-            "are" % text) from None
+            "invalid PID %r: write the PID of a process before the other arguments; ps "
+            "lists the processes" % text) from None
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -26,15 +26,16 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=_pid, metavar="PID")
     parser.add_argument(
         "--timeout", type=seconds, default=30.0, metavar="SECONDS",
-        help="give up if it has not answered by then (default: 30)")
+        help="wait up to SECONDS for an answer of the process (default: 30)")
     parser.add_argument(
         "--signal", default="", metavar="NAME",
-        help="that it is prepared for, if it is another one than SIGURG and its "
-             "environment does not say so")
+        help="set the signal for which the program is control-enabled, if it is not "
+             "SIGURG and is not in the program's environment")
     parser.add_argument(
         "--despite-seccomp", action="store_true",
-        help="also if it is not prepared, and system calls of it are filtered that "
-             "ours are not: a filter that kills would end it")
+        help="also attach to a program that is not control-enabled and has another "
+             "seccomp filter than this command; a filter that kills would end the "
+             "program")
 
 
 def check_target(args: argparse.Namespace) -> None:
@@ -46,7 +47,8 @@ def check_target(args: argparse.Namespace) -> None:
     check_seconds("timeout", args.timeout)
     if not 0 < args.pid < 2**31:
         raise AllocationSamplingError(
-            "%d is no process's number; ps lists those that there are" % args.pid)
+            "invalid PID %d: write the PID of a process; ps lists the "
+            "processes" % args.pid)
 
 
 def target(args: argparse.Namespace, pid: int | None = None) -> Process:
@@ -102,8 +104,8 @@ def check_started(process: Process, request: list[str], answer: list[str]
         if printable(asked) == path and run in ("", new_run):
             return asked, new_run
     raise AllocationSamplingError(
-        "process %d received the request to write the profile to %r, and answered that "
-        "it writes to %r; it runs another version of vmprof-allocation, or another "
+        "process %d received the request to write the profile to %r, but answered that "
+        "it writes to %r. It runs another version of vmprof-allocation, or another "
         "program" % (process.pid, possible[0], path))
 
 

@@ -52,30 +52,30 @@ _WARM_UP, _STEP, _SHARE = 0.3, 0.1, 0.1
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m vmprof_allocation attach",
-        description="Sample a program of PyPy that runs already, and report what it "
-        "allocates. Run this with the program's own pypy3. Processes that it makes "
-        "meanwhile are not followed.")
+        description="Sample a running PyPy program, and report its allocations. Run "
+                    "this command with the program's own pypy3. Child processes that "
+                    "start meanwhile are not sampled.")
     add_target(parser)
     parser.add_argument(
         "-d", "--duration", type=seconds, default=10.0, metavar="SECONDS",
-        help="for so long, or until Ctrl-C (default: 10)")
+        help="sample for SECONDS, or until Ctrl-C (default: 10)")
     add_sampling(parser, default=None)
     add_raw_memory(parser)
     parser.add_argument(
         "--leaks", action="store_true",
-        help="Take heap snapshots, and report the places that grow. The sampling takes "
-             "5%% of the time by default.")
+        help="take heap snapshots, and report the places that grow; the sampling then "
+             "takes 5%% of the time by default")
     parser.add_argument(
         "--held", action="store_true",
-        help="Take a heap snapshot at the end, and also report the retainers of the "
-             "live objects.")
+        help="take a heap snapshot at the end, and also report the retainers of the "
+             "live objects")
     parser.add_argument(
         "--children", action="store_true",
-        help="also each process that came of it and runs by now, as workers do: its "
-             "profile has its PID in FILE's name")
+        help="also sample all running descendants of the process, such as workers; the "
+             "name of each profile contains its PID")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
-        help="keep the profile; the program writes it, as its own user")
+        help="keep the profile in FILE; the program writes it as its own user")
     return parser
 
 
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
         check_target(args)
         if args.leaks and args.no_lifetimes:
             raise AllocationSamplingError(
-                "--leaks is about what stays alive; leave --no-lifetimes out")
+                "--leaks needs the outcomes of objects. Omit --no-lifetimes")
         if args.allocation_sampling is None:
             args.allocation_sampling = _FOR_LEAKS if args.leaks else DEFAULT
         settings = make_settings(args.allocation_sampling,
@@ -185,7 +185,7 @@ class _Run:
             The reason why the profile may be shorter than the duration, or "".
         """
         if self._has_ended:
-            return "process %d has ended, and the profile with it" % self.pid
+            return "process %d has ended, and its profile ends there" % self.pid
         if is_held_wanted:
             self._take_snapshot()
         try:
@@ -249,7 +249,7 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
                 are_all = False
         if not runs:
             raise AllocationSamplingError(
-                "of process %d and its children none can be sampled" % args.pid)
+                "cannot sample process %d, nor any of its children" % args.pid)
         with _ending_early_at_ctrl_c() as is_early:
             _say_what_is_sampled(runs, args, time.monotonic() - begun)
             while not is_early and (
@@ -302,11 +302,12 @@ def _say_what_is_sampled(runs: list[_Run], args: argparse.Namespace, took: float
         "es" * (len(runs) > 1), ", ".join(str(run.pid) for run in runs),
         args.duration, "s" * (args.duration != 1)))
     if not args.children and (workers := children(args.pid)):
-        note("its children are not sampled, which may be the ones that work (%s); "
-             "--children samples them, too" % ", ".join(map(str, workers)))
+        note("the children of the process (%s) may do the work, but are not sampled; "
+             "--children also samples them" % ", ".join(map(str, workers)))
     if took > args.duration / 10 and len(runs) > 1:
-        note("they began one after the other, in %.1f seconds: each is sampled for "
-             "as long, and not at the same time" % took)
+        note("the processes started to sample one after the other, within %.1f "
+             "seconds: each is sampled for the same duration, but not at the same "
+             "time" % took)
 
 
 @contextlib.contextmanager
@@ -351,8 +352,8 @@ def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
             stack.callback(os.close, fd)
             found[fd] = run.name
     if not found:
-        raise AllocationSamplingError("there is no profile: the program removed it, or "
-                                      "ended before it was begun")
+        raise AllocationSamplingError("the profile is missing: the program removed it, "
+                                      "or ended before the profile began")
     return found
 
 

@@ -37,41 +37,47 @@ from vmprof_allocation.settings.parsing import (
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m vmprof_allocation ctl",
-        description="Begin to sample a program that runs, and end it. One that is "
-                    "prepared for it, by VMPROF_CONTROL=1 in its environment, by "
-                    "python -m vmprof --control, or by vmprof_allocation.prepare(), "
-                    "is asked by a signal; one of its threads is stopped for a moment "
-                    "if it is not, which ptrace has to allow.")
+        description="Start and stop the sampling of a running program. The command "
+                    "sends a signal to a control-enabled program: one with "
+                    "VMPROF_CONTROL=1 in its environment, with python -m vmprof "
+                    "--control, or with a call of vmprof_allocation.prepare(). In "
+                    "other programs, the command stops a thread for a short time, "
+                    "which needs the permission to use ptrace.")
     add_target(parser)
     parser.add_argument(
         "--children", action="store_true",
-        help="the same of all processes that came of it, as workers do: their profiles "
-             "stand beside that of PID, and are a run with it")
+        help="also apply the command to all descendants of the process, such as "
+             "workers; their profiles are next to the profile of PID, and belong to "
+             "the same run")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    status = commands.add_parser("status", help="whether it is sampled, and how much")
-    status.add_argument("--json", action="store_true", help="for programs")
-    start = commands.add_parser("start", help="begin")
+    status = commands.add_parser("status", help="show whether the process is sampled, "
+                                                "and the numbers of samples and bytes")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    start = commands.add_parser("start", help="start to sample")
     add_sampling(start)
     add_raw_memory(start)
     start.add_argument(
         "-o", "--output", metavar="FILE",
-        help="the profile, which the program writes, as its own user (default: "
-             "vmprof-PID.vmprof, here)")
+        help="write the profile to FILE; the program writes it as its own user "
+             "(default: vmprof-PID.vmprof in this folder)")
     start.add_argument("--no-follow", action="store_true",
-                       help="do not sample the processes that it makes")
-    commands.add_parser("stop", help="end; the profile is whole then")
-    rate = commands.add_parser("rate", help="another interval, from now on")
-    rate.add_argument("interval", metavar="BYTES", help="for example 128k")
+                       help="do not sample the child processes")
+    commands.add_parser("stop", help="end the sampling; the profile is then complete")
+    rate = commands.add_parser("rate", help="set another interval")
+    rate.add_argument("interval", metavar="BYTES", help="mean number of bytes between "
+                                                        "two samples, for example 128k")
     commands.add_parser(
-        "held", help="look at who holds what is alive; report --held shows it")
+        "held", help="write the retainers of the live objects into the profile; report "
+                     "--held shows them")
     memory = commands.add_parser(
-        "memory", help="where its memory is: Python objects, C code, free lists; "
-                       "sampled or not")
-    memory.add_argument("--json", action="store_true", help="for programs")
+        "memory", help="show the uses of the resident memory: Python objects, C code, "
+                       "free lists; the process need not be sampled")
+    memory.add_argument("--json", action="store_true", help="print JSON")
     snapshot = commands.add_parser(
-        "snapshot", help="the profile ends whole, and goes on in another file")
+        "snapshot", help="complete the profile, and continue in another file")
     snapshot.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="that one")
+        "-o", "--output", metavar="FILE", required=True, help="path of the next "
+                                                              "profile")
     return parser
 
 
@@ -81,7 +87,8 @@ def main(arguments: list[str]) -> int:
     try:
         if args.children and args.command not in _OF_CHILDREN:
             raise AllocationSamplingError(
-                "%s is of one process; leave --children out, and name each"
+                "%s works on one process. Omit --children, and run the command for "
+                "each PID"
                 % args.command)
         _DO[args.command](target(args), args)
         is_done = not args.children or False not in [
@@ -104,7 +111,7 @@ def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
         status = child.ask(meeting.STATUS)
         # the child may be new, and may be sampled already because it is followed
         if args.command == "start" and status:
-            print("process %d is sampled already, into %s" % (pid, status[0]))
+            print("process %d is already being sampled into %s" % (pid, status[0]))
         elif args.command in ("start", "status", "memory") or status:
             _DO[args.command](child, args)
     except AllocationSamplingError as e:
@@ -128,14 +135,14 @@ def _status(process: Process, args: argparse.Namespace) -> None:
         print("process %d is not sampled" % process.pid)
     else:
         print("process %d is sampled, %s, into %s\n"
-              "%d samples of %d bytes allocated, in %d minor collections" % (
+              "%d samples of %d allocated bytes, in %d minor collections" % (
                   process.pid, "within the limit %s" % limit if limit
                   else "one per %d bytes on average" % status["interval"], path,
                   status["samples"], status["allocated"], status["collections"]))
         if problem:
             print("%s\n"
-                  "what is sampled now is not recorded. To sample into another file: "
-                  "`ctl %d stop`, which fails as the profile is not complete, then "
+                  "new samples are not recorded. To sample into another file, run `ctl "
+                  "%d stop`, which fails because the profile is not complete, and then "
                   "`ctl %d start -o FILE`" % (problem, process.pid, process.pid))
 
 
@@ -154,19 +161,19 @@ def _start(process: Process, args: argparse.Namespace) -> None:
                          *(() if is_first else (args.run, args.pid)))
         path, args.run = check_started(
             process, request, process.ask(meeting.START, *request))
-    print("process %d is sampled, into %s" % (process.pid, printable(path)))
+    print("process %d is sampled into %s" % (process.pid, printable(path)))
 
 
 def _stop(process: Process, args: argparse.Namespace) -> None:
     path, = process.ask(meeting.STOP)
     print("the profile of process %d is %s" % (process.pid, path) if path
-          else "process %d made no sample, and has no profile" % process.pid)
+          else "process %d has no samples, and therefore no profile" % process.pid)
 
 
 def _rate(process: Process, args: argparse.Namespace) -> None:
     interval = make_interval(args.interval)
     process.ask(meeting.RATE, str(interval))
-    print("process %d is sampled one per %d bytes on average" % (
+    print("process %d is sampled, one per %d bytes on average" % (
         process.pid, interval))
 
 
@@ -180,7 +187,7 @@ def _snapshot(process: Process, args: argparse.Namespace) -> None:
 
 def _held(process: Process, args: argparse.Namespace) -> None:
     path, = process.ask(meeting.HELD)
-    print("who holds what in process %d is in %s: report --held shows it" % (
+    print("the retainers in process %d are in %s: report --held shows them" % (
         process.pid, path))
 
 
@@ -190,7 +197,7 @@ def _memory(process: Process, args: argparse.Namespace) -> None:
         from vmprof_convert.report import terminal_table, where_memory
     except ImportError as e:
         raise AllocationSamplingError(
-            "the table is made by vmprof-convert (%s); install it into this "
+            "the table needs vmprof-convert (%s). Install it into this "
             "environment" % e) from None
     facts = {name: int(value) for name, _, value in (
         fact.partition("=") for fact in process.ask(meeting.MEMORY, gc_state(process)))}
@@ -202,7 +209,7 @@ def _memory(process: Process, args: argparse.Namespace) -> None:
             terminal_table.write(sheet, sys.stdout, terminal())
     except KeyError as e:
         raise AllocationSamplingError(
-            "process %d gave an invalid answer to 'memory': %s is missing; it runs "
+            "process %d gave an invalid answer to 'memory': %s is missing. It runs "
             "another version of vmprof-allocation, or another program" % (
                 process.pid, e)) from None
 

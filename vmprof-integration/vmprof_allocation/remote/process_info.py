@@ -48,22 +48,24 @@ def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
     """
     parser.add_argument(
         "--allocation-sampling", default=default, metavar="BYTES",
-        help="as of python -m vmprof (default: %s)" % DEFAULT)
+        help="set the interval or the limit of the samples, as for python -m vmprof "
+             "(default: %s)" % DEFAULT)
     parser.add_argument("--no-lifetimes", action="store_true",
-                        help="do not find out what becomes of the sampled objects")
+                        help="do not record the outcomes of the sampled objects")
     parser.add_argument(
         "--lines", action="store_true",
-        help="with the line at which each function is (--by line), as far as it is "
-             "known: what PyPy has compiled before has none; takes time whenever it "
-             "compiles")
+        help="record the executed line of each function (--by line); it is unknown in "
+             "code that PyPy compiled before the sampling; this takes time whenever "
+             "PyPy compiles")
 
 
 def add_raw_memory(parser: Any) -> None:
     """Add the option --raw-memory."""
     parser.add_argument(
         "--raw-memory", metavar="BYTES",
-        help="sample what C code has of malloc from now on, too, one sample in so many "
-             "bytes, for example 512k; the report's --raw shows it")
+        help="also sample the memory that C code gets from malloc from now on, one "
+             "sample per BYTES on average, for example 512k; the report's --raw shows "
+             "it")
 
 
 def check_seconds(name: str, seconds: float) -> None:
@@ -74,7 +76,7 @@ def check_seconds(name: str, seconds: float) -> None:
     """
     if not 0 < seconds <= _MAX_SECONDS:
         raise AllocationSamplingError(
-            "the %s %r is no number of seconds; write for example 10"
+            "invalid %s %r: write a number of seconds, such as 10"
             % (name, seconds))
 
 
@@ -90,7 +92,7 @@ def check_file(output: str) -> None:
         return
     if not os.path.isfile(output):
         raise AllocationSamplingError(
-            "can't write the profile to %r: it is no file" % output)
+            "cannot write the profile to %r: it is not a regular file" % output)
     try:
         fd = os.open(output, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

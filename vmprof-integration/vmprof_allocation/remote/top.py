@@ -30,18 +30,18 @@ def _parser() -> argparse.ArgumentParser:
     from vmprof_convert.cli import options
     parser = Parser(
         prog="python -m vmprof_allocation top",
-        description="Show the allocations of the last seconds, and the objects that "
-                    "survived, until Ctrl-C. The help of ctl names the conditions for "
-                    "access to a program.")
+        description="Show the allocations of the last seconds, and the surviving "
+                    "objects, until Ctrl-C. The help of ctl describes the conditions "
+                    "for access to a program.")
     add_target(parser)
     parser.add_argument(
         "-d", "--delay", type=seconds, default=_DEFAULT_SECONDS, metavar="SECONDS",
-        help="between two pictures (default: %g)" % _DEFAULT_SECONDS)
+        help="set the time between two updates (default: %g)" % _DEFAULT_SECONDS)
     parser.add_argument("--pictures", type=int, default=0, metavar="NUMBER",
-                        help="end after so many (default: at Ctrl-C)")
+                        help="end after NUMBER updates (default: at Ctrl-C)")
     add_sampling(parser)
-    options.add_filters(parser.add_argument_group("which samples"))
-    options.add_options(parser.add_argument_group("of the table"))
+    options.add_filters(parser.add_argument_group("selection of samples"))
+    options.add_options(parser.add_argument_group("options of the table"))
     return parser
 
 
@@ -50,8 +50,8 @@ def main(arguments: list[str]) -> int:
     try:
         import vmprof_convert  # noqa: F401
     except ImportError as e:
-        print("vmprof_allocation: the table is made by vmprof-convert (%s); install "
-              "it into this environment" % e, file=sys.stderr)
+        print("vmprof_allocation: the table needs vmprof-convert (%s). Install it into "
+              "this environment" % e, file=sys.stderr)
         return 2
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -60,11 +60,11 @@ def main(arguments: list[str]) -> int:
     try:
         if not 0.1 <= args.delay <= _MAX_SECONDS:
             raise AllocationSamplingError(
-                "the delay %r is out of range; it is 0.1 to %d seconds" % (
+                "invalid delay %r: it must be 0.1 to %d seconds" % (
                     args.delay, _MAX_SECONDS))
         if args.pictures < 0:
             raise AllocationSamplingError(
-                "the number of pictures, %d, is less than 0" % args.pictures)
+                "invalid number of pictures %d: it must be 0 or more" % args.pictures)
         return _show(target(args), args)
     except (AllocationSamplingError, FileError, ProfileError) as e:
         note(str(e))
@@ -120,7 +120,7 @@ def _pictures(connection: Connection, folder: Folder, args: argparse.Namespace,
         window = _end_window(connection, folder, window)
         size = shutil.get_terminal_size()
         report = _report(folder, _name(window), args)
-        lines = [("process %d, the last %g seconds; Ctrl-C ends this" % (
+        lines = [("process %d, the last %g seconds; press Ctrl-C to end" % (
             args.pid, args.delay))[:size.columns], *report.splitlines()]
         folder.remove(_name(window))
         shown += 1
@@ -149,7 +149,8 @@ def _report(folder: Folder, name: str, args: argparse.Namespace) -> str:
     fd = folder.open_profile(name)
     if fd is None:
         raise AllocationSamplingError(
-            "process %d has written no profile, or has removed it" % args.pid)
+            "process %d has no profile: it has written none yet, or has removed "
+            "it" % args.pid)
     path = "/proc/self/fd/%d" % fd
     try:
         return report.make(run_files.find([path]).files, args, report.terminal())

@@ -50,7 +50,7 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
         return None
     except OSError as e:
         raise AllocationSamplingError(
-            "can't read the profile %r: %s" % (path, e.strerror)) from None
+            "cannot read the profile %r: %s" % (path, e.strerror)) from None
     status = os.fstat(fd)
     if stat.S_ISREG(status.st_mode) and status.st_uid in (owner, os.geteuid()):
         if status.st_size:
@@ -59,9 +59,9 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
         return None
     os.close(fd)
     raise AllocationSamplingError(
-        "can't read the profile %r: it is not a regular file of user %d, which was to "
-        "write it; sample the program again with -o and a file in a folder that only "
-        "root and that user can write to" % (path, owner))
+        "cannot read the profile %r: it is not a regular file of user %d, the user of "
+        "the process. Sample the program again with -o and a file in a folder that "
+        "only root and that user can write to" % (path, owner))
 
 
 class Folder:

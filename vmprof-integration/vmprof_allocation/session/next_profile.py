@@ -58,12 +58,11 @@ def rotate(engine: Engine, settings: Settings, run: Processes | None,
     path = check_output(output)
     if run is None:
         raise AllocationSamplingError(
-            "the profile goes to a pipe, %r, and ends with the run; write to files "
-            "to have several" % present)
+            "cannot rotate the profile, because %r is a pipe. Write into a file to get "
+            "several profiles" % present)
     if not present:
         raise AllocationSamplingError(
-            "this process was forked from the one that began to sample, and has no "
-            "profile as yet: it has allocated too little to be sampled")
+            "this forked process has no profile until its first sample")
     following = ProfileFile(path)
     status = os.stat(path) if os.path.exists(path) else None
     if status is not None and stat.S_ISFIFO(status.st_mode):
@@ -71,13 +70,13 @@ def rotate(engine: Engine, settings: Settings, run: Processes | None,
     if status is not None and (status.st_dev, status.st_ino) == (
             _path_id(present) if file is None else file_id(file.fd)):
         raise AllocationSamplingError(
-            "%r is the profile that is being written; choose another file for the "
-            "next one" % path)
+            "%r is the profile that is being written. Choose another file for the next "
+            "profile" % path)
     _remember(run, present if file is None else file.where())
     if status is not None and os.path.realpath(path) in _parts:
         raise AllocationSamplingError(
-            "%r is an earlier profile of this run; remove it first, or choose another "
-            "file for the next one" % path)
+            "%r is an earlier profile of this run. Remove it, or choose another file "
+            "for the next profile" % path)
     following.open()
     try:
         incomplete = engine.rotate(following.fd, settings, run, part)
@@ -100,7 +99,7 @@ def rotate(engine: Engine, settings: Settings, run: Processes | None,
         file.close()
     if incomplete:
         raise AllocationSamplingError(
-            "the profile %r is not complete: %s; sampling goes on, in %r"
+            "the profile %r is not complete: %s; sampling continues in %r"
             % (present, incomplete, path))
 
 

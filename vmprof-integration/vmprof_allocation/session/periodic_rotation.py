@@ -142,7 +142,7 @@ class PeriodicRotation:
                         self._next()
                 except Exception as error:
                     self._is_on = False
-                    say("the profile does not rotate any more: %r" % error)
+                    say("the rotation of the profile ended with an error: %r" % error)
                 if not self._is_on:
                     return
 
@@ -204,7 +204,7 @@ class PeriodicRotation:
         following = "%s.w%d%s" % (stem, part + 1, suffix)
         if self._is_abandoned():
             self._is_on = False
-            say("nobody takes the profiles any more: sampling ends")
+            say("the process that pushes the profiles has ended: sampling ends")
             try:
                 session.stop()
             except AllocationSamplingError:
@@ -218,7 +218,7 @@ class PeriodicRotation:
             if session.path == following:
                 problem = str(error)
             elif session.is_on and session.part == part:
-                problem = "no new profile is begun: %s" % error
+                problem = "cannot begin a new profile: %s" % error
             # otherwise, another thread has ended or rotated the session
         # The next rotation may succeed, for example when the disk is no longer full. If
         # the folder has vanished meanwhile, the next call ends the sampling.

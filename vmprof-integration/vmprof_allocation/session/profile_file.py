@@ -34,15 +34,15 @@ def check_replaceable(fd: int, path: str) -> None:
     if (stat.S_ISREG(status.st_mode) and status.st_size > 0
             and not HEAD.startswith(os.pread(fd, len(HEAD), 0))):
         raise AllocationSamplingError(
-            "can't write the profile to %r: this file exists, and its %d bytes are not "
-            "a profile; choose another file, or remove this one"
+            "cannot write the profile to %r: this file exists, and its %d bytes are "
+            "not a profile. Choose another file, or remove this one"
             % (path, status.st_size))
 
 
 def lost(path: str | None) -> AllocationSamplingError:
     """Return the error that the profile's file was removed."""
     return AllocationSamplingError(
-        "the profile is lost: the program, or another, removed %r" % path)
+        "the profile is lost: this program or another one removed %r" % path)
 
 
 class ProfileFile:
@@ -143,7 +143,7 @@ class ProfileFile:
                     raise
         except OSError as e:
             raise AllocationSamplingError(
-                "can't write the profile to %r: %s"
+                "cannot write the profile to %r: %s"
                 % (self.path, e.strerror)) from None
 
     def is_regular(self) -> bool:
@@ -155,7 +155,7 @@ class ProfileFile:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AllocationSamplingError(
-                "another process writes its profile to %r; choose another "
+                "another process writes its profile to %r. Choose another "
                 "file" % self.path) from None
         except OSError:
                 pass                # not all file systems support locks
@@ -184,7 +184,7 @@ class ProfileFile:
         if (before.st_size < written or os.pread(self.fd, 16, 0) != HEAD
                 or before.st_size > os.lseek(self.fd, 0, os.SEEK_CUR)):
             raise AllocationSamplingError(
-                "the profile is damaged: the program, or another, changed %r"
+                "the profile is damaged: this program or another one changed %r"
                 % self.path)
 
     def close(self) -> None:

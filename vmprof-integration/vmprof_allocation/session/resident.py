@@ -92,8 +92,9 @@ def _end() -> None:
                 except AllocationSamplingError as e:
                     say(str(e))
                 except BaseException as e:
-                    say("the profile is whole, but for names of threads, which could "
-                        "not be written at the program's end (%r)" % (e,))
+                    say("the profile lacks names of threads, which could not be "
+                        "written at the program's end (%r); the rest is "
+                        "complete" % (e,))
     except BaseException:
         pass                # raised by a signal handler that ran late
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     Path = Union[str, os.PathLike[str]]
 
 #: errors of engines without a capability
-_NO_LINES = ("lines can't be known with this interpreter, nor with any engine but the "
-             "hook engine: leave --lines, or lines=True, out")
+_NO_LINES = ("cannot record lines with this interpreter: only the hook engine "
+             "records them. Omit --lines, or lines=True")
 _NO_RAW_MEMORY = ("cannot sample native memory (malloc) with this interpreter: only "
                   "the hook engine on x86-64 does. Omit --raw-memory, or raw_memory=")
-_NOT_KNOWN = ("who holds what can't be known with this interpreter: `python -m "
-             "vmprof_allocation doctor` says why (references)")
+_NOT_KNOWN = ("cannot find retainers with this interpreter: `python -m "
+              "vmprof_allocation doctor` shows the reason (references)")
 _NOT_BUILTIN = ("no heap snapshot is taken: the builtin engine of this PyPy takes "
                 "none; start with --leaks or --held, so that the hook engine samples")
 #: error for a session that pushes its profiles (Settings.max_files)
@@ -109,7 +109,7 @@ def mark_all(name: str) -> None:
 def _check_mark(name: object) -> None:
     if not isinstance(name, str):
         raise AllocationSamplingError(
-            "the mark %r is no text; write for example \"warm\"" % (name,))
+            'invalid mark %r: write text, such as "warm"' % (name,))
 
 
 def _labelling() -> Any:
@@ -250,13 +250,13 @@ class Session:
                 raise lost(path)
         elif not self._file.is_ours():
             raise AllocationSamplingError(
-                "the profile is cut off: the program closed %r" % path)
+                "the profile is incomplete: the program closed %r" % path)
         else:
             self._file.check()
         problem = "" if self._engine is None else self._engine.flush()
         if problem:
             raise AllocationSamplingError(
-                "the profile %r is cut off: %s" % (path, problem))
+                "the profile %r is incomplete: %s" % (path, problem))
 
     @property
     def part(self) -> int:

@@ -33,8 +33,8 @@ MIN_ROTATE, MAX_ROTATE = 0.1, 10**7
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 #: advice in errors about limits
-LIMIT_FORMS = ("write auto, or for example auto:1000/s (samples a second) or "
-               "auto:0.5% (of the time)")
+LIMIT_FORMS = ("write auto, auto:1000/s (samples per second) or auto:0.5% (of the "
+               "time)")
 #: share of the time, in millionths, that `auto` without a value means
 DEFAULT_SHARE = 5000
 
@@ -67,7 +67,7 @@ def parse_limit(text: str) -> Limit | None:
     if not (_are_digits(whole + fraction)
             and (value.endswith("%") or (value.endswith("/s") and not point))):
         raise WrongValue(
-            "the limit %r is not understood; %s" % (text, LIMIT_FORMS))
+            "invalid limit %r: %s" % (text, LIMIT_FORMS))
     if len(number) > _MAX_DIGITS:
         raise _limit_out_of_range(text)
     if value.endswith("/s"):
@@ -84,8 +84,8 @@ def parse_limit(text: str) -> Limit | None:
 
 def _limit_out_of_range(text: str) -> WrongValue:
     return WrongValue(
-        "the limit %r is out of range; it must be 1 to %d samples a second, "
-        "or 0.001%% to 50%% of the time in steps of 0.0001%%"
+        "invalid limit %r: it must be 1 to %d samples per second, or 0.001%% to 50%% "
+        "of the time in steps of 0.0001%%"
         % (text, MAX_PER_SECOND))
 
 
@@ -111,9 +111,8 @@ def parse_interval(text: str) -> int:
     if not (unit and _are_digits(whole + fraction)
             and (unit > 1 or not point)):
         raise WrongValue(
-            "the sample interval %r is not a number of bytes; write for "
-            "example 131072, 128k, 128KiB or 1.5M (all powers of 1024), or "
-            "auto" % text)
+            "invalid sample interval %r: write a number of bytes, such as 131072, "
+            "128k, 128KiB or 1.5M (all powers of 1024), or auto" % text)
     # limit the digits, because int() refuses thousands of them
     whole, fraction = whole.lstrip("0"), fraction[:_MAX_DIGITS]
     if len(whole) > _MAX_DIGITS:
@@ -139,8 +138,8 @@ def make_interval(interval: int | str) -> int:
     """
     if type(interval) not in (int, str):
         raise WrongType(
-            "the sample interval %r is neither an integer nor text; write for "
-            "example 131072 or \"128k\"" % (interval,))
+            "invalid sample interval %r: write a number of bytes, such as 131072 or "
+            '"128k"' % (interval,))
     return (parse_interval(interval) if isinstance(interval, str)
             else check_interval(interval))
 
@@ -157,7 +156,7 @@ def check_interval(interval: int, text: str | None = None) -> int:
     """
     if not 1 <= interval <= MAX_INTERVAL:
         raise WrongValue(
-            "the sample interval %s is too %s; it must be between 1 byte and "
+            "invalid sample interval %s: it is too %s, and must be between 1 byte and "
             "2**62 bytes" % (interval if text is None else repr(text),
                              "small" if interval < 1 else "large"))
     return interval
@@ -207,37 +206,37 @@ def make_settings(interval: int | str, seed: int | None = None,
             seed = (os.getpid() << 40 ^ time.time_ns()) & MAX_SEED
     elif not isinstance(seed, int):
         raise WrongType(
-            "the seed %r is no integer; write for example 1, or leave it out"
+            "invalid seed %r: write an integer, such as 1, or omit the seed"
             % (seed,))
     elif not 0 <= seed <= MAX_SEED:
         raise WrongValue(
-            "the seed %d is out of range; it must be between 0 and 2**64 - 1"
+            "invalid seed %d: it must be between 0 and 2**64 - 1"
             % seed)
     if gaps not in ("exponential", "fixed"):
         raise WrongValue(
-            "the gaps %r are not known; they are exponential or fixed" % (gaps,))
+            "invalid gaps %r: write exponential or fixed" % (gaps,))
     if period is not None and not isinstance(period, (int, float)):
         raise WrongType(
-            "the period %r is no number; write the seconds between two time "
-            "samples, for example 0.001, or leave it out" % (period,))
+            "invalid period %r: write the seconds between two CPU samples, such as "
+            "0.001, or omit the period" % (period,))
     # the limits of vmprof
     if period is not None and not 1e-6 <= period < 1.0:
         raise WrongValue(
-            "the period %r is out of range; it must be at least 0.000001 and "
-            "less than 1.0 seconds" % period)
+            "invalid period %r: it must be at least 0.000001 and less than 1.0 "
+            "seconds" % period)
     if limit is not None and gaps == "fixed":
         raise WrongValue(
-            "fixed gaps can't follow a limit: choosing every n-th byte while n "
-            "changes is not fair to all bytes; leave --allocation-gaps out")
+            "fixed gaps cannot follow a limit: if n changes, every n-th byte is not a "
+            "fair choice among all bytes. Omit --allocation-gaps")
     if snapshots and not lifetimes:
         raise WrongValue(
-            "heap snapshots (--leaks) tell which objects are alive, and without "
-            "lifetimes the profile cannot record it; leave --no-lifetimes out")
+            "heap snapshots (--leaks) find the live objects, but a profile without "
+            "lifetimes cannot record them. Omit --no-lifetimes")
     if native and limit is not None and limit.share:
         raise WrongValue(
-            "a share of the time can't be kept with native frames, whose time is not "
-            "counted; write for example auto:1000/s (samples a second), or a number "
-            "of bytes")
+            "a limit in percent of the time is not possible with native frames, "
+            "because their time is not measured. Write auto:1000/s (samples per "
+            "second), for example, or a number of bytes")
     return Settings(interval, seed, gaps, period, memory, limit, lifetimes,
                     follow=follow, rotate=rotate, native=native, held=held,
                     lines=lines, raw_memory=_make_raw_interval(raw_memory),
@@ -250,8 +249,8 @@ def _make_raw_interval(interval: int | str | None) -> int:
         return 0
     if isinstance(interval, str) and parse_limit(interval):
         raise WrongValue(
-            "raw memory is sampled with an interval of its own, which follows no "
-            "limit: write a number of bytes, such as 512k, instead of %r" % interval)
+            "invalid interval for native memory (--raw-memory) %r: it cannot follow a "
+            "limit. Write a number of bytes, such as 512k" % interval)
     return make_interval(interval)
 
 
@@ -261,8 +260,8 @@ def parse_rotate(text: str) -> float:
     Raises:
         WrongValue: the time is invalid or out of range.
     """
-    return parse_seconds(text, "the time between two profiles", MIN_ROTATE, MAX_ROTATE,
-                         "write for example --rotate 3600")
+    return parse_seconds(text, "time between two profiles", MIN_ROTATE, MAX_ROTATE,
+                         "Write for example --rotate 3600")
 
 
 def seconds(value: object) -> float:
@@ -299,7 +298,7 @@ def parse_seconds(value: object, what: str, least: float, most: float,
     except (TypeError, ValueError):
         found = -1.0
     if not least <= found <= most:
-        raise WrongValue("%s, %.40r, is not %.9g to %.9g seconds; %s"
+        raise WrongValue("invalid %s %.40r: it must be %.9g to %.9g seconds. %s"
                          % (what, value, least, most, advice))
     return found
 
@@ -315,15 +314,15 @@ def check_output(output: object) -> str:
         path = os.fspath(output)  # type: ignore[call-overload]
     except TypeError:
         raise WrongType(
-            "the output %r is no file's name; write for example \"app.vmprof\""
+            'invalid output %r: write the name of a file, such as "app.vmprof"'
             % (output,)) from None
     zero = b"\0" if isinstance(path, bytes) else "\0"
     if not path or zero in path:
         raise WrongValue(
-            "the output %r %s; write for example \"app.vmprof\"" % (
+            'invalid output %r: the name %s. Write for example "app.vmprof"' % (
                 output, "contains a zero byte" if path else "is empty"))
     if path in ("-", b"-"):
         raise WrongValue(
-            "the output %r is no file's name, and standard output is the program's; "
-            "write for example \"app.vmprof\"" % (output,))
+            "invalid output %r: standard output belongs to the program. Write the name "
+            'of a file, such as "app.vmprof"' % (output,))
     return os.fsdecode(path)

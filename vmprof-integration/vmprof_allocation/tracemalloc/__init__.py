@@ -96,7 +96,7 @@ def start(nframe: int = 1, *,
     """
     global _tracer, _limit
     if not isinstance(nframe, int):
-        raise TypeError("the number of frames %r is no integer" % (nframe,))
+        raise TypeError("invalid number of frames %r: write an integer" % (nframe,))
     if not 1 <= nframe <= MAX_NFRAME:
         raise ValueError("invalid number of frames %d: it must be in 1..%d"
                          % (nframe, MAX_NFRAME))
@@ -194,7 +194,7 @@ def _take_snapshot() -> Snapshot:
     tracer = _on()
     if tracer is None:
         raise RuntimeError(
-            "nothing is traced, so there is nothing to take a snapshot of; call "
+            "cannot take a snapshot, because tracing is not on. Call "
             "tracemalloc.start() before")
     return Snapshot(tracer.traces(), _limit)
 

@@ -347,11 +347,12 @@ class Snapshot:
             except Exception as e:
                 # PyPy's pickle raises exceptions of many classes for invalid data
                 raise pickle.UnpicklingError(
-                    "%r holds no snapshot: %s; give load() what dump() wrote"
+                    "%r contains no snapshot: %s. Pass a file that dump() wrote to "
+                    "load()"
                     % (os.fspath(filename), e if isinstance(e, pickle.UnpicklingError)
                        else repr(e))) from e
         if not isinstance(snapshot, Snapshot):
-            raise ValueError("%r holds no snapshot, but a %s" % (
+            raise ValueError("%r contains a %s instead of a snapshot" % (
                 filename, type(snapshot).__name__))
         return snapshot
 
@@ -375,11 +376,11 @@ class Snapshot:
 
     def _groups(self, key_type: str, cumulative: bool) -> _Groups:
         if key_type not in ("traceback", *_KEYS):
-            raise ValueError("the key type %r is none of 'traceback', 'lineno' "
-                             "and 'filename'" % (key_type,))
+            raise ValueError("invalid key type %r: write 'traceback', 'lineno' or "
+                             "'filename'" % (key_type,))
         if cumulative and key_type == "traceback":
-            raise ValueError("whole tracebacks can't be cumulative; the key type "
-                             "has to be 'filename' or 'lineno'")
+            raise ValueError("the key type 'traceback' cannot be cumulative: write "
+                             "'filename' or 'lineno'")
         groups: _Groups = {}
         # Most traces share their traceback with another trace.
         known: dict[RawTraceback, list[list[RawTrace]]] = {}

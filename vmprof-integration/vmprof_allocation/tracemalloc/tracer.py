@@ -63,8 +63,8 @@ class Tracer:
         settings = make_settings(interval)
         if settings.limit is not None:
             raise AllocationSamplingError(
-                "the sample interval %r is a limit: sizes of what stays alive "
-                "need one interval; write for example 16k" % (interval,))
+                "invalid sample interval %r: tracemalloc needs a fixed interval "
+                "instead of a limit. Write for example 16k" % (interval,))
         settings.in_memory = True
         if settings.interval == 1:
             settings.gaps = "fixed"         # sample each byte
@@ -78,7 +78,8 @@ class Tracer:
         settings.lines = "lines" in self._engine.capabilities()
         if "lifetimes" not in self._engine.capabilities():
             raise AllocationSamplingError(
-                "what is alive is not known in this build of PyPy")
+                "cannot trace: in this build of PyPy, the sampler cannot find the live "
+                "objects")
         self._pid = os.getpid()
         self._fd = move_up(os.memfd_create("tracemalloc", os.MFD_CLOEXEC))
         self._file = file_id(self._fd)
@@ -144,8 +145,8 @@ class Tracer:
             self._lost = lost
             import warnings
             warnings.warn(
-                "%d sampled objects are missing from what is traced, as there "
-                "are too many: start() with a larger sample_interval" % lost,
+                "%d sampled objects are not traced, because the table is full. Call "
+                "start() with a larger sample_interval" % lost,
                 RuntimeWarning, stacklevel=4)
 
     def bytes(self) -> tuple[int, int]:
@@ -231,8 +232,8 @@ class Tracer:
         self._engine.flush()
         if not self._is_ours():
             raise RuntimeError(
-                "the program has closed the file in which tracemalloc keeps what "
-                "stacks are: stop() and start() again")
+                "the program has closed the file in which tracemalloc stores stacks. "
+                "Call stop() and start() again")
         size = os.fstat(self._fd).st_size
         from vmprof_convert import readers
         from vmprof_convert.meaning.visible_stacks import Program

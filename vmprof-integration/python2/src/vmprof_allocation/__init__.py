@@ -37,7 +37,7 @@ class Session(object):
         """Start to sample.  Raises AllocationSamplingError."""
         from vmprof_allocation.starter import settings
         if self._run is not None:
-            raise AllocationSamplingError("this session samples already")
+            raise AllocationSamplingError("this session is already sampling")
         self._run = choose.begin(settings(*self._settings), self.output)
 
     def stop(self):
@@ -53,8 +53,8 @@ class Session(object):
     def rotate(self, output):
         """Raise AllocationSamplingError; this method exists only in Python 3."""
         raise AllocationSamplingError(
-            "in PyPy 2.7, no other profile can begin while it samples; stop, and "
-            "start again")
+            "cannot rotate a profile in PyPy 2.7. Stop the sampling, and start it "
+            "again")
 
     @property
     def is_on(self):

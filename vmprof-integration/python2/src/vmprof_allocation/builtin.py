@@ -30,7 +30,7 @@ class BuiltinRun(Run):
                 allocations=";".join("%s=%s" % (name, settings[name])
                                      for name in ALLOCATIONS))
         except self._vmprof.VMProfError as e:
-            raise Refused("vmprof refuses: %s" % e)
+            raise Refused("cannot start the sampling: vmprof reports: %s" % e)
 
     def end(self):
         """Disable vmprof; see Run.end()."""

@@ -59,17 +59,17 @@ class HookRun(Run):
             ("limit", limit),
             ("capabilities", CAPABILITIES), ("facts", "")))
         decoy = self.lib.hook_open(fd)
-        check(-min(decoy, 0), "taking vmprof's output over")
+        check(-min(decoy, 0), "redirecting vmprof's output")
         try:
             # 0.99 is the longest period; hook_enabled() stops the timer
             _vmprof.enable(decoy, period or 0.99, int(settings["memory"]),
                            0, 0, 0)
         except _vmprof.VMProfError as e:
-            raise Refused("vmprof refuses: %s" % e)
+            raise Refused("cannot start the sampling: vmprof reports: %s" % e)
         check(self.lib.hook_watch_forks(), "watching for forks")
         check(self.lib.hook_enabled(described.encode("ascii"),
                                     period is not None),
-              "beginning the profile")
+              "starting the profile")
         if limit:
             is_rate = limit.endswith("/s")
             self.lib.hook_limit(int(limit[:-2]) if is_rate else 0,
@@ -84,8 +84,7 @@ class HookRun(Run):
             if self.lib.hook_is_sampling():
                 return
             self._unhook()
-        raise Refused("hooking the garbage collector failed: it does not come "
-                      "by")
+        raise Refused("hooking the garbage collector failed: its slow path did not run")
 
     def _unhook(self):
         for size in range(100):

@@ -32,7 +32,7 @@ class Process(object):
     def __init__(self):
         """Find the library.  Raises Refused."""
         if not hasattr(sys, "pypy_version_info") or sys.version_info[0] != 2:
-            raise Refused("this needs PyPy 2.7, and %s is not one"
+            raise Refused("this command needs PyPy 2.7, but %s is another interpreter"
                           % sys.executable)
         try:
             abi = {}
@@ -49,9 +49,9 @@ class Process(object):
             inside = int(self.ffi.cast("uintptr_t", self.ffi.addressof(
                 self.ffi.dlopen(None), MAIN)))
         except AttributeError:
-            raise Refused("%s has no library with PyPy's code in it, and without one a "
-                          "stock PyPy can't be sampled: translate it with --shared, "
-                          "or with all of our patches" % sys.executable)
+            raise Refused("cannot sample %s: a stock PyPy needs a library with PyPy's "
+                          "code. Translate it with --shared, or with all "
+                          "patches" % sys.executable)
         starts = {}
         for fields in maps:
             start, end = (int(part, 16) for part in fields[0].split("-"))
@@ -119,20 +119,19 @@ class Layout(object):
             if len(self.entry) != 3 or map(len, self.code) != [16] * 3:
                 raise ValueError("it needs 16 bytes of code of 3 functions")
         except (ValueError, KeyError) as e:
-            raise Refused("what was found out about this build of PyPy can't be "
-                          "used: %r" % (e,))
+            raise Refused("the build profile of this PyPy is invalid: %r" % (e,))
 
     def check(self, process):
         """Raise Refused unless this is the layout of `process`."""
         note = struct.pack("<III", 4, len(self.build_id), NT_GNU_BUILD_ID)
         if not any(note + b"GNU\0" + self.build_id in found
                    for found in process.notes()):
-            raise Refused("the layout is that of another build than %s"
+            raise Refused("the build profile is for another build than %s"
                           % process.path)
         for address, code in zip(self.entry, self.code):
             if process.bytes_at(address, len(code)) != code:
-                raise Refused("the code at 0x%x in %s is not what the layout "
-                              "says (does another tool patch this process?)"
+                raise Refused("the code at 0x%x in %s differs from the build profile "
+                              "(does another tool patch this process?)"
                               % (address, process.path))
         free = process.word(self.nursery_free)
         top = process.word(self.nursery_top)
@@ -141,9 +140,9 @@ class Layout(object):
         if not (self.nursery_free < self.nursery_top and free[0] <= top[0]
                 and any(_moved(free, 8016) - _moved(free, 16) == 8000
                         for _ in range(20))):
-            raise Refused("allocating does not move the word at 0x%x in %s, "
-                          "which the layout takes for nursery_free, towards "
-                          "that at 0x%x" % (self.nursery_free, process.path,
+            raise Refused("the word at 0x%x in %s is nursery_free in the build "
+                          "profile, but allocations do not move it towards the word at "
+                          "0x%x" % (self.nursery_free, process.path,
                                             self.nursery_top))
 
     def place(self, process):

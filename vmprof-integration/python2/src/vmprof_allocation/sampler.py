@@ -11,8 +11,8 @@ F_DUPFD_CLOEXEC = 1030
 #: reasons for an incomplete profile, by errno
 PROBLEMS = {
     errno.EBADF: "the program closed its file",
-    errno.EPIPE: "its reader has left",
-    errno.ETIMEDOUT: "its reader reads no more",
+    errno.EPIPE: "the reader of the pipe has ended",
+    errno.ETIMEDOUT: "the reader of the pipe no longer reads",
 }
 
 _running = []
@@ -21,7 +21,7 @@ _running = []
 def mark(name):
     """Record a mark in the profile of this process.  Raises Refused."""
     if not isinstance(name, (bytes, unicode)):  # noqa: F821
-        raise Refused('the mark %r is no text; write for example "warm"'
+        raise Refused('invalid mark %r: write text, such as "warm"'
                       % (name,))
     if not isinstance(name, bytes):
         name = name.encode("utf-8")
@@ -59,7 +59,8 @@ def open_output(path):
         Refused: the file cannot be opened.
     """
     if not isinstance(path, (bytes, unicode)):  # noqa: F821
-        raise Refused("the output %r is no path; write for example \"app.vmprof\""
+        raise Refused("invalid output %r: write the name of a file, such as "
+                      '"app.vmprof"'
                       % (path,))
     try:
         try:
@@ -77,7 +78,7 @@ def open_output(path):
             return high
         return fd
     except OSError as e:
-        raise Refused("can't write the profile to %r: %s" % (path, e.strerror))
+        raise Refused("cannot write the profile to %r: %s" % (path, e.strerror))
 
 
 class Run(object):
@@ -89,7 +90,7 @@ class Run(object):
     def __init__(self, fields, output):
         """Start to sample.  Raises Refused."""
         if _running:
-            raise Refused("allocations are being sampled already")
+            raise Refused("allocation sampling is already on in this process")
         self.pid = os.getpid()
         self.prepare(fields["knowledge"])
         fd = open_output(output)

@@ -45,10 +45,12 @@ def python3():
             except EnvironmentError:
                 pass            # the program is missing or not executable
     raise Refused(
-        "%s has no vmprof-allocation; install it there, or name another Python 3"
+        "%s has no vmprof-allocation. Install it there, or set the variable to another "
+        "Python 3"
         % named if named else
-        "sampling PyPy 2.7 needs a pypy3 on PATH that has vmprof-allocation, too "
-        "(pypy3 -m pip install vmprof-allocation), or the path of one in %s"
+        "sampling PyPy 2.7 needs a pypy3 on PATH that has vmprof-allocation. Install "
+        "it with pypy3 -m pip install vmprof-allocation, or set %s to the path of a "
+        "Python 3 that has it"
         % PYTHON3)
 
 
@@ -66,8 +68,8 @@ def hand_over():
         try:
             line = _command_line()
         except EnvironmentError:
-            raise Refused("PyPy's command line can't be read from "
-                          "/proc/self/cmdline; is /proc mounted?")
+            raise Refused("cannot read PyPy's command line from /proc/self/cmdline. "
+                          "Check that /proc is mounted")
         behind = line[len(line) - len(sys.argv):]
         if not behind or not (
                 (behind[0].startswith("-") and behind[0].endswith("mvmprof"))
@@ -80,7 +82,7 @@ def hand_over():
     except Refused as e:
         _refuse(str(e))
     except EnvironmentError as e:
-        _refuse("can't start Python 3: %s" % e.strerror)
+        _refuse("cannot start Python 3: %s" % e.strerror)
 
 
 def settings(*arguments):
@@ -100,7 +102,7 @@ def settings(*arguments):
             stderr=subprocess.PIPE)
         out, error = process.communicate()
     except EnvironmentError as e:
-        raise Refused("can't start %s: %s" % (command[0], e.strerror))
+        raise Refused("cannot start %s: %s" % (command[0], e.strerror))
     if process.returncode:
         raise Refused(error.strip().split("\n")[-1].replace("vmprof: ", "", 1))
     return dict(zip(FIELDS, out.split("\t", len(FIELDS) - 1)))
@@ -120,7 +122,7 @@ def begin():
     except Refused as e:
         _refuse(str(e))
     except Exception as e:
-        _refuse("allocation sampling can't be started: %r" % (e,))
+        _refuse("cannot start the allocation sampling: %r" % (e,))
 
 
 class _Program(object):

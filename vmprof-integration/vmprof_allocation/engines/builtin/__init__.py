@@ -1,1 +1,1 @@
-"""The engine for a PyPy that was translated with this project's patches (engine.py)."""
+"""The engines for a PyPy that was translated with this project's patches."""

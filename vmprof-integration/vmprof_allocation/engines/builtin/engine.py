@@ -1,8 +1,8 @@
-"""The builtin engine, of a PyPy that was translated with our patches: it
-samples on its own.
+"""The builtin engine, for a PyPy that was translated with this project's patches.
 
-`_vmprof.enable` takes a text about allocations there, and the GC and rvmprof do
-what native/hook does from outside.
+In this PyPy, the GC and rvmprof sample allocations, which native/hook does for a stock
+PyPy.  This engine calls PyPy's module `_vmprof`, whose enable() takes the settings of
+the sampling as a text.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vmprof_allocation.engines.builtin.forked_child import Following, ForkedChil
 from vmprof_allocation.engines.ending import INCOMPLETE, Ending
 from vmprof_allocation.errors import AllocationSamplingError
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -30,35 +30,38 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.settings import Settings
 
 
-#: of the settings, what RPython's rvmprof/allocations.py knows
+#: names of the settings that RPython's rvmprof/allocations.py accepts
 ALLOCATIONS = ("interval", "gaps", "seed", "limit", "lifetimes", "in_memory")
-#: numbers of each object, in what _vmprof.alive_allocations() returns
+#: number of integers per object in the result of _vmprof.alive_allocations()
 FIELDS = 7
 
 
 class BuiltinEngine(Engine):
-    """See :class:`vmprof_allocation.engines.base.Engine`."""
+    """The builtin engine: see :class:`vmprof_allocation.engines.base.Engine`."""
 
     name = "builtin"
 
     def __init__(self, vmprof: Any) -> None:
+        """Create the engine with PyPy's module `_vmprof`."""
         self._vmprof = vmprof
         self._pid = 0
         self._fd = -1
         self._lock = RLock()
-        #: None: children are counted only
+        #: The settings for children; None if children are only counted.
         self._following: Following | None = None
-        #: None: this is the process that start() was called in
+        #: This process if it is a forked child; None in the process of start().
         self._child: ForkedChild | None = None
 
     def capabilities(self) -> tuple[str, ...]:
-        # what rvmprof_allocation.c, which knows no Python, writes itself
+        """Return the capabilities: see Engine.capabilities()."""
+        # rvmprof_allocation.c writes the same list into the profile
         return ("labels", "lifetimes", "limits", "marks", "names", "native-frames",
                 "resident-memory", "rotation", "time-samples", "types")
 
     def prepare(self, knowledge: str = "") -> None:
+        """Check that this process is not sampled yet: see Engine.prepare()."""
         if self._pid not in (0, os.getpid()):
-            # a forked child: its parent's lock and sampling
+            # a forked child, which inherited the parent's lock and sampling
             self._leave_parent()
         with self._lock:
             refuse_second(self._pid)
@@ -70,10 +73,10 @@ class BuiltinEngine(Engine):
         self._disable()
 
     def _disable(self) -> str:
-        """Returns what went wrong, or an empty string."""
+        """Disable vmprof, and return the problem or an empty string."""
         try:
-            # vmprof.disable() would read the whole profile again, to look up
-            # the names of native frames, of which there are none
+            # vmprof.disable() would read the whole profile again to find the names of
+            # native frames, which this profile does not have
             self._vmprof.disable()
         except self._vmprof.VMProfError as e:
             return str(e)
@@ -81,6 +84,7 @@ class BuiltinEngine(Engine):
 
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
+        """Start to sample: see Engine.start()."""
         with self._lock:
             self.prepare()
             empty(fd)
@@ -89,12 +93,13 @@ class BuiltinEngine(Engine):
                 if processes is not None and settings.follow and not settings.memory:
                     self._following = Following(settings, processes)
             except self._vmprof.VMProfError as e:
-                raise AllocationSamplingError("vmprof refuses: %s" % e) from e
+                raise AllocationSamplingError("cannot start the sampling: vmprof "
+                                              "reports: %s" % e) from e
             except (AttributeError, TypeError) as e:
                 self._disable()
                 raise AllocationSamplingError(
                     "this PyPy was translated with another version of the patches "
-                    "(%s); translate it anew" % e) from e
+                    "(%s). Translate it again" % e) from e
             except BaseException:
                 self._disable()
                 self._pid = 0
@@ -102,7 +107,8 @@ class BuiltinEngine(Engine):
 
     def _enable(self, fd: int, settings: Settings,
                 processes: Processes | None) -> None:
-        # no lines, CPU time; not vmprof.enable(), which prints to stdout
+        # Not vmprof.enable(), because it prints to stdout.  The zeros mean no lines
+        # and CPU time instead of real time.
         self._vmprof.enable(
             fd, settings.period or 0.0, int(settings.memory), 0,
             int(settings.native), 0,
@@ -122,17 +128,21 @@ class BuiltinEngine(Engine):
                 self._name(thread, name)
 
     def is_sampled_child(self) -> bool:
+        """Return whether this is a sampled child: see Engine.is_sampled_child().
+
+        The first call in a forked child starts its sampling.
+        """
         if self._pid == os.getpid():
             return self._child is not None
         if not self._pid or self._following is None:
             return False
-        # whatever goes wrong: it runs as it would without us
+        # the child must continue after any error
         try:
             child = self._following.child(self._pid)
         except Exception:
             child = None
         if child is None:
-            return False        # what the GC samples on counts it as not sampled
+            return False        # the GC still samples, and counts unsampled children
         self._leave_parent()
         try:
             self._enable(child.fd, child.settings, child.processes)
@@ -145,22 +155,25 @@ class BuiltinEngine(Engine):
         return self._child is not None
 
     def child_path(self) -> str:
+        """Return the profile of a sampled child: see Engine.child_path()."""
         return "" if self._child is None else self._child.path
 
     def _is_on(self) -> bool:
         return self._pid == os.getpid() and bool(self._vmprof.is_enabled())
 
     def set_interval(self, interval: int) -> None:
+        """Change the mean interval: see Engine.set_interval()."""
         with self._lock:
             if self._is_on():
                 self._vmprof.set_allocation_interval(interval)
 
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
+        """Rotate the profile: see Engine.rotate()."""
         with self._lock:
             if settings.in_memory:
                 raise AllocationSamplingError(
-                    "what tracemalloc keeps is in memory, and has one part")
+                    "cannot rotate the data of tracemalloc, which are in memory")
             if not self._is_on():
                 raise AllocationSamplingError("allocation sampling is not on")
             empty(fd)
@@ -170,32 +183,37 @@ class BuiltinEngine(Engine):
                     fd, allocation_settings=_describe(processes, part))
             except self._vmprof.VMProfError as e:
                 raise AllocationSamplingError(
-                    "the next profile can't be written: %s; the present one goes "
-                    "on" % e) from e
+                    "cannot write the next profile: %s; the present profile "
+                    "continues" % e) from e
             self._fd = fd
-            self._name(0, thread_names.of_command())    # each part says it
+            self._name(0, thread_names.of_command())    # in each segment
             return _why(incomplete)
 
     def define_label(self, text: str) -> int:
+        """Define a set of labels: see Engine.define_label()."""
         return int(self._vmprof.define_label(_encodable(text)))
 
     def label(self, number: int) -> None:
+        """Set the labels of the calling thread: see Engine.label()."""
         self._vmprof.label(number)
 
     def writes_to(self, fd: int) -> bool:
+        """Return whether the present profile is written to `fd`."""
         return self._is_on() and self._fd == fd
 
     def mark(self, name: str) -> None:
+        """Write a mark: see Engine.mark()."""
         with self._lock:
             if self._is_on():
                 self._vmprof.mark(_encodable(name))
 
     def stop(self) -> None:
+        """End the sampling: see Engine.stop()."""
         with self._lock:
             if self._pid == 0:
                 return
-            # the program may have disabled vmprof; or an interrupt came
-            # between this and the next line, the last time
+            # The program may have disabled vmprof.  An earlier call of stop() may also
+            # have been interrupted after _disable().
             problem = ""
             if self._vmprof.is_enabled():
                 if self._pid == os.getpid():
@@ -216,16 +234,20 @@ class BuiltinEngine(Engine):
             self._child = None
 
     def state(self) -> tuple[object, ...] | None:
+        """Return the state for restore(): see Engine.state()."""
         return (vars(self),)
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        # a fork changes it, of whichever engine
+        """Continue with a state: see Engine.restore()."""
+        # share the dictionary, because a fork changes either of the two engine objects
         self.__dict__, = state
 
     def ending(self, has_snapshot: bool) -> Ending:
+        """Return the end of this run: see Engine.ending()."""
         return BuiltinEnding(self)
 
     def alive(self) -> list[Alive]:
+        """Return the tracked objects: see Engine.alive()."""
         with self._lock:
             if not self._is_on():
                 return []
@@ -233,17 +255,20 @@ class BuiltinEngine(Engine):
             return [Alive(*fields) for fields in zip(*[numbers] * FIELDS)]
 
     def find_alive(self, address: int) -> Alive | None:
+        """Return the tracked object with this id(): see Engine.find_alive()."""
         for object_ in self.alive():
             if object_.address == address:
                 return object_
         return None
 
     def forget_alive(self) -> None:
+        """Forget all tracked objects: see Engine.forget_alive()."""
         with self._lock:
             if self._is_on():
                 self._vmprof.alive_allocations(forget=True)
 
     def alive_bytes(self) -> tuple[float, float]:
+        """Return the live bytes and their maximum: see Engine.alive_bytes()."""
         with self._lock:
             if not self._is_on():
                 return 0.0, 0.0
@@ -251,63 +276,73 @@ class BuiltinEngine(Engine):
             return float(alive), float(peak)
 
     def reset_peak(self) -> None:
+        """Forget the maximum of alive_bytes(): see Engine.reset_peak()."""
         with self._lock:
             if self._is_on():
                 self._vmprof.alive_allocation_bytes(reset_peak=True)
 
     def ignore(self, ignored: bool) -> bool:
+        """Ignore the allocations of this thread: see Engine.ignore()."""
         return bool(self._vmprof.ignore_allocations(ignored))
 
     def flush(self) -> str:
-        """Do nothing: alive() has written what waits, and _vmprof returns no error."""
+        """Return "": alive() has written all records, and _vmprof returns no error."""
         return ""
 
     def statistics(self) -> Statistics:
+        """Return the statistics: see Engine.statistics()."""
         result = Statistics()
         counted = self._vmprof.allocation_statistics()
         for name in Statistics.__slots__:
-            # the GC itself counts: memory pressures hide nothing from it,
-            # and nothing can surprise it
+            # `pressures` and `surprises` are 0, because the GC itself counts
             setattr(result, name, counted.get(name, 0))
         return result
 
 
 class BuiltinEnding(Ending):
-    """Of this engine there is little, so that it stays."""
+    """The end of a run of the builtin engine.
+
+    The engine object remains in the process, because it is small.
+    """
 
     __slots__ = ("_engine",)
 
     def __init__(self, engine: BuiltinEngine) -> None:
+        """Create the end of this engine's run."""
         self._engine = engine
 
     def ignore(self, ignored: bool) -> bool:
+        """Ignore the allocations of this thread: see Ending.ignore()."""
         return self._engine.ignore(ignored)
 
     def end(self) -> bool:
+        """End the sampling: see Ending.end()."""
         self._engine.stop()
         return True
 
     def forked(self) -> None:
+        """Start to sample a forked child: see Ending.forked()."""
         self._engine.is_sampled_child()
 
     def end_child(self) -> None:
+        """End the sampling of a forked child: see Ending.end_child()."""
         if self._engine.is_sampled_child():
             self._engine.stop()
 
 
 def _encodable(text: str) -> str:
-    """As the module takes it, in UTF-8: a surrogate is no character."""
+    """Replace surrogates, which `_vmprof` cannot encode in UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _why(problem: str) -> str:
-    """What vmprof says of a profile that is not complete, in our words."""
+    """Return the sampler's message for vmprof's message about an incomplete profile."""
     return next((text for error, text in INCOMPLETE.items()
                  if os.strerror(error) == problem), problem)
 
 
 def _describe(processes: Processes | None, part: int = 1) -> str:
-    """What a profile says of the run that it belongs to: PROFILE.rst."""
+    """Return the profile's settings about its run (PROFILE.rst)."""
     found: list[tuple[str, object]] = []
     if processes is not None:
         found.append(("run", processes.run))
@@ -322,7 +357,11 @@ _engine: BuiltinEngine | None = None
 
 
 def engine(vmprof: Any) -> BuiltinEngine:
-    """The one engine of this process; `vmprof`: choose.sampling_vmprof()."""
+    """Return the engine of this process.
+
+    Args:
+        vmprof: The module from choose.sampling_vmprof().
+    """
     global _engine
     if _engine is None:
         _engine = BuiltinEngine(vmprof)

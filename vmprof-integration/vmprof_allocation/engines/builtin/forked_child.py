@@ -13,7 +13,7 @@ from vmprof_allocation.critical.descriptors import move_up
 from vmprof_allocation.engines import thread_names
 from vmprof_allocation.settings.processes import VARIABLE, make_own, unpack
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """While a process is sampled: what its children have to know."""
+    """The settings that a sampled process passes to its children."""
 
     __slots__ = ("_packed",)
 
     def __init__(self, settings: Settings, processes: Processes) -> None:
+        """Set the environment variable for children that are started by exec."""
         self._packed = processes.pack(settings, "")
-        # of the C library's environment alone: the program's os.environ stays as it is
+        # only in the C library's environment, so that the program does not see it
         os.putenv(VARIABLE, self._of_parent(os.getpid()))
 
     def _of_parent(self, pid: int) -> str:
@@ -37,31 +38,43 @@ class Following:
 
     @staticmethod
     def end() -> None:
+        """Remove the environment variable."""
         os.unsetenv(VARIABLE)
 
     def child(self, parent: int) -> ForkedChild | None:
-        """In a forked child of process `parent`; None: it gets no profile, as the first
-        one is gone, or the folder is full of others.  Raises OSError."""
+        """Return the child that this process is, with a new profile.
+
+        Args:
+            parent: pid of the parent.
+
+        Returns:
+            The child.  None if the first process's profile was removed, or if the
+            folder has too many profiles with this pid.
+
+        Raises:
+            OSError: The profile cannot be created.
+        """
         processes, settings, _ = unpack(self._of_parent(parent))
         path = make_own(processes)
         return None if path is None else ForkedChild(path, settings, processes)
 
 
 class ForkedChild:
-    """What a forked child is sampled with."""
+    """The profile and the settings of a sampled forked child."""
 
     __slots__ = ("_exit", "fd", "inherited", "path", "processes", "settings")
 
     def __init__(self, path: str, settings: Settings, processes: Processes) -> None:
+        """Open the profile."""
         self.path, self.settings, self.processes = path, settings, processes
         self.fd = move_up(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-        #: threads that are not in this process, but `threading` may still have them
+        #: IDs of the parent's threads, which `threading` may still list
         self.inherited = {thread for thread, _ in thread_names.of_threads()}
+        #: os._exit() before end_at_exit(); None if it was not replaced
         self._exit: Callable[[int], object] | None = None
 
     def end_at_exit(self, stop: Callable[[], None]) -> None:
-        """Call `stop` before os._exit(), too, which is how multiprocessing ends its
-        children."""
+        """Also call `stop` before os._exit(), which ends multiprocessing's children."""
         self._exit = exit_ = os._exit
 
         def _exit(status: int) -> None:
@@ -73,7 +86,7 @@ class ForkedChild:
         os._exit = _exit  # type: ignore[assignment]
 
     def close(self, has_samples: bool) -> None:
-        """It ends: without a sample there was nothing to tell."""
+        """Close the profile.  Remove it if it has no samples."""
         if self._exit is not None:
             os._exit = self._exit  # type: ignore[assignment]
         os.close(self.fd)

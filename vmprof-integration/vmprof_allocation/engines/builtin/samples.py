@@ -1,6 +1,8 @@
-"""The builtin engine of a PyPy that has the first of our submissions about allocations
-alone (pypy-branch/PULL_REQUEST.rst, B): stacks, sizes and the GC's types, in vmprof's
-own buffers.  choose() takes it where the hook engine can't be had.
+"""The builtin engine of a PyPy that has only the first patches about allocations.
+
+These are submission B of pypy-branch/PULL_REQUEST.rst.  Such a PyPy records stacks,
+sizes and the GC's types in vmprof's own buffers.  choose() uses this engine if the hook
+engine cannot sample.
 """
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from vmprof_allocation.engines.base import Statistics
 from vmprof_allocation.engines.builtin.engine import BuiltinEngine
 from vmprof_allocation.errors import AllocationSamplingError
 
-# nothing that is not needed: see engines/base.py
+# keep imports to a minimum: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -18,36 +20,39 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.processes import Processes
     from vmprof_allocation.settings.settings import Settings
 
-#: what is said of it when a run begins
-REMARK = ("this PyPy samples on its own, and was translated with the first part of the "
-          "patches: what becomes of objects is not known, and children are not sampled")
-#: it takes seeds below 2**63 - 8
+#: note about this engine at the beginning of a run
+REMARK = ("this PyPy was translated with only the first part of the patches, and "
+          "samples with its builtin engine: it records no outcomes of objects, and "
+          "samples no children")
+#: upper limit of seeds; this PyPy accepts seeds below 2**63 - 8
 SEEDS = 2**62
 
 
-def _refusal(what: str, do: str = "leave it out") -> AllocationSamplingError:
+def _refusal(what: str, do: str = "Omit it") -> AllocationSamplingError:
     return AllocationSamplingError(
-        "this PyPy, which was translated with the first part of the patches alone, "
-        "knows of no %s: %s, or translate it with all of them" % (what, do))
+        "this PyPy was translated with only the first part of the patches, and does "
+        "not support %s. %s, or translate PyPy with all patches" % (what, do))
 
 
 class SamplesEngine(BuiltinEngine):
-    """What base.Engine may do without is not done: marks, labels, children."""
+    """The builtin engine without marks, labels, outcomes and children."""
 
     def capabilities(self) -> tuple[str, ...]:
+        """Return the capabilities: see Engine.capabilities()."""
         return "names", "time-samples", "types"
 
     def start(self, fd: int, settings: Settings,
               processes: Processes | None = None) -> None:
+        """Start to sample: see Engine.start()."""
         if settings.limit is not None:
-            raise _refusal("limit of samples (auto)", "name an interval, such as "
-                           "--allocation-sampling 128k")
+            raise _refusal("a limit of samples (auto)",
+                           "Write an interval, such as --allocation-sampling 128k")
         for wanted, what in (
                 (settings.gaps != "exponential", "fixed gaps"),
                 (settings.native, "native frames (--native)"),
-                (settings.rotate, "second profile (--rotate)"),
+                (settings.rotate, "a second profile (--rotate)"),
                 (processes is not None and processes.parent,
-                 "profiles of a child that belong to its parent's")):
+                 "profiles of children")):
             if wanted:
                 raise _refusal(what)
         super().start(fd, settings)
@@ -65,37 +70,47 @@ class SamplesEngine(BuiltinEngine):
         pass
 
     def set_interval(self, interval: int) -> None:
-        raise _refusal("other interval while it samples",
-                       "stop, and start again with that")
+        """Refuse: this PyPy cannot change the interval of a run."""
+        raise _refusal("another interval while it samples",
+                       "Stop the sampling, and start it with the new interval")
 
     def rotate(self, fd: int, settings: Settings, processes: Processes | None,
                part: int) -> str:
-        raise _refusal("second profile while it samples", "stop, and start again")
+        """Refuse: this PyPy cannot rotate a profile."""
+        raise _refusal("a second profile while it samples",
+                       "Stop the sampling, and start it again")
 
     def define_label(self, text: str) -> int:
+        """Return 0: this PyPy has no labels."""
         return 0
 
     def label(self, number: int) -> None:
-        pass
+        """Do nothing: this PyPy has no labels."""
 
     def mark(self, name: str) -> None:
-        pass
+        """Do nothing: this PyPy has no marks."""
 
     def ignore(self, ignored: bool) -> bool:
+        """Return False: this PyPy samples all threads."""
         return False
 
     def state(self) -> None:
-        return None
+        """Return None: no other engine object can continue."""
 
     def statistics(self) -> Statistics:
-        raise _refusal("figures while it samples", "stop, and read the profile")
+        """Refuse: this PyPy has no statistics."""
+        raise _refusal("statistics", "Stop the sampling, and read the profile")
 
 
 _engine: SamplesEngine | None = None
 
 
 def engine(vmprof: Any) -> SamplesEngine:
-    """The one engine of this process; `vmprof`: choose.vmprof_with_samples()."""
+    """Return the engine of this process.
+
+    Args:
+        vmprof: The module from choose.vmprof_with_samples().
+    """
     global _engine
     if _engine is None:
         _engine = SamplesEngine(vmprof)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Results of hook_is_sampled_child().
 NO_CHILD, WITH_PROFILE = 0, 2
-#: The maximum size in bytes of a heap for a snapshot that nobody requested.  Many
+#: The maximum size in bytes of a heap for a snapshot without a request.  Many
 #: children of a process may end at the same time, each with the heap that it inherited.
 _MOST_HEAP, _MOST_HEAP_OF_CHILD = 2**29, 2**26
 #: The time in seconds for which the program waits for the last snapshot.
@@ -163,7 +163,7 @@ def check_complete(error: int, ended: bytes) -> None:
     """
     if error:
         raise AllocationSamplingError("the profile is not complete: " + (
-            "a thread is in vmprof and does not come back, so that vmprof stays enabled"
+            "a thread does not return from vmprof, so vmprof stays enabled"
             if error == errno.EBUSY else INCOMPLETE.get(error) or os.strerror(error)))
     if ended:
         raise AllocationSamplingError(

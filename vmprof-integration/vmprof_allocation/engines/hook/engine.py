@@ -211,7 +211,7 @@ class HookEngine(Engine):
                 is_to_follow = (processes is not None and settings.follow
                                 and not settings.memory)
                 decoy = int(self._lib.hook_open(fd))
-                self._check(-min(decoy, 0), "taking vmprof's output over")
+                self._check(-min(decoy, 0), "redirecting vmprof's output")
                 # Not vmprof.enable(), which prints to stdout.  vmprof cannot be enabled
                 # without CPU samples, so the period is the longest that it accepts, and
                 # hook_enabled() stops the timer.  The other arguments mean: no lines,
@@ -222,7 +222,7 @@ class HookEngine(Engine):
                 self._check(self._lib.hook_watch_forks(), "watching for forks")
                 self._check(self._lib.hook_enabled(
                     self._describe(settings, processes).encode("ascii"),
-                    settings.period is not None), "beginning the profile")
+                    settings.period is not None), "starting the profile")
                 if settings.native:
                     from vmprof_allocation.engines.hook import native_frames
                     native_frames.start(self._lib)
@@ -243,16 +243,16 @@ class HookEngine(Engine):
                 self._hook(settings)
                 if settings.raw_memory and not self._lib.hook_samples_raw_memory():
                     raise AllocationSamplingError(
-                        "raw memory can't be sampled: pointers to malloc() can't be "
-                        "changed in this process; leave --raw-memory, or raw_memory=, "
-                        "out")
+                        "cannot sample native memory: the pointers to malloc() cannot "
+                        "be changed in this process. Omit --raw-memory, or raw_memory=")
             except BaseException as e:
                 try:
                     self._undo()
                 finally:
                     empty(fd)       # an incomplete profile is useless
                 if isinstance(e, _vmprof.VMProfError):
-                    raise AllocationSamplingError("vmprof refuses: %s" % e) from e
+                    raise AllocationSamplingError("cannot start the sampling: vmprof "
+                                                  "reports: %s" % e) from e
                 raise
 
     def _logs(self, settings: Settings) -> bool:
@@ -267,7 +267,7 @@ class HookEngine(Engine):
     def _log_lines(self, settings: Settings) -> None:
         import _jitlog
         log = int(self._lib.hook_lines())
-        self._check(-min(log, 0), "making room for lines")
+        self._check(-min(log, 0), "reserving memory for lines")
         self._end_log = _jitlog.disable
         _jitlog.enable(log)
         if not self._lib.hook_lines_are_as_known():
@@ -275,8 +275,8 @@ class HookEngine(Engine):
                 self._log_no_lines()
                 return
             raise AllocationSamplingError(
-                "lines can't be known with this PyPy: it writes another log of what it "
-                "compiles than is understood here; leave --lines, or lines=True, out")
+                "cannot record lines with this PyPy: its log of compiled code has an "
+                "unknown format. Omit --lines, or lines=True")
 
     def _log_no_lines(self) -> None:
         end, self._end_log = self._end_log, None
@@ -371,8 +371,8 @@ class HookEngine(Engine):
             # the GC's slow path did not run, or another thread has just disabled vmprof
             self._check(self._unhook(), "unhooking the garbage collector")
         raise AllocationSamplingError(
-            "hooking the garbage collector failed: it does not come by; "
-            "nothing is being sampled")
+            "hooking the garbage collector failed: its slow path did not run; nothing "
+            "is being sampled")
 
     def _name(self, thread: int, name: str) -> None:
         self._lib.hook_named(thread, thread_names.for_native(name))
@@ -511,7 +511,8 @@ class HookEngine(Engine):
                                and is_child != WITH_PROFILE)
             if error and self._lib.hook_is_hooked():
                 raise AllocationSamplingError(
-                    "PyPy's code can't be put back, and does what it did")
+                    "cannot restore PyPy's code; the patched code behaves like the "
+                    "original code")
             assert self._place is not None
             check_complete(error, self._place.ffi.string(self._lib.hook_ended()))
 
@@ -552,7 +553,7 @@ class HookEngine(Engine):
         count = self._place.ffi.new("int64_t *")
         copy = self._lib.hook_copy(count)
         if not copy:
-            raise MemoryError("no memory for a copy of what is alive")
+            raise MemoryError("no memory for a copy of the live objects")
         try:
             return [Alive(o.address, o.key, o.stack, o.size, o.live_size, o.interval,
                           o.type)

@@ -28,10 +28,10 @@ _TOO_LARGE = 4
 _REFUSALS = {
     1: "the program filters its system calls (seccomp), and the filter may end it at "
        "a fork",
-    2: "it takes up to %d MiB, and the limit of the program's address space (RLIMIT_AS)"
-       " leaves %d MiB",
-    3: "it takes up to %d MiB, and the system or the cgroup has %d MiB left; try again "
-       "when there is more",
+    2: "it needs up to %d MiB, but the limit of the program's address space "
+       "(RLIMIT_AS) leaves %d MiB",
+    3: "it needs up to %d MiB, but the system or the cgroup has %d MiB left; try again "
+       "when more memory is free",
     _TOO_LARGE: "the heap is larger than %d MiB"}
 
 
@@ -82,9 +82,9 @@ def problem(outcome: int) -> str:
     if outcome == _ENDED:
         return "the profile or the process ended during the snapshot"
     if outcome >= _OF_FILE:
-        return "the profile can't be written: %s" % os.strerror(outcome - _OF_FILE)
+        return "cannot write the profile: %s" % os.strerror(outcome - _OF_FILE)
     if outcome >= _OF_SIGNAL:
-        return "a signal ended the process that walks the heap (%s)" % (
+        return "a signal (%s) ended the process that walks the heap" % (
             _SIGNALS.get(outcome - _OF_SIGNAL, "signal %d" % (outcome - _OF_SIGNAL)))
     if outcome >= _OF_PROBLEM:
         return _PROBLEMS.get(outcome - _OF_PROBLEM, "problem %d" % outcome)

@@ -36,13 +36,13 @@ def load(handle: int = 0) -> tuple[Any, Any]:
             library = ffi.dlopen(ffi.cast("void *", handle) if handle else LIBRARY)
     except ImportError:
         raise AllocationSamplingError(
-            "the native part of vmprof-allocation is missing in %s: "
-            "install the package with pip where there is a C compiler"
+            "the native part of vmprof-allocation is missing in %s. Install a C "
+            "compiler, and then the package with pip"
             % os.path.dirname(__file__)) from None
     except Exception as e:      # includes cffi's own error
         raise AllocationSamplingError(
-            "the native part of vmprof-allocation can't be loaded: %s; "
-            "install the package with pip where there is a C compiler"
+            "cannot load the native part of vmprof-allocation: %s. Install a C "
+            "compiler, and then the package with pip"
             % e) from None
     for name in dir(library):
         if name.startswith("hook_"):

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-_ADVICE = "leave --native out, or native=True"
+_ADVICE = "Omit --native, or native=True"
 _PROBLEMS = {
-    errno.ENOTSUP: "glibc 2.35 and libgcc 12 are needed, or later ones, for without "
-                   "locks; and an interpreter that runs all functions in the same way",
-    errno.ENOENT: "libgcc_s.so.1 can't be loaded",
+    errno.ENOTSUP: "they need glibc 2.35 or later, libgcc 12 or later (which unwind "
+                   "stacks without locks), and a PyPy that runs all Python functions "
+                   "with the same C functions",
+    errno.ENOENT: "libgcc_s.so.1 cannot be loaded",
 }
 
 
@@ -91,5 +92,5 @@ def start(lib: Any) -> None:
     """
     error = _Nest(lib).enter()
     if error:
-        raise AllocationSamplingError("native frames can't be had: %s; %s" % (
+        raise AllocationSamplingError("cannot record native frames: %s. %s" % (
             _PROBLEMS.get(error) or os.strerror(error), _ADVICE))

@@ -41,7 +41,7 @@ def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
     """
     if settings.in_memory:
         raise AllocationSamplingError(
-            "what tracemalloc keeps is in memory, and has one part")
+            "cannot rotate the data of tracemalloc, which are in memory")
     try:
         error = lib.hook_rotate(fd, description.encode("ascii"))
         for _ in range(MOST_SAFEPOINTS):
@@ -57,6 +57,6 @@ def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
         raise SamplingBusy("allocation sampling is just being ended")
     if error:
         raise AllocationSamplingError(
-            "the next profile can't be written: %s; the present one goes on"
+            "cannot write the next profile: %s; the present profile continues"
             % os.strerror(error))
     return INCOMPLETE.get(ended[0], os.strerror(ended[0])) if ended[0] else ""

@@ -50,8 +50,8 @@ class Connection:
         message = meeting.BETWEEN.join(request).encode("utf-8", "surrogateescape")
         if len(message) > meeting.MAX_MESSAGE:
             raise AllocationSamplingError(
-                "can't ask process %d: the request has %d bytes, and at most %d are "
-                "possible; write a shorter name for the output" % (
+                "cannot send the request to process %d: it has %d bytes, but at most "
+                "%d are possible. Write a shorter name for the output" % (
                     self._pid, len(message), meeting.MAX_MESSAGE))
         try:
             self._peer.send(message)
@@ -61,7 +61,8 @@ class Connection:
             # close, because a late answer must not be taken for the next one
             self._peer.close()
             raise AllocationSamplingError(
-                "process %d did not do it in time; ask for its status" % self._pid
+                "process %d did not answer in time. Check its status with `ctl PID "
+                "status`" % self._pid
             ) from None
         except OSError:
             answer = ""
@@ -73,10 +74,10 @@ class Connection:
         if not answer:
             raise AllocationSamplingError(
                 "process %d has ended, has become another program, or has waited too "
-                "long for what comes next" % self._pid)
+                "long for the next request" % self._pid)
         if kind != meeting.DONE or not answers.is_valid(request[0], rest):
             raise AllocationSamplingError(
-                "process %d gave an invalid answer to %r: %.100r; it runs another "
+                "process %d gave an invalid answer to %r: %.100r. It runs another "
                 "version of vmprof-allocation, or another program" % (
                     self._pid, request[0], " ".join([kind, *rest])))
         return rest
@@ -111,7 +112,7 @@ class Process:
         self._timeout = timeout
         status = self._status()
         if status.get("Tgid", str(pid)) != str(pid):
-            raise self._fail("is a thread", "the process's number is %s"
+            raise self._fail("is a thread", "write the PID of its process: %s"
                              % status["Tgid"])
         if status["State"][:1] in "ZX":
             raise self._has_ended()
@@ -122,7 +123,7 @@ class Process:
         self.own_pid = int(status.get("NSpid", str(pid)).split()[-1])
         if os.geteuid() not in (0, self.uid):
             raise self._fail("belongs to user %d" % self.uid,
-                             "run this as that user, or as root")
+                             "run this command as that user, or as root")
         said = word or self._said()
         self._signal = SIGNAL if said is None else number_of(said)
         self._despite_seccomp = despite_seccomp
@@ -146,7 +147,7 @@ class Process:
         try:
             return read_status(self.pid)
         except OSError:
-            raise self._fail("does not exist", "ps lists those that do") from None
+            raise self._fail("does not exist", "ps lists the processes") from None
 
     def _is_here(self) -> bool:
         """Return whether the process has the same mounts and pids as this one.
@@ -200,7 +201,7 @@ class Process:
                     identity = self._listen(listener, path, deadline)
                 except OSError as e:
                     raise AllocationSamplingError(
-                        "can't listen for process %d at %r: %s" % (
+                        "cannot listen for process %d at %r: %s" % (
                             self.pid, path, e.strerror or e)) from None
                 try:
                     peer = stack.enter_context(self._called(listener, path, deadline))
@@ -251,7 +252,7 @@ class Process:
             except OSError:
                 pass
         raise AllocationSamplingError(
-            "another command is just asking process %d; try again" % self.pid)
+            "another command is just talking to process %d; try again" % self.pid)
 
     def _remove(self, path: str, identity: tuple[int, int], deadline: float) -> None:
         with contextlib.suppress(OSError, AllocationSamplingError), _locked(
@@ -319,21 +320,21 @@ class Process:
         return None
 
     def _has_ended(self) -> AllocationSamplingError:
-        return self._fail("has ended", "it can't be asked")
+        return self._fail("has ended", "it cannot answer")
 
     def _why_not(self) -> str:
         status = self._status()
         if status["State"][:1] in "Tt":
-            return "it is stopped: kill -CONT %d" % self.pid
+            return "it is stopped; continue it with kill -CONT %d" % self.pid
         if int(status["SigBlk"], 16) >> self._signal - 1 & 1:
-            return ("its main thread blocks signal %d: name another one with %s"
+            return ("its main thread blocks signal %d; set another signal with %s"
                     % (self._signal, VARIABLE))
         if not has_descriptors(self.pid):
-            return ("it has as many descriptors open as it may have: end what leaks "
-                    "them, or give it more (prlimit --nofile)")
+            return ("it has reached its limit of open descriptors; close some, or "
+                    "raise the limit (prlimit --nofile)")
         return ("its main thread runs no Python code (it may wait in C, or in "
-                "sigwait), what it caught is not our signal, or it can't import "
-                "vmprof_allocation any more")
+                "sigwait), it handles another signal than this command sends, or it "
+                "can no longer import vmprof_allocation")
 
 
 @contextlib.contextmanager

@@ -58,8 +58,8 @@ def make_folder(uid: int) -> None:
     except FileExistsError:
         pass
     if not _is_private(path, uid):
-        raise PermissionError("%r is not a folder that only user %d may look into; "
-                              "remove it, or ask root to" % (path, uid))
+        raise PermissionError("%r is not a folder that only user %d can access. Remove "
+                              "it, or ask root to remove it" % (path, uid))
 
 
 def is_safe(path: str, uid: int) -> bool:

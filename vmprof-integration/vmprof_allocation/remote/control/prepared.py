@@ -50,8 +50,8 @@ def number_of(word: str) -> int:
     if not isinstance(number, int) or not (
             number in free or lowest <= number < _signal.NSIG):
         raise AllocationSamplingError(
-            "the signal %r is not known, or has another meaning; write for example "
-            "RTMAX" % word)
+            "invalid signal %r: it is unknown, or has another purpose. Write for "
+            "example RTMAX" % word)
     return number
 
 
@@ -69,18 +69,19 @@ def prepare(word: str = "") -> None:
     """
     number = number_of(word)
     if not number:
-        raise AllocationSamplingError("this system has no signal that could be used")
+        raise AllocationSamplingError("cannot control-enable this process: this system "
+                                      "has no suitable signal")
     present = _signal.getsignal(number)
     if present is _called:
         return
     if present not in (_signal.SIG_DFL, _signal.SIG_IGN):
         raise AllocationSamplingError(
-            "the program has a handler for signal %d; name another one" % number)
+            "the program has a handler for signal %d. Choose another signal" % number)
     try:
         _signal.signal(number, _called)
     except ValueError:
         raise AllocationSamplingError(
-            "only the main thread can prepare this process") from None
+            "only the main thread can control-enable this process") from None
 
 
 def _called(number: int, frame: object) -> None:

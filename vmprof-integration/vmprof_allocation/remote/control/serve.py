@@ -136,7 +136,8 @@ def _answer_to(words: list[str], held: Session | None) -> list[str] | None:
     """
     on = current()
     if words[0] not in (STATUS, MEMORY) and on is not None and on is _held is not held:
-        return [REFUSED, "another command (attach or top) samples it; end that first"]
+        return [REFUSED, "another command (attach or top) samples the process. End "
+                         "that command first"]
     answer = _done(words) if held in (None, on) else [REFUSED]
     # the session may also have ended while the request was answered
     if answer[0] == REFUSED and held is not None and current() is not held:
@@ -151,13 +152,13 @@ def _done(request: list[str]) -> list[str]:
     except AllocationSamplingError as e:
         return [REFUSED, str(e)]
     except Exception as e:
-        return [REFUSED, "that can't be done: %r" % e]
+        return [REFUSED, "the request failed: %r" % e]
 
 
 def _needed() -> Session:
     session = current()
     if session is None:
-        raise AllocationSamplingError("allocation sampling is not on; start it first")
+        raise AllocationSamplingError("allocation sampling is not on. Start it first")
     return session
 
 
@@ -184,8 +185,8 @@ def _start(output: str, knowledge: str, text: str, run: str, parent: str) -> lis
     on = current()
     if on is not None:
         raise AllocationSamplingError(
-            "allocation sampling is already on, into %r: `report` reads that while it "
-            "is written; or stop it first" % on.where)
+            "allocation sampling is already on, and writes to %r. Read this profile "
+            "with `report`, or stop the sampling first" % on.where)
     settings = Settings.parse(text)
     settings.last_snapshot = True
     if run:
@@ -204,7 +205,7 @@ def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Sessi
     path = make_own(processes)
     if path is None:
         raise AllocationSamplingError(
-            "can't write a profile beside %r" % processes.first)
+            "cannot write a profile next to %r" % processes.first)
     session = Session(settings, path, processes)
     try:
         session.start(choose(knowledge, hook=settings.needs_hook))

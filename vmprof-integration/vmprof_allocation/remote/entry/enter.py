@@ -96,8 +96,9 @@ class Entry:
             now = time.monotonic()
             if now > self._deadline:
                 raise AllocationSamplingError(
-                    "process %d was not touched: no thread could be stopped %s; %s. "
-                    "Try again with a longer --timeout, or start the program with "
+                    "cannot attach to process %d: no thread could be stopped %s; %s. "
+                    "The process is unchanged. Try again with a longer --timeout, or "
+                    "start the program with "
                     "vmprof" % (self._target.pid, self._place, self._reason))
             # System calls come first, because the GIL is most likely free there.
             is_code_allowed = bool(self._target.ticker)
@@ -159,17 +160,20 @@ class Entry:
         if now > self._deadline + _LOAD_SECONDS * self._has_gil:
             self._target.check_descriptors()
             raise AllocationSamplingError(
-                "process %d does not answer: it can't load vmprof_allocation, or has "
-                "no thread left" % self._target.pid if self._has_gil else
-                "process %d did not give Python's lock (the GIL) away: it executes one "
-                "long operation; nothing was sampled. Try again with a longer --timeout"
+                "process %d does not answer: it cannot load vmprof_allocation, or "
+                "cannot make another thread" % self._target.pid if self._has_gil else
+                "process %d did not release Python's lock (the GIL), because it "
+                "executes one long operation; nothing was sampled. Try again with a "
+                "longer --timeout"
                 % self._target.pid)
         if now > self._patience and not self._has_gil:
             self._patience = float("inf")
-            self._note("waiting until process %d gives Python's lock (the GIL) away; %s"
-                       % (self._target.pid, "it does so at the end of the operation "
-                          "that it executes" if self._target.ticker else
-                          "if it uses no threads, it does so only when it waits"))
+            self._note("waiting until process %d releases Python's lock (the GIL); %s"
+                       % (self._target.pid, "it releases the lock at the end of the "
+                                            "operation that it "
+                                            "executes" if self._target.ticker else
+                          "if it uses no threads, it releases the lock only when it "
+                          "waits"))
 
     def leave(self) -> None:
         """Let the stopped thread continue."""

@@ -59,8 +59,8 @@ def find(maps: list[Mapping], libpypy: Mapping, machine: str | None = None) -> G
                 and "w" in data.permissions and _is_initial(file, data, gil.waiting)]
     if len(good) != 1:
         raise AllocationSamplingError(
-            "this build of PyPy is not known: what makes its lock was found %d times "
-            "in %s, and not once" % (len(good), libpypy.path))
+            "this build of PyPy is not known: the function that makes its lock was "
+            "found %d times in %s instead of once" % (len(good), libpypy.path))
     return good[0]
 
 

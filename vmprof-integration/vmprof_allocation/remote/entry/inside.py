@@ -39,7 +39,7 @@ def _answer(folder: str, path: str) -> None:
             _load(folder)
             from vmprof_allocation.remote.control.serve import answer
     except Exception as e:
-        _refuse(path, "vmprof-allocation can't be loaded: %s" % e)
+        _refuse(path, "cannot load vmprof-allocation: %s" % e)
     else:
         answer(path)
 
@@ -68,12 +68,12 @@ def _load(folder: str) -> None:
         if not is_known:
             sys.path_importer_cache.pop(parent, None)
         if spec is None:
-            raise ImportError("it can't read " + folder)
+            raise ImportError("it cannot read " + folder)
         load: Any = _bootstrap._load    # type: ignore[attr-defined]
         module = load(spec)
     there = os.path.dirname(str(module.__file__))
     if os.path.realpath(there) != os.path.realpath(folder):
-        raise ImportError("it has loaded another one, from %s" % module.__file__)
+        raise ImportError("it has loaded another version from %s" % module.__file__)
 
 
 def _refuse(path: str, why: str) -> None:

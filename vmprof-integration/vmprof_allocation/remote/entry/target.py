@@ -80,20 +80,22 @@ class Target:
 
     def _check_process(self, despite_seccomp: bool) -> None:
         if self.pid == os.getpid():
-            raise self._fail("is this command's own", "name another one")
+            raise self._fail("is the process of this command", "write another PID")
         try:
             status = read_status(self.pid)
         except OSError as e:
             raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
         if status["TracerPid"] != "0":
             raise self._fail(
-                "is traced by process %s (a debugger, or another command of ours)"
-                % status["TracerPid"], "end that first")
+                "is traced by process %s (a debugger, or another command of "
+                "vmprof-allocation)"
+                % status["TracerPid"], "end that process first")
         if status["State"][:1] in "Tt":
             raise self._fail("is stopped",
-                             "continue it first: kill -CONT %d" % self.pid)
+                             "continue it first with kill -CONT %d" % self.pid)
         if "shstk" in status.get("x86_Thread_features", ""):
-            raise self._fail("has a shadow stack", "that is not supported")
+            raise self._fail("has a shadow stack", "attaching does not support shadow "
+                                                   "stacks")
         self._check_seccomp(status, despite_seccomp)
         self.check_descriptors()
 
@@ -105,8 +107,8 @@ class Target:
         """
         if not has_descriptors(self.pid):
             raise self._fail(
-                "has as many descriptors open as it may have",
-                "end what leaks them, or give it more (prlimit --nofile)")
+                "has reached its limit of open descriptors",
+                "close some, or raise the limit (prlimit --nofile)")
 
     def _check_seccomp(self, status: dict[str, str], despite_seccomp: bool) -> None:
         """Check that no seccomp filter forbids the necessary system calls.
@@ -120,10 +122,10 @@ class Target:
         if mode == "1" or (mode == "2" and not despite_seccomp and (
                 filters > ours_filters or ours.get("Seccomp") != "2")):
             raise self._fail(
-                "may make few system calls only (seccomp), and could be killed for "
-                "another one", "run this inside of its container" + (
-                    "" if mode == "1" else ", or with --despite-seccomp if its "
-                    "filter refuses and does not kill"))
+                "may make only few system calls (seccomp), and another call could kill "
+                "it", "run this command in its container" + (
+                    "" if mode == "1" else ", or with --despite-seccomp if its filter "
+                                           "refuses calls without killing the process"))
 
     def _read_maps(self) -> list[Mapping]:
         try:
@@ -131,7 +133,8 @@ class Target:
         except OSError as e:
             raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
         if not found:
-            raise self._fail("is no program", "the kernel's own can't be sampled")
+            raise self._fail("is not a "
+                             "program", "threads of the kernel cannot be sampled")
         return found
 
     def _find_libpypy(self) -> Mapping:
@@ -141,22 +144,22 @@ class Target:
         others = [m.path for m in self._theirs if "pypy" in m.name]
         if not others:
             raise self._fail(
-                "is not a PyPy, it runs %s" % (
+                "is not a PyPy: it runs %s" % (
                     executable(self.pid) or "another program"),
-                "programs of PyPy can be sampled")
+                "only programs of PyPy can be sampled")
         raise self._fail(
-            "runs another build of PyPy, %s, and not this command's, %s" % (
+            "runs the PyPy %s, but this command runs %s" % (
                 others[0], ours.path),
-            "run this command with the program's own interpreter, with vmprof-"
-            "allocation installed for it (PyPy 2.7 can't be attached to)")
+            "install vmprof-allocation for the program's own interpreter, and run this "
+            "command with that interpreter (attaching to PyPy 2.7 is not possible)")
 
     def _check_malloc(self) -> None:
         for mapping in self._theirs:
             if _OTHER_MALLOC.search(mapping.name):
                 raise self._fail(
-                    "has the allocator of %s" % mapping.path,
-                    "it is not known where it could be stopped: start the program "
-                    "with vmprof")
+                    "uses the allocator of %s" % mapping.path,
+                    "attaching does not know where to stop it. Start the program with "
+                    "vmprof")
 
     def _find(self, name: str) -> tuple[int, int]:
         here = _here(name)
@@ -170,9 +173,9 @@ class Target:
                 self._theirs, mapping.file)
         except AllocationSamplingError:
             raise self._fail(
-                "has not this command's %s" % mapping.path,
-                "run this inside of its container, or start the program "
-                "anew") from None
+                "does not have this command's %s" % mapping.path,
+                "run this command in its container, or start the program "
+                "again") from None
 
     def _find_allocate(self) -> tuple[int, int]:
         """Return the addresses of RPyGilAllocate() in the process and in this one.
@@ -183,7 +186,7 @@ class Target:
         try:
             places = gil.find(self._ours, self._libpypy)
         except AllocationSamplingError as e:
-            raise self._fail("can't be attached to: %s" % e,
+            raise self._fail("cannot be sampled: %s" % e,
                              "start the program with vmprof") from None
         try:
             with open("/proc/%d/mem" % self.pid, "rb", 0) as memory:
@@ -209,7 +212,7 @@ class Target:
             mapping = maps.holding(maps.of(self.pid), address)
         except (OSError, AllocationSamplingError):
             return "0x%x" % address
-        return "%s+0x%x" % (mapping.path or "memory without a file",
+        return "%s+0x%x" % (mapping.path or "anonymous memory",
                             address - mapping.start + mapping.offset)
 
     def tracer(self, tid: int) -> int:
@@ -233,12 +236,12 @@ class Target:
             raise AllocationSamplingError(refusal(self.pid, e.errno)) from None
         except OSError:
             if not os.path.exists("/proc/%d/root" % self.pid):
-                raise self._fail("has ended", "nothing of it was sampled") from None
+                raise self._fail("has ended", "it was not sampled") from None
             same = False
         if not same:
             raise self._fail(
                 "does not see %s: it has another root or other mounts" % path,
-                "run this inside of its container")
+                "run this command in its container")
 
     def threads(self) -> list[int]:
         """Return the threads of the process, best ones to stop first.
@@ -252,7 +255,7 @@ class Target:
         try:
             found = sorted(map(int, os.listdir("/proc/%d/task" % self.pid)))
         except OSError:
-            raise self._fail("has ended", "nothing of it was sampled") from None
+            raise self._fail("has ended", "it was not sampled") from None
         if not self.has_lock:
             return [self.pid]
         return sorted(found, key=self._notice)
@@ -279,8 +282,8 @@ def _here(name: str) -> int:
         function = getattr(ctypes.CDLL(None), name)
     except AttributeError:
         raise AllocationSamplingError(
-            "this PyPy can't get into a program that runs: it exports no %s (has it no "
-            "libpypy, or not the module cpyext?); start the program with vmprof, and "
+            "this PyPy cannot attach to a running program: it exports no %s (it may "
+            "lack libpypy or the module cpyext). Start the program with vmprof, and "
             "with --control for ctl" % name) from None
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
@@ -292,21 +295,21 @@ def refusal(pid: int, number: int | None) -> str:
         return ("no permission to trace process %d (ptrace): %s" % (
             pid, _why_not()))
     if number in (errno.ESRCH, errno.ENOENT):
-        return "process %d has ended; nothing of it was sampled" % pid
+        return "process %d has ended; it was not sampled" % pid
     if number == errno.ENOEXEC:
         return ("process %d has become another program meanwhile; try again" % pid)
     if number == errno.ETIMEDOUT:
-        return ("process %d did not stop in time (it may wait for a disk); nothing of "
-                "it was sampled" % pid)
+        return ("process %d did not stop in time (it may wait for a disk); it was not "
+                "sampled" % pid)
     if number == errno.ENOTSUP:
-        return ("process %d was not touched: its processor keeps more of a thread than "
-                "is known here (a shadow stack, GCS, or more registers); start the "
-                "program with vmprof" % pid)
+        return ("cannot attach to process %d: its processor has unknown state for each "
+                "thread (a shadow stack, GCS, or more registers). The process is "
+                "unchanged. Start the program with vmprof" % pid)
     if number == errno.ENOSYS:
-        return ("process %d was not touched: this kernel, or a sandbox, does not tell "
-                "what is needed (PTRACE_GET_SYSCALL_INFO, of Linux 5.3); start the "
-                "program with vmprof" % pid)
-    return "process %d can't be attached to: %s; start it with vmprof" % (
+        return ("cannot attach to process %d: this kernel or sandbox lacks "
+                "PTRACE_GET_SYSCALL_INFO (Linux 5.3). The process is unchanged. Start "
+                "the program with vmprof" % pid)
+    return "cannot attach to process %d: %s. Start the program with vmprof" % (
         pid, os.strerror(number or 0))
 
 
@@ -317,14 +320,15 @@ def _why_not() -> str:
     except OSError:
         scope = "0"
     if scope == "3":
-        return "kernel.yama.ptrace_scope is 3, which only the next boot can change"
+        return "kernel.yama.ptrace_scope is 3, and only a reboot can change it"
     if os.geteuid() == 0:
-        return ("root may not either: give the container SYS_PTRACE (docker run "
-                "--cap-add=SYS_PTRACE)")
+        return ("root has no permission, either. Give the container SYS_PTRACE (docker "
+                "run --cap-add=SYS_PTRACE)")
     if scope != "0":
-        return ("kernel.yama.ptrace_scope is %s; run this as root, or: sysctl "
-                "kernel.yama.ptrace_scope=0" % scope)
-    return "run this as root (it may be a setuid program, or one that asked for it)"
+        return ("kernel.yama.ptrace_scope is %s. Run this command as root, or run "
+                "sysctl kernel.yama.ptrace_scope=0" % scope)
+    return ("run this command as root (the program may be a setuid program, or may "
+            "have forbidden tracing)")
 
 
 def _check_here() -> None:
@@ -335,10 +339,11 @@ def _check_here() -> None:
     """
     if sys.implementation.name != "pypy" or not sys.platform.startswith("linux"):
         raise AllocationSamplingError(
-            "a program that is not prepared is reached with its own PyPy, on Linux; "
-            "this is %s: run it with that pypy3" % sys.implementation.name)
+            "cannot attach to a program that is not control-enabled with %s: run this "
+            "command with the program's own pypy3, on Linux" % sys.implementation.name)
     machine = os.uname().machine
     if machine not in gil_code.MACHINES:
         raise AllocationSamplingError(
-            "to get into a program that is not prepared works on x86-64 and AArch64; "
-            "this is %s. Start it with VMPROF_CONTROL=1 in its environment" % machine)
+            "cannot attach to a program that is not control-enabled on %s, but only on "
+            "x86-64 and AArch64. Start the program with VMPROF_CONTROL=1 in its "
+            "environment" % machine)

@@ -37,8 +37,8 @@ class Tracer:
             self._library = ctypes.CDLL(os.path.join(_FOLDER, "_tracer.so"))
         except OSError as e:
             raise AllocationSamplingError(
-                "the native part of attach, ctl and top can't be loaded: %s; install "
-                "the package with pip where there is a C compiler" % e) from None
+                "cannot load the native part of attach, ctl and top: %s. Install a C "
+                "compiler, and then the package with pip" % e) from None
 
     def enter(self, target: Target, tid: int, program: str, milliseconds: int,
               is_code_allowed: bool) -> int:

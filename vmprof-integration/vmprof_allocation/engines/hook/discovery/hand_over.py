@@ -43,8 +43,8 @@ def leave(place: ProcessLayout, folder: str) -> str:
             problem = str(e.strerror)
     if layout.types:
         raise AllocationSamplingError(
-            "can't leave the names of types for the program in the temporary folder "
-            "%r: %s; TMPDIR names another folder" % (folder, problem))
+            "cannot write the names of types for the program into the temporary folder "
+            "%r: %s. Set TMPDIR to another folder" % (folder, problem))
     return layout.text()
 
 

@@ -52,14 +52,15 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
         try:
             layout = Layout.parse(text)
             if layout.build_id == build_id:
-                evidence.found("remembered in", str(file))
+                evidence.found("stored in", str(file))
                 if not layout.references:
                     # the environment of the search may be the reason: an emulator or
                     # seccomp
-                    evidence.found("references", "%s, so that --held is refused: where "
-                                   "that was written, no process could be made that "
-                                   "looks, or they are not as expected; remove it, and "
-                                   "doctor says which" % NOT_KNOWN)
+                    evidence.found("references", "%s, so --held is not possible: when "
+                                   "the search stored this result, it could not fork "
+                                   "a process, or the references differed from the "
+                                   "expected ones. Remove this file, and run doctor "
+                                   "again for the reason" % NOT_KNOWN)
                 return layout
         except ValueError:
             pass        # written by another version of this package
@@ -121,6 +122,6 @@ def search(evidence: Evidence, library: str, build_id: str) -> Layout:
     not_kept = answer["not_kept"]
     layout = Layout.parse(answer["layout"])
     if layout.build_id != build_id:
-        raise evidence.refuse("build-id", "the file has another one, %s; start "
-                              "PyPy again" % layout.build_id)
+        raise evidence.refuse("build-id", "the file contains another build, %s. Start "
+                                          "PyPy again" % layout.build_id)
     return layout

@@ -44,14 +44,14 @@ def unsupported() -> str | None:
     if sys.implementation.name != "pypy":
         name = {"cpython": "CPython"}.get(sys.implementation.name,
                                           sys.implementation.name)
-        return ("allocation sampling works on PyPy; this is %s %d.%d. Run it "
-                "with pypy3" % (name, *sys.version_info[:2]))
+        return ("allocation sampling needs PyPy, but this is %s %d.%d. Run it with "
+                "pypy3" % (name, *sys.version_info[:2]))
     if sys.platform != "linux":
-        return ("sampling a stock PyPy works on Linux; this is %s"
+        return ("sampling a stock PyPy needs Linux, but this is %s"
                 % sys.platform)
     machine = os.uname().machine
     if machine not in MACHINES or sys.maxsize < 2**32:
-        return ("sampling a stock PyPy works on %s; this is %s"
+        return ("sampling a stock PyPy is possible on %s, but this is %s"
                 % (" and ".join(MACHINES.values()), machine))
     return None
 
@@ -125,10 +125,10 @@ class Process(Evidence):
             raise self.refuse("PyPy's code", "not mapped")
         if not path.startswith("/") or path.endswith(" (deleted)"):
             raise self.refuse(
-                "PyPy's code", "its file %r is gone; start PyPy again" % path)
+                "PyPy's code", "its file %r was removed. Start PyPy again" % path)
         base = int(self._lib.hook_base(inside))
         if not base:
-            raise self.refuse("PyPy's code", "in no loaded file")
+            raise self.refuse("PyPy's code", "not in a loaded file")
         self.found("PyPy's code", "%s at 0x%x" % (path, base))
         return path, base
 
@@ -147,8 +147,8 @@ class Process(Evidence):
                 pass
         raise self.refuse(
             "PyPy's code", "no file of this process exports pypy_main_startup: the "
-            "hook engine is for a PyPy with a library, libpypy (translated with "
-            "--shared)")
+                           "hook engine needs a PyPy with the library libpypy "
+                           "(translated with --shared)")
 
     def _segments(self) -> list[tuple[int, int, int, int]]:
         """Return (type, flags, address, size) of each segment.
@@ -176,7 +176,7 @@ class Process(Evidence):
                 if _number(note, 8, 4) == 3 and note[12:15] == b"GNU":
                     return note[value:value + value_size].hex()
                 note = note[value + (value_size + 3) // 4 * 4:]
-        raise self.refuse("build-id", "PyPy's code has none")
+        raise self.refuse("build-id", "PyPy's library has no build ID")
 
     def _load_layout(self, told: str) -> Layout:
         """Return this build's layout, from another process, the cache or a search."""
@@ -209,7 +209,8 @@ class Process(Evidence):
         layout = self.place.layout
         machine = os.uname().machine
         if layout.machine != machine:
-            raise self.refuse("the machine", "this is %s, and what was found is for %s"
+            raise self.refuse("the machine", "this is %s, but the build profile is for "
+                                             "%s"
                               % (machine, layout.machine))
         loaded = [(address, address + size, flags) for kind, flags, address,
                   size in self._segments() if kind == PT_LOAD]
@@ -263,8 +264,8 @@ class Process(Evidence):
                                   layout.nursery_top, high))
         if not any(m.start <= low and high <= m.end and m.permissions[:2] == "rw"
                    for m in read_maps()):
-            raise self.refuse("the nursery", "0x%x-0x%x is not one piece of "
-                              "writable memory" % (low, high))
+            raise self.refuse("the nursery", "0x%x-0x%x is not a single writable "
+                                             "mapping" % (low, high))
         small, large = 16, 8016
         for _ in range(20):
             # the two differ only in the size of one object; repeated if a collection
@@ -277,9 +278,9 @@ class Process(Evidence):
         else:
             if moved == 0:
                 raise AllocationSamplingError(
-                    "can't check where the nursery is: it has no room for objects of "
-                    "%d bytes. A nursery of %s, which PYPY_GC_NURSERY asks for, "
-                    "is too small; set it to 64k or more, or leave it out" % (
+                    "cannot check the address of the nursery: objects of %d bytes do "
+                    "not fit. The nursery size %s of PYPY_GC_NURSERY is too small. Set "
+                    "the variable to 64k or more, or unset it" % (
                         large, os.environ.get("PYPY_GC_NURSERY", "this size")))
             raise self.refuse(
                 "allocating %d bytes more" % (large - small),
@@ -335,9 +336,10 @@ class Process(Evidence):
         place.types_size = layout.types_size
         error = self._lib.hook_prepare(place)
         if error == errno.ENOMEM:
-            raise self.refuse("a page for the hooks", "none is free within "
-                              "2 GiB of PyPy's code; start the sampling before "
-                              "the program maps its memory")
+            raise self.refuse("a page for the hooks", "no page is free within 2 GiB of "
+                                                      "PyPy's code. Start the sampling "
+                                                      "before the program maps its "
+                                                      "memory")
         if error:
             raise self.refuse("changing PyPy's code in memory",
                               os.strerror(error))

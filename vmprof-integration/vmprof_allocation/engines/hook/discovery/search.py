@@ -161,7 +161,7 @@ class Image:
         """
         self.elf = ELFFile(file)
         if not self.elf.little_endian:
-            raise ELFError("it is big-endian")
+            raise ELFError("it is for a big-endian processor")
         self.text = Text(*self.section(".text"), self.function_starts())
         self.machine = machines.machine(self.elf["e_machine"], self.text)
         self._slots: dict[str, dict[int, set[int]]] | None = None
@@ -183,7 +183,8 @@ class Image:
         version, pointer, count, table = struct.unpack_from("<BBBB", data)
         # the encodings that every linker writes for 64 bits: 32-bit, relative
         if (version, pointer, count, table) != (1, 0x1b, 0x03, 0x3b):
-            raise ELFError("its table of functions is of an unknown kind")
+            raise ELFError("its table of functions (.eh_frame_hdr) has an unknown "
+                           "format")
         (entries,) = struct.unpack_from("<I", data, 8)
         words = struct.unpack_from("<%di" % (2 * entries), data, 12)
         return sorted(address + start for start in words[::2])
@@ -287,8 +288,8 @@ def _find(path: str, image: Image, search: Search) -> Layout:
     # a hook
     for what in ENTRIES:
         if what in search.symbols.copies and what not in search.symbols.address:
-            raise search.refuse(what, "the compiler made %d of it, for arguments that "
-                                "are always the same" % search.symbols.copies[what])
+            raise search.refuse(what, "the compiler made %d copies of it for constant "
+                                      "arguments" % search.symbols.copies[what])
 
     callees = machine.passed(range(top - GC_SIZE, free + 1))
     gc = search.dominant("the GC (first argument)", collections.Counter({
@@ -299,8 +300,8 @@ def _find(path: str, image: Image, search: Search) -> Layout:
     search.seen[ENTRIES[0]] = reserve
     if not (machine.clears(reserve, free_offset)
             and machine.stores(reserve, {top_offset})):
-        raise search.refuse(ENTRIES[0], "0x%x does not move nursery_free and "
-                            "nursery_top" % reserve)
+        raise search.refuse(ENTRIES[0], "the function at 0x%x does not store to "
+                                        "nursery_free and nursery_top" % reserve)
 
     minor = search.only(ENTRIES[1], {
         f for f in machine.callees(reserve)
@@ -332,13 +333,15 @@ def _find(path: str, image: Image, search: Search) -> Layout:
         size = machine.movable(address)
         if size == 0:
             raise search.refuse("entry of %s" % name,
-                                "its first instructions can't be moved")
+                                "its first instructions cannot be moved")
         if image.is_addressed(address):
-            raise search.refuse("entry of %s" % name, "its address is used, and a call "
-                                "by an address can't lead to a jump")
+            raise search.refuse("entry of %s" % name, "its address is taken, and an "
+                                                      "indirect call cannot enter the "
+                                                      "jump")
         if not machine.takes(address, arguments):
-            raise search.refuse("arguments of %s" % name, "it does not read %d from "
-                                "registers" % arguments)
+            raise search.refuse("arguments of %s" % name, "it does not read %d "
+                                                          "arguments from "
+                                                          "registers" % arguments)
         offset = address - image.text.address
         moved.append(size)
         code.append(image.text.data[offset:offset + 16].hex())

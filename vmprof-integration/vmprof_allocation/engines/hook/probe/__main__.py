@@ -102,13 +102,13 @@ def _heap(memory: Memory, layout: Layout, evidence: Evidence) -> None:
     try:
         found = heap.find(memory)
     except Exception as e:      # after any error, sampling works without this answer
-        _not_known(evidence, "what the heap takes", e)
+        _not_known(evidence, "memory of the heap", e)
         return
     (layout.heap_blocks, layout.heap_arenas, layout.heap_large,
      layout.heap_nursery, layout.heap_is_counted_on) = found
-    evidence.found("what the heap takes",
+    evidence.found("memory of the heap",
                    "blocks of arenas at 0x%x, arenas at 0x%x, large objects at 0x%x, "
-                   "the nursery at 0x%x; %sknown while it is swept" % (
+                   "the nursery at 0x%x; %sknown while the GC sweeps" % (
                        *found[:4], "" if found.is_counted_on else "not "))
 
 
@@ -125,9 +125,9 @@ def _jit(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> No
     try:
         layout.jit_phases, layout.roots = jit.find(memory, types)
     except Exception as e:      # after any error, sampling works without this answer
-        _not_known(evidence, "what the JIT does", e)
+        _not_known(evidence, "phases of the JIT", e)
     else:
-        evidence.found("what the JIT does", "its phases at 0x%x, roots at 0x%x" % (
+        evidence.found("phases of the JIT", "the phases at 0x%x, the roots at 0x%x" % (
             layout.jit_phases, layout.roots))
         _frames(memory, types, layout, evidence)
 
@@ -139,7 +139,7 @@ def _frames(memory: Memory, types: Types, layout: Layout, evidence: Evidence) ->
     except Exception as e:      # after any error, sampling works without this answer
         _not_known(evidence, "lines", e)
     else:
-        evidence.found("lines", "in frames, as Python sees them")
+        evidence.found("lines", "the lines in frames agree with Python's attributes")
 
 
 def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> str:
@@ -155,20 +155,20 @@ def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> 
         _not_known(evidence, "classes", e)
     else:
         head, maps, bases = head + classes.head(), classes.maps, classes.bases
-        evidence.found("classes", "the way to them from %d types" % len(maps))
+        evidence.found("classes", "found from objects of %d types" % len(maps))
     try:
         head += functions.head(memory, types)
     except Exception as e:
         _not_known(evidence, "functions", e)
     else:
-        evidence.found("functions", "they have vmprof's numbers")
+        evidence.found("functions", "found by vmprof's numbers of functions")
     try:
         named = names.names(types, bases)
     except Exception as e:
         _not_known(evidence, "names", e)
         named = {}
     else:
-        evidence.found("names", "of %d types" % len(named))
+        evidence.found("names", "%d types have a name" % len(named))
     text = names.text(types, maps, head, named)
     return text + _references(memory, types, layout, evidence, _Known(
         text, head, maps, bases, named))
@@ -201,7 +201,7 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
         compared = references.check(memory, types, known.text + found)
         layout.references = references.row_of_threads(types)
     except references.RefusedError as e:
-        evidence.found("references", "can't be had here: %s" % e)
+        evidence.found("references", "not possible on this system: %s" % e)
         return ""
     except Exception as e:      # after any error, sampling works without this answer
         _not_known(evidence, "references", e)

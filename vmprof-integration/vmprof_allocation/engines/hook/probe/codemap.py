@@ -48,7 +48,8 @@ def find(memory: Memory) -> int:
     found = [start + (at - FIRST) * 8 for at in places
              if nodes.lead_from(start + at * 8)]
     if len(found) != 1:
-        raise NotCertain("%d words lead to %d pieces of code" % (len(found), FUNCTIONS))
+        raise NotCertain("%d words lead to the code of %d "
+                         "functions" % (len(found), FUNCTIONS))
     return found[0] - memory.gc + memory.layout.gc
 
 

@@ -77,7 +77,7 @@ def check_sizes(memory: Memory, types: Types) -> str:
                 or types.size(found) != gc.get_rpy_memory_usage(part)):
             raise NotCertain("a string of %d characters begins with %s" % (
                 len(string), found))
-    return ("%d objects have the size that the GC tells; %d fit side by side"
+    return ("the sizes of %d objects agree with the GC; %d are consecutive"
             % (known + len(strings), _walk_new_objects(memory, types)))
 
 
@@ -90,7 +90,8 @@ def _check_usage(types: Types, thing: Any, memory: Memory) -> int:
         return 1
     item = entry[memory.layout.type_item_size // 8]
     if rest < 0 or not entry[types.bits // 8] & types.is_varsize or item == 0:
-        raise NotCertain("%s has %d bytes, says the GC, but %d the type table"
+        raise NotCertain("%s has %d bytes according to the GC, but %d according to the "
+                         "type table"
                          % (types.names[gc.get_rpy_type_index(thing)],
                             gc.get_rpy_memory_usage(thing), fixed))
     return 1
@@ -103,7 +104,7 @@ def _walk_new_objects(memory: Memory, types: Types) -> int:
     found = [header & TYPE for header, _ in types.walk(snapshot)]
     number = types.number_of(snapshot.made[0][0])
     if found.count(number) != len(snapshot.made):
-        raise NotCertain("of %d new objects, %d are in the nursery" % (
+        raise NotCertain("%d new objects were made, but %d are in the nursery" % (
             len(snapshot.made), found.count(number)))
     return len(found)
 
@@ -130,16 +131,17 @@ def find_forwarded(memory: Memory, types: Types) -> int:
               if header & TYPE == number]
     found = [(words[at], words[at + 1]) for at in places]
     if len(places) != 2 * SOME:
-        raise NotCertain("of %d objects, %d are seen in the nursery" % (
+        raise NotCertain("%d objects were made, but %d were found in the nursery" % (
             2 * SOME, len(places)))
     if (len({mark for mark, _ in found[SOME:]}) != 1
             or [to for _, to in found[SOME:]] != [id(t) for t in alive]):
-        raise NotCertain("survivors leave %s" % found[SOME:][:2])
+        raise NotCertain("survivors have these words at their old addresses: "
+                         "%s" % found[SOME:][:2])
     if any(mark & TYPE != number for mark, _ in found[:SOME]):
-        raise NotCertain("who does not survive leaves %s" % found[:2])
+        raise NotCertain("dead objects have these words: %s" % found[:2])
     mark = found[SOME][0]
     if mark & TYPE in types.rows:
-        raise NotCertain("a survivor leaves 0x%x, which is a header" % mark)
+        raise NotCertain("the word 0x%x of a survivor is a header" % mark)
     return mark - 2**64 if mark >= 2**63 else mark
 
 
@@ -171,7 +173,7 @@ def _step_to(state: int) -> None:
     for _ in range(1000):
         if gc.collect_step().newstate == state:
             return
-    raise NotCertain("the GC does not come to state %d" % state)
+    raise NotCertain("the GC does not reach the state %d" % state)
 
 
 def find_visited(memory: Memory) -> int:
@@ -194,7 +196,7 @@ def find_visited(memory: Memory) -> int:
     after = [memory.word(a) for a in at]
     if {h & TYPE for h in before + marked + unmarked + after} != {
             before[0] & TYPE}:
-        raise NotCertain("the headers of old objects change")
+        raise NotCertain("the type in the header of an old object changed")
     bits = FLAGS
     for header in marked:
         bits &= header
@@ -259,7 +261,7 @@ def find_pinned(memory: Memory) -> int:
                  and memory.word(a + 16) == size]
         during = [memory.word(a) for a in found]
         if end.is_set() or len(found) != 1:
-            raise NotCertain("%d of the bytes that are being written are in the "
+            raise NotCertain("%d bytes objects of a running write() are in the "
                              "nursery" % len(found))
     finally:
         os.set_blocking(reader, False)
@@ -275,7 +277,7 @@ def find_pinned(memory: Memory) -> int:
     os.close(reader)
     os.close(writer)
     if after[0] & TYPE != number:
-        raise NotCertain("the bytes have moved")
+        raise NotCertain("the bytes object of a running write() has moved")
     return _one_bit(during[0] & ~after[0], "writing")
 
 

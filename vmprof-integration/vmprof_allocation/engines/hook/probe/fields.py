@@ -207,7 +207,7 @@ class Fields:
         """
         found = self.of(self.row(type_))
         if name not in found:
-            raise NotCertain("where the field %s of %s is" % (name, type_))
+            raise NotCertain("the field %s of %s was not found" % (name, type_))
         return found[name]
 
 

@@ -74,7 +74,7 @@ def _string(memory: Memory, at: int) -> list[int]:
         address, len(table) // 8 + 6))).find(table)
     lengths = [i for i in (1, 2) if words[i] == len(table)]
     if start < 0 or len(lengths) != 1:
-        raise NotCertain("how a table of lines is stored")
+        raise NotCertain("the layout of a table of lines is unknown")
     return [start, 8 * lengths[0]]
 
 
@@ -96,12 +96,13 @@ def _compare(memory: Memory, found: list[int], roots: int) -> None:
         # old objects do not move
         start, end = memory.word(roots - 8), memory.word(roots)
         if not 0 < end - start < 1 << 21:
-            raise NotCertain("where the stack of roots begins")
+            raise NotCertain("the beginning of the stack of roots is unknown")
         places = {word: place for place, word in reversed(list(enumerate(
             memory.words(start, (end - start) // 8))))}
         order = [places.get(id(frame), -1) for frame in reversed(running)]
         if -1 in order or sorted(order) != order:
-            raise NotCertain("frames are no roots, or in another order")
+            raise NotCertain("running frames are not among the roots, or are in "
+                             "another order")
         for frame, caller in zip(running[1:], running[2:]):
             address = id(frame)
             if (memory.word(address) & TYPE != type_
@@ -111,6 +112,7 @@ def _compare(memory: Memory, found: list[int], roots: int) -> None:
                     or memory.word(address + back) != id(caller)
                     or memory.word(id(frame.f_code) + first_line)
                     != frame.f_code.co_firstlineno):
-                raise NotCertain("frames have something else in these fields")
+                raise NotCertain("the fields of running frames differ from Python's "
+                                 "attributes")
 
     deep(_DEPTH)

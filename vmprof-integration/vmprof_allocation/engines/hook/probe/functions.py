@@ -31,7 +31,7 @@ def head(memory: Memory, types: Types) -> str:
     # old objects do not move
     addresses = [id(code) for code in made]
     if {memory.word(address) & TYPE for address in addresses} != kinds:
-        raise NotCertain("the code of functions is of %d types" % len(kinds))
+        raise NotCertain("the code objects of functions have %d types" % len(kinds))
     size = types.entry(min(kinds))[memory.layout.type_fixed_size // 8]
     rows = [memory.words(address, size // 8) for address in addresses]
     found = [i * 8 for i in range(1, size // 8)

@@ -97,8 +97,9 @@ class _Search:
         if ([len(agree) for agree in self._agree] != [1] * 4
                 or any(len(seen) < DIFFERENT for seen in self._seen[:3])
                 or not all(self._has_shrunk)):
-            raise NotCertain("%s words agree with the GC's figures, of which %s were "
-                             "different" % ([len(agree) for agree in self._agree],
+            raise NotCertain("%s words agree with the GC's counts, which had %s "
+                             "different "
+                             "values" % ([len(agree) for agree in self._agree],
                                             [len(seen) for seen in self._seen]))
         blocks, arenas, large, nursery = [agree.pop() - self._base
                                           for agree in self._agree]
@@ -123,7 +124,7 @@ class _Search:
                      for i, word in enumerate(self._memory.words(address, size // 8))}
             if _told() == told:
                 return told, words
-        raise NotCertain("the GC's figures never stand still")
+        raise NotCertain("the GC's counts changed during each reading")
 
     def _compare(self, told: _Words, words: dict[int, int]) -> None:
         """Remove the addresses that do not agree with the values."""

@@ -67,7 +67,7 @@ def _phases(memory: Memory, types: Types) -> int:
               if memory.word(memory.word(place + 8 * i)) & TYPE in lists]
     found = [field for field in fields if _lengths(memory, field) == {0, 1}]
     if len(found) != 1:
-        raise NotCertain("%d of %d lists have something while a loop is compiled"
+        raise NotCertain("%d of %d lists have an item while a loop is compiled"
                          % (len(found), len(fields)))
     return found[0]
 

@@ -180,7 +180,7 @@ class Memory:
         end = snapshot.start + len(snapshot.words) * 8
         self._take(snapshot.start, end)
         if int(self.free[0]) >= snapshot.start:
-            raise NotCertain("there is no room in front of new objects")
+            raise NotCertain("there is no free memory before the new objects")
         return self._taken(snapshot.start, end)
 
     def made_by(self, make: Callable[[], Any]) -> Snapshot:
@@ -198,7 +198,7 @@ class Memory:
                 self._take(start, end)
                 if int(self.free[0]) >= end:
                     return Snapshot(made, start, self._taken(start, end))
-        raise NotCertain("a collection comes each time that objects are made")
+        raise NotCertain("a collection ran each time that objects were made")
 
 
 class Types:
@@ -223,7 +223,7 @@ class Types:
                 zlib.decompress(gc.get_typeids_z()).decode().splitlines()):
             member, _, name = line.partition(" ")
             if member != "member%d" % i:
-                raise NotCertain("line %d of the GC's list of types is about %s"
+                raise NotCertain("line %d of the GC's list of types describes %s"
                                  % (i, member))
             self.names.append(name.strip())
         #: The number of each row; 0 for row 0 and for rows without a type.
@@ -268,8 +268,9 @@ class Types:
         lengths = [i * 8 for i in range(ENTRY // 8) if i not in known
                    and strings[0][i] == 16 and all(a[i] == 8 for a in arrays)]
         if len(found) != 1 or len(lengths) != 1:
-            raise NotCertain("%d bits tell arrays from classes, %d words the "
-                             "length's offset" % (len(found), len(lengths)))
+            raise NotCertain("%d bits can distinguish arrays from classes, and %d "
+                             "words can be the offset of the "
+                             "length" % (len(found), len(lengths)))
         ((self.bits, self.is_varsize),), (self.length,) = found, lengths
 
     def size(self, words: list[int], at: int = 0) -> int:
@@ -308,5 +309,4 @@ class Types:
             size = self.size(words, at)
             at += size // 8
             if size == 0 or at > len(words):
-                raise NotCertain("objects that were made together are not side "
-                                 "by side")
+                raise NotCertain("objects that were made together are not consecutive")

@@ -336,7 +336,7 @@ def names(types: Types, bases: dict[int, type]) -> dict[int, tuple[int, str]]:
     python = python_names(kept, bases, types)
     for name in "int", "str", "list", "dict", "function", "tuple":
         if name not in python.values():
-            raise NotCertain("no object of Python's own type %s" % name)
+            raise NotCertain("there is no object of Python's type %s" % name)
     owned = dict(python)
     owned.update({types.rows[number]: _qualified(base)
                   for number, base in bases.items()})

@@ -51,7 +51,8 @@ def row_of_threads(types: Types) -> int:
     found = [row for row, name in enumerate(types.names[:len(types.numbers)])
              if types.numbers[row] and name.startswith(_THREADS)]
     if len(found) != 1:
-        raise NotCertain("%d types are of what threads have of their own" % len(found))
+        raise NotCertain("%d types have the name of the type with the references of "
+                         "threads" % len(found))
     return found[0]
 
 
@@ -145,18 +146,18 @@ def check(memory: Memory, types: Types, text: str) -> str:
         raise NotCertain("%s" % problem(-differ.found))
     words = len(before) // 8
     if words < 4 * _LEAST:
-        raise NotCertain("the GC has dumped %d words alone" % words)
+        raise NotCertain("the GC dumped only %d words" % words)
     if differ.found > _MOST:
-        raise NotCertain("%d objects look different to the GC" % differ.found)
+        raise NotCertain("%d objects differ from the GC's dump" % differ.found)
     changed = 0
     for address in differ.addresses:
         record = _record(before, address)
         if record and record == _record(after, address):
             row = struct.unpack_from("<q", record, 8)[0]
-            raise NotCertain("an object looks different to the GC: %s"
+            raise NotCertain("an object differs from the GC's dump: %s"
                              % types.names[row][:80])
         changed += 1
     kept[0].set()
     os.close(fd)
-    return "%d objects are as the GC has them; %d changed meanwhile" % (
+    return "%d objects agree with the GC's dump; %d changed meanwhile" % (
         before.count(_END), changed)

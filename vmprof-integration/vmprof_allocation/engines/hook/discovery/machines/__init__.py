@@ -24,5 +24,6 @@ def machine(e_machine: str, text: Text) -> Machine:
     if e_machine == "EM_AARCH64":
         from vmprof_allocation.engines.hook.discovery.machines import aarch64
         return aarch64.AArch64(text)
-    raise ValueError("it is for another machine (%s) than x86-64 and AArch64"
+    raise ValueError("it is for the processor type %s. The sampler supports x86-64 and "
+                     "AArch64"
                      % e_machine)
