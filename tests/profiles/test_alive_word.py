@@ -247,7 +247,7 @@ def test_garbage_is_no_growth_that_fails_a_build(
                      "alive growth > 1k"]) == code
     out = words(capsys.readouterr().out)
     assert said in out
-    assert ("as it may contain garbage" in out) is (code == 0)
+    assert ("because it may contain garbage" in out) is (code == 0)
 
 
 def test_limit_of_the_second_run_depends_on_that_run_only() -> None:

@@ -52,7 +52,7 @@ def test_a_function_that_is_not_known_is_nobody_elses(log: Log, tmp_path: Path) 
         "main": 80, "work": 40, "called": 20, LABEL: 40}
     (said,) = remarks(path, "callers")
     assert said.startswith(
-        "callers: in the stacks of 50 % of the bytes stands " + LABEL)
+        "callers: the stacks of 50 % of the bytes contain " + LABEL)
 
 
 def test_in_a_library_it_counts_as_that_does(log: Log, tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_in_a_library_it_counts_as_that_does(log: Log, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings, said, is_brief", [
     # of x86-64, without and with lines; of a PyPy that can't write its log
-    ({"capabilities": "callers,labels"}, "callers: in compiled code, some are wrong",
-     False),
+    ({"capabilities": "callers,labels"},
+     "callers: in compiled code, some callers are wrong", False),
     ({"capabilities": "callers,labels", "lines": "1"}, None, False),
     ({"capabilities": "labels"}, "callers: where compiled code calls compiled", True)])
 def test_where_there_is_none(tmp_path: Path, settings: dict[str, str], said: str | None,
@@ -83,8 +83,8 @@ def test_where_there_is_none(tmp_path: Path, settings: dict[str, str], said: str
 
 
 @pytest.mark.parametrize("capabilities, reason", [
-    ("callers,lines", "which tells lines"),
-    ("lines", "without which this machine's stacks lack functions")])
+    ("callers,lines", "which contains the lines"),
+    ("lines", "without which stacks lack functions on this machine")])
 @pytest.mark.parametrize("by", ["function", "type"])
 def test_what_the_log_costs(tmp_path: Path, capabilities: str, reason: str,
                             by: str) -> None:
@@ -94,8 +94,8 @@ def test_what_the_log_costs(tmp_path: Path, capabilities: str, reason: str,
     path = write(tmp_path / "app.vmprof", log, [main, LOG], [main, COMPILER], [main],
                  [main])
     assert remarks(path, "log", "--by", by) == [
-        "log: 25 % of the bytes are PyPy's log of what it compiles, " + reason
-        + ": the program alone does not allocate them"]
+        "log: 25 % of the bytes are PyPy's log of its compiled code, " + reason
+        + ". Without the sampler, the program does not allocate them"]
     # as in the Firefox file's head
     summary = sum_up(readers.read(path))
     assert summary.log_bytes == pytest.approx(0.25 * summary.bytes.value)

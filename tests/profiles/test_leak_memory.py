@@ -75,14 +75,14 @@ def test_what_grows_outside_of_the_heap_is_the_headline() -> None:
     text = said(result)
     assert text[0] == ("outside of the GC's heap, the process grew by 20 MiB/s, 300 "
                        "MiB in all")
-    assert "C extensions, ctypes and cffi, array, mmap, and what malloc" in text[1]
+    assert "C extensions, ctypes and cffi, array, mmap, and freed memory" in text[1]
     assert text[2].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text) == (
         "memory: meanwhile resident memory grew by 300 MiB, from 150 MiB to 450 MiB "
         "(140 MiB in the first window, 160 MiB in the second); private memory (USS) "
-        "grew by 300 MiB, from 140 MiB to 440 MiB; the GC's own "
-        "stayed at 8 MiB; that explains 0 %; 300 MiB came outside of the GC's heap, "
-        "where nothing is sampled")
+        "grew by 300 MiB, from 140 MiB to 440 MiB; the GC's own stayed at 8 MiB; that "
+        "explains 0 %; 300 MiB came outside of the GC's heap, where no samples are "
+        "taken")
     content = content_of_process(made.profile, result)["memory"]
     assert content == {
         "resident": pytest.approx((150 * MIB, 290 * MIB, 450 * MIB)),
@@ -137,17 +137,17 @@ def test_what_the_heap_had_between_two_collections_is_no_headline() -> None:
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text).endswith(
-        "the GC's own shrank by 15 MiB, from 35 MiB to 20 MiB; at most it had 41 MiB "
-        "until the first moment, and 56 MiB until the last; that explains 100 %; 0 B "
-        "came outside of the GC's heap, where nothing is sampled")
+        "the GC's own shrank by 15 MiB, from 35 MiB to 20 MiB; the GC's largest size "
+        "was 41 MiB until the first moment, and 56 MiB until the last; that explains "
+        "100 %; 0 B came outside of the GC's heap, where no samples are taken")
 
 
 def test_what_the_heap_explains_is_no_headline() -> None:
     text = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 2 * MIB))]))
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text).endswith(
-        "the GC's own grew by 30 MiB, from 18 MiB to 48 MiB; that "
-        "explains 100 %; 0 B came outside of the GC's heap, where nothing is sampled")
+        "the GC's own grew by 30 MiB, from 18 MiB to 48 MiB; that explains 100 %; 0 B "
+        "came outside of the GC's heap, where no samples are taken")
 
 
 def test_beside_a_leak_the_larger_one_is_first() -> None:
@@ -215,7 +215,7 @@ def test_what_is_only_in_one_of_two_figures_is_no_headline(
     assert result.memory is not None and result.memory.outside == 0.0
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
-    assert ("resident memory says that more came outside" in memory_line(text)) == (
+    assert ("growth outside of the GC's heap is unknown" in memory_line(text)) == (
         is_far is None)
     assert content_of_process(made.profile, result)["memory"]["is_far"] is is_far
 
@@ -265,14 +265,14 @@ def test_of_windows_shorter_than_readings_nothing_is_sure() -> None:
 
 def test_where_the_heap_was_not_read_nothing_is_explained() -> None:
     text = said(find_leaks([process((50 * MIB, 20 * MIB))]))
-    assert text[0] == ("the process grew by 20 MiB/s, 300 MiB in all; how much of that "
-                       "is the GC's heap was not read")
-    assert memory_line(text).endswith("how much of that is the GC's heap was not read")
+    assert text[0] == ("the process grew by 20 MiB/s, 300 MiB in all; the size of the "
+                       "GC's heap was not read")
+    assert memory_line(text).endswith("the size of the GC's heap was not read")
     # what is in use is told where what the GC has of the system is not
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 20 * MIB), kind=HEAP)
     assert memory_line(said(find_leaks([made]))).endswith(
-        "that explains 100 %; 0 B came outside of the GC's heap, where nothing is "
-        "sampled")
+        "that explains 100 %; 0 B came outside of the GC's heap, where no samples are "
+        "taken")
 
 
 def test_where_nothing_was_read_that_is_said() -> None:
@@ -281,8 +281,8 @@ def test_where_nothing_was_read_that_is_said() -> None:
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text) == (
-        "memory: resident memory was not read: what is kept outside of the GC's heap "
-        "(ctypes, cffi, array, mmap, C extensions) is not known")
+        "memory: resident memory was not read: growth outside of the GC's heap "
+        "(ctypes, cffi, array, mmap, C extensions) is unknown")
     assert content_of_process(made.profile, result)["memory"] is None
 
 
@@ -305,7 +305,8 @@ def test_several_processes_are_added_up() -> None:
              for number, one in enumerate(processes)]
     text = said(result, parts)
     for number, outside in enumerate((150, 450)):
-        line, = (line for line in text if line.startswith("%d: what is held" % number))
+        line, = (line for line in text
+                 if line.startswith("%d: the live bytes" % number))
         assert line.endswith("; outside of the GC's heap, it grew by %d MiB" % outside)
     unknown = find_leaks([*processes, process(None)])
     assert unknown.memory is None

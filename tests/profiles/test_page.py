@@ -210,7 +210,7 @@ def test_who_holds_it_as_the_report_says(page: Page, tmp_path: Path) -> None:
     """The same title, cells and notes, a row for each."""
     found, = page(made_held.a_log().data())["held"]
     title, _, *text = lines(tmp_path / "app.vmprof", "--held")
-    assert found["texts"][:2] == ["Who holds it", title]
+    assert found["texts"][:2] == ["Retainers", title]
     assert [" ".join(" ".join(row).split()) for row in found["rows"]] == [
         " ".join(row.split()) for row in text[:len(found["rows"])]]
     assert [row for row in found["rows"] if row[0]][1:3] == [
@@ -238,8 +238,8 @@ def test_why_it_is_not_known_who_holds_it(page: Page) -> None:
     log.held(1, 1_000_000_000, 1001)
     found, = page(log.data())["held"]
     assert found["rows"] == [] and found["texts"][1] == (
-        "who held what at 1 s is not known: there was not enough memory for the "
-        "process that looked")
+        "the retainers at 1 s are unknown: there was not enough memory for the process "
+        "that examined the heap")
 
 
 @pytest.mark.parametrize("options, has_it", [

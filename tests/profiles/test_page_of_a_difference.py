@@ -200,7 +200,7 @@ def test_it_begins_with_what_was_asked_for(page: Any) -> None:
 def test_everything_is_above(page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """As the table has it."""
     found = page(a_log(1, more=100), a_log(2, leak=50))["header"]
-    assert found.startswith("what changed in all: ")
+    assert found.startswith("changes in total: ")
     capsys.readouterr()
     assert cli.main(["diff", *PATHS]) == 0
     rows = [re.split("  +", line.strip())

@@ -353,7 +353,7 @@ def test_raw_memory_is_a_thread_and_a_track_of_its_own(opened: Opener) -> None:
         "[free()]": (-7000, -7000)}
     counters = {counter["label"] for counter in session.ask(
         "counter", "list")["counters"]}
-    assert counters == {"Allocation rate", "Memory (survived)", "Raw memory in use"}
+    assert counters == {"Allocation rate", "Memory (survived)", "Native memory in use"}
 
 
 def test_a_real_run_shows_what_the_report_shows(

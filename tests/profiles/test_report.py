@@ -113,10 +113,10 @@ def test_big_nursery_of_the_machine_does_not_count(tmp_path: Path, pypy: PyPy) -
 
 
 def test_children_that_were_not_sampled_are_named(tmp_path: Path) -> None:
-    assert ("  2 child processes were not sampled: what they allocated is not "
-            "in here") in lines(sampled(children=2), tmp_path)
-    assert ("  1 child process was not sampled: what it allocated is not "
-            "in here") in lines(sampled(children=1), tmp_path)
+    assert ("  2 child processes were not sampled: their allocations are "
+            "missing") in lines(sampled(children=2), tmp_path)
+    assert ("  1 child process was not sampled: its allocations are "
+            "missing") in lines(sampled(children=1), tmp_path)
     assert "child" not in "\n".join(lines(sampled(), tmp_path))
 
 
@@ -250,7 +250,7 @@ def test_number_of_functions_that_is_none(tmp_path: Path, number: str) -> None:
     done = report(write(tmp_path, sampled()), "-n", number)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].endswith(
-        "%r is no number of rows: write 1 or more" % number)
+        "invalid number of rows %r: write 1 or more" % number)
     assert "Traceback" not in done.stderr
 
 
@@ -280,8 +280,8 @@ def test_report_that_can_not_be_written(tmp_path: Path) -> None:
             [sys.executable, "-m", "vmprof_allocation", "report", str(path)],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (
-        2, "vmprof_allocation: can't write to standard output: No space left on "
-        "device\n")
+        2, "vmprof_allocation: cannot write to standard output: No space left on "
+           "device\n")
 
 
 @pytest.mark.parametrize("options", [[], ["-o", "-"], ["--to", "firefox", "-o", "-"]])
@@ -293,7 +293,7 @@ def test_standard_output_that_is_closed(tmp_path: Path, command: list[str],
         ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", *command, str(path),
          *options], stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode == 2
-    assert done.stderr.endswith(": can't write to standard output: it is closed\n")
+    assert done.stderr.endswith(": cannot write to standard output: it is closed\n")
     assert done.stderr.count("\n") == 1
     # what goes elsewhere is none of its business
     done = subprocess.run(
@@ -324,8 +324,7 @@ def test_a_full_disk_behind_standard_output(tmp_path: Path,
             [sys.executable, "-m", "vmprof_convert", str(path), "-o", "-", *options],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (
-        2, "vmprof-convert: can't write to standard output: No space left on "
-        "device\n")
+        2, "vmprof-convert: cannot write to standard output: No space left on device\n")
 
 
 def test_reports_of_a_table_and_of_a_stream_are_one(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def words(line: str) -> str:
 
 def test_what_was_allocated_died_and_is_alive(path: Path) -> None:
     found = lines(path)
-    assert found[2] == "the program's own code, with what it calls of libraries:"
+    assert found[2] == "user code, with the libraries that it calls:"
     assert words(found[3]) == (
         "allocated % total alive objects died young function where")
     keep, make = rows(found)[:2]
@@ -111,8 +111,8 @@ def test_storage_in_its_owner(path: Path) -> None:
 def test_what_only_the_interpreter_knows_is_hidden(path: Path) -> None:
     found = lines(path, "--by", "type", "--hide-internal", "--remarks")
     assert "<JIT frame>" not in last_words(found)
-    assert any(re.fullmatch(r"hidden: \d+(\.\d+)? KiB of what only the "
-                            "interpreter knows", line) for line in found)
+    assert any(re.fullmatch(r"hidden: \d+(\.\d+)? KiB of internal objects of the "
+                            "interpreter", line) for line in found)
     # the total is that of everything
     assert [line for line in found if line.startswith("estimated")] == [
         line for line in lines(path) if line.startswith("estimated")]
@@ -136,9 +136,8 @@ def test_lines_where_none_are_known(path: Path, plain: Path) -> None:
     for file in path, plain:
         assert "lines: " not in "".join(lines(file))
         found = lines(file, "--by", "line")
-        assert ("lines: which ones were executed is not recorded in this profile "
-                "(--lines, when it runs); "
-                "these are where the functions begin") in found
+        assert ("lines: this profile has no executed lines (record with --lines); "
+                "these are the first lines of the functions") in found
         assert all(re.search(r"app.py:\d$", row) for row in rows(found))
 
 
@@ -178,7 +177,7 @@ def test_at_a_time(path: Path) -> None:
 @pytest.mark.parametrize("at", ["-1", "x", "nan", "inf", "", "1e9"])
 def test_times_that_are_none(path: Path, at: str) -> None:
     assert refused(path, "--at=" + at).endswith(
-        "argument --at: %r is no number of seconds: write 0 or more, such as 2.5, or "
+        "argument --at: invalid number of seconds %r: write 0 or more, such as 2.5, or "
         "peak" % at)
 
 
@@ -192,9 +191,9 @@ def test_time_behind_the_end(path: Path) -> None:
     "", "x", "function,line", "type,type", "function,", "types", "file,module"])
 def test_rows_of_nothing(path: Path, by: str) -> None:
     assert refused(path, "--by", by).endswith(
-        "argument --by: %r is nothing that a row can be of: write function, line, "
-        "file, module, thread, process, type or label:KEY, or one of these and type, "
-        "such as line,type" % by)
+        "argument --by: invalid kind of row %r: write function, line, file, module, "
+        "thread, process, type or label:KEY, or one of these and type, such as "
+        "line,type" % by)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -344,6 +343,6 @@ def test_what_it_took_to_know(path: Path, tmp_path: Path) -> None:
     assert both["bookkeeping"] == 762_000
     assert [process["bookkeeping"] for process in both["processes"]] == [381_000] * 2
     (tmp_path / "app.2.vmprof").unlink()
-    assert ("bookkeeping: to follow objects took at most 372 KiB of the process's "
-            "memory") in lines(profile, "--remarks")
+    assert ("bookkeeping: the sampler's data on objects took at most 372 KiB of the "
+            "process's memory") in lines(profile, "--remarks")
     assert as_json(profile)["bookkeeping"] == 381_000

@@ -87,7 +87,7 @@ def written(folder: Path, data: bytes, to: str, *options: str) -> tuple[bytes, s
 def test_within_the_limit_nothing_changes(to: str, made: bytes, tmp_path: Path) -> None:
     count = len(readers.read_bytes(made).samples)
     plain, complaints = written(tmp_path, made, to)
-    assert "thinned" not in complaints and b"thinned" not in plain
+    assert "downsampled" not in complaints and b"downsampled" not in plain
     for limit in 0, count, 10**18 - 1:
         assert written(tmp_path, made, to, "--samples", str(limit)) == (
             plain, complaints)
@@ -174,12 +174,13 @@ def test_totals_are_those_of_the_report(to: str, most: int, made: bytes,
 def test_it_is_said(to: str, made: bytes, tmp_path: Path) -> None:
     data, complaints = written(tmp_path, made, to, "--samples", "1000")
     found = re.match(
-        r"vmprof-convert: thinned: (\d+) of 8000 allocation samples are in here, each "
-        r"of which stands for as much more \(--samples 0: all\)\n", complaints)
+        r"vmprof-convert: downsampled: (\d+) of 8000 allocation samples were kept, and "
+        r"each represents correspondingly more bytes \(--samples 0 keeps all\)\n",
+        complaints)
     assert found and 400 < int(found[1]) <= 1000
     place = {"speedscope": "app.py (%s of 8000 samples)",
              "vmprof": "%s of 8000 samples"}.get(
-                 to, "thinned: %s of 8000 allocation samples are in here")
+                 to, "downsampled: %s of 8000 allocation samples were kept")
     has_place = to not in ("collapsed", "chrome")
     assert ((place % found[1]).encode() in data) == has_place
 
@@ -198,7 +199,7 @@ def test_time_samples_are_all_there(made: bytes, tmp_path: Path) -> None:
     data, _ = written(tmp_path, made, "firefox", "--samples", "10")
     thread = json.loads(data)["threads"][0]
     assert [entry["value"] for section in json.loads(data)["meta"]["extra"]
-            for entry in section["entries"] if entry["label"] == "Time samples"] == [
+            for entry in section["entries"] if entry["label"] == "CPU samples"] == [
                 ticks] == [800]
     assert thread["samples"]["length"] >= ticks
 
@@ -211,15 +212,16 @@ def test_nonsense_is_refused(number: str, tmp_path: Path,
     (tmp_path / "app.vmprof").write_bytes(large(100))
     said = run_and_fail(tmp_path, capsys, "app.vmprof", "--to", "pprof",
                         "--samples=" + number)
-    assert "is no number of samples: write 1 or more, or 0 for all" in said
+    assert "invalid number of samples " in said
+    assert ": write 1 or more, or 0 for all" in said
 
 
 def test_a_report_has_all_samples(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(large(100))
-    assert "--samples is for what holds each sample" in report_runs.refused(
+    assert "--samples limits the formats that contain single" in report_runs.refused(
         path, "--samples", "10")
-    assert "thinned" not in report_runs.report(path).stdout
+    assert "downsampled" not in report_runs.report(path).stdout
 
 
 def test_resident_memory_is_shared_out_among_as_many(tmp_path: Path) -> None:
@@ -236,8 +238,8 @@ def test_resident_memory_is_shared_out_among_as_many(tmp_path: Path) -> None:
     plain = report_runs.as_json(path, "--of", "rss")
     found = report_runs.as_json(path, "--of", "rss", "--samples", "500")
     assert found["rows"] == plain["rows"]
-    assert any(line.startswith("thinned: ") for line in found["remarks"])
-    assert not any(line.startswith("thinned: ") for line in plain["remarks"])
+    assert any(line.startswith("downsampled: ") for line in found["remarks"])
+    assert not any(line.startswith("downsampled: ") for line in plain["remarks"])
 
 
 def test_a_difference_says_it_once_of_both_sides(tmp_path: Path) -> None:
@@ -248,21 +250,22 @@ def test_a_difference_says_it_once_of_both_sides(tmp_path: Path) -> None:
     done = report_runs.called("convert", ["diff", *paths, "--samples", "1000"],
                               {"COLUMNS": "1000"})
     assert done.returncode == 0, done.stderr
-    said = r"thinned: \d+ of 6000 allocation samples are in here"
+    said = r"downsampled: \d+ of 6000 allocation samples were kept"
     assert len(re.findall(said, done.stdout)) == 1
     done = report_runs.called("convert", ["diff", *paths, "--samples", "1000", "--to",
                                           "collapsed"], {})
     assert done.returncode == 0 and len(re.findall(said, done.stderr)) == 1
-    assert "thinned" not in report_runs.called("convert", ["diff", *paths], {}).stdout
+    assert "downsampled" not in report_runs.called(
+        "convert", ["diff", *paths], {}).stdout
 
 
 def test_a_check_says_it(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(large(3000))
     arguments = ["check", str(path), "--fail-if", "objects > 100M"]
-    assert "thinned" not in report_runs.called("convert", arguments, {}).stdout
+    assert "downsampled" not in report_runs.called("convert", arguments, {}).stdout
     done = report_runs.called("convert", [*arguments, "--samples", "1000"], {})
-    assert done.returncode == 0 and "thinned: " in done.stdout
+    assert done.returncode == 0 and "downsampled: " in done.stdout
 
 
 def test_the_limit_is_that_of_all_processes(tmp_path: Path) -> None:
@@ -274,7 +277,7 @@ def test_the_limit_is_that_of_all_processes(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     done = report_runs.report(tmp_path / "app.vmprof", "-o", str(out), "--samples",
                               "1000", command="convert")
-    found = re.search(r"thinned: (\d+) of 6000 allocation samples", done.stderr)
+    found = re.search(r"downsampled: (\d+) of 6000 allocation samples", done.stderr)
     assert found and 300 < int(found[1]) <= 1000
     profile = json.loads(out.read_bytes())
     assert profile["threads"][0]["name"] == "All processes"
@@ -289,7 +292,7 @@ def test_the_limit_is_that_of_all_processes(tmp_path: Path) -> None:
 def test_filters_choose_from_those_that_stayed(made: bytes, tmp_path: Path) -> None:
     data, complaints = written(tmp_path, made, "pprof", "--samples", "1000", "--thread",
                                "1")
-    assert "thinned: " in complaints and b"thinned: " in data
+    assert "downsampled: " in complaints and b"downsampled: " in data
     all_ = pprof_sum(written(tmp_path, made, "pprof", "--thread", "1")[0])
     assert pprof_sum(data) == pytest.approx(all_, rel=0.3)
 
@@ -318,7 +321,7 @@ def test_many_samples_take_no_more_than_are_shown(
         [sys.executable, "-c", SCRIPT, path, "--to", "firefox", *options, "-o",
          tmp_path / "out.json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "of %d allocation samples are in here" % count in done.stderr
+    assert "of %d allocation samples were kept" % count in done.stderr
     assert int(done.stdout.split()[-1]) < most
 
 

@@ -82,7 +82,7 @@ def test_labels_and_short_paths() -> None:
         "allocated bytes", profile)
     ticks = {("main (main.py:1)", "work (work.py:11)"): 2}
     assert read_collapsed(profile, weight="time") == ticks
-    assert read_speedscope("time samples", profile) == ticks
+    assert read_speedscope("CPU samples", profile) == ticks
 
 
 def test_stacks_that_lost_their_callers_have_a_root_of_their_own() -> None:
@@ -162,15 +162,15 @@ def test_nothing_to_write(name: str) -> None:
 
 
 @pytest.mark.parametrize("name, said", [
-    ("collapsed", "1 time sample, the thread (of 2), times"),
+    ("collapsed", "1 CPU sample, the thread (of 2), times"),
     ("speedscope", "the thread (of 2), times"),
     ("pprof", "times"),
-    ("chrome", "1 time sample, the thread (of 2), numbers of objects, times"),
+    ("chrome", "1 CPU sample, the thread (of 2), numbers of objects, times"),
 ])
 def test_what_a_format_cannot_hold_is_said(name: str, said: str) -> None:
     profile = readers.read_bytes(rich_log().data())
     assert WRITERS[name](profile, io.BytesIO()) == [
-        "not in there, as the format cannot contain this: " + said]
+        "not included, because the format cannot contain this: " + said]
 
 
 def test_types_marks_and_fates_that_are_left_out() -> None:
@@ -235,7 +235,7 @@ def test_the_output_s_name_says_the_format(
     assert cli.main(["app.vmprof", "-o", name]) == 0
     out, err = capsys.readouterr()
     assert out == "wrote %s\n" % name
-    assert re.fullmatch("vmprof-convert: not in there, .* times\n", err)
+    assert re.fullmatch("vmprof-convert: not included, .* times\n", err)
     written = (folder / name).read_bytes()
     assert cli.main(["app.vmprof", "--to", format_, "-o", "other" + (
         ".gz" if name.endswith(".gz") else "")]) == 0
@@ -260,7 +260,7 @@ def test_no_samples_of_that_kind(folder: Path,
     log.settings()
     log.allocation([f], size=24)
     (folder / "app.vmprof").write_bytes(log.data())
-    assert "has no time samples: leave out --weight time" in run_and_fail(
+    assert "has no CPU samples: leave out --weight time" in run_and_fail(
         folder, capsys, "app.vmprof", "-o", "x.folded", "--weight", "time")
     log = Log(interpreter="cpython")
     log.tick([log.function("f")], time=5)

@@ -194,7 +194,7 @@ def test_objects_of_earlier_parts_all_stay() -> None:
 def test_what_no_interval_makes_fewer() -> None:
     """Of a damaged profile."""
     table = Limit(1).table()
-    with pytest.raises(ProfileError, match="so large that too few"):
+    with pytest.raises(ProfileError, match="the objects are too large"):
         table.extend(columns([Row(1, 1, 0, 2**62, 1, 0)] * 50))
 
 

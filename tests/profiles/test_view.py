@@ -95,7 +95,7 @@ def test_a_port_that_is_asked_for() -> None:
 def test_what_is_no_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["app.vmprof", "--view", "--port", text]) == 2
     err = capsys.readouterr().err
-    assert "is no port" in err and err.count("\n") == 1
+    assert "invalid port" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("environment, platform, there", [
@@ -280,5 +280,6 @@ def test_without_a_browser_it_says_what_to_open_and_forward(
     out, err = capsys.readouterr()
     assert "Open this in a browser:\n\n    https://profiler.firefox.com/" in out
     assert "\n    ssh -L %d:127.0.0.1:%d HOST\n" % (port, port) in out
-    assert "Nothing came for the profile yet" in out and "Safari can't" in out
+    assert "The browser has not requested the profile yet" in out
+    assert "it (or Safari) cannot load" in out
     assert (browser.url, err) == ("", "")
