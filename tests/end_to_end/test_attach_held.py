@@ -44,7 +44,7 @@ def test_retainers_follow_the_report(stock_pypy: PyPy, flags: tuple[str, ...],
     held = stock_pypy.profile().held[-1]
     sizes = {holder.path: holder.objects for holder in held.holders}
     assert sizes["__main__.before"] >= 100000 and sizes["__main__.kept"] > 0
-    before, found, after = run.out.partition("what was alive at ")
+    before, found, after = run.out.partition("live objects at ")
     assert found and first in before, run.out
     assert "__main__.before (list)" in after
 
@@ -65,7 +65,7 @@ def test_each_child_has_its_retainers(stock_pypy: PyPy) -> None:
             program, children):
         run = program.command("-d", "1", "--held", "--children", "-o", "out.vmprof")
         assert run.code == 0, run.err
-        assert run.out.count("what was alive in process ") == 1 + len(children)
+        assert run.out.count("live objects in process ") == 1 + len(children)
         assert run.out.count("__main__.of_each (list)") == 1 + len(children)
 
 

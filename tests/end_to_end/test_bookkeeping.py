@@ -36,8 +36,8 @@ def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
     assert profile.bookkeeping == int(run.out)
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--remarks",
                                 "out.vmprof").out
-    assert re.search(r"bookkeeping: to follow objects took at most \d+ KiB of the "
-                     r"process's memory\n", report)
+    assert re.search(r"bookkeeping: the sampler's data on objects took at most \d+ KiB "
+                     r"of the process's memory\n", report)
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)", "sampled.rotate('next.vmprof')",

@@ -81,7 +81,7 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
 def test_without_the_flag_it_is_not_read(pypy: PyPy) -> None:
     pypy.sample(PLANT + "    plant()\n", "128k")
     out = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof", "--memory")
-    assert out.code == 2 and "write --memory where it is started" in out.err
+    assert out.code == 2 and "start the program with --memory" in out.err
 
 
 @pytest.mark.parametrize("end, code", [
@@ -128,7 +128,7 @@ def test_children_have_their_own_reports(pypy: PyPy) -> None:
             check(process, 0, 0, 0)
         else:
             check(process)
-    assert all("is not known" in other["error"]
+    assert all("is unknown" in other["error"]
                for other in others if other not in known)
 
 

@@ -351,7 +351,8 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k"):
 """)
     assert run.code == 0, run.err
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
-    assert re.search(r"wrong: [\d.]+ MiB more count as alive here than malloc", report)
+    assert re.search(
+        r"wrong: the samples count [\d.]+ MiB more as alive than malloc", report)
 
 
 @pytest.mark.nurseries("4M", "240M")
@@ -397,7 +398,7 @@ while True:
     time.sleep(0.001)
 """) as program:
         run = program.attach("--raw-memory", "16k", duration=1)
-    assert "raw memory (malloc)" in run.out
+    assert "native memory (malloc)" in run.out
     profile = readers.read(tmp_path / "out.vmprof", raw=True)
     alive = by_function(profile, ALIVE)
     assert alive["later"].bytes > MIB / 4
@@ -431,7 +432,7 @@ kept.append([[] for _ in range(100000)])
     assert done.code == 0, done.err
     both = {thread["name"]: thread.get("nativeAllocations") for thread in json.loads(
         (folder / "both.json").read_text())["threads"]}
-    assert sum(both["Raw memory (malloc)"]["weight"]) == sum(
+    assert sum(both["Native memory (malloc)"]["weight"]) == sum(
         main["nativeAllocations"]["weight"])
     assert sum(weight for weight in both["MainThread"]["weight"] if weight > 0
                ) == pytest.approx(json.loads(stock_pypy.command(
@@ -525,4 +526,4 @@ def test_a_profile_without_it(stock_pypy: PyPy) -> None:
     stock_pypy.sample("x = [[] for i in range(10000)]", "1k")
     run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
     assert run.code == 2
-    assert "no raw memory was sampled" in run.err
+    assert "no samples of native memory" in run.err

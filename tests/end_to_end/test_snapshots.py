@@ -273,7 +273,7 @@ def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
     assert "request" in headline
     assert "held by __main__.KEPT (100 %)" in report
     assert "__main__.KEPT: +" in report
-    assert "what heap snapshots found reachable at" in report
+    assert "objects that heap snapshots reached at" in report
 
 
 def test_a_program_takes_snapshots_by_itself(stock_pypy: PyPy) -> None:

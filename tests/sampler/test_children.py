@@ -167,7 +167,7 @@ def test_other_programs_are_named(stock_pypy: PyPy) -> None:
     """, "64k")
     assert run.profile().settings["programs"] == "4 true,1 sh"
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof")
-    assert ("other programs that it ran are not in here: 4 true, 1 sh"
+    assert ("the process ran other programs, which are not included: 4 true, 1 sh"
             in report.out)
 
 

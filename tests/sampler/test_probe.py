@@ -496,11 +496,12 @@ def test_unknown_table_of_compiled_code_is_noted_in_the_report(
     loop = "kept = []\nfor i in range(100000):\n    kept.append([i])\n"
     known = stock_pypy.sample(loop, "512")
     assert "callers" in known.profile().settings["capabilities"].split(",")
-    assert "callers: in compiled code, some are wrong: " in all_remarks(known.path)
+    assert "callers: in compiled code, some callers are wrong, " in (
+        all_remarks(known.path))
     remembered(stock_pypy, codemap="0")
     lacking = stock_pypy.sample(loop, "512")
     assert "callers" not in lacking.profile().settings["capabilities"].split(",")
-    assert "callers: where compiled code calls compiled code, stacks are " in (
+    assert "callers: where compiled code calls compiled code, the stacks are " in (
         all_remarks(lacking.path))
 
 
