@@ -104,8 +104,8 @@ def test_salvage_reads_all_whole_records(folder: Path) -> None:
     assert cli.main(["app.vmprof", "-o", "a.json", "--salvage"]) == 0
     profile = load(folder / "a.json")
     assert extra(profile)["Allocation samples"] == 5
-    assert "3 bytes at the end were left out, because they are an incomplete" in (
-        remarks(profile))
+    assert ("3 bytes at the end were left out, because they are an incomplete "
+            "record") in remarks(profile)
 
 
 # ________________________________________

@@ -86,7 +86,7 @@ def test_report_without_known_lines(path: Path) -> None:
     """All code was compiled before the sampling, or `--lines` was not given."""
     path.write_bytes(profile(known=False))
     assert places(path, "--by", "line") == ["app.py:4 (def)", "app.py:1 (def)"]
-    assert "of 100 % of the bytes" in remark(path, "--by", "line")[0]
+    assert "for 100 % of the bytes" in remark(path, "--by", "line")[0]
     path.write_bytes(profile(known=False, asked=False))
     assert places(path, "--by", "line") == ["app.py:4", "app.py:1"]
     assert "this profile has no executed lines" in remark(path, "--by", "line")[0]
