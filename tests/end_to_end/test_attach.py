@@ -445,7 +445,7 @@ def test_what_the_process_says_of_itself(
         **STATUS, **(ours if pid == "self" else theirs)})
     monkeypatch.setattr(maps, "of", lambda pid: [])
     # where nothing is to be said against it, it has no memory: the next thing looked at
-    with pytest.raises(AllocationSamplingError, match=words or "is no program"):
+    with pytest.raises(AllocationSamplingError, match=words or "is not a program"):
         Target(7, flag)
 
 
