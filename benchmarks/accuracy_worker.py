@@ -1,8 +1,9 @@
-"""Profiles of one program at one interval after the other.
+"""Record profiles of gcbench at several intervals, with many seeds.
 
     accuracy_worker.py FOLDER SEEDS INTERVAL...
 
-Interval 1 takes every object: what is true.
+The experiment `accuracy` runs this script. At interval 1, it samples every object once,
+which gives the true values. The name of each profile is its interval and seed.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from programs import gcbench
 
 
 def main(folder: str, seeds: int, intervals: list[str]) -> None:
+    """Record all profiles into the folder."""
     for interval in intervals:
         for seed in range(1 if interval == "1" else seeds):
             profile = os.path.join(folder, "%s-%d" % (interval, seed))

@@ -1,11 +1,12 @@
-"""Many profiles of one program, each with another seed.
+"""Record many profiles of one program, each with another seed.
 
     coverage_worker.py FOLDER RUNS INTERVAL...
 
-The program has phases that allocate slowly and fast, and a function that
-allocates now and then in each of them.  The JIT has compiled all of it before
-the first profile is taken, and no object can be left out: so every run
-allocates the same.  Interval 1 takes every object once: what is true.
+The experiment `coverage` runs this script. The program has phases that allocate slowly
+and fast, and a function that allocates from time to time in each phase. The JIT has
+compiled the whole program before the first profile begins. The JIT cannot remove any
+object. Therefore, every run allocates the same bytes. At interval 1, the script samples
+every object once, which gives the true values.
 """
 from __future__ import annotations
 
@@ -14,15 +15,17 @@ import sys
 
 import vmprof_allocation
 
-#: what is allocated is reachable from here for a while
+#: The most recent objects, so that the JIT has to allocate them.
 kept = [None] * 64
 
 
 def rare(i):
+    """Allocate a list that few iterations allocate."""
     kept[i & 63] = [None] * (20 + i % 50)
 
 
 def slow(i):
+    """Compute, then allocate a small list."""
     value = i
     for _ in range(600):
         value = value * 1103515245 + 12345 & 0x7FFFFFFF
@@ -30,14 +33,17 @@ def slow(i):
 
 
 def fast(i):
+    """Allocate a list of varying size."""
     kept[i & 63] = [None] * (10 + i % 90)
 
 
 def large(i):
+    """Allocate a list of 3000 items."""
     kept[i & 63] = [None] * 3000
 
 
 def work():
+    """Run the phases of the program once."""
     for i in range(6000):
         slow(i)
         if i % 100 == 0:
@@ -53,6 +59,7 @@ def work():
 
 
 def main(folder: str, runs: int, intervals: list[str]) -> None:
+    """Warm up, then record all profiles into the folder."""
     for _ in range(20):
         work()
     for interval in intervals:

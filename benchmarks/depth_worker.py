@@ -1,10 +1,10 @@
-"""Allocates at some depth of the stack, sampled and not, in turn.
+"""Measure a loop that allocates at a given stack depth, sampled and plain in turn.
 
     depth_worker.py SECONDS PAIRS DEPTH...
 
-Prints a line of JSON for each pair.  The depth is that of the whole stack, as
-the profile has it: what allocates runs in a thread, whose stack begins with
-it.
+The experiment `depth` runs this script, which prints a line of JSON for each pair of
+runs. DEPTH is the number of frames of the whole stack, as in the profile. The loop runs
+in a new thread, because a thread's stack begins with the thread.
 """
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ import time
 import vmprof_allocation
 from vmprof_convert import readers
 
-#: bytes; so that a run has thousands of samples, and each comes out of the
-#: program's own work
+#: The interval in bytes.  A run has thousands of samples, and each sample interrupts
+#: the program's own work.
 INTERVAL = 16384
 FILLER = b"x" * 2000
 kept: list[bytes] = [b""]
 
 
 def work(count: int) -> float:
+    """Allocate strings, and return the elapsed seconds."""
     start = time.perf_counter()
     for i in range(count):
         kept[0] = FILLER[i & 7:1000 + (i & 7)]
@@ -33,17 +34,19 @@ def work(count: int) -> float:
 
 
 def cpu_time(count: int) -> float:
+    """Return the processor time of work(), in seconds."""
     start = time.process_time()
     work(count)
     return time.process_time() - start
 
 
 def down(depth: int, count: int) -> float:
+    """Call work() from the given number of further frames."""
     return down(depth - 1, count) if depth > 1 else work(count)
 
 
 def at_depth(depth: int, count: int) -> float:
-    """The time that work(count) takes, `depth` frames deep."""
+    """Return the seconds that work(count) takes, `depth` frames deep."""
     done = _thread.allocate_lock()
     done.acquire()
     result = []
@@ -58,17 +61,19 @@ def at_depth(depth: int, count: int) -> float:
 
 
 def median_depth(profile: str) -> int:
+    """Return the median stack depth of a profile's samples."""
     found = readers.read(profile)
     depths = sorted(len(found.stacks[s]) for s in found.samples.stack if s >= 0)
     return depths[len(depths) // 2]
 
 
 def main(arguments: list[str]) -> None:
+    """Measure all pairs, and print their results."""
     seconds, pairs = float(arguments[0]), int(arguments[1])
     sys.setrecursionlimit(5000)
     count = 1000
-    # of the processor: on a busy machine little work can take long, and then
-    # there are too few samples
+    # Processor time decides.  On a busy machine, little work can take long by the wall
+    # clock, and a run would have too few samples.
     while cpu_time(count) < seconds / 2:
         count *= 2
     with tempfile.TemporaryDirectory() as folder:

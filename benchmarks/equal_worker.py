@@ -1,10 +1,10 @@
-"""One run of a program, for profiles of runs that are equal; or that are, but for what
-one function makes.
+"""Run a program whose runs are equal, except for the bytes of one function.
 
     equal_worker.py PROGRAM ROUNDS COUNT
 
-PROGRAM is as for worker.py, or the script of a program of pyperformance.  After each
-round, planted() makes so many lists, of 480 bytes each on average.
+The experiment `equal_runs` samples this script. PROGRAM is a program of worker.py, or
+the script of a pyperformance program. After each round, planted() makes COUNT lists of
+480 bytes each on average.
 """
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ kept: list[object] = [None] * 64
 
 
 def planted(count):
+    """Make the given number of lists."""
     for i in range(count):
         kept[i & 63] = [None] * (10 + i % 90)
 
 
 def main(program, rounds, count):
+    """Run the program, with planted lists after each round."""
     run = (programs.main_of(Path(program)) if program.endswith(".py")
            else programs.load(program))
     for _ in range(rounds):

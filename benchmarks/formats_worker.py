@@ -1,6 +1,8 @@
-"""A profile of programs with many stacks, for who writes it in other formats.
+"""Record a profile of programs with many stacks, for the experiment `formats`.
 
     formats_worker.py FILE INTERVAL ROUNDS [PROGRAM]
+
+Without PROGRAM, the profile contains all programs in PROGRAMS.
 """
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ PROGRAMS = ("pyperformance:django_template", "pyperformance:html5lib",
 
 
 def main(path: str, interval: str, rounds: int, *names: str) -> None:
+    """Sample the programs for the given number of rounds."""
     with contextlib.redirect_stdout(io.StringIO()), \
             vmprof_allocation.sample(path, interval, seed=1):
         for name in names or PROGRAMS:

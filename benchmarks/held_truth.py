@@ -1,14 +1,18 @@
-"""Whether the answers to who holds what are true, in PyPy.
+"""Compare the retained sizes and reference paths with the truth, in PyPy.
 
     held_truth.py sums RUNS
     held_truth.py paths TURNS
 
-"sums" plants seven holders of random sizes, RUNS times, each in a process of its own,
-and prints how the estimates from samples lie beside the exact sums: for each, z, and
-whether the 95 % interval holds the sum.  "paths" makes random modules of lists, dicts,
-sets, classes, slots and instances within each other, TURNS times, evaluates the path of
-each holder that is an expression, and counts those that lead to it, and to another
-object.  Both as JSON."""
+The experiment `held` runs this script, which prints JSON. "sums" plants seven retainers
+of random sizes in each of RUNS processes. It prints two values for each retainer: the z
+score of the estimate from samples against the exact sum, and whether the 95 % interval
+contains the sum.
+
+"paths" makes random modules TURNS times, with nested lists, dicts, sets, classes, slots
+and instances. It evaluates the path of each retainer that is an expression. It prints
+the number of paths that lead to the retainer, and the number that lead to another
+object.
+"""
 from __future__ import annotations
 
 import builtins
@@ -37,21 +41,28 @@ MODULES = 3
 
 
 class Instance:
-    pass
+    """An object with attributes."""
 
 
 class Color(enum.Enum):
+    """An enumeration, whose member serves as a key."""
+
     RED = 1
 
 
 class Pair(NamedTuple):
+    """A named tuple."""
+
     number: int
     items: list[Any]
 
 
 class OtherPair(Pair):
+    """A named tuple whose first name leads to a property."""
+
     @property
     def number(self) -> str:        # type: ignore[override]
+        """Return a value that is not the tuple's first item."""
         return "another"
 
 
@@ -62,20 +73,22 @@ KEYS: list[Any] = ["name", "with space", "quo'te", 'dou"ble', "\u00fc", "", 5, -
 
 
 class Slots:
+    """An object with slots."""
+
     __slots__ = ("one", "three", "two")
     one: Any
 
 
 class OwnDict(dict[Any, Any]):
-    pass
+    """A subclass of dict."""
 
 
 class OwnList(list[Any]):
-    pass
+    """A subclass of list."""
 
 
 class Planted:
-    """What holds something: attributes of a class."""
+    """A class whose attributes are the seven planted retainers."""
 
     instances: ClassVar[list[Any]] = []
     texts: ClassVar[dict[str, Any]] = {}
@@ -87,6 +100,11 @@ class Planted:
 
 
 def ask(interval: str) -> tuple[Profile, Held]:
+    """Record a profile with a heap snapshot, and return both.
+
+    Args:
+        interval: The sampling interval. With INTERVAL, the retainers are planted.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "held.vmprof")
         with vmprof_allocation.sample(path, interval) as session:
@@ -102,10 +120,11 @@ def ask(interval: str) -> tuple[Profile, Held]:
 
 
 # ________________________________________
-# sums
+# retained sizes
 
 
 def plant() -> None:
+    """Fill the seven retainers with random numbers of objects."""
     rng = random.Random(int(sys.argv[2]))
 
     def number() -> int:
@@ -122,12 +141,13 @@ def plant() -> None:
     for i in range(number()):
         slots = Planted.slots[i] = Slots()
         slots.one = {i: [i]}
-    # old, it takes half of what it is allocated with
+    # An old object() takes half of its bytes in the nursery.
     Planted.empty += [object() for _ in range(10 * number())]
     Planted.lengths.update((i, "x" * rng.randrange(1, 500)) for i in range(number()))
 
 
 def z_of(profile: Profile, answer: Held, row: holders.Row) -> float:
+    """Return an estimate's deviation from the exact sum, in standard deviations."""
     value = variance = 0.0
     for one in holders.objects(profile, answer):
         if one.how == ALONE and one.set & row.holders[0].set:
@@ -137,6 +157,7 @@ def z_of(profile: Profile, answer: Held, row: holders.Row) -> float:
 
 
 def one_run() -> None:
+    """Plant the retainers, and print a line of JSON for each."""
     profile, answer = ask(INTERVAL)
     for row in holders.find(profile, answer).rows:
         if len(row.holders) == 1 and ".Planted." in row.holders[0].path:
@@ -145,6 +166,7 @@ def one_run() -> None:
 
 
 def sums(runs: int) -> None:
+    """Run several processes with planted retainers, and print all their lines."""
     rows = [json.loads(line) for seed in range(runs) for line in subprocess.run(
         [sys.executable, __file__, "run", str(seed)], check=True,
         stdout=subprocess.PIPE, encoding="ascii").stdout.splitlines()]
@@ -153,10 +175,11 @@ def sums(runs: int) -> None:
 
 
 # ________________________________________
-# paths
+# reference paths
 
 
 def large(rng: random.Random) -> Any:
+    """Return a random container of many strings."""
     count = rng.randrange(300, 1500)
     texts = ["x%d" % i for i in range(count)]
     return rng.choice((
@@ -165,6 +188,7 @@ def large(rng: random.Random) -> Any:
 
 
 def small(rng: random.Random) -> Any:
+    """Return a random object that can refer to others."""
     return rng.choice((Instance, Slots, dict, OwnDict, list, OwnList,
                        lambda: Pair(1, []), lambda: OtherPair(2, []),
                        lambda: time.struct_time(([], *range(8))),
@@ -172,8 +196,9 @@ def small(rng: random.Random) -> Any:
 
 
 def put(rng: random.Random, into: Any, value: object) -> None:
+    """Store a value in an object, in the way that suits the object."""
     if type(into) is time.struct_time:
-        into = into[0]          # a list, in small()
+        into = into[0]          # The list that small() put there.
     if isinstance(into, dict):
         into[rng.choice(KEYS)] = value
     elif isinstance(into, Pair):
@@ -187,7 +212,7 @@ def put(rng: random.Random, into: Any, value: object) -> None:
 
 
 def make(rng: random.Random) -> list[str]:
-    """Modules, whose names are returned."""
+    """Make modules with random contents, and return their names."""
     modules = [types.ModuleType(rng.choice(("mod%d", "package.mod%d")) % number)
                for number in range(MODULES)]
     nodes: list[Any] = list(modules)
@@ -203,11 +228,15 @@ def make(rng: random.Random) -> list[str]:
 
 
 def is_right(holder: Holder) -> bool | None:
-    """None: it is no expression, or of something whose id() is no address."""
+    """Return whether a retainer's path leads to the retainer.
+
+    The result is None if the path is not an expression, or if the path leads to an
+    object whose id() is not its address.
+    """
     if " -> " in holder.path or holder.path.startswith("in ") or holder.is_class:
         return None
     found = []
-    # a.b.c may be c of the module a.b, or b of a
+    # a.b.c may be c of the module a.b, or b.c of the module a.
     for name, module in list(sys.modules.items()):
         if holder.path.startswith((name + ".", name + "[")):
             try:
@@ -221,6 +250,7 @@ def is_right(holder: Holder) -> bool | None:
 
 
 def paths(turns: int) -> None:
+    """Check the paths of several random structures, and print the numbers."""
     counts: collections.Counter[bool | None] = collections.Counter()
     for turn in range(turns):
         names = make(random.Random(turn))

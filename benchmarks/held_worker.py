@@ -1,11 +1,13 @@
-"""What it takes to look who holds what, in PyPy.
+"""Measure the cost of finding the retainers in PyPy.
 
     held_worker.py THOUSANDS TIMES
 
-makes so many thousand objects, and asks so many times.  Prints, as JSON, what the heap
-has and what is resident, and medians: how long the program stood still, the processor
-time of the process that looked, and the memory that it took.  In nanoseconds, and in
-bytes."""
+The script makes THOUSANDS of objects and takes TIMES heap snapshots with retainers. It
+prints, as JSON, the objects and bytes of the heap and the resident bytes. It also
+prints medians over the snapshots: the pause and the processor time of the forked
+process in nanoseconds, and the memory of this process in bytes. The experiment `held`
+runs this script.
+"""
 from __future__ import annotations
 
 import gc
@@ -20,21 +22,26 @@ from vmprof_convert import readers
 
 
 class Node:
+    """An object that consists of seven objects on the heap."""
+
     def __init__(self, number: int) -> None:
+        """Make the node and the objects to which it refers."""
         self.name = "node%d" % number
         self.items = [number, self.name + "!"]
 
 
 def resident() -> int:
+    """Return the resident memory of this process, in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def main(thousands: int, times: int) -> None:
+    """Make the objects, take the snapshots, and print the result."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "held.vmprof")
         with vmprof_allocation.sample(path, "64k") as session:
-            # of seven objects each
+            # Each Node consists of seven objects.
             nodes = {number: Node(number) for number in range(thousands * 1000 // 7)}
             gc.collect()
             for _ in range(times):

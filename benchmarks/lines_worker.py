@@ -1,12 +1,14 @@
-"""A program in a fresh process, with lines or without: while the JIT compiles it, and
-afterwards.
+"""Run a program in a fresh process, with or without line numbers.
 
     lines_worker.py PROGRAM SECONDS ROUNDS CONFIGURATION FILE
 
-CONFIGURATION is ``plain``, an interval, or an interval and ``,lines``; the profile goes
-to FILE.  With 0 ROUNDS it finds out how many take so many SECONDS, and samples nothing.
-Prints a line of JSON: what the first ROUNDS took (``first``), and the last of four
-times as many (``last``).
+The experiment `lines` runs this script. CONFIGURATION is ``plain``, an interval, or an
+interval and ``,lines``. The sampler writes the profile to FILE.
+
+With 0 ROUNDS, the script samples nothing and prints the number of rounds that take
+SECONDS. Otherwise, it runs ROUNDS four times and prints a line of JSON. ``first``
+contains the times of the first run, while the JIT compiles the program. ``last``
+contains the times of the fourth run.
 """
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ import sys
 import programs
 from timing import rounds_for, timed
 
+#: The number of times that the rounds run.
 TIMES = 4
 
 
 def main(program: str, seconds: float, rounds: int, configuration: str,
          file: str) -> None:
+    """Run the program in one configuration, and print the result."""
     with contextlib.redirect_stdout(io.StringIO()):
         run = programs.load(program)
         if not rounds:

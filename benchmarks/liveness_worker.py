@@ -1,18 +1,20 @@
-"""A program that keeps objects in one of ten ways, and prints how many bytes it keeps.
+"""Keep objects in one of ten ways, and print the number of bytes that are kept.
 
     liveness_worker.py KIND leaks|steady SEED SECONDS
     liveness_worker.py service leaks SEED SECONDS
     liveness_worker.py snapshots held|marked THOUSANDS TIMES
 
-The first form answers 100 requests per second.  Each request makes garbage, replaces
-something recent, and keeps some objects.  A steady program replaces the oldest objects
-from a tenth of the run on.  The planted objects are made in make_kept(), make_recent()
-and make_base().  The program measures the bytes of each object when it makes the
-object, and prints as JSON the bytes that are alive at the end, and a log of
-(seconds, bytes that were kept until then).
+The experiment `liveness` runs this script. The first form answers 100 requests per
+second. Each request makes garbage, replaces a recent object, and keeps some objects. A
+steady program replaces the oldest objects after a tenth of the run. make_kept(),
+make_recent() and make_base() make the planted objects.
+
+The program measures the bytes of each object when it makes the object. It prints, as
+JSON, the bytes that are alive at the end, and a log. The log contains pairs of the
+elapsed seconds and the bytes that were kept until then.
 
 The second form computes all the time: it makes 2 MB of garbage and keeps 20 kB per
-request.  The third form takes snapshots of a heap of THOUSANDS of objects.
+request. The third form takes snapshots of a heap of THOUSANDS of objects.
 """
 from __future__ import annotations
 
@@ -31,19 +33,24 @@ from typing import Any, ClassVar
 
 import cffi
 
-#: PyPy's, which has more than others
+#: PyPy's module, which has functions that other interpreters lack.
 gc: Any = _gc
 ffi = cffi.FFI()
 
-#: requests per second, and the share of the run until a steady program drops objects
+#: The number of requests per second, and the share of the run after which a steady
+#: program drops objects.
 RATE, FILLED = 100, 0.1
-#: bytes that are kept in the end: the least, and the ratio of the most to it
+#: The least number of bytes that are kept at the end, and the ratio of the largest
+#: number to the least.
 LEAST, RATIO = 2e6, 16
 THREADS = 4
 
 
 class Node:
+    """An object with three fields that are None."""
+
     def __init__(self) -> None:
+        """Make an empty node."""
         self.left = self.right = self.value = None
 
 
@@ -53,6 +60,12 @@ PARTS = {"bytearray": 3, "list": 3, "text": 2, "node": 1}
 
 
 def size_of(thing: Any, parts: int) -> int:
+    """Return the bytes of an object and of its parts.
+
+    Args:
+        thing: The first part. The first reference of each part leads to the next one.
+        parts: The number of parts.
+    """
     total: int = gc.get_rpy_memory_usage(thing)
     for _ in range(parts - 1):
         thing = gc.get_rpy_referents(thing)[0]
@@ -63,6 +76,7 @@ def size_of(thing: Any, parts: int) -> int:
 # The functions whose live bytes are known.
 
 def make_kept(program: Program) -> Any:
+    """Make an object that the program keeps, and store its size in the program."""
     size = program.draw_size()
     if program.thing == "bytearray":
         thing: Any = bytearray(size)
@@ -72,54 +86,69 @@ def make_kept(program: Program) -> Any:
         thing = "x" * size
     else:
         thing = Node()
-    # compiled code makes the object here for this call, and not in a caller
+    # This call forces compiled code to make the object here, and not in a caller.
     if gc.get_rpy_memory_usage(thing) > 0:
         program.last_size = size_of(thing, PARTS[program.thing])
     return thing
 
 
 def make_recent(size: int) -> bytearray:
+    """Make an object that the program replaces soon."""
     return bytearray(size)
 
 
 def make_base(size: int) -> bytearray:
+    """Make an object that lives as long as the program."""
     return bytearray(size)
 
 
 def make_buffer(program: Program) -> Any:
+    """Make a buffer of native memory, and store its size in the program."""
     program.last_size = program.draw_size()
     return ffi.new("char[]", program.last_size)
 
 
 def make_garbage(count: int) -> int:
+    """Make strings that are dropped at once, and return their number."""
     return len(list(map(str, range(count))))
 
 
 # ____________________________________________________________
-# what keeps an object
+# the objects that keep another one
 
 class Handler:
+    """An object whose bound method serves as a callback."""
+
     def __init__(self, thing: Any) -> None:
+        """Keep an object."""
         self.thing = thing
 
     def on_event(self) -> Any:
+        """Return the object that the handler keeps."""
         return self.thing
 
 
 class Registry:
+    """A class whose attribute keeps objects."""
+
     entries: ClassVar[dict[int, Any]] = {}
 
 
 class Cache:
+    """An ordered dict of entries that is never trimmed."""
+
     def __init__(self) -> None:
+        """Make an empty cache."""
         self.entries: OrderedDict[int, Any] = OrderedDict()
 
 
 def fail(thing: Any) -> None:
+    """Raise an exception whose traceback refers to the frame with `thing`."""
     raise ValueError(len(str(type(thing))))
 
 
 def exception(thing: Any) -> Exception:
+    """Return an exception that keeps `thing`."""
     try:
         fail(thing)
     except ValueError as e:
@@ -128,17 +157,21 @@ def exception(thing: Any) -> Exception:
 
 
 def closure(thing: Any) -> Callable[[], Any]:
+    """Return a function that keeps `thing`."""
+
     def read() -> Any:
         return thing
     return read
 
 
 def generator(thing: Any) -> Any:
+    """Keep `thing` in the generator's frame."""
     yield None
     yield thing
 
 
 def waiting(thing: Any) -> Any:
+    """Return a suspended generator that keeps `thing`."""
     suspended = generator(thing)
     next(suspended)
     return suspended
@@ -151,7 +184,7 @@ CLOSURES: dict[int, Any] = {}
 GENERATORS: dict[int, Any] = {}
 BUFFERS: dict[int, Any] = {}
 CACHE = Cache()
-#: what threads have to wait for at the end: the main thread never sets it
+#: The event for which threads wait at the end.  The main thread never sets it.
 NEVER = threading.Event()
 
 #: The object that keeps another one, and the dict that keeps this object.  None if the
@@ -175,6 +208,7 @@ class Program:
 
     def __init__(self, kind: str, is_leak: bool, seed: str, seconds: float,
                  threads: int) -> None:
+        """Draw the numbers and sizes of the objects."""
         rng = self.rng = random.Random(seed)
         self.kind, self.is_leak = kind, is_leak
         self.requests = int(RATE * seconds)
@@ -184,27 +218,29 @@ class Program:
         bytes_ = LEAST * RATIO ** rng.random() / threads
         if kind == "C memory":
             self.size = 1000 + self.size
-        # a node takes 56 bytes, and what keeps it takes more
+        # A node takes 56 bytes, and the object that keeps it takes more.
         bytes_ = min(bytes_, 40000 * (self.size + 60) / threads)
         self.each = bytes_ / (self.size + 60) / self.requests / (
             1 if is_leak else FILLED)
         self.base = int(LEAST * RATIO ** rng.random() / threads / 4000)
         self.bytes = dict.fromkeys(("make_kept", "make_recent", "make_base"), 0)
-        #: objects that were made, and the number that a steady program keeps
+        #: The number of objects made, and the number that a steady program keeps.
         self.count = 0
         self.bound = int(self.each * FILLED * self.requests) + 1
-        #: bytes of the object in each slot of the container
+        #: The bytes of the object in each slot of the container.
         self.sizes: dict[int, int] = {}
         self.last_size = 0
         self.log = [(0.0, 0)]
         self.is_done = threading.Event()
 
     def draw_size(self) -> int:
+        """Return a random size in bytes around the program's mean size."""
         return self.rng.randrange(self.size // 2, 3 * self.size // 2)
 
     def keep(self, container: dict[int, Any]) -> None:
+        """Make an object and put it into the container."""
         # A steady program replaces values.  If it removed them, PyPy's dict would still
-        # refer to up to a fifth.
+        # refer to up to a fifth of them.
         slot = self.count if self.is_leak else self.count % self.bound
         self.count += 1
         if self.kind == "C memory":
@@ -219,12 +255,13 @@ class Program:
             self.sizes[slot] = self.last_size
 
     def work(self) -> None:
+        """Answer all requests, and keep the objects alive afterwards."""
         container = KINDS[self.kind][1]
         if container is None:
             container = {}
         base = list(map(make_base, [4000] * self.base))
         recent: list[Any] = [None] * 50
-        # the whole number of objects per request varies around `each`
+        # The number of objects per request is whole, and `each` on average.
         due = 0.0
         begin = time.monotonic()
         for request in range(self.requests):
@@ -254,6 +291,7 @@ STAYS: list[object] = []
 
 
 def plant(kind: str, is_leak: bool, seed: str, seconds: float) -> None:
+    """Run a program in one thread or in several, and print the bytes that it keeps."""
     count = THREADS if kind == "threads" else 1
     programs = [Program(kind, is_leak, "%s %s %d" % (kind, seed, number), seconds,
                         count) for number in range(count)]
@@ -273,7 +311,10 @@ def plant(kind: str, is_leak: bool, seed: str, seconds: float) -> None:
 # ____________________________________________________________
 
 class Session:
+    """An object of 20 kB that each request keeps."""
+
     def __init__(self, number: int) -> None:
+        """Make the data of a request."""
         self.number = number
         self.data = bytearray(20000)
 
@@ -282,12 +323,14 @@ KEPT: list[Session] = []
 
 
 def request(number: int) -> int:
+    """Make 2 MB of garbage, and keep a Session."""
     junk = [str(i) * 3 for i in range(30000)]
     KEPT.append(Session(number))
     return len(junk)
 
 
 def serve(seconds: float) -> None:
+    """Answer requests for the given number of seconds, and print the retained bytes."""
     STAYS.append(list(map(make_base, [4000] * 400)))
     begin = time.monotonic()
     log = []
@@ -304,13 +347,17 @@ def serve(seconds: float) -> None:
 # ____________________________________________________________
 
 def take_snapshots(with_holders: bool, thousands: int, times: int) -> None:
-    """Print medians: the objects of the heap, the pause, and how long a call takes."""
+    """Take snapshots of a heap, and print medians as JSON.
+
+    The medians are the objects and bytes of the heap, the pause and the processor time
+    in nanoseconds, and the duration of a call in seconds.
+    """
     import vmprof_allocation
     from vmprof_convert import readers
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "liveness.vmprof")
         with vmprof_allocation.sample(path, "64k") as session:
-            # seven objects each
+            # Each row consists of seven objects.
             rows = [{"name": "row %d" % number, "items": [number, "%d!" % number]}
                     for number in range(thousands * 1000 // 7)]
             took = []
@@ -326,6 +373,7 @@ def take_snapshots(with_holders: bool, thousands: int, times: int) -> None:
 
 
 def main() -> None:
+    """Choose the form of the program from the command line."""
     kind, how, *rest = sys.argv[1:]
     if kind == "service":
         serve(float(rest[1]))

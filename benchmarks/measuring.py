@@ -1,4 +1,8 @@
-"""Processes, medians, and the machine: what all experiments share."""
+"""Run processes, estimate medians, and describe the machine, for all experiments.
+
+This file is also a script. run() starts it between the study and each command, to
+measure the command.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -17,14 +21,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / ".build"
 
-#: the GC's own choice depends on the CPU's caches
+#: The size of the nursery.  The GC's own choice depends on the CPU's caches.
 NURSERY = "4M"
-#: the second size is what PyPy chooses on servers with a large cache
+#: The second size is PyPy's choice on servers with a large cache.
 NURSERIES = (NURSERY, "240M")
-#: a process that takes longer, in seconds, hangs
+#: Seconds after which a process counts as hung.
 TIMEOUT = 600.0
 
-#: of the bootstrap: the same times give the same intervals
+#: The seed of the bootstrap.  It is fixed, so that the same times give the same
+#: intervals.
 SEED = 20
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -33,7 +38,7 @@ Json = dict[str, Any]
 
 
 class Failed(Exception):
-    """A process did not give a result."""
+    """A process gave no result."""
 
 
 # ____________________________________________________________
@@ -41,24 +46,31 @@ class Failed(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """What a process took as a whole."""
+    """The resources and the output of a finished process."""
 
-    #: seconds; and those of a processor
+    #: The elapsed time and the processor time, in seconds.
     wall: float
     cpu: float
-    #: the largest resident set, in bytes
+    #: The largest resident set, in bytes.
     rss: int
     out: str
 
 
 def run(command: Sequence[str | Path], folder: Path | None = None,
         variables: Mapping[str, str] | None = None) -> Process:
-    """Run `command` to its end, with these environment variables besides.
-    Raises Failed.
+    """Run a command to its end, and measure it.
 
-    Settings of whoever runs this don't become part of the result.  What the
-    kernel knows of a process it tells of all one's children together: between
-    us and `command` is a process whose only child it is.
+    The command does not inherit settings of PyPy or Python from the caller. The kernel
+    reports only sums over all children of a process. Therefore, another process runs
+    between this one and the command, and has the command as its only child.
+
+    Args:
+        command: The program and its arguments.
+        folder: The working directory, or None for the current one.
+        variables: Environment variables, in addition to the inherited ones.
+
+    Raises:
+        Failed: The exit code is not 0, or the command took longer than TIMEOUT.
     """
     environment = {
         **{key: value for key, value in os.environ.items()
@@ -82,6 +94,7 @@ def run(command: Sequence[str | Path], folder: Path | None = None,
 
 
 def _measure(command: Sequence[str]) -> int:
+    """Run a command, and print its resources and its output."""
     import resource
     start = time.perf_counter()
     try:
@@ -99,7 +112,7 @@ def _measure(command: Sequence[str]) -> int:
 
 
 # ____________________________________________________________
-# what the figures say
+# estimates and tables
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
@@ -110,16 +123,21 @@ class Estimate:
     high: float
 
     def includes(self, value: float) -> bool:
+        """Return whether the interval contains a value."""
         return self.low <= value <= self.high
 
     def format(self, places: int = 3) -> str:
+        """Return the median and the interval as text."""
         return "%.*f (%.*f..%.*f)" % (places, self.median, places, self.low,
                                       places, self.high)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The median of `values`, and between which medians LEVEL of those lie
-    that are drawn from them again, with replacement."""
+    """Return the median of the values and its percentile bootstrap interval.
+
+    The bootstrap draws RESAMPLES times from the values, with replacement. The interval
+    contains the share LEVEL of the medians of these samples.
+    """
     generator = random.Random(SEED)
     medians = sorted(
         statistics.median(generator.choices(values, k=len(values)))
@@ -130,6 +148,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def table(lines: Iterable[Sequence[str]]) -> str:
+    """Return lines of cells as text, with aligned columns."""
     rows = list(lines)
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip()
@@ -137,13 +156,15 @@ def table(lines: Iterable[Sequence[str]]) -> str:
 
 
 def progress(text: str) -> None:
+    """Print a line about the progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 # ____________________________________________________________
-# where it ran
+# the machine
 
 def cpu_model() -> str:
+    """Return the name of the processor."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -156,7 +177,7 @@ def cpu_model() -> str:
 
 
 def commit() -> str:
-    """Of what is measured; "+": with changes that are in none."""
+    """Return the commit that is measured, with "+" if files were changed since."""
     try:
         return subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=ROOT,
@@ -166,6 +187,7 @@ def commit() -> str:
 
 
 def environment(pypy: Path | str) -> Json:
+    """Return the date, the commit, the machine and the interpreters, as JSON."""
     version = run([pypy, "-c", "import sys; print(sys.version)"]).out
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(

@@ -1,9 +1,10 @@
-"""Where the memory of a program is, in PyPy.
+"""Run a program that uses memory in a certain way, and print its memory report.
 
     memory_worker.py PROGRAM
 
-runs it, keeps what it has, and prints what `ctl memory --json` says of it meanwhile.
-Exit code 3: a package that it needs is not installed.
+The experiment `memory` runs this script. While the program's objects are alive, the
+script prints the output of `ctl PID memory --json`. The exit code is 3 if a package of
+the program is not installed.
 """
 from __future__ import annotations
 
@@ -53,19 +54,22 @@ def _block(size: int) -> int:
 
 
 def _module(name: str) -> Any:
-    """One that need not be there."""
+    """Import a package that may be missing."""
     return importlib.import_module(name)
 
 
 def cache() -> object:
+    """Keep a large dict of strings."""
     return {number: "value %d" % number for number in range(1200000)}
 
 
 def buffers() -> object:
+    """Keep 200 blocks of 1 MiB from malloc."""
     return [_block(2**20) for _ in range(200)]
 
 
 def fragmentation() -> object:
+    """Free most of the blocks that eight threads have got from malloc."""
     kept: list[int] = []
 
     def work() -> None:
@@ -85,24 +89,28 @@ def fragmentation() -> object:
 
 
 def numpy() -> object:
+    """Keep arrays, a large one without written pages among them."""
     np = _module("numpy")
     return np.ones(20 * 2**20), np.zeros(50 * 2**20), np.dot(
         np.ones((300, 300)), np.ones((300, 300)))
 
 
 def sympy() -> object:
+    """Keep symbolic expressions."""
     sp = _module("sympy")
     x, y = sp.symbols("x y")
     return [sp.expand((x + y + number) ** 12) for number in range(12)]
 
 
 def lxml() -> object:
+    """Keep XML trees of libxml2."""
     etree = _module("lxml.etree")
     text = "<a>%s</a>" % "".join('<b n="%d">text %d</b>' % (n, n) for n in range(20000))
     return [etree.parse(io.BytesIO(text.encode())) for _ in range(20)]
 
 
 def sqlite() -> object:
+    """Keep a database in memory, and rows of a query."""
     database = sqlite3.connect(":memory:")
     database.execute("create table t (a integer, b text)")
     database.executemany("insert into t values (?, ?)", (
@@ -111,18 +119,21 @@ def sqlite() -> object:
 
 
 def json_() -> object:
+    """Keep a JSON text and its objects."""
     text = json.dumps([{"id": n, "name": "name %d" % n, "tags": ["a", "b", str(n)]}
                        for n in range(100000)])
     return text, json.loads(text)
 
 
 def zlib_() -> object:
+    """Keep compressed data and compressors."""
     data = os.urandom(2**20) * 20
     return [zlib.compress(data, 1) for _ in range(5)], [
         zlib.compressobj() for _ in range(50)]
 
 
 def flask() -> object:
+    """Answer requests with Flask, and keep their headers."""
     fl = _module("flask")
     app = fl.Flask("shop")
     kept: list[object] = []
@@ -139,6 +150,7 @@ def flask() -> object:
 
 
 def tornado() -> object:
+    """Answer requests over loopback with tornado, and keep them."""
     client, loop, web = map(_module, ("tornado.httpclient", "tornado.ioloop",
                                       "tornado.web"))
     kept: list[object] = []
@@ -160,7 +172,11 @@ def tornado() -> object:
 
 
 def gunicorn() -> Any:
-    """Of Django: what is said of its worker."""
+    """Serve a Django application with gunicorn.
+
+    Returns:
+        The memory report of gunicorn's worker process.
+    """
     for name in "django", "gunicorn":
         _module(name)
     with socket.socket() as free:
@@ -184,6 +200,7 @@ def gunicorn() -> Any:
 
 
 def _visit(url: str, times: int) -> None:
+    """Request a URL several times, and wait up to 30 s for the server to start."""
     deadline = time.monotonic() + 30
     while times:
         try:
@@ -203,6 +220,11 @@ PROGRAMS: dict[str, Callable[[], object]] = {
 
 
 def main(name: str) -> int:
+    """Run the program and print its memory report.
+
+    Returns:
+        The exit code.
+    """
     try:
         if name == "gunicorn":
             found = gunicorn()

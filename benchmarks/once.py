@@ -1,10 +1,11 @@
-"""One timed run of one program under one profiler, in a fresh process.
+"""Run a program once under one profiler, in a fresh process of PyPy or CPython.
 
     once.py PROGRAM SECONDS ROUNDS PROFILER FILE
 
-On PyPy or CPython; the profile goes to FILE.  With 0 ROUNDS it finds out how
-many take so many SECONDS.  Prints what was measured as a line of JSON.  The
-program runs warm before the clock starts, under the profiler, as it will.
+The experiment `profilers` runs this script. The profiler writes its profile to FILE.
+With 0 ROUNDS, the script first finds the number of rounds that take SECONDS. The
+program warms up under the profiler before the clock starts. The script prints a line of
+JSON: the times in seconds, the rounds, and the size of the profile in bytes.
 """
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ from timing import rounds_for, timed, vmprof_time
 
 @contextlib.contextmanager
 def nothing(_: str) -> Iterator[None]:
+    """Run without a profiler."""
     yield
 
 
 @contextlib.contextmanager
 def switched_off(file: str) -> Iterator[None]:
-    """Allocation sampling was on, and is not any more."""
+    """Run after allocation sampling was on and has stopped."""
     with sampling("128k")(file):
         kept = [str(i) for i in range(100000)]
         del kept
@@ -36,6 +38,8 @@ def switched_off(file: str) -> Iterator[None]:
 
 def sampling(interval: str) -> Callable[
         [str], contextlib.AbstractContextManager[object]]:
+    """Return a context manager that samples allocations at an interval."""
+
     def start(file: str) -> contextlib.AbstractContextManager[object]:
         import vmprof_allocation
         return vmprof_allocation.sample(file, interval)
@@ -44,6 +48,7 @@ def sampling(interval: str) -> Callable[
 
 @contextlib.contextmanager
 def cprofile(file: str) -> Iterator[None]:
+    """Profile with cProfile."""
     import cProfile
     profile = cProfile.Profile()
     profile.enable()
@@ -54,6 +59,8 @@ def cprofile(file: str) -> Iterator[None]:
 
 def tracemalloc(frames: int) -> Callable[
         [str], contextlib.AbstractContextManager[None]]:
+    """Return a context manager that traces allocations with this number of frames."""
+
     @contextlib.contextmanager
     def start(file: str) -> Iterator[None]:
         import tracemalloc as module
@@ -67,6 +74,12 @@ def tracemalloc(frames: int) -> Callable[
 
 def memray(python: bool) -> Callable[
         [str], contextlib.AbstractContextManager[object]]:
+    """Return a context manager that tracks allocations with memray.
+
+    Args:
+        python: Whether to track Python's own allocators, too.
+    """
+
     def start(file: str) -> contextlib.AbstractContextManager[object]:
         import memray as module
         if os.path.exists(file):
@@ -79,7 +92,10 @@ def memray(python: bool) -> Callable[
 
 @contextlib.contextmanager
 def pyroscope(_: str) -> Iterator[None]:
-    """A sample each 512 KiB of the heap.  There is no server: nothing is kept."""
+    """Sample each 512 KiB of the heap with pyroscope.
+
+    No server runs at the address, so that the samples are lost.
+    """
     import pyroscope as module
     module.configure(app_name="once", server_address="http://127.0.0.1:9",
                      cpu_enabled=False, mem_enabled=True,
@@ -91,13 +107,13 @@ def pyroscope(_: str) -> Iterator[None]:
 PROFILERS: dict[str, Callable[
         [str], contextlib.AbstractContextManager[object]]] = {
     "nothing": nothing, "again nothing": nothing,
-    # PyPy
+    # Profilers on PyPy.
     "off": switched_off, "allocations, 32k": sampling("32k"),
     "allocations, 128k": sampling("128k"), "allocations, 512k": sampling("512k"),
     "allocations, 4M": sampling("4M"), "allocations, auto": sampling("auto"),
     "vmprof, 1000/s": functools.partial(vmprof_time, per_second=1000),
     "cProfile": cprofile,
-    # CPython; scalene starts the process itself
+    # Profilers on CPython.  scalene starts the process itself.
     "tracemalloc, 1 frame": tracemalloc(1),
     "tracemalloc, 25 frames": tracemalloc(25),
     "memray": memray(False), "memray, python allocators": memray(True),
@@ -107,6 +123,7 @@ PROFILERS: dict[str, Callable[
 
 def main(program: str, seconds: float, rounds: int, profiler: str,
          file: str) -> None:
+    """Warm up, run the program once, and print the result."""
     with contextlib.redirect_stdout(io.StringIO()):
         run = programs.load(program)
         if not rounds:

@@ -1,17 +1,18 @@
-"""A Django service that answers requests over loopback: its processor time, while its
-profiles are pushed and while they are not.
+"""Measure a Django service over loopback, with and without pushed profiles.
 
     service_worker.py turns WARM REQUESTS TURNS SEED URL
 
-In one process, plain and pushed blocks of so many REQUESTS take turns, in an order that
-is drawn anew each time; prints a line of JSON for each.  A pushed block is one window,
-from the end of the one before it to its own end: what is new to a window costs more
-than what it has seen.
+The experiment `service` runs this script. In this form, one process runs a plain and a
+pushed block of REQUESTS in each turn, in a random order. It prints a line of JSON for
+each block, with the processor time in seconds. A pushed block is exactly one segment,
+including the rotation at its end. New stacks and functions of a segment cost more than
+those that the segment already contains.
 
     service_worker.py once WARM REQUESTS
 
-Only plain ones: processes that are pushed from the command line, or not at all.  WARM
-requests come before all others.
+In this form, the script runs one block and prints its processor time. The experiment
+starts such processes with or without --push. In both forms, the process answers WARM
+requests before the first block.
 """
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
-#: seconds before a block is timed: the interval finds its place
+#: Seconds of requests before a block, in which the automatic interval settles.
 SETTLE = 0.3
-#: seconds of a window: no other one ends within a block
+#: Seconds between automatic rotations: longer than any block.
 EVERY = 3600.0
 USERS = 500
 PAGE = """\
@@ -43,12 +44,12 @@ PAGE = """\
   <td>{{ user.email|lower }}</td><td>{{ user.date_joined|date:"Y-m-d" }}</td></tr>
 {% endfor %}</table>
 """
-#: Django's
+#: The list of routes that Django reads from this module.
 urlpatterns: list[Any] = []
 
 
 def application() -> Any:
-    """Pages from a database, in three sizes."""
+    """Return a WSGI application that renders pages from a database."""
     from django.conf import settings
     settings.configure(
         SECRET_KEY="none", ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, USE_TZ=False,
@@ -86,12 +87,14 @@ def application() -> Any:
 
 
 class _Handler(wsgiref.simple_server.WSGIRequestHandler):
+    """A request handler without a log."""
+
     def log_message(self, *_: object) -> None:
-        pass
+        """Print nothing."""
 
 
 def client(port: int) -> None:
-    """One request after the other, as long as somebody answers."""
+    """Send one request after the other until a request fails."""
     for number in itertools.count():
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", ("/users/10", "/names/100", "/users/50")[number % 3])
@@ -103,7 +106,11 @@ def client(port: int) -> None:
 
 @contextmanager
 def service() -> Iterator[Any]:
-    """A server, and a process that asks it."""
+    """Start a server, and a process that sends requests.
+
+    Yields:
+        The server, which answers one request per call of handle_request().
+    """
     server = wsgiref.simple_server.WSGIServer(("127.0.0.1", 0), _Handler)
     asking = os.fork()
     if asking == 0:
@@ -122,7 +129,7 @@ def service() -> Iterator[Any]:
 
 
 def answer(server: Any, requests: int) -> float:
-    """Processor time, of all threads."""
+    """Answer requests, and return the processor time of all threads in seconds."""
     start = time.process_time()
     for _ in range(requests):
         server.handle_request()
@@ -130,21 +137,23 @@ def answer(server: Any, requests: int) -> float:
 
 
 def settle(server: Any) -> None:
+    """Answer requests for SETTLE seconds."""
     until = time.perf_counter() + SETTLE
     while time.perf_counter() < until:
         server.handle_request()
 
 
 class Pushed:
-    """Windows of one process, again and again, for one pusher."""
+    """A series of rotated profiles of one process, which one pusher sends."""
 
     def __init__(self, url: str) -> None:
+        """Start a pusher for a URL."""
         from vmprof_allocation.settings.parsing import make_settings
         from vmprof_push import start
         self._settings = make_settings("auto")
         self._first = start.start(self._settings, url, EVERY)
         self._number = 0
-        # as long as somebody writes there, the pusher stays
+        # The pusher runs until no process has a lock on a profile in its folder.
         self._held = os.open(self._first, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._held, fcntl.LOCK_EX)
 
@@ -154,6 +163,12 @@ class Pushed:
         return "%s.%d%s" % (path, self._number, suffix)
 
     def block(self, server: Any, requests: int) -> Json:
+        """Answer requests in a new segment.
+
+        Returns:
+            The processor time in seconds, the number of samples, and the allocated
+            bytes.
+        """
         from vmprof_allocation.session.periodic_rotation import PeriodicRotation
         from vmprof_allocation.session.session import Session
         session = Session(self._settings, self._next())
@@ -173,15 +188,18 @@ class Pushed:
                 "allocated": after.allocated - before.allocated}
 
     def end(self) -> None:
+        """Release the lock, so that the pusher ends."""
         os.close(self._held)
 
 
 def plain(server: Any, requests: int) -> Json:
+    """Answer requests without a profile, and return the processor time in seconds."""
     settle(server)
     return {"cpu": answer(server, requests)}
 
 
 def turns(url: str, warm: int, requests: int, count: int, seed: int) -> None:
+    """Run a plain and a pushed block in each turn, and print their results."""
     rng = random.Random(seed)
     with service() as server:
         answer(server, warm)
@@ -190,12 +208,13 @@ def turns(url: str, warm: int, requests: int, count: int, seed: int) -> None:
             for kind in rng.sample(("plain", "push"), 2):
                 gc.collect()
                 row = (pushed.block if kind == "push" else plain)(server, requests)
-                if turn >= 0:           # each once before
+                if turn >= 0:           # Turn -1 is a warm-up.
                     print(json.dumps({"kind": kind, "turn": turn, **row}), flush=True)
         pushed.end()
 
 
 def once(warm: int, requests: int) -> None:
+    """Run one block, and print its processor time."""
     with service() as server:
         answer(server, warm)
         print(json.dumps({"cpu": answer(server, requests)}))

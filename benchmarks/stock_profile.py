@@ -1,5 +1,8 @@
-"""A profile as stock vmprof writes it: as many samples as one asks for, of 3000 stacks
-of 30 functions, which share their outer frames as those of a program do."""
+"""Write a profile in the format of stock vmprof, for the experiment `formats`.
+
+The samples have 3000 stacks of 30 functions. The stacks share outer frames, like the
+stacks of a real program.
+"""
 from __future__ import annotations
 
 import random
@@ -8,13 +11,15 @@ from pathlib import Path
 
 DEPTH = 30
 _FUNCTIONS, _FILES, _STACKS = 600, 40, 3000
-#: microseconds between two samples, and when the first one was, in seconds since 1970
+#: Microseconds between two samples, and the time of the first sample, in seconds since
+#: 1970.
 _PERIOD, _START = 1000, 1_700_000_000
 _INTERPRETED, _PYPY_6 = 1, b"\x05\0\x06\x08\x04pypy"
 _SEED = 3
 
 
 def write(path: Path, samples: int) -> None:
+    """Write a profile with the given number of samples."""
     draw = random.Random(_SEED)
     functions = range(0x1000, 0x1000 + 8 * _FUNCTIONS, 8)
     stacks = [[draw.choice(functions) for _ in range(DEPTH)]]
@@ -26,7 +31,7 @@ def write(path: Path, samples: int) -> None:
     with open(path, "wb") as file:
         file.write(struct.pack("<5q", 0, 3, 0, _PERIOD, 0) + _PYPY_6)
         file.write(b"\x06" + _time(_START))
-        # what the other package asks for
+        # vmprof-firefox-converter requires these entries.
         for key, value in (b"os", b"linux"), (b"bits", b"64"):
             file.write(b"\x07" + _text(key) + _text(value))
         for number, address in enumerate(functions):
@@ -38,7 +43,10 @@ def write(path: Path, samples: int) -> None:
 
 
 def _record(stack: list[int]) -> bytes:
-    """Its words are innermost first; behind them is the thread."""
+    """Return a sample record.
+
+    Its words are the frames, innermost first, followed by the thread.
+    """
     words = [word for address in reversed(stack) for word in (_INTERPRETED, address)]
     return b"\x01" + struct.pack("<%dq" % (len(words) + 3), 1, len(words), *words, 1)
 

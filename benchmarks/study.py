@@ -1,7 +1,7 @@
-"""What allocation sampling costs, and what it tells for that: the study.
+"""Measure the costs of allocation sampling and the errors of its estimates.
 
-Runs the experiments (experiments/), writes what they found as JSON, tables and
-plots.  README.rst says how to read the result.
+This command runs the experiments in experiments/. It writes their results as JSON,
+tables and plots. README.rst describes the experiments and the method.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import matplotlib
 
-matplotlib.use("Agg")           # there need not be a screen
+matplotlib.use("Agg")           # The machine may have no screen.
 
 import measuring
 from experiments import (
@@ -45,11 +45,12 @@ EXPERIMENTS = {module.NAME: module for module in (
     memory, raw_memory, formats, service, accuracy, coverage, verdicts, equal_runs,
     liveness)}
 
-#: of these, those that take half an hour each, and run if they are named
+#: The experiments that take half an hour each, and run only if they are named.
 LONG = (service.NAME, equal_runs.NAME, liveness.NAME)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line, and choose the default experiments."""
     parser = argparse.ArgumentParser(
         description="Measure what allocation sampling costs.")
     parser.add_argument(
@@ -92,6 +93,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
+    """Run the experiments, and return the exit code.
+
+    The exit code is 1 if an experiment failed, and 2 if --again found no results.
+    """
     options = parse()
     context = Context(options.pypy, options.baseline or options.pypy,
                       options.cpython, options.quick)
@@ -127,6 +132,7 @@ def main() -> int:
 
 
 def describe(environment: measuring.Json) -> str:
+    """Return a line with the date, the commit and the machine of a result."""
     return (
         "%s, %.1f minutes; commit %s; %s, %s CPUs, load %.2f before, %.2f after; PyPy "
         "%s; nursery %s" % (

@@ -1,5 +1,7 @@
-"""Timing a program from inside of its process: what worker.py and once.py
-share.  Runs in PyPy and CPython."""
+"""Time a program from within its process, for worker.py, lines_worker.py and once.py.
+
+This module runs in PyPy and CPython.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -13,19 +15,27 @@ Main = Callable[[int], object]
 
 
 def timed(main: Main, rounds: int) -> Json:
-    """The seconds that so many rounds take, on the wall and of CPU, after a
-    full collection."""
+    """Run the program after a full collection, and return its times in seconds.
+
+    Returns:
+        The processor time as "cpu", and the elapsed time as "wall".
+    """
     gc.collect()
     wall, cpu = time.perf_counter(), time.process_time()
     main(rounds)
-    # in the order in which they were taken
+    # Read the clocks in reverse order, so that "wall" includes "cpu".
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     return {"cpu": round(cpu, 6), "wall": round(wall, 6)}
 
 
 def rounds_for(main: Main, seconds: float, warm_up: float = 0.0) -> int:
-    """How many rounds take about so many seconds; `warm_up`: for how many
-    seconds the program is to run meanwhile, at the least."""
+    """Return the number of rounds that take about the given number of seconds.
+
+    Args:
+        main: The program.
+        seconds: The wanted duration.
+        warm_up: The least time in seconds that the program has to run here.
+    """
     rounds, tried = 1, 0.0
     while True:
         start = time.perf_counter()
@@ -40,7 +50,7 @@ def rounds_for(main: Main, seconds: float, warm_up: float = 0.0) -> int:
 
 @contextlib.contextmanager
 def vmprof_time(file: str, per_second: int) -> Iterator[None]:
-    """vmprof's own time samples."""
+    """Take vmprof's own CPU samples within this context."""
     import _vmprof
     with open(file, "w+b") as out:
         _vmprof.enable(out.fileno(), 1 / per_second, 0, 0, 0, 0)

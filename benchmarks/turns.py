@@ -1,5 +1,8 @@
-"""Whole processes that take turns: what is sampled, against the mean of two
-plain ones of the same turn.  What the experiments with such have in common."""
+"""Compare sampled processes with plain ones in the same turn.
+
+In each turn, all rates run once, in a random order, between two plain processes. The
+experiments `builtin` and `toolchain` use this module, and `fresh` uses its plot.
+"""
 from __future__ import annotations
 
 import random
@@ -12,14 +15,28 @@ import matplotlib.pyplot as plt
 from measuring import Json, Process, estimate, progress, table
 from vmprof_convert import readers
 
-#: runs a subject at a rate; None: plain
+#: A function that runs a subject at a rate, or without sampling if the rate is None.
 Start = Callable[[str, "str | None"], Process]
 
 
 def take(subjects: Sequence[str], rates: Sequence[str], pairs: int,
          start: Start, profile: Path, key: str, what: str) -> list[Json]:
-    """`start` leaves its profile in the file `profile`.  A row for each
-    process has its subject as `key`; `what` is for the progress."""
+    """Run all subjects at all rates, several times.
+
+    Args:
+        subjects: The programs or builds to run.
+        rates: The sampling rates.
+        pairs: The number of turns.
+        start: Runs a process, which leaves its profile in the file `profile`.
+        profile: The path of the profile.
+        key: The key of the subject in each row.
+        what: The name of the experiment in progress messages.
+
+    Returns:
+        A row for each process, with its time in seconds and its memory in bytes. The
+        row of a sampled process also has the number of samples and the size of the
+        profile.
+    """
     rng = random.Random(1)
     found = []
     for pair in range(pairs):
@@ -39,8 +56,18 @@ def take(subjects: Sequence[str], rates: Sequence[str], pairs: int,
 
 def sampled_and_plain(rows: list[Json], key: str, subject: str, rate: str,
                       figure: str) -> list[tuple[float, float]]:
-    """Of "wall" or "rss", in each turn; "again" is a plain run that is taken
-    for a sampled one."""
+    """Return the sampled and the plain value of each turn.
+
+    A sampled process is compared with the mean of the turn's two plain ones. The rate
+    "again" stands for the second plain process, which is compared with the first one.
+
+    Args:
+        rows: The rows of take().
+        key: The key of the subject in each row.
+        subject: The subject to select.
+        rate: The rate to select.
+        figure: The value to compare: "wall" or "rss".
+    """
     mine = {(row["pair"], row["rate"]): row[figure] for row in rows
             if row[key] == subject}
     return [(mine[pair, rate],
@@ -51,13 +78,14 @@ def sampled_and_plain(rows: list[Json], key: str, subject: str, rate: str,
 
 def ratios(rows: list[Json], key: str, subject: str, rate: str,
            figure: str) -> list[float]:
+    """Return sampled / plain for each turn; see sampled_and_plain()."""
     return [sampled / plain for sampled, plain in sampled_and_plain(
         rows, key, subject, rate, figure)]
 
 
 def microseconds(rows: list[Json], key: str, subject: str,
                  rate: str) -> list[float]:
-    """What a sample takes, in each turn."""
+    """Return the microseconds that a sample takes in each turn."""
     samples = [row["samples"] for row in rows
                if row[key] == subject and row["rate"] == rate]
     return [1e6 * (sampled - plain) / count
@@ -66,6 +94,7 @@ def microseconds(rows: list[Json], key: str, subject: str,
 
 
 def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
+    """Return a table of times, memory, samples and profile sizes."""
     lines = [[key, "rate", "time", "memory", "samples", "bytes/sample"]]
     for subject in dict.fromkeys(row[key] for row in rows):
         for rate in "again", *rates:
@@ -86,13 +115,22 @@ def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
 
 def plot(rows: list[Json], key: str, subjects: Sequence[str],
          rates: Sequence[str], path: Path) -> None:
+    """Plot the ratios of the wall times."""
     draw(subjects, rates, path, "time, sampled / plain",
          lambda subject, rate: ratios(rows, key, subject, rate, "wall"))
 
 
 def draw(subjects: Iterable[str], rates: Sequence[str], path: Path, label: str,
          found_of: Callable[[str, str], list[float]]) -> None:
-    """Each of the ratios, and their median; `found_of` a subject and a rate."""
+    """Plot the ratios of each subject and rate, and their medians.
+
+    Args:
+        subjects: The subjects, at most two.
+        rates: The rates on the horizontal axis.
+        path: The file to write.
+        label: The label of the vertical axis.
+        found_of: Returns the ratios of a subject and a rate.
+    """
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     names = ["again", *rates]
     for subject, color in zip(subjects, ("#1f77b4", "#d95f02")):

@@ -1,10 +1,11 @@
-"""Pairs of profiles of one program: some alike, and some of which the second one is of
-a run that keeps more.
+"""Record pairs of profiles of one program, with and without a leak in the second.
 
     verdict_worker.py FOLDER INTERVAL CLEAN PLANTED
 
-The JIT has compiled all of it before the first profile is taken.  What a run keeps is
-dropped behind it: each begins with the same heap.
+The experiment `verdicts` runs this script. It records CLEAN pairs of equal runs, and
+PLANTED pairs whose second run keeps more objects. The JIT has compiled the whole
+program before the first profile begins. Each run drops the objects that it has kept, so
+that all runs begin with the same heap.
 """
 from __future__ import annotations
 
@@ -14,25 +15,31 @@ import sys
 
 import vmprof_allocation
 
-#: what is allocated is reachable from here for a while; and what stays
+#: The most recent objects, so that the JIT has to allocate them; and the objects that
+#: the run keeps.
 kept = [None] * 64
 stays: list[object] = []
 
 
 def work_once(i):
+    """Allocate a list that is dropped soon."""
     kept[i & 63] = [None] * (10 + i % 90)
 
 
 def leaky(i):
+    """Keep a list; only runs with a leak call this function."""
     stays.append([None] * 50)
 
 
 def working_set(i):
+    """Keep a list in every run."""
     stays.append([None] * 50)
 
 
 def work(leaks):
-    # of 50000 lists, 55 items each on average: 500 are 1 %
+    """Allocate the lists of one run."""
+    # The run makes 50000 lists of 55 items on average.  The 500 lists of working_set()
+    # are 1 % of the bytes.
     for i in range(50000):
         work_once(i)
         if i % 100 == 0:
@@ -42,6 +49,7 @@ def work(leaks):
 
 
 def run(path, interval, seed, leaks):
+    """Record a profile of one run."""
     del stays[:]
     kept[:] = [None] * 64
     gc.collect()
@@ -52,6 +60,7 @@ def run(path, interval, seed, leaks):
 
 
 def main(folder, interval, clean, planted):
+    """Warm up, then record all pairs into the folder."""
     for _ in range(20):
         work(True)
     seed = 1

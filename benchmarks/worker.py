@@ -1,22 +1,25 @@
-"""Runs a program under one configuration of the sampler after the other, in
-one PyPy process that has warmed up, and prints a line of JSON for each.
+"""Run a program under several configurations of the sampler in one PyPy process.
 
     worker.py PROGRAM SECONDS PASSES SEED CONFIGURATION...
 
-The configurations take turns in an order that is drawn anew in each pass.
-Each stands between two plain runs, or shares them with its neighbours; a full
-collection puts the heap into the same state before each.  Starting and
-stopping are outside of what is timed, writing the profile is inside.
+The experiments `costs` and `lifetimes` run this script. The process warms up first. In
+each pass, every configuration then runs once, in a random order. A plain run precedes
+and follows each group of three configurations. A full collection puts the heap into the
+same state before each run. The time includes writing the profile, but not the start and
+the stop of the sampler.
 
-    plain           nothing is sampled
+The script prints a line of JSON for each run: its times in seconds, the sampler's
+counts, and the size of the profile in bytes.
+
+    plain           no sampling
     128k, auto      allocation sampling, as on the command line
-    fixed:128k      with fixed gaps
-    fateless:128k   without lifetimes
-    time:1000       vmprof's time sampling, per second
-    both:128k:1000  the two together
+    fixed:128k      allocation sampling with fixed gaps
+    fateless:128k   allocation sampling without lifetimes
+    time:1000       vmprof's CPU samples, 1000 per second
+    both:128k:1000  allocation samples and CPU samples
 
-A program is a file in programs/ that has a main(rounds), or
-``pyperformance:NAME``, or ``pystone`` from PyPy's own library.
+A program is a file in programs/ that has a main(rounds), or ``pyperformance:NAME``, or
+``pystone`` from PyPy's own library.
 """
 from __future__ import annotations
 
@@ -32,20 +35,26 @@ from collections.abc import Iterator
 import programs
 from timing import Json, Main, rounds_for, timed, vmprof_time
 
-#: configurations between two plain runs
+#: The number of configurations between two plain runs.
 NEIGHBOURS = 3
-#: the program runs for so many times the length of a run before the first one
+#: The least duration of the warm-up, in lengths of a run.
 WARM_UP = 10
 
 
 class Sampler:
-    """Starts and stops what a configuration names."""
+    """A configuration of the sampler, and the file that it writes."""
 
     def __init__(self, configuration: str, profile: str):
+        """Parse the configuration.
+
+        Args:
+            configuration: One of the texts in this module's description.
+            profile: The path of the profile.
+        """
         self.profile = profile
         kind, _, rest = configuration.partition(":")
         self.kind = kind
-        #: of time samples; 0: none
+        #: The rate of CPU samples per second, or 0 without CPU samples.
         self.per_second = 0
         self.interval = configuration
         if kind == "time":
@@ -58,7 +67,11 @@ class Sampler:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Json]:
-        """Yields what is to be told of it, complete at the end."""
+        """Sample within this context.
+
+        Yields:
+            A dict that receives the sampler's metrics when the context ends.
+        """
         result: Json = {}
         if self.kind == "plain":
             yield result
@@ -84,6 +97,7 @@ class Sampler:
 
 def segment(main: Main, rounds: int, configuration: str,
             profile: str) -> Json:
+    """Run the program once in a configuration, and return its times and metrics."""
     with Sampler(configuration, profile).running() as result:
         result.update(timed(main, rounds))
     result["configuration"] = configuration
@@ -91,7 +105,7 @@ def segment(main: Main, rounds: int, configuration: str,
 
 
 def order(configurations: list[str], rng: random.Random) -> list[str]:
-    """One pass: the configurations in any order, plain ones between."""
+    """Return the order of one pass: random configurations between plain runs."""
     drawn = rng.sample(configurations, len(configurations))
     result = ["plain"]
     for i in range(0, len(drawn), NEIGHBOURS):
@@ -100,16 +114,18 @@ def order(configurations: list[str], rng: random.Random) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
+    """Warm up, then run all passes and print each result."""
     program, seconds, passes, seed, *configurations = arguments
     rng = random.Random(int(seed))
     run = programs.load(program)
     with tempfile.TemporaryDirectory() as folder:
         profile = os.path.join(folder, "app.vmprof")
-        # what the program prints is not ours to print
+        # The program's own output must not mix with the results.
         with contextlib.redirect_stdout(io.StringIO()):
             rounds = rounds_for(run, float(seconds),
                                 WARM_UP * float(seconds))
-            for configuration in configurations:        # each one once before
+            # Warm up each configuration, too.
+            for configuration in configurations:
                 segment(run, max(1, rounds // 4), configuration, profile)
         for number in range(int(passes)):
             for configuration in order(configurations, rng):

@@ -1,7 +1,8 @@
-"""The experiments of the study, one a file.
+"""The experiments of the study, one per file.
 
-Each has a `NAME`, `run(context)`, which returns what is to be kept, as JSON,
-`report(results)`, which puts it into tables, and `plot(results, path)`.
+Each module has a `NAME` and three functions. `run(context)` measures and returns the
+results as JSON. `report(results)` returns them as tables. `plot(results, path)` draws
+them into a file. study.py calls these functions.
 """
 from __future__ import annotations
 
@@ -14,19 +15,19 @@ __all__ = ["Context", "Json", "short"]
 
 
 def short(program: str) -> str:
-    """The name of a program in tables and plots."""
+    """Return the name of a program in tables and plots."""
     return program.rpartition(":")[2]
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What to measure with, and how thoroughly."""
+    """The interpreters of a study, and whether the study is only a trial."""
 
-    #: a PyPy with the package and the programs' libraries
+    #: The path of a PyPy with the package and the programs' libraries.
     pypy: Path
-    #: the one of the plain runs; another one than `pypy` to compare two
+    #: The PyPy of the plain runs.  It differs from `pypy` to compare two builds.
     baseline: Path
-    #: a CPython with the other profilers
+    #: The path of a CPython with the other profilers.
     cpython: Path
-    #: few and short runs, to see whether it works
+    #: Whether to do few and short runs, which only show whether the experiment works.
     quick: bool

@@ -1,8 +1,8 @@
-"""How far the estimates are from the truth, beside what they cost.
+"""Measure the errors of the estimates at several intervals.
 
-gcbench runs with every object sampled, which is the truth, and with many
-seeds at each interval.  Without the JIT: with it, two runs don't allocate the
-same.
+gcbench runs with every object sampled, which gives the true values, and with many seeds
+at each interval. The JIT is off, because two runs with the JIT do not allocate the same
+bytes.
 """
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ SEEDS = 20
 
 
 def run(context: Context) -> Json:
+    """Record the profiles, and return their estimates."""
     measuring.progress("accuracy")
     intervals = ("64k",) if context.quick else INTERVALS
     seeds = 2 if context.quick else SEEDS
@@ -42,7 +43,7 @@ def run(context: Context) -> Json:
 
 
 def _functions(path: Path) -> Json:
-    """Bytes, objects and samples, of the whole and of each function."""
+    """Return the samples, bytes and objects of a profile, and of each function."""
     profile = readers.read(path)
     result = summary.summarize(profile)
     return {
@@ -54,12 +55,15 @@ def _functions(path: Path) -> Json:
 
 
 def rms(values: list[float]) -> float:
+    """Return the root mean square of the values."""
     return math.sqrt(statistics.fmean(value**2 for value in values))
 
 
 def errors(results: Json, interval: str) -> Json:
-    """Relative, root mean square over the seeds; of the functions, of those
-    that have 1 % of the bytes or more, and the worst of these."""
+    """Return the relative errors at an interval, as root mean squares over the seeds.
+
+    "share" is the largest error among the functions that have 1 % of the bytes or more.
+    """
     truth = results["1"][0]
     runs = results[interval]
     shares = {name: bytes_ / truth["bytes"]
@@ -79,6 +83,7 @@ def errors(results: Json, interval: str) -> Json:
 
 
 def report(results: Json) -> str:
+    """Return the table of errors."""
     lines = [["interval", "samples", "total bytes", "sqrt(interval / bytes)",
               "objects", "worst share"]]
     for interval in results:
@@ -96,6 +101,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the errors against the interval."""
     intervals = [interval for interval in results if interval != "1"]
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     x = [parse_interval(interval) for interval in intervals]

@@ -1,5 +1,8 @@
-"""A program that was translated with our patches: the guest interpreter of
-rpython/examples, without and with the JIT.  Whole processes."""
+"""Measure a program that was translated with this project's patches.
+
+The program is the guest interpreter of rpython/examples, with and without the JIT. The
+experiment measures whole processes.
+"""
 from __future__ import annotations
 
 import tempfile
@@ -14,19 +17,25 @@ from measuring import BUILD, ROOT, estimate, table
 NAME = "builtin"
 BUILDS = ("guest", "guest-jit")
 PROGRAMS = ROOT / "rpython" / "examples" / "programs"
-#: behind a rate: with native frames
+#: The end of a rate's name if the samples have native frames.
 NATIVE = ", native"
 RATES = (*INTERVALS, "auto:1000/s", "128k" + NATIVE, "4M" + NATIVE)
-#: rounds of gcbench, and lists that sites makes: about half a second each
+#: The rounds of gcbench, and the number of lists that sites makes.  A process takes
+#: about half a second.
 ROUNDS = {"guest": 6, "guest-jit": 40}
 LISTS = {"guest": 1000000, "guest-jit": 4000000}
-#: of the stack, for what a sample takes
+#: The stack depths for the cost of a sample.
 FRAMES = (5, 10, 20, 50)
 FRAMES_RATES = ("16k", "16k" + NATIVE)
 PAIRS = 9
 
 
 def run(context: Context) -> Json:
+    """Run gcbench at all rates, and sites at several stack depths.
+
+    Raises:
+        measuring.Failed: The guest interpreter was not built.
+    """
     builds = [b for b in BUILDS if (BUILD / "rpython" / b).exists()]
     if not builds:
         raise measuring.Failed("there is no .build/rpython/guest: run `make "
@@ -66,6 +75,7 @@ def run(context: Context) -> Json:
 
 
 def report(results: Json) -> str:
+    """Return the table of ratios, and the table of costs per stack depth."""
     depths = results["depths"]
     lines = [["build, frames", *("us/sample, " + rate for rate in FRAMES_RATES)]]
     for subject in dict.fromkeys(row["frames"] for row in depths):
@@ -77,4 +87,5 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the ratios of each build."""
     turns.plot(results["runs"], "build", BUILDS, RATES, path)

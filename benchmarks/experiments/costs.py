@@ -1,7 +1,7 @@
-"""Time with sampling / time without, for many programs and configurations.
+"""Measure the time with sampling, divided by the time without.
 
-Several processes for each program, in each of them several passes through the
-configurations (worker.py); all programs take turns.
+Each of many programs runs in several processes. Each process passes several times
+through all configurations (worker.py). The processes of the programs alternate.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vmprof_allocation.settings.parsing import parse_interval
 
 NAME = "costs"
 
-#: the last one serves requests over loopback
+#: The programs to run.  The last program serves requests over loopback.
 PROGRAMS = (
     "churn", "gcbench", "pystone", *("pyperformance:" + name for name in (
         "richards", "deltablue", "json_dumps", "json_loads", "regex_effbot",
@@ -38,6 +38,7 @@ PROCESSES, PASSES, SECONDS = 5, 2, 0.15
 
 
 def run(context: Context) -> Json:
+    """Run the worker for each program, in several processes."""
     programs = QUICK_PROGRAMS if context.quick else PROGRAMS
     configurations = (QUICK_CONFIGURATIONS if context.quick
                       else CONFIGURATIONS)
@@ -57,14 +58,21 @@ def run(context: Context) -> Json:
 
 
 # ____________________________________________________________
+# ratios
 
 Ratios = dict[str, list[float]]
 
 
 def with_neighbours(segments: list[Json],
                     clock: str = "wall") -> Iterator[tuple[Json, float]]:
-    """Each segment that lies between two plain ones of its pass, be it
-    sampled or plain itself, and the mean time of these two, by the `clock`."""
+    """Yield each run between two plain ones of its pass, and their mean time.
+
+    The yielded runs include plain ones.
+
+    Args:
+        segments: The runs of one process.
+        clock: "wall" or "cpu".
+    """
     for _, group in itertools.groupby(segments, key=lambda s: s["pass"]):
         inside = list(group)
         plain = [i for i, s in enumerate(inside)
@@ -77,8 +85,11 @@ def with_neighbours(segments: list[Json],
 
 
 def ratios(processes: list[list[Json]]) -> Ratios:
-    """Of each configuration; "off" is a plain run that is taken for a sampled
-    one, the noise floor."""
+    """Return the ratios of each configuration.
+
+    The configuration "off" consists of plain runs, which are compared as if they were
+    sampled. It shows the noise.
+    """
     result: Ratios = collections.defaultdict(list)
     for segments in processes:
         for segment, reference in with_neighbours(segments):
@@ -90,6 +101,7 @@ def ratios(processes: list[list[Json]]) -> Ratios:
 
 def median_of(processes: list[list[Json]], configuration: str,
               key: str) -> float:
+    """Return the median of a value over all runs in a configuration."""
     values: list[float] = [
         segment[key] for segments in processes for segment in segments
         if segment["configuration"] == configuration]
@@ -97,14 +109,14 @@ def median_of(processes: list[list[Json]], configuration: str,
 
 
 def rate(processes: list[list[Json]]) -> float:
-    """Bytes that the program allocates a second, without being sampled."""
+    """Return the bytes per second that the program allocates in a plain run."""
     return (_least(processes, "allocated")
             / median_of(processes, "plain", "wall"))
 
 
 def microseconds(processes: list[list[Json]], configuration: str,
                  ) -> Estimate | None:
-    """What a sample takes; None if that is below the noise."""
+    """Return the microseconds per sample, or None if they are below the noise."""
     costs = [1e6 * (segment["wall"] - reference) / segment["samples"]
              for segments in processes
              for segment, reference in with_neighbours(segments)
@@ -117,18 +129,22 @@ def microseconds(processes: list[list[Json]], configuration: str,
 
 
 def _least(processes: list[list[Json]], key: str) -> float:
-    """With the fewest samples."""
+    """Return the median of a value at the largest interval."""
     return median_of(processes, _largest_interval(processes), key)
 
 
 def _largest_interval(processes: list[list[Json]]) -> str:
+    """Return the largest interval of the study."""
     there = {segment["configuration"] for segment in processes[0]}
     return [c for c in INTERVALS if c in there][-1]
 
 
 def bytes_a_sample(processes: list[list[Json]]) -> float:
-    """By which the profile grows.  What it holds besides, the names of all
-    functions that there are, was there before the first one."""
+    """Return the bytes by which the profile grows per sample.
+
+    The result does not contain the names of all functions, which the profile contains
+    before the first sample.
+    """
     return ((median_of(processes, "32k", "profile")
              - _least(processes, "profile"))
             / (median_of(processes, "32k", "samples")
@@ -136,10 +152,12 @@ def bytes_a_sample(processes: list[list[Json]]) -> float:
 
 
 def geometric_mean(values: list[float]) -> float:
+    """Return the geometric mean of the values."""
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
 def report(results: Json) -> str:
+    """Return tables of the ratios, their intervals, and the cost of a sample."""
     programs = results["programs"]
     found = {name: ratios(processes) for name, processes in programs.items()}
     columns = [name for name in ("off", *CONFIGURATIONS)
@@ -184,11 +202,13 @@ def report(results: Json) -> str:
 # plots
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the ratios, and the rates into a second file."""
     _plot_overhead(results, path)
     _plot_rates(results, path.with_name(path.stem + "-rate.png"))
 
 
 def _plot_overhead(results: Json, path: Path) -> None:
+    """Plot the ratios of each program against the interval."""
     programs = results["programs"]
     columns = min(6, len(programs))
     rows = -(-len(programs) // columns)
@@ -220,8 +240,10 @@ def _plot_overhead(results: Json, path: Path) -> None:
 
 
 def _plot_rates(results: Json, path: Path) -> None:
-    """Samples a second against the interval; cost against the program's rate
-    of allocation."""
+    """Plot the samples per second against the interval, and the cost against the rate.
+
+    The rate is the number of bytes that the program allocates per second.
+    """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2),
                                          layout="constrained")
     found = {name: ratios(processes)

@@ -1,12 +1,14 @@
-"""How often the 95 % intervals hold the truth.
+"""Count how often the 95 % intervals contain the true value.
 
-By simulation, as then all is known: programs that allocate slowly and fast,
-objects of one size and of sizes with a heavy tail, at fixed intervals, from
-many samples to few, and under a limit, with the pace of native/shared/pace.c.
-And in PyPy: a program that allocates the same in each run.  Each run is
-reported as the report does it; and, for comparison, with the intervals as they
-were before: Fay and Feuer's, with the largest weight among the function's own
-samples, and gammas for the whole sum instead of what was not observed.
+The simulation knows the true values. Its programs allocate slowly and fast, objects of
+one size and of sizes with a heavy tail. They are sampled at fixed intervals, from many
+samples to few, and under a limit with the pace of native/shared/pace.c. In PyPy, the
+experiment runs a program that allocates the same in each run.
+
+The intervals are computed as in the report. For comparison, the experiment also
+computes the intervals of an earlier version. Those followed Fay and Feuer, with the
+largest weight among the function's own samples. They used a gamma distribution for the
+whole sum, and not only for the part that was not observed.
 """
 from __future__ import annotations
 
@@ -31,38 +33,42 @@ from vmprof_convert.profile.probability import probability
 
 NAME = "coverage"
 RUNS = 1000
-#: what 95 % should come out as
+#: The wanted range of the share of 95 % intervals that contain the true value.
 TARGET = (0.93, 0.97)
 REAL_INTERVALS = ("256k", "1M", "4M", "auto")
-#: of coverage_worker.py
+#: The functions of coverage_worker.py that allocate.
 REAL_FUNCTIONS = ("fast", "slow", "large", "rare")
 ALL = "(all)"
 MiB = 2**20
 
 
 class Kind(NamedTuple):
-    """Objects that a function allocates."""
+    """The objects of one size that a function allocates."""
 
     function: str
     size: int
-    #: of all objects in this phase
+    #: The share of these objects among all objects of the phase.
     share: float
 
 
 class Phase(NamedTuple):
+    """A part of a simulated program with a constant rate of allocation."""
+
     bytes: float
     nanoseconds_per_byte: float
     kinds: tuple[Kind, ...]
 
 
 class Sample(NamedTuple):
+    """A sampled object, with its size and the interval in bytes."""
+
     function: str
     size: int
     interval: int
 
 
-#: objects that are met one by one, at regular places; smaller ones are so
-#: many that they are a stream
+#: The size in bytes from which objects are simulated one by one, at regular places.
+#: Smaller objects are a continuous stream.
 LARGE = 1024
 
 _SMALL = (Kind("big", 64, 0.7), Kind("mid", 32, 0.29), Kind("rare", 48, 0.01))
@@ -70,7 +76,8 @@ _HEAVY = (Kind("tiny", 32, 0.98), Kind("heavy", 4096, 0.02),
           Kind("huge", MiB, 0.0001))
 _LATE = (Kind("late", 64, 0.99), Kind("rare", 48, 0.01))
 
-#: name: phases, interval, samples are limited
+#: The phases of each simulated program, its first interval in bytes, and whether the
+#: sampling rate has a limit.
 SIMULATED: dict[str, tuple[tuple[Phase, ...], int, bool]] = {
     "1M, 300 samples": ((Phase(300 * MiB, 0.1, _SMALL),), MiB, False),
     "8M, 37 samples": ((Phase(300 * MiB, 0.1, _SMALL),), 8 * MiB, False),
@@ -90,14 +97,22 @@ SIMULATED: dict[str, tuple[tuple[Phase, ...], int, bool]] = {
 
 
 class Pace:
-    """native/shared/pace.c, at half a percent of the time."""
+    """The algorithm of native/shared/pace.c with a limit of 0.5 % of the run time."""
 
     def __init__(self) -> None:
+        """Start without samples."""
         self.since = self.owed = 0.0
         self.cost = 1000.0
         self.samples = 0
 
     def sample(self, now: float, cost: float, interval: int) -> int:
+        """Account for a sample and return the next interval in bytes.
+
+        Args:
+            now: The time in nanoseconds.
+            cost: The cost of the sample in nanoseconds.
+            interval: The current interval in bytes.
+        """
         self.samples += 1
         self.cost += (cost - self.cost) / 16
         wanted = (self.cost + 300) * 200
@@ -121,7 +136,14 @@ class Pace:
 
 def simulate(rng: random.Random, phases: Iterable[Phase], interval: int,
              is_limited: bool) -> Iterator[Sample]:
-    """The samples of one run (native/sampler/sampler.h)."""
+    """Yield the samples of one run, as native/sampler/sampler.h draws them.
+
+    Args:
+        rng: The source of random numbers.
+        phases: The phases of the program.
+        interval: The first interval in bytes.
+        is_limited: Whether the interval follows the pace.
+    """
     now, pace = 0.0, Pace()
 
     def sampled(kind: Kind) -> Sample:
@@ -163,6 +185,7 @@ def simulate(rng: random.Random, phases: Iterable[Phase], interval: int,
 
 
 def _every(kind: Kind) -> int:
+    """Return the number of objects from one large object of this kind to the next."""
     return max(1, round(1 / kind.share))
 
 
@@ -170,7 +193,7 @@ Truth = dict[str, tuple[float, float]]
 
 
 def truth(phases: Iterable[Phase]) -> Truth:
-    """Bytes and objects of each function."""
+    """Return the bytes and objects of each function, and of all functions."""
     found: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for phase in phases:
         mean = sum(kind.size * kind.share for kind in phase.kinds)
@@ -185,12 +208,13 @@ def truth(phases: Iterable[Phase]) -> Truth:
 
 
 # ____________________________________________________________
+# intervals
 
 Interval = tuple[float, float]
 
 
 def before(samples: list[Sample]) -> tuple[Interval, Interval]:
-    """As it was: of bytes and of objects."""
+    """Return the earlier version's intervals of bytes and of objects."""
     def interval(weights: list[float], p: list[float]) -> Interval:
         value = sum(weights)
         variance = sum((1 - p_) * w * w for p_, w in zip(p, weights))
@@ -211,6 +235,12 @@ def before(samples: list[Sample]) -> tuple[Interval, Interval]:
 
 
 def after(samples: list[Sample], largest: int) -> tuple[Interval, Interval]:
+    """Return the present intervals of bytes and of objects.
+
+    Args:
+        samples: The samples of one function.
+        largest: The largest interval of the run, in bytes.
+    """
     sum_ = Sum()
     for s in samples:
         sum_.add(s.size, probability(s.size, s.interval, "exponential"))
@@ -218,15 +248,17 @@ def after(samples: list[Sample], largest: int) -> tuple[Interval, Interval]:
 
 
 class Tally:
-    """Of one function: runs, and how often the truth was below and above."""
+    """The runs of one function, and how often an interval missed the truth."""
 
     def __init__(self) -> None:
+        """Start without runs."""
         self.samples: list[int] = []
         self.missed = {key: [0, 0] for key in (
             "bytes before", "bytes", "objects before", "objects")}
 
     def add(self, samples: list[Sample], largest: int,
             true: tuple[float, float]) -> None:
+        """Compute the intervals of a run, and count those that miss the truth."""
         self.samples.append(len(samples))
         intervals = (*before(samples), *after(samples, largest))
         for key, i in (("bytes before", 0), ("objects before", 1),
@@ -237,11 +269,13 @@ class Tally:
             self.missed[key][1] += true[i % 2] > high + slack
 
     def json(self) -> Json:
+        """Return the numbers as JSON."""
         return {"runs": len(self.samples), "missed": self.missed,
                 "samples": statistics.median(self.samples)}
 
 
 def count(runs: Iterable[list[Sample]], true: Truth) -> Json:
+    """Return the tallies of all functions over several runs."""
     tallies = {name: Tally() for name in true}
     for samples in runs:
         if not samples:
@@ -249,7 +283,7 @@ def count(runs: Iterable[list[Sample]], true: Truth) -> Json:
         largest = max(sample.interval for sample in samples)
         for name, tally in tallies.items():
             own = [s for s in samples if name in (ALL, s.function)]
-            # what has no sample is not in the report
+            # The report omits a function without samples.
             if own:
                 tally.add(own, largest, true[name])
     return {name: tally.json() for name, tally in tallies.items()
@@ -257,6 +291,7 @@ def count(runs: Iterable[list[Sample]], true: Truth) -> Json:
 
 
 def run(context: Context) -> Json:
+    """Simulate all programs, and run the worker in PyPy at each interval."""
     measuring.progress("coverage")
     runs = 20 if context.quick else RUNS
     found: Json = {"simulated": {}, "real": {}, "runs": runs}
@@ -282,7 +317,7 @@ def run(context: Context) -> Json:
 
 
 def _samples(path: Path) -> list[Sample]:
-    """The samples in the program's own functions."""
+    """Return a profile's samples in the program's own functions."""
     profile = readers.read(path)
     program = Program(profile)
     functions = [program.functions(number)[-1].name
@@ -295,6 +330,7 @@ def _samples(path: Path) -> list[Sample]:
 
 
 # ____________________________________________________________
+# tables and plots
 
 KEYS = ("bytes before", "bytes", "objects before", "objects")
 
@@ -308,6 +344,7 @@ def _cell(tally: Json, key: str) -> str:
 
 
 def report(results: Json) -> str:
+    """Return a table of the simulated programs and a table of the real one."""
     parts = []
     for what in ("simulated", "real"):
         lines = [[what, "function", "runs", "samples", *KEYS]]
@@ -325,6 +362,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the share of intervals that contain the truth, by number of samples."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for key, style in (("bytes before", "x"), ("bytes", "o"),
                        ("objects before", "+"), ("objects", "s")):

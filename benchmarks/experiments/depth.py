@@ -1,4 +1,4 @@
-"""Microseconds a sample, against the depth of the stack."""
+"""Measure the microseconds per sample against the depth of the stack."""
 from __future__ import annotations
 
 import json
@@ -16,6 +16,7 @@ PAIRS, SECONDS = 20, 0.1
 
 
 def run(context: Context) -> Json:
+    """Run the worker with the JIT and without."""
     pairs, seconds = (2, 0.01) if context.quick else (PAIRS, SECONDS)
     found: Json = {}
     for jit in "on", "off":
@@ -29,11 +30,13 @@ def run(context: Context) -> Json:
 
 
 def costs(rows: list[Json], depth: int) -> list[float]:
+    """Return the microseconds per sample at a depth, for each pair of runs."""
     return [1e6 * (row["sampled"] - row["plain"]) / row["samples"]
             for row in rows if row["depth"] == depth]
 
 
 def report(results: Json) -> str:
+    """Return the table of costs."""
     return table([
         ["frames", "us/sample, JIT", "us/sample, JIT off", "samples in a run"],
         *(["%d" % depth, *(estimate(costs(results[jit], depth)).format(3)
@@ -44,6 +47,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the costs against the depth."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for jit, color in (("on", "#1f77b4"), ("off", "#d95f02")):
         for depth in DEPTHS:

@@ -1,11 +1,14 @@
-"""How much equal runs of real programs differ, and what `vmprof-convert diff` says of
-it: how often it names a row that is as it was, and how often it finds what was planted.
+"""Count what `vmprof-convert diff` reports about equal runs of real programs.
 
-Each program runs RUNS times as it is, and PLANTED_RUNS times with a tenth more of one
-function (equal_worker.py).  From these, comparisons are drawn: of one run a side and of
-three, equal ones and planted ones; a run is in many of them, but in none twice.  And
-what no function of ours can stand for: one of the program's own, of which a tenth of
-the samples counts twice.
+The experiment measures how much equal runs differ. It counts the comparisons that name
+an unchanged row, and the comparisons that find a planted change.
+
+Each program runs RUNS times unchanged, and PLANTED_RUNS times with a tenth more bytes
+of one function (equal_worker.py). The comparisons draw one run per side, or three, from
+these runs. A run takes part in many comparisons, but only once in each.
+
+A planted function cannot represent the program's own functions. Therefore, another test
+changes one of those: a tenth of its samples, drawn at random, counts twice.
 """
 from __future__ import annotations
 
@@ -42,22 +45,26 @@ from vmprof_convert.profile.model import Function, Profile, Samples
 
 NAME = "equal_runs"
 RUNS, PLANTED_RUNS = 24, 12
-#: of each program
+#: The number of comparisons per program.
 COMPARISONS = 100
 INTERVAL = "64k"
 MORE = 0.1
 PLANTED = "planted"
-#: a function of the program's own has to have so much to be chosen
+#: The least share of bytes and the least number of samples of a user function whose
+#: samples are changed.
 SHARE, SAMPLES = 0.1, 2500
-#: a program that can't import what it needs, as SQLAlchemy at times on PyPy 7.3.11,
-#: runs again
+#: The number of attempts per run.  On PyPy 7.3.11, the import of SQLAlchemy fails at
+#: times.
 ATTEMPTS = 5
 SIDES = (1, 3)
 
 
 class Program(NamedTuple):
+    """The length of a program's run."""
+
     rounds: int
-    #: lists that the planted function makes in a round: a tenth of all bytes
+    #: The number of lists that the planted function makes in a round: a tenth of all
+    #: bytes.
     lists: int
 
 
@@ -68,7 +75,7 @@ PROGRAMS = {
     "pyperformance:html5lib": Program(60, 11_000),
     "pyperformance:sympy": Program(8, 115_000),
 }
-#: rows of what, and what is compared
+#: The rows of each comparison, and the measure that is compared.
 VIEWS = {
     "own functions": Choice(), "functions": Choice(), "types": Choice(by=("type",)),
     "own functions, alive": Choice(sort="alive"),
@@ -80,6 +87,7 @@ CONDITIONS = ("allocated growth > 0", "allocated growth > 2%", "allocated growth
 
 
 def run(context: Context) -> Json:
+    """Record the profiles of each program, and compare them."""
     programs = dict(list(PROGRAMS.items())[:1]) if context.quick else PROGRAMS
     runs, planted, count = (6, 3, 2) if context.quick else (
         RUNS, PLANTED_RUNS, COMPARISONS)
@@ -95,9 +103,19 @@ def run(context: Context) -> Json:
 
 def _profiles(context: Context, folder: Path, name: str, program: Program, runs: int,
               more: float) -> list[Profile]:
+    """Record profiles of a program.
+
+    Args:
+        context: The interpreters.
+        folder: The folder for the profiles and the program.
+        name: The name of the program.
+        program: The length of its run.
+        runs: The number of profiles.
+        more: The share by which the planted function makes more lists.
+    """
     script = name
     if name.startswith("pyperformance:"):
-        # where it is no installed package
+        # Copy the script out of site-packages, so that it counts as user code.
         original = Path(measuring.run([
             context.pypy, "-c", "import programs\nprint(programs.script_of(%r))"
             % short(name)], measuring.ROOT / "benchmarks").out.strip())
@@ -110,7 +128,7 @@ def _profiles(context: Context, folder: Path, name: str, program: Program, runs:
         path = folder / "x.vmprof"
         for attempt in range(ATTEMPTS):
             try:
-                # as users run programs: what a run is like depends on what it hashes
+                # Users run programs with random hashes, which change a run's behaviour.
                 measuring.run([
                     context.pypy, "-m", "vmprof", "--allocation-sampling", INTERVAL,
                     "--quiet", "-o", path,
@@ -131,24 +149,31 @@ def _profiles(context: Context, folder: Path, name: str, program: Program, runs:
 
 
 class Outcome(NamedTuple):
-    """Of one comparison."""
+    """The result of one comparison."""
 
-    #: functions and types that grew or shrank, and those that differ
+    #: The functions and types that grew or shrank, and those that differ.
     named: list[str]
     differ: list[str]
-    #: the same of measures, in all
+    #: The measures whose sums grew or shrank, and those whose sums differ.
     in_all: list[str]
     in_all_differ: list[str]
-    #: conditions that failed
+    #: The conditions that failed.
     failed: list[str]
 
 
 def compared(profiles: list[Profile], planted: list[Profile], count: int) -> Json:
+    """Compare equal, planted and changed runs of one program.
+
+    Args:
+        profiles: The profiles of equal runs.
+        planted: The profiles of runs with the planted change.
+        count: The number of comparisons.
+    """
     rng = random.Random(1)
     found: Json = {"runs": len(profiles), "planted_runs": len(planted),
                    "comparisons": count, "equal": {}, "planted": {}, "scaled": {},
                    **_figures(profiles, planted)}
-    # a run is in many comparisons
+    # Each run takes part in many comparisons.  Summarize it only once.
     known = [part for profile in profiles + planted
              for part in (profile, _own_of(profile))]
     origins = {id(profile): Origins(profile) for profile in known}
@@ -175,7 +200,7 @@ def compared(profiles: list[Profile], planted: list[Profile], count: int) -> Jso
 
 
 def _summed_once(profiles: Sequence[Profile]) -> Callable[..., Summary]:
-    """summarize(), which remembers what it said of these."""
+    """Return a summarize() that remembers its results for these profiles."""
     known: dict[tuple[int, Choice], Summary] = {}
     numbers = set(map(id, profiles))
 
@@ -189,12 +214,13 @@ def _summed_once(profiles: Sequence[Profile]) -> Callable[..., Summary]:
     return summed
 
 
-#: of each profile, by id(): itself, its own code, and the address of the function that
-#: is innermost there in each stack
+#: For the id() of each profile: the profile itself, its user code, and the address of
+#: the innermost user function in each stack.
 _own: dict[int, tuple[Profile, Profile, list[int]]] = {}
 
 
 def _own_of(profile: Profile) -> Profile:
+    """Return the user code of a profile."""
     if id(profile) not in _own:
         own = only_own(profile, Origins(profile))
         _own[id(profile)] = profile, own, [stack[-1].address for stack in own.stacks]
@@ -203,6 +229,7 @@ def _own_of(profile: Profile) -> Profile:
 
 def _outcomes(before: Sequence[Profile], after: Sequence[Profile],
               views: Iterable[str] = VIEWS) -> Iterator[tuple[str, Outcome]]:
+    """Compare two sets of runs in each view."""
     for view in views:
         sides = of_runs(before, after)
         if view.startswith("own "):
@@ -211,6 +238,12 @@ def _outcomes(before: Sequence[Profile], after: Sequence[Profile],
 
 
 def _outcome(difference: Difference, is_first: bool) -> Outcome:
+    """Return the names of the changed rows, sums and conditions.
+
+    Args:
+        difference: The difference of two sets of runs.
+        is_first: Whether to evaluate the sums and the conditions, too.
+    """
     measure = difference.measure
     rows: dict[str, list[str]] = {}
     for change in difference.changes:
@@ -233,6 +266,7 @@ def _outcome(difference: Difference, is_first: bool) -> Outcome:
 
 
 def _counts(outcomes: list[Outcome]) -> Json:
+    """Return how many comparisons named something."""
     return {
         "named": sum(bool(outcome.named) for outcome in outcomes),
         "differ": sum(bool(outcome.differ) for outcome in outcomes),
@@ -245,7 +279,7 @@ def _counts(outcomes: list[Outcome]) -> Json:
 
 
 def _figures(profiles: Sequence[Profile], planted: Sequence[Profile]) -> Json:
-    """What the runs are like."""
+    """Return the samples, times and bytes of the runs, and the planted share."""
     def bytes_of(profile: Profile, name: str = "") -> float:
         if not name:
             return summarize(profile).figures.sum().value_bytes
@@ -267,12 +301,14 @@ def _figures(profiles: Sequence[Profile], planted: Sequence[Profile]) -> Json:
 
 
 # ____________________________________________________________
-# a function of the program's own
+# a changed user function
 
 
 def _scaled_ones(rng: random.Random, profiles: Sequence[Profile], count: int) -> Json:
-    """Of each function that is large enough: how often it was found, three runs a
-    side."""
+    """Return how often a change of each large user function is found.
+
+    Each comparison has three runs per side.
+    """
     functions = _large(list(map(_own_of, profiles)))
     found = {function.name: [0, 0] for function in functions}
     for number in range(count if functions else 0):
@@ -287,7 +323,7 @@ def _scaled_ones(rng: random.Random, profiles: Sequence[Profile], count: int) ->
 
 
 def _large(own: Sequence[Profile]) -> list[Function]:
-    """In each run."""
+    """Return the user functions that are large in each run."""
     large: list[set[Function]] = []
     for profile in own:
         summary = summarize(profile)
@@ -300,7 +336,7 @@ def _large(own: Sequence[Profile]) -> list[Function]:
 
 
 def scaled(rng: random.Random, profile: Profile, function: Function) -> Profile:
-    """Its own code, with a tenth more of what this function makes."""
+    """Return the user code of a profile, with a tenth more samples of one function."""
     _, own, innermost = _own[id(profile)]
     is_chosen = [profile.functions.get(address) == function for address in innermost]
     samples = Samples()
@@ -314,9 +350,11 @@ def scaled(rng: random.Random, profile: Profile, function: Function) -> Profile:
 
 
 # ____________________________________________________________
+# tables and plots
 
 
 def report(results: Json) -> str:
+    """Return tables of the runs, of the comparisons, and of the changes found."""
     about = [["", "runs", "seconds", "samples", "bytes, least to most", "planted"]]
     for name, one in results.items():
         middle = statistics.median(one["bytes"])
@@ -371,6 +409,7 @@ def _a_side(runs: int) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the share of comparisons that named something."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     names = list(results)
     count = next(iter(results.values()))["comparisons"]

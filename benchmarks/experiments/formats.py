@@ -1,10 +1,12 @@
-"""What it takes to write a profile of a million samples in each format: processor time
-and the largest resident memory of the whole command, reading included.
+"""Measure the cost of writing a profile of a million samples in each format.
 
-The profile is the harder kind: importing sympy makes stacks of a hundred frames, of
-which there are tens of thousands.  Beside it, how both grow with the number of samples,
-on gcbench, of which many objects share a piece and many become old; and what
-vmprof-firefox-converter takes for a profile of stock vmprof's.
+The cost is the processor time of the whole command and its largest resident memory.
+Both include reading the profile. This profile is difficult: importing sympy makes tens
+of thousands of stacks with a hundred frames.
+
+A second part measures how both numbers grow with the number of samples, on gcbench. In
+that program, many objects share a batched allocation, and many become old. A third part
+compares the time with vmprof-firefox-converter's, on a profile of stock vmprof.
 """
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ from vmprof_convert.analysis.summary import Tally
 from vmprof_convert.cli.formats import FORMATS
 
 NAME = "formats"
-#: of formats_worker.py
+#: The arguments of formats_worker.py.
 INTERVAL, ROUNDS = "1k", "5"
 QUICK_INTERVAL, QUICK_ROUNDS = "512k", "1"
 RUNS = 3
-#: rounds of gcbench, which make some 270,000 samples each at this interval
+#: The rounds of gcbench.  Each makes about 270,000 samples at this interval.
 GROWTH, GROWTH_INTERVAL = (4, 12, 40), "280"
 QUICK_GROWTH, QUICK_GROWTH_INTERVAL = (1, 2), "64k"
 GROWTH_FORMATS = ("firefox", "table")
@@ -38,6 +40,7 @@ OTHER = ("import sys, vmprofconvert; out = vmprofconvert.convert_stats(sys.argv[
 
 
 def run(context: Context) -> Json:
+    """Measure the formats, the growth and the comparison."""
     with tempfile.TemporaryDirectory() as folder:
         return {**_formats(context, Path(folder)),
                 "growth": _growth(context, Path(folder)),
@@ -45,6 +48,7 @@ def run(context: Context) -> Json:
 
 
 def _formats(context: Context, folder: Path) -> Json:
+    """Return the time, memory and file size of each format."""
     measuring.progress(NAME)
     profile = folder / "app.vmprof"
     _record(context, profile, *(
@@ -62,6 +66,7 @@ def _formats(context: Context, folder: Path) -> Json:
 
 
 def _growth(context: Context, folder: Path) -> list[Json]:
+    """Return the time and memory for profiles with more and more objects."""
     found = []
     for rounds in QUICK_GROWTH if context.quick else GROWTH:
         measuring.progress("%s: %d rounds" % (NAME, rounds))
@@ -79,12 +84,13 @@ def _growth(context: Context, folder: Path) -> list[Json]:
 
 
 def _stock(context: Context, folder: Path) -> Json:
+    """Compare this project's converter with vmprof-firefox-converter."""
     measuring.progress("%s: beside vmprof-firefox-converter" % NAME)
     profile, out = folder / "stock.vmprof", folder / "out.json"
     samples = QUICK_STOCK_SAMPLES if context.quick else STOCK_SAMPLES
     stock_profile.write(profile, samples)
     ours, others = [], []
-    # in turns: what else the machine does is there for both
+    # The two converters alternate, so that other load on the machine affects both.
     for _ in range(_runs(context)):
         ours.append(_convert(profile, "firefox", out))
         others.append(measuring.run([context.cpython, "-c", OTHER, profile, out]))
@@ -93,28 +99,34 @@ def _stock(context: Context, folder: Path) -> Json:
 
 
 def _runs(context: Context) -> int:
+    """Return the number of runs of each command."""
     return 1 if context.quick else RUNS
 
 
 def _record(context: Context, profile: Path, *arguments: str) -> None:
+    """Record a profile with formats_worker.py."""
     measuring.run([context.pypy, measuring.ROOT / "benchmarks" / "formats_worker.py",
                    profile, *arguments])
 
 
 def _convert(profile: Path, name: str, out: Path, *options: str) -> Process:
+    """Convert a profile to a format."""
     return measuring.run([sys.executable, "-m", "vmprof_convert", profile, "--to", name,
                           "-o", out, *options])
 
 
 def _taken(done: list[Process]) -> Json:
+    """Return the processor times and the largest memory of several runs."""
     return {"cpu": [process.cpu for process in done],
             "rss": max(process.rss for process in done)}
 
 
 # ____________________________________________________________
+# tables and plots
 
 
 def report(results: Json) -> str:
+    """Return tables of the formats, of the growth, and of the comparison."""
     lines = [["", "seconds", "memory (MiB)", "file (MiB)"]]
     for name, row in results["formats"].items():
         lines.append([name, *_shown(row), "%.1f" % (row["size"] / 2**20)])
@@ -122,7 +134,7 @@ def report(results: Json) -> str:
         "median, and its largest resident memory; files are not compressed\n\n%s" % (
             results["samples"], results["stacks"], results["profile"] / 2**20,
             table(lines))
-    # results of earlier studies have neither
+    # Results of earlier studies have neither growth nor comparison.
     if "growth" in results:
         text += "\n\ngcbench, with types and lifetimes\n\n" + _report_growth(
             results["growth"])
@@ -141,7 +153,7 @@ def _report_growth(rows: list[Json]) -> str:
             lines.append([
                 "%d" % row["objects"], name, *_shown(taken),
                 "%.1f" % (_median(taken) / row["objects"] * 1e6),
-                # what is there for any profile does not grow
+                # Subtract the memory that every profile needs.
                 "%.0f" % ((taken["rss"] - first["formats"][name]["rss"]) / more)
                 if more else ""])
     return table(lines)
@@ -166,6 +178,7 @@ def _median(taken: Json) -> float:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the time and memory of each format."""
     rows = results["formats"]
     figure, (seconds, memory) = plt.subplots(1, 2, figsize=(8, 4), sharey=True,
                                              layout="constrained")

@@ -1,9 +1,11 @@
-"""Fresh processes, from the command line: what is sampled against what never
-knew of it.  Unlike `costs`, this has what stays on the program's heap because
-it is sampled at all, and is walked by every major collection.
+"""Compare sampled with plain processes, both started from the command line.
 
-A process is compared with those that had as many minor collections: see
-programs/rounds.py.
+In contrast to `costs`, the plain processes have never loaded the sampler. The sampled
+processes keep the sampler's objects on the program's heap, and every major collection
+walks these objects.
+
+A process is compared with the plain processes that had the same number of minor
+collections; see programs/rounds.py.
 """
 from __future__ import annotations
 
@@ -22,19 +24,21 @@ from vmprof_convert import readers
 
 NAME = "fresh"
 SCRIPT = ROOT / "benchmarks" / "programs" / "rounds.py"
-#: 1G: hardly a sample is taken
+#: The sampling rates.  At 1G, a process takes very few samples.
 RATES = ("1G", "4M", "auto", "1M", "512k", "128k", "32k")
 PLAIN, AGAIN = "plain", "again"
 TURNS, CHURNS = 20, 12
-#: strings kept, at most
+#: The largest number of strings that a process keeps.
 KEPT = 2500
-#: minor collections that count as the same number
+#: The width of a class of processes, in minor collections.
 ALIKE = 100
-#: plain processes of a kind, without which others of it are left out
+#: The least number of plain processes in a class.  Sampled processes of smaller classes
+#: are left out.
 FEWEST = 3
 
 
 def run(context: Context) -> Json:
+    """Run all rates and two plain processes per turn, in a random order."""
     rates = ("1G", "128k") if context.quick else RATES
     count, churns = (2, 1) if context.quick else (TURNS, CHURNS)
     rng = random.Random(2)
@@ -59,13 +63,17 @@ def run(context: Context) -> Json:
 
 
 def _kind(row: Json) -> int:
+    """Return the class of a process, by its number of minor collections."""
     minors: int = row["minors"]
     return round(minors / ALIKE)
 
 
 def matched(rows: list[Json], rate: str) -> list[float]:
-    """Processor time of each such process / the median of the plain ones that had as
-    many minor collections; `AGAIN` is plain ones, taken for sampled ones."""
+    """Return each process's processor time, divided by the plain median of its class.
+
+    The rate `AGAIN` selects plain processes, which are compared as if they were
+    sampled.
+    """
     plain = defaultdict(list)
     for row in rows:
         if row["rate"] == PLAIN or (row["rate"] == AGAIN and rate != AGAIN):
@@ -79,6 +87,7 @@ def _resident(rows: list[Json], rate: str) -> float:
 
 
 def report(results: Json) -> str:
+    """Return the table of ratios."""
     rows = results["runs"]
     lines = [["rate", "time", "memory", "compared", "samples"]]
     for rate in (AGAIN, *RATES):
@@ -99,5 +108,6 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the ratios."""
     turns.draw(["gcbench"], RATES, path, "processor time, sampled / plain",
                lambda _, rate: matched(results["runs"], rate))

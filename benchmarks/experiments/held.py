@@ -1,5 +1,7 @@
-"""Who holds what: how long the program stands still for it, and what the process that
-looks takes; whether its answers are true."""
+"""Measure the cost and the errors of finding the retainers.
+
+The cost is the pause of the program, and the time and memory of the forked process.
+"""
 from __future__ import annotations
 
 import collections
@@ -15,14 +17,15 @@ from experiments import Context, Json
 from measuring import NURSERIES, NURSERY, ROOT, table
 
 NAME = "held"
-#: objects that the program keeps, and how often it asks
+#: Thousands of objects that the program keeps, and the number of snapshots.
 THOUSANDS, TIMES = (600, 3000, 7000), 11
 QUICK_THOUSANDS, QUICK_TIMES = (10, 20), 1
-#: of held_truth.py, with each nursery
+#: The number of runs of held_truth.py with each nursery.
 RUNS, QUICK_RUNS = {"sums": 75, "paths": 200}, {"sums": 1, "paths": 2}
 
 
 def run(context: Context) -> Json:
+    """Measure heaps of several sizes, and check sums and paths, with each nursery."""
     thousands, times, runs = (
         (QUICK_THOUSANDS, QUICK_TIMES, QUICK_RUNS) if context.quick
         else (THOUSANDS, TIMES, RUNS))
@@ -46,12 +49,13 @@ def run(context: Context) -> Json:
 
 
 def report(results: Json) -> str:
+    """Return the table of costs, and the numbers of right sums and paths."""
     lines = [["nursery", "objects (million)", "MB", "resident (MiB)",
               "stands still (ms)", "looks (ms)", "for a million", "its memory (MiB)"]]
     for row in results["sizes"]:
         looks, millions = row["duration"] / 1e6, row["objects"] / 1e6
         lines.append([
-            # older results have one nursery, which no row names
+            # Older results have only one nursery, and their rows do not name it.
             row.get("nursery", NURSERY), "%.2f" % millions,
             "%.0f" % (row["bytes"] / 1e6),
             "%.0f" % (row["resident"] / 2**20), "%.1f" % (row["still"] / 1e6),
@@ -70,6 +74,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the pause and the processor time against the number of objects."""
     figure, (still, looks) = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
     for axes, key, label in ((still, "still", "ms that the program stands still"),
                              (looks, "duration", "ms of a processor, to look")):

@@ -1,5 +1,7 @@
-"""What it costs to follow sampled objects until they are freed: a sample with it
-beside one without, in the same process."""
+"""Measure the cost of following sampled objects until they are freed.
+
+Runs with and without lifetimes alternate in the same process.
+"""
 from __future__ import annotations
 
 import json
@@ -17,7 +19,8 @@ NAME = "lifetimes"
 PROGRAMS = ("gcbench", "churn", *("pyperformance:" + name for name in (
     "django_template", "json_loads", "deepcopy")))
 QUICK_PROGRAMS = ("churn",)
-#: this one with the larger nursery, too: then more samples wait for a minor collection
+#: The program that also runs with the larger nursery.  There, more samples wait for a
+#: minor collection.
 IN_BOTH = "churn"
 INTERVALS = ("1k", "8k", "128k")
 WITHOUT = "fateless:"
@@ -25,6 +28,7 @@ PROCESSES, PASSES, SECONDS = 3, 12, 0.15
 
 
 def run(context: Context) -> Json:
+    """Run the worker for each program, in several processes."""
     programs = QUICK_PROGRAMS if context.quick else PROGRAMS
     processes, passes, seconds = (
         (1, 2, 0.01) if context.quick else (PROCESSES, PASSES, SECONDS))
@@ -46,7 +50,7 @@ def run(context: Context) -> Json:
 
 
 def microseconds(processes: list[list[Json]], configuration: str) -> list[float]:
-    """Of a processor, a sample, in each run."""
+    """Return the microseconds of processor time per sample, for each run."""
     return [1e6 * (segment["cpu"] - reference) / segment["samples"]
             for segments in processes
             for segment, reference in with_neighbours(segments, "cpu")
@@ -54,8 +58,7 @@ def microseconds(processes: list[list[Json]], configuration: str) -> list[float]
 
 
 def _ratio(processes: list[list[Json]], interval: str) -> Estimate:
-    """A run with lifetimes / one without, of the same number of rounds in the same
-    pass."""
+    """Return the ratios of runs with lifetimes to runs without, in the same pass."""
     found = []
     for segments in processes:
         took = {(segment["pass"], segment["configuration"]): segment["cpu"]
@@ -66,6 +69,7 @@ def _ratio(processes: list[list[Json]], interval: str) -> Estimate:
 
 
 def report(results: Json) -> str:
+    """Return the table of costs and ratios."""
     lines = [["program", "interval", "us/sample", "without", "more", "run / without",
               "run / plain", "samples/s"]]
     for name, processes in results["programs"].items():
@@ -89,6 +93,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the ratios against the interval."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for name, processes in results["programs"].items():
         axes.plot(INTERVALS, [_ratio(processes, interval).median

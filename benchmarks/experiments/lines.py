@@ -1,5 +1,7 @@
-"""Lines: what --lines costs while the JIT compiles a program, and afterwards; and of
-how many functions in the stacks the line is known."""
+"""Measure the cost of --lines, and how many functions have a line.
+
+The cost is measured in two phases: while the JIT compiles a program, and afterwards.
+"""
 from __future__ import annotations
 
 import json
@@ -24,15 +26,16 @@ INTERVAL = "128k"
 WITH_LINES = INTERVAL + ",lines"
 PLAIN, AGAIN = "plain", "plain,again"
 CONFIGURATIONS = (PLAIN, AGAIN, INTERVAL, WITH_LINES)
-#: `SECONDS`: of the rounds that are timed, in a process that runs warm already
+#: The number of turns, and the seconds of the timed rounds in a warm process.
 PAIRS, SECONDS = 2, 0.15
 FIRST, LAST = "first", "last"
-#: what is divided by what
+#: The title of each ratio, its numerator and its denominator.
 COMPARED = (("plain / plain", AGAIN, PLAIN), ("lines / plain", WITH_LINES, PLAIN),
             ("lines / without", WITH_LINES, INTERVAL))
 
 
 def run(context: Context) -> Json:
+    """Run each program in all configurations, in a random order."""
     names, pairs, seconds = (
         (QUICK_PROGRAMS, 1, 0.02) if context.quick else (PROGRAMS, PAIRS, SECONDS))
     rng = random.Random(1)
@@ -60,10 +63,15 @@ def run(context: Context) -> Json:
 
 
 def known(profile: Profile) -> Json:
-    """Of all samples but those of the JIT's own memory: in how many the innermost
-    Python function has a line, and of all functions in their stacks, how many do."""
+    """Count the functions with a line.
+
+    The result omits samples of the JIT's own memory. It contains the number of samples,
+    and of those whose innermost Python function has a line. It also contains the number
+    of functions in all stacks, and of those with a line.
+    """
     tree = profile.stacks.tree()
-    # of each node: functions up to there, those with a line, whether the last has one
+    # For each node: the number of functions from the root, the number of these with a
+    # line, and whether the last function has a line.
     functions, lines, last = [0], [0], [0]
     for parent, frame in zip(tree.parents[1:], tree.frames[1:]):
         is_python = frame.kind in ("interpreted", "jit")
@@ -83,8 +91,15 @@ def known(profile: Profile) -> Json:
 
 def ratios(rows: list[Json], program: str, which: str, configuration: str,
            beside: str) -> list[float]:
-    """Processor time of the rounds, `which` is FIRST or LAST, in one configuration /
-    in another of the same turn."""
+    """Return the ratios of processor times in the same turn.
+
+    Args:
+        rows: The results of all runs.
+        program: The program to select.
+        which: FIRST or LAST.
+        configuration: The numerator.
+        beside: The denominator.
+    """
     took = {(row["pair"], row["with"]): row[which]["cpu"] for row in rows
             if row["program"] == program}
     return [took[pair, configuration] / took[pair, beside]
@@ -101,6 +116,7 @@ def _percent(rows: list[Json], part: str, whole: str) -> str:
 
 
 def report(results: Json) -> str:
+    """Return the table of ratios and shares."""
     rows = results["runs"]
     columns = {"%s: %s" % (which, title): (which, configuration, beside)
                for which in (FIRST, LAST) for title, configuration, beside in COMPARED}
@@ -126,6 +142,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the median ratio of each program."""
     rows = results["runs"]
     names = _names(rows)
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")

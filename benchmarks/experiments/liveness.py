@@ -1,7 +1,9 @@
-"""The errors of `alive` and of `report --leaks` with heap snapshots, and their cost.
+"""Measure the errors and the cost of `alive` and of `report --leaks`.
 
-Programs keep objects in ten ways, and print the number of bytes that they keep
-(liveness_worker.py).  Half of them leak.  The others replace old objects."""
+Both numbers come from heap snapshots. Programs keep objects in ten ways, and print the
+number of bytes that they keep (liveness_worker.py). Half of them leak. The others
+replace old objects.
+"""
 from __future__ import annotations
 
 import bisect
@@ -28,17 +30,18 @@ KINDS = ("module dict", "cache", "callbacks", "threads", "exceptions", "closures
 SITES = ("make_kept", "make_recent", "make_base")
 INTERVAL = "32k"
 MiB = 2**20
-#: programs of each kind, and seconds of each
+#: The number of programs of each kind, and the seconds of each program.
 SEEDS, SECONDS = 5, 10.0
-#: of the program that leaks 20 kB per request: runs, and seconds of each
+#: The runs of the program that leaks 20 kB per request, and the seconds of each run.
 SERVICES, SERVICE_SECONDS = 3, 10.0
-#: thousands of objects on the heap, and snapshots of each heap
+#: Thousands of objects on the heap, and the number of snapshots of each heap.
 THOUSANDS, TIMES = (600, 3000, 7000), 7
-#: pairs of runs with --leaks and without, and seconds of each run
+#: The pairs of runs with --leaks and without, and the seconds of each run.
 PAIRS, MINUTE = 2, 60.0
 
 
 def run(context: Context) -> Json:
+    """Run all programs, services, snapshots and pairs."""
     seeds, seconds, services, service_seconds, times, pairs, minute = (
         (1, SECONDS, 1, SECONDS, 1, 1, 4.0) if context.quick
         else (SEEDS, SECONDS, SERVICES, SERVICE_SECONDS, TIMES, PAIRS, MINUTE))
@@ -46,7 +49,7 @@ def run(context: Context) -> Json:
     found: Json = {"programs": [], "services": [], "snapshots": [], "pairs": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # they sleep most of the time
+        # The programs sleep most of the time, so that three can run at once.
         with ThreadPoolExecutor(3) as pool:
             found["programs"] = list(pool.map(
                 lambda planned: _program(context, folder, seconds, *planned),
@@ -71,7 +74,11 @@ def run(context: Context) -> Json:
 
 def _sample(context: Context, folder: Path, nursery: str, arguments: Sequence[str],
             flags: Sequence[str] = ("--leaks",)) -> tuple[Json, measuring.Process]:
-    """Run the worker, and return its output."""
+    """Run the worker under the sampler.
+
+    Returns:
+        The worker's output and the finished process.
+    """
     process = measuring.run(
         [context.pypy, "-m", "vmprof", "--allocation-sampling", INTERVAL, *flags,
          "-o", folder / "out.vmprof", WORKER, *arguments],
@@ -81,6 +88,7 @@ def _sample(context: Context, folder: Path, nursery: str, arguments: Sequence[st
 
 
 def _report(context: Context, folder: Path, *options: str) -> Json:
+    """Return a report of the last profile, as JSON."""
     found: Json = json.loads(measuring.run(
         [context.pypy, "-m", "vmprof_allocation", "report", folder / "out.vmprof",
          "--json", *options]).out)
@@ -89,6 +97,7 @@ def _report(context: Context, folder: Path, *options: str) -> Json:
 
 def _program(context: Context, parent: Path, seconds: float, kind: str, is_leak: bool,
              seed: int, nursery: str) -> Json:
+    """Run a program, and compare its report with the bytes that it keeps."""
     measuring.progress("%s: %s %d, nursery %s" % (NAME, kind, seed, nursery))
     folder = parent / ("%s %d %s" % (kind, seed, nursery))
     folder.mkdir()
@@ -117,13 +126,14 @@ def _program(context: Context, parent: Path, seconds: float, kind: str, is_leak:
 
 
 def _leaks(context: Context, folder: Path, *options: str) -> Json:
+    """Return the leaks of the last profile, or why the report refused to name any."""
     try:
         return _report(context, folder, "--leaks", *options)
     except measuring.Failed as e:
         return {"leaks": [], "refused": str(e).partition("\n")[2]}
 
 
-#: the functions that make an object, or the object that refers to it
+#: The functions that make a leaking object, or the object that refers to it.
 LEAKING = ("make_kept", "make_buffer", "keep", "closure", "waiting", "exception",
            "generator")
 NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
@@ -136,18 +146,19 @@ def _alive(report: Json) -> dict[str, Json]:
 
 
 def _function(leak: Json) -> str:
+    """Return the name of the function where a leak allocates."""
     name: str = leak["places"][0]["function"]["name"]
     return name
 
 
 def _rate(leak: Json, leaks: Json, truth: Json, path: Path) -> list[object]:
-    """Return the growth of the leak, and the true one between the same moments."""
+    """Return the growth of the leak, and the true growth between the same moments."""
     profile = readers.read(path)
     program = Program(profile)
     in_base = {number for number in range(len(profile.stacks))
                if [function.name for function in program.functions(number)][-1:]
                == ["make_base"]}
-    # the worker's clock starts when its last base is made
+    # The worker's clock starts after make_base() has made its last object.
     begin = max(time for time, stack in zip(profile.samples.time, profile.samples.stack)
                 if stack in in_base) / 1e9
     first, _, last = leaks["collections"]
@@ -157,13 +168,14 @@ def _rate(leak: Json, leaks: Json, truth: Json, path: Path) -> list[object]:
 
 
 def _kept_at(log: list[list[float]], moment: float) -> float:
-    """Return the bytes that were kept at this time of the worker's clock."""
+    """Return the bytes that were kept at a moment of the worker's clock."""
     times = [time for time, _ in log]
     return log[max(bisect.bisect_right(times, moment) - 1, 0)][1]
 
 
 def _service(context: Context, folder: Path, seconds: float, seed: int,
              nursery: str) -> Json:
+    """Run the program that leaks 20 kB per request."""
     measuring.progress("%s: service, nursery %s" % (NAME, nursery))
     truth, _ = _sample(context, folder, nursery,
                        ["service", "leaks", str(seed), "%g" % seconds],
@@ -190,7 +202,7 @@ def _retained(path: Path) -> dict[int, int]:
 
 
 def _grown(retained: dict[int, int], leak: Json, leaks: Json) -> list[object]:
-    """Return the growth of the leak, and the exact one between the same snapshots."""
+    """Return the estimated and the exact growth between the same snapshots."""
     begin, end = (min(retained, key=lambda time: abs(time - moment * 1e9))
                   for moment in leaks["collections"][::2])
     return [leak["growth"], retained[end] - retained[begin]]
@@ -198,7 +210,7 @@ def _grown(retained: dict[int, int], leak: Json, leaks: Json) -> list[object]:
 
 def _pair(context: Context, folder: Path, pair: int, seconds: float,
           nursery: str) -> Json:
-    """Run the same program with --leaks and without, in an order by chance."""
+    """Run the same program with --leaks and without, in a random order."""
     row: Json = {"nursery": nursery}
     for how in random.Random(pair).sample(("leaks", "plain"), 2):
         measuring.progress("%s: pair %d, %s, nursery %s" % (NAME, pair, how, nursery))
@@ -213,6 +225,7 @@ def _pair(context: Context, folder: Path, pair: int, seconds: float,
 
 
 # ____________________________________________________________
+# tables and plots
 
 def _side(interval: Json, true: float) -> int:
     """Return -1 or 1 if the truth is below or above the interval, and 0 otherwise."""
@@ -220,6 +233,7 @@ def _side(interval: Json, true: float) -> int:
 
 
 def _share(sides: Sequence[int]) -> str:
+    """Return the share of intervals that contain the truth, as text."""
     if not sides:
         return "-"
     return "%.1f %% (%d below, %d above) of %d" % (
@@ -227,12 +241,13 @@ def _share(sides: Sequence[int]) -> str:
 
 
 def _is_false(row: Json) -> bool:
-    """Whether a leak is named at a function that does not leak."""
+    """Return whether a leak is named at a function that does not leak."""
     return any(not row["is_leak"] or name not in LEAKING
                for name, _, _ in row["leaks"])
 
 
 def report(results: Json) -> str:
+    """Return tables of the programs, services, snapshots and pairs."""
     lines = [["program", "nursery", "truth in the interval of `alive`",
               "garbage alive", "leak found", "leak of none", "refused",
               "rate in its interval"]]
@@ -244,7 +259,7 @@ def report(results: Json) -> str:
                and nursery in (None, row["nursery"])]
         leaking = [row for row in own if row["is_leak"]]
         steady = [row for row in own if not row["is_leak"]]
-        # nothing is in no interval of a site of which no object is alive
+        # Skip a site without live objects, because its truth of 0 is in no interval.
         sides = [_side(*row["sites"][site]) for row in own for site in SITES
                  if row["sites"][site][1]]
         lines.append([
@@ -319,6 +334,7 @@ def _report_pairs(rows: list[Json]) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the estimates of the live bytes, and the pauses of the snapshots."""
     figure, (alive, pause) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     points = [row["sites"][site] for row in results["programs"] for site in SITES
               if row["sites"][site][1]]

@@ -1,5 +1,7 @@
-"""Where the memory is: twelve programs, and how much of each is not explained, with
-and without huge pages."""
+"""Measure how much memory of twelve programs `ctl PID memory` does not explain.
+
+Each program runs with and without huge pages.
+"""
 from __future__ import annotations
 
 import json
@@ -14,9 +16,10 @@ from measuring import ROOT, table
 NAME = "memory"
 PROGRAMS = ("cache", "buffers", "fragmentation", "numpy", "sympy", "lxml", "sqlite",
             "json", "zlib", "flask", "tornado", "gunicorn")
-#: of glibc: malloc asks for huge pages where the system gives them to who asks
+#: The setting with which glibc's malloc asks for huge pages.  The system grants them if
+#: it is configured to give huge pages on request.
 HUGE = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-#: columns, by rows of the table of ctl PID memory
+#: The columns of the table.  Each is a sum of rows of `ctl PID memory`.
 COLUMNS = {"objects": ("objects", "gc_arenas"), "GC's room": ("gc_room", "nursery"),
            "C code": ("c", "c_or_free"), "malloc free": ("malloc_free",),
            "mapped": ("mapped",),
@@ -25,6 +28,7 @@ COLUMNS = {"objects": ("objects", "gc_arenas"), "GC's room": ("gc_room", "nurser
 
 
 def run(context: Context) -> Json:
+    """Run the worker for each program, with and without huge pages."""
     rows = []
     for name in PROGRAMS[:2] if context.quick else PROGRAMS:
         for variables in ({}, HUGE):
@@ -37,16 +41,18 @@ def run(context: Context) -> Json:
 
 
 def _amounts(row: Json) -> dict[str, int]:
+    """Return the bytes of each row of a memory report."""
     amounts: dict[str, int] = {one["row"]: one["bytes"] for one in row["rows"]}
     return amounts
 
 
 def unexplained(row: Json) -> float:
-    """Of what is resident."""
+    """Return the share of the resident memory that the report does not explain."""
     return _amounts(row)["not_explained"] / float(row["resident"])
 
 
 def report(results: Json) -> str:
+    """Return the table of the programs' memory, in MiB."""
     rows = results["programs"]
     lines = [["program", "pages", "resident", *COLUMNS, "not explained", "sentence"]]
     for row in rows:
@@ -66,13 +72,14 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the resident memory of each program."""
     rows = [row for row in results["programs"] if not row["huge"]]
     names = [row["program"] for row in rows]
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     left = [0.0] * len(rows)
     for title, keys in COLUMNS.items():
         if title == "absent":
-            continue                # less than nothing: it is behind the mark
+            continue                # Its values are negative.
         values = [max(sum(_amounts(row).get(key, 0) for key in keys), 0) / 2**20
                   for row in rows]
         axes.barh(names, values, left=left, label=title)

@@ -1,5 +1,8 @@
-"""Ours beside other profilers, each against its own interpreter without any:
-time, memory, and the size of the profile."""
+"""Compare this profiler and others with a run without a profiler.
+
+Each profiler is compared with its own interpreter. The experiment measures the time,
+the memory, and the size of the profile.
+"""
 from __future__ import annotations
 
 import json
@@ -24,11 +27,12 @@ ON_PYPY = ("off", "allocations, 32k", "allocations, 128k", "allocations, 512k",
 ON_CPYTHON = ("tracemalloc, 1 frame", "tracemalloc, 25 frames", "memray",
               "memray, python allocators", "scalene", "pyroscope, heap, 512k")
 PAIRS, SECONDS, CPYTHON_SECONDS = 11, 0.25, 0.25
-#: what slows a program down by so much is measured in fewer pairs
+#: The slowdown from which a profiler is measured in fewer pairs, and their number.
 SLOW, SLOW_PAIRS = 20, 2
 
 
 def run(context: Context) -> Json:
+    """Measure all profilers on PyPy and CPython."""
     programs = QUICK_PROGRAMS if context.quick else PROGRAMS
     pairs, factor = (1, 0.05) if context.quick else (PAIRS, 1.0)
     with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +47,10 @@ def run(context: Context) -> Json:
 def _measure(python: Path, baseline: Path, programs: Sequence[str],
              profilers: Sequence[str], pairs: int, seconds: float,
              folder: Path) -> list[Json]:
-    """"nothing" runs in `baseline`, all else in `python`."""
+    """Run all profilers in turn, in a random order.
+
+    The profiler "nothing" runs in `baseline`, and all others run in `python`.
+    """
     rng = random.Random(1)
     script = measuring.ROOT / "benchmarks" / "once.py"
     rounds: dict[str, int] = {}
@@ -88,6 +95,7 @@ def _measure(python: Path, baseline: Path, programs: Sequence[str],
 
 def ratios(rows: list[Json], program: str, profiler: str,
            key: str) -> list[float]:
+    """Return the ratios of a profiler's runs to the runs without a profiler."""
     mine = {(row["pair"], row["profiler"]): row[key] for row in rows
             if row["program"] == program}
     return [mine[pair, profiler] / mine[pair, "nothing"]
@@ -95,11 +103,13 @@ def ratios(rows: list[Json], program: str, profiler: str,
 
 
 def profilers_of(rows: list[Json]) -> list[str]:
+    """Return the names of the measured profilers, in the order of the table."""
     order = ["again nothing", *ON_PYPY, *ON_CPYTHON]
     return [name for name in order if any(r["profiler"] == name for r in rows)]
 
 
 def report(results: Json) -> str:
+    """Return a table for each interpreter."""
     parts = []
     for python in "PyPy", "CPython":
         rows = results[python]
@@ -129,6 +139,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the times with each profiler."""
     figure, grid = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axes, python in zip(grid, ("PyPy", "CPython")):
         rows = results[python]

@@ -1,5 +1,4 @@
-"""Raw memory: what it takes to sample what C code has of malloc, and whether estimates
-are right."""
+"""Measure the cost of sampling native memory, and the errors of its estimates."""
 from __future__ import annotations
 
 import json
@@ -19,11 +18,12 @@ NAME = "raw_memory"
 PROGRAMS = ("malloc_and_free", "malloc_large", "ffi_new", "ctypes_buffers", "arrays",
             "compress", "queries", "text")
 INTERVAL = "512k"
-#: of each program, processes, and turns of so many seconds in each
+#: The number of processes per program, of turns in each, and the seconds of a run.
 PROCESSES, TURNS, SECONDS = 4, 12, 0.1
 
 
 def run(context: Context) -> Json:
+    """Run the worker for each program, in several processes."""
     rows = []
     processes, turns, seconds = (1, 2, 0.1) if context.quick else (
         PROCESSES, TURNS, SECONDS)
@@ -42,7 +42,7 @@ def run(context: Context) -> Json:
 
 
 def _sum(profile: Profile) -> Json:
-    """Of the last turn."""
+    """Return the estimated bytes of the last turn, and their standard deviation."""
     value = variance = 0.0
     for size, interval in zip(profile.samples.size, profile.samples.interval):
         p = -math.expm1(-size / interval)
@@ -52,11 +52,13 @@ def _sum(profile: Profile) -> Json:
 
 
 def _ratios(rows: list[Json], program: str, above: str) -> list[float]:
+    """Return the ratios of one kind of run to plain runs."""
     return [turn[above] / turn["plain"] for row in rows if row["program"] == program
             for turn in row["turns"]]
 
 
 def report(results: Json) -> str:
+    """Return the table of ratios and errors."""
     rows = results["runs"]
     lines = [["program", "with / without", "without / without", "samples a turn",
               "estimate - truth"]]
@@ -77,6 +79,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the ratios of each program."""
     rows = results["runs"]
     programs = list(dict.fromkeys(row["program"] for row in rows))
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")

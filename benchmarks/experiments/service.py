@@ -1,9 +1,11 @@
-"""A Django service under load whose profiles are pushed, at `auto`: processor time of
-its process, against none.  In one process, block by block, where what differs from
-process to process cancels out; and in fresh ones, with what stays of ours on the heap.
+"""Measure the processor time of a Django service whose profiles are pushed at `auto`.
 
-The engine is a stand-in on loopback.  It, the client and the pusher are processes of
-their own, and not counted.
+The experiment compares the service with and without profiles in two ways. In one
+process, blocks alternate, so that differences between processes cancel out. In fresh
+processes, the cost includes the sampler's objects on the heap.
+
+A small HTTP server on loopback replaces the server that receives the profiles. This
+server, the client and the pusher have separate processes, whose time is not counted.
 """
 from __future__ import annotations
 
@@ -24,32 +26,34 @@ from measuring import ROOT, estimate, table
 
 NAME = "service"
 WORKER = ROOT / "benchmarks" / "service_worker.py"
-#: requests before the clock starts
+#: The number of requests before the clock starts.
 WARM = 15000
-#: processes; turns of each, requests of a block, which is a window of some seconds
+#: The number of processes, of turns in each, and of requests in a block.  A block is a
+#: segment of some seconds.
 PROCESSES, TURNS, REQUESTS = 4, 15, 5000
-#: of fresh processes: turns, requests
+#: The number of turns of fresh processes, and of requests in each process.
 PAIRS, BEHIND = 12, 6000
 
 
 class _Engine(http.server.BaseHTTPRequestHandler):
-    """Takes what it gets."""
+    """A server that accepts every profile and drops it."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
+        """Read the profile and answer with the status 200."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        pass
+        """Print nothing."""
 
 
 @contextmanager
 def _engine() -> Iterator[str]:
-    """Its address."""
+    """Run the server, and yield its URL."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Engine) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -58,6 +62,7 @@ def _engine() -> Iterator[str]:
 
 
 def run(context: Context) -> Json:
+    """Measure blocks in several processes, then fresh processes."""
     warm, processes, turns, requests, pairs, behind = (
         (100, 1, 3, 50, 1, 50) if context.quick else
         (WARM, PROCESSES, TURNS, REQUESTS, PAIRS, BEHIND))
@@ -69,6 +74,7 @@ def run(context: Context) -> Json:
 
 
 def _turns(context: Context, numbers: tuple[int, ...], url: str) -> list[Json]:
+    """Return the blocks of one process."""
     measuring.progress("%s: process %d" % (NAME, numbers[-1] + 1))
     out = measuring.run([context.pypy, WORKER, "turns", *map(str, numbers), url]).out
     return [json.loads(line) for line in out.splitlines()]
@@ -76,6 +82,7 @@ def _turns(context: Context, numbers: tuple[int, ...], url: str) -> list[Json]:
 
 def _fresh(context: Context, pairs: int, numbers: tuple[int, ...],
            url: str) -> list[Json]:
+    """Return the times of fresh processes."""
     rng = random.Random(1)
     found = []
     for pair in range(pairs):
@@ -89,8 +96,10 @@ def _fresh(context: Context, pairs: int, numbers: tuple[int, ...],
 
 
 # ____________________________________________________________
+# tables and plots
 
 def _of_turns(results: Json) -> list[float]:
+    """Return the ratios of pushed to plain blocks."""
     found = []
     for process in results["turns"]:
         cpu = {(row["turn"], row["kind"]): row["cpu"] for row in process}
@@ -100,8 +109,9 @@ def _of_turns(results: Json) -> list[float]:
 
 
 def _of_fresh(results: Json, kind: str) -> list[float]:
+    """Return the ratios of fresh processes of a kind to plain ones."""
     cpu = {(row["pair"], row["kind"]): row["cpu"] for row in results["fresh"]}
-    # what is no plain run taken for another one is compared with both
+    # A pushed process is compared with both plain ones, and "again" with the other one.
     return [cpu[pair, kind] / (
         cpu[pair, "plain"] if kind == "again" else statistics.fmean(
             (cpu[pair, "plain"], cpu[pair, "again"])))
@@ -114,6 +124,7 @@ def _pushed(results: Json) -> list[Json]:
 
 
 def report(results: Json) -> str:
+    """Return the table of ratios, and the cost and bytes of a request."""
     pushed = _pushed(results)
     plain = [row["cpu"] for process in results["turns"] for row in process
              if row["kind"] == "plain"]
@@ -134,6 +145,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the ratios."""
     figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
     found = {"push, in one process": _of_turns(results),
              "push, fresh": _of_fresh(results, "push"),

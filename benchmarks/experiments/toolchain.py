@@ -1,6 +1,8 @@
-"""On a stock PyPy 2.7: a translation, by RPython's own toolchain without our patches,
-from the Python of a program to its C; and gcbench.  Whole processes, from the command
-line."""
+"""Measure a translation by RPython's toolchain, and gcbench, on a stock PyPy 2.7.
+
+The toolchain does not contain this project's patches. It translates a program from
+Python to C. The experiment measures whole processes from the command line.
+"""
 from __future__ import annotations
 
 import shutil
@@ -15,20 +17,25 @@ from measuring import BUILD, ROOT
 NAME = "toolchain"
 TARGET, GCBENCH = "targetgcbench", "gcbench"
 SCRIPT = ROOT / "benchmarks" / "programs" / "gcbench.py"
-#: of gcbench: three seconds
+#: The rounds of gcbench, which take three seconds.
 ROUNDS = 200
 RATES = ("32k", "128k", "512k", "1M", "4M", "auto")
 PYTHON2 = BUILD / "py2" / "python2"
-#: where that one has the module py, which the toolchain needs
+#: The program that prints the folder of the module py, which the toolchain needs.
 FOLDER_OF_PY = "import os, py; print(os.path.dirname(os.path.dirname(py.__file__)))"
-#: with our package: make .build/pypy27
+#: A PyPy 2.7 with this project's package.  `make .build/pypy27` installs it.
 PYPY27 = ROOT / ".venv-pypy27" / "bin" / "pypy"
 TREE = BUILD / "rpython" / "pristine"
-#: of eight processes, of some 20 s each
+#: The number of turns.  Each has eight processes of about 20 s.
 PAIRS = 5
 
 
 def run(context: Context) -> Json:
+    """Run both programs at all rates.
+
+    Raises:
+        measuring.Failed: An interpreter or the tree of RPython is missing.
+    """
     for path in PYTHON2, PYPY27, TREE:
         if not path.exists():
             raise measuring.Failed("there is no %s: run `make bench`, which "
@@ -37,11 +44,11 @@ def run(context: Context) -> Json:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         profile = folder / "out.vmprof"
-        # the toolchain writes into the tree that it runs from
+        # The toolchain writes into the tree that it runs from.
         tree = folder / "tree"
         shutil.copytree(TREE, tree)
         target = tree / "rpython" / "translator" / "goal" / (TARGET + ".py")
-        # a few seconds, where it is only to be seen that it works
+        # A quick trial stops after the annotation, which takes a few seconds.
         steps = ["--annotate"] if context.quick else ["--source"]
 
         libraries = measuring.run([PYTHON2, "-c", FOLDER_OF_PY]).out.strip()
@@ -65,9 +72,11 @@ def run(context: Context) -> Json:
 
 
 def report(results: Json) -> str:
+    """Return the table of ratios, and the version of PyPy."""
     return "%s\n\nin PyPy %s" % (
         turns.report(results["runs"], "program", RATES), results["python2"])
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the ratios of both programs."""
     turns.plot(results["runs"], "program", [TARGET, GCBENCH], RATES, path)

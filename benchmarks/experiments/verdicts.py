@@ -1,11 +1,14 @@
-"""How often verdicts are wrong: of runs that are alike, how often one fails; and how
-often one in which 2 % of what is allocated stays is found.
+"""Count how often `vmprof-convert diff` is wrong about a pair of runs.
 
-By simulation, as in `coverage`: 1,000 clean pairs of runs and 100 with a leak in the
-second, judged as `vmprof-convert diff` does it: by `alive growth > 0`, and by the rows
-of a difference.  Runs that grow by just what a condition grants, between two moments:
-how often one fails.  And in PyPy: a program that keeps the same each time, and one
-that keeps 2 % more.
+The first number is the share of pairs of equal runs that fail. The second number is the
+share of pairs that are found when the second run leaks 2 % of its allocated bytes. Both
+come from a simulation as in `coverage`, with 1,000 pairs of equal runs and 100 pairs
+with a leak. The pairs are evaluated as in `vmprof-convert diff`: by `alive growth > 0`,
+and by the rows of a difference.
+
+The experiment also simulates runs that grow between two moments by exactly the growth
+that a condition allows, and counts those that fail. In PyPy, it runs a program that
+keeps the same in each run, and one that keeps 2 % more.
 """
 from __future__ import annotations
 
@@ -39,13 +42,13 @@ from vmprof_convert.profile.stacks import Stacks
 
 NAME = "verdicts"
 CLEAN, PLANTED = 1000, 100
-#: of one run each; of 10000, one may fail
+#: The number of simulated runs that grow between two moments.  One in 10000 may fail.
 GROWING = 10_000
 GROWTHS = (0.05, 0.5, 1.0)
-#: of all bytes that are allocated
+#: The shares of the leak and of the working set in all allocated bytes.
 LEAK, WORKING_SET = 0.02, 0.01
 LEAKY = "leaky"
-#: of verdict_worker.py
+#: The intervals of verdict_worker.py.
 REAL_INTERVALS = ("32k", "8k", "4k")
 
 _SMALL = (Kind("big", 64, 0.7), Kind("mid", 32, 0.29), Kind("rare", 48, 0.01))
@@ -54,6 +57,8 @@ _HEAVY = (Kind("tiny", 32, 0.98), Kind("heavy", 4096, 0.02),
 
 
 class Scenario(NamedTuple):
+    """A simulated program: its objects, its bytes, and the interval in bytes."""
+
     kinds: tuple[Kind, ...]
     bytes: float
     interval: int
@@ -68,18 +73,18 @@ SIMULATED = {
 
 
 class Outcome(NamedTuple):
-    """Of one pair."""
+    """The result of comparing one pair of runs."""
 
     failed: bool
-    #: functions that have changed, in what is alive; or in PyPy, that differ
+    #: The functions whose live bytes are reported as changed.
     changed: list[str]
     samples: int
 
 
 def with_leak(scenario: Scenario) -> Scenario:
-    """Objects of 64 bytes, which are that share of all bytes."""
+    """Add objects of 64 bytes that are the share LEAK of all bytes."""
     mean = sum(kind.size * kind.share for kind in scenario.kinds)
-    # of the bytes of one object on average, with the leak
+    # The leak is the share LEAK of an object's average bytes, with the leak included.
     share = LEAK * mean / (64 * (1 - LEAK))
     return scenario._replace(
         kinds=(*scenario.kinds, Kind(LEAKY, 64, share)),
@@ -87,17 +92,30 @@ def with_leak(scenario: Scenario) -> Scenario:
 
 
 def profile_of(rng: random.Random, scenario: Scenario) -> Profile:
-    """What is sampled of one run."""
+    """Return a simulated profile of one run."""
     return _profile(rng, scenario, [scenario.bytes])
 
 
 def growing(rng: random.Random, scenario: Scenario, growth: float) -> Profile:
-    """A run that has allocated its bytes at the time 1, and this share more at 2."""
+    """Simulate a run whose allocated bytes grow between the times 1 and 2.
+
+    Args:
+        rng: The source of random numbers.
+        scenario: The program, which allocates its bytes until the time 1.
+        growth: The share of these bytes that it allocates until the time 2.
+    """
     return _profile(rng, scenario, [scenario.bytes, scenario.bytes * growth])
 
 
 def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Profile:
-    """`steps`: the bytes until the time 1, and so on."""
+    """Simulate a run with several steps.
+
+    Args:
+        rng: The source of random numbers.
+        scenario: The program.
+        steps: The bytes that it allocates until the time 1, then until the time 2, and
+            so on.
+    """
     total = sum(kind.share for kind in scenario.kinds)
     kinds = tuple(kind._replace(share=kind.share / total) for kind in scenario.kinds)
     names = [kind.function for kind in scenario.kinds]
@@ -105,7 +123,8 @@ def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Prof
     for time, bytes_ in enumerate(steps, 1):
         for sample in simulate(rng, [Phase(bytes_, 0.1, kinds)], scenario.interval,
                                False):
-            # of large objects, as most are sampled, one more would be a difference
+            # Large objects do not stay.  Most of them are sampled, so that one more in
+            # the second run would be a true difference.
             stays = sample.function == LEAKY or (
                 sample.size < LARGE and rng.random() < WORKING_SET)
             samples.add(names.index(sample.function), time, 1, sample.size,
@@ -120,13 +139,14 @@ def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Prof
         unknown={}, functions={number: Function(name, 1, "app.py", PYTHON)
                                for number, name in enumerate(names)},
         stacks=stacks, samples=samples, moments=[], types=[],
-        # what is alive was judged at the end of each step
+        # A collection at the end of each step confirms the live objects.
         collections=[Collection(True, time, 0, time)
                      for time in range(1, len(steps) + 1)],
         marks=[], figures=[], misfits=0, lost_stacks=0, cut_off={})
 
 
 def judge(before: Profile, after: Profile) -> Outcome:
+    """Compare two runs by their live bytes."""
     difference = compare(of_runs([before], [after]), Choice(sort="alive"))
     verdict, = thresholds.of([thresholds.parse("alive growth > 0")], difference)
     return Outcome(verdict.failed, [
@@ -136,7 +156,7 @@ def judge(before: Profile, after: Profile) -> Outcome:
 
 
 def grown_too_much(run: Profile, condition: str) -> bool:
-    """Which it is said to have, between the times 1 and 2."""
+    """Return whether a condition fails between the times 1 and 2."""
     verdict, = thresholds.of([thresholds.parse(condition)], compare(
         of_moments(run, 1, 2), Choice(sort=condition.partition(" ")[0].replace(
             thresholds.ALLOCATED, "self"))))
@@ -144,6 +164,7 @@ def grown_too_much(run: Profile, condition: str) -> bool:
 
 
 def count(clean: Iterable[Outcome], planted: Iterable[Outcome]) -> Json:
+    """Return the numbers of false alarms and of leaks found."""
     alike, leaking = list(clean), list(planted)
     return {
         "clean": len(alike), "planted": len(leaking),
@@ -155,6 +176,7 @@ def count(clean: Iterable[Outcome], planted: Iterable[Outcome]) -> Json:
 
 
 def run(context: Context) -> Json:
+    """Compare simulated pairs, and pairs of profiles from PyPy."""
     measuring.progress(NAME)
     clean, planted = (20, 5) if context.quick else (CLEAN, PLANTED)
     found: Json = {"simulated": {}, "real": {}, "one run": one_run(
@@ -179,7 +201,7 @@ def run(context: Context) -> Json:
 
 
 def one_run(runs: int) -> Json:
-    """How often a run fails that grows by what is granted."""
+    """Count the runs that fail although they grow by exactly the allowed growth."""
     rng = random.Random(2)
     scenario = SIMULATED["300 MiB at 1M"]
     wrong: Json = {}
@@ -196,15 +218,18 @@ def one_run(runs: int) -> Json:
 
 
 def _pairs(folder: Path, name: str, number: int) -> Iterable[Outcome]:
+    """Compare the pairs of profiles that verdict_worker.py recorded."""
     for i in range(number):
         yield judge(*(readers.read(folder / ("%s-%d-%s" % (name, i, side)))
                       for side in ("before", "after")))
 
 
 # ____________________________________________________________
+# tables and plots
 
 
 def report(results: Json) -> str:
+    """Return a table of the pairs and a table of the growing runs."""
     lines = [["", "samples", "false alarms", "leak found", "rows wrongly named",
               "leak's row found"]]
     for what in "simulated", "real":
@@ -226,6 +251,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
+    """Plot the shares of false alarms and of leaks found, by number of samples."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for what, style in (("simulated", "o"), ("real", "s")):
         tallies = results[what].values()

@@ -1,4 +1,8 @@
-"""Finds a program: something to call with a number of rounds."""
+"""Find a benchmark program and return its main function.
+
+worker.py, once.py and the other workers call load(). A program comes from this folder,
+from pyperformance, or from PyPy's own library.
+"""
 from __future__ import annotations
 
 import argparse
@@ -18,7 +22,17 @@ HERE = Path(__file__).resolve().parent
 
 
 def load(name: str) -> Main:
-    """The main function of the program of this name; see worker.py."""
+    """Return the main function of a program.
+
+    Args:
+        name: A module of this folder, "pyperformance:NAME", or "pystone".
+
+    Returns:
+        A function that takes the number of rounds.
+
+    Raises:
+        ImportError: pyperformance is not installed, or defines no benchmark there.
+    """
     if name == "pystone":
         pystone: Any = importlib.import_module("test.pystone")
         return lambda rounds: pystone.pystones(20000 * rounds)
@@ -30,8 +44,10 @@ def load(name: str) -> Main:
 
 
 class _Runner:
-    """Stands in for pyperf's, which would start processes of its own: takes
-    the first function that a program wants to have measured."""
+    """A replacement for pyperf.Runner, which would start other processes.
+
+    It keeps the first function that a program wants to have measured.
+    """
 
     main: Main | None = None
 
@@ -41,11 +57,14 @@ class _Runner:
         self.args: Any = None
 
     def parse_args(self, arguments: list[str] | None = None) -> Any:
+        """Parse the given arguments, by default none, instead of sys.argv."""
         self.args = self.argparser.parse_args(arguments or [])
         return self.args
 
     def bench_func(self, name: str, function: Callable[..., object],
                    *arguments: Any, **_: Any) -> None:
+        """Keep a function that performs one round."""
+
         def main(rounds: int) -> None:
             for _ in range(rounds):
                 function(*arguments)
@@ -53,10 +72,13 @@ class _Runner:
 
     def bench_time_func(self, name: str, function: Callable[..., object],
                         *arguments: Any, **_: Any) -> None:
+        """Keep a function that takes the number of rounds."""
         self._take(lambda rounds: function(rounds, *arguments))
 
     def bench_async_func(self, name: str, function: Callable[..., Any],
                          *arguments: Any, **_: Any) -> None:
+        """Keep a coroutine function that performs one round."""
+
         async def several(rounds: int) -> None:
             for _ in range(rounds):
                 await function(*arguments)
@@ -68,7 +90,11 @@ class _Runner:
 
 
 def script_of(name: str) -> Path:
-    """That of a program of pyperformance."""
+    """Return the path of a pyperformance program's script.
+
+    Raises:
+        ImportError: pyperformance is not installed.
+    """
     found = importlib.util.find_spec("pyperformance")
     if found is None or found.origin is None:
         raise ImportError("pyperformance is not installed for %s"
@@ -78,7 +104,14 @@ def script_of(name: str) -> Path:
 
 
 def main_of(script: Path) -> Main:
-    """The main function of such a program."""
+    """Return the main function of a script that uses pyperf.
+
+    Args:
+        script: A script of pyperformance, or a copy of one. It runs as `__main__`.
+
+    Raises:
+        ImportError: The script passes no function to pyperf.Runner.
+    """
     stand_in: Any = types.ModuleType("pyperf")
     stand_in.Runner = _Runner
     stand_in.perf_counter = time.perf_counter

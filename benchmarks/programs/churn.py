@@ -1,33 +1,38 @@
-"""Small objects, as fast as the JIT makes them, none of them kept.
+"""Allocate small objects as fast as the JIT can, without keeping any.
 
-The worst case for an allocation sampler: next to nothing happens between two
-allocations.  Usage: churn.py [ROUNDS]
+This is the worst case for an allocation sampler, because the program does almost
+nothing between two allocations.
+
+Usage: churn.py [ROUNDS]
 """
 from __future__ import annotations
 
 import sys
 
-#: passes through the hot loop in one round
+#: The number of passes through the hot loop in one round.
 PASSES = 100000
 
-#: Where each object lives until the next one takes its place.  An object that
-#: is stored nowhere is not allocated at all: the JIT keeps its fields in
-#: registers.  One slot for each kind, as the JIT also drops a store that the
-#: same pass overwrites.
+#: The slots that hold each object until the next pass replaces it.  The JIT does not
+#: allocate an object that is stored nowhere, but keeps its fields in registers.  Each
+#: kind of object has its own slot, because the JIT also drops a store that the same
+#: pass overwrites.
 SLOTS: list[object] = [None] * 4
 
 
 class Item:
+    """An object with three fields."""
+
     __slots__ = ("left", "right", "value")
 
     def __init__(self, value: int) -> None:
+        """Store the value."""
         self.left = None
         self.right = None
         self.value = value
 
 
 def churn(passes: int, slots: list[object]) -> None:
-    """Objects of four kinds, each of another size, in each pass."""
+    """Allocate four objects of different kinds and sizes in each pass."""
     number = 0.0
     for i in range(passes):
         number += 1.0
@@ -38,6 +43,7 @@ def churn(passes: int, slots: list[object]) -> None:
 
 
 def main(rounds: int) -> None:
+    """Allocate objects in the given number of rounds, and print their number."""
     for _ in range(rounds):
         churn(PASSES, SLOTS)
     print("%d objects" % (rounds * PASSES * len(SLOTS)))

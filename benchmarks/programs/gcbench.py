@@ -1,7 +1,9 @@
-"""GCBench: trees that live long and trees that die young.
+"""GCBench: build long-lived and short-lived binary trees.
 
-After the benchmark that John Ellis and Pete Kovac wrote and Hans Boehm
-adapted; written anew for Python.  Usage: gcbench.py [ROUNDS]
+John Ellis and Pete Kovac wrote the original benchmark, and Hans Boehm adapted it. This
+is a new implementation in Python, which also runs on PyPy 2.7.
+
+Usage: gcbench.py [ROUNDS]
 """
 import sys
 
@@ -11,22 +13,25 @@ DEPTHS = range(4, 15, 2)
 
 
 class Node:
+    """A node of a binary tree."""
+
     __slots__ = ("left", "right")
 
     def __init__(self, left=None, right=None):
+        """Make a node with two children, or None."""
         self.left = left
         self.right = right
 
 
 def bottom_up(depth):
-    """A tree that is built from its leaves."""
+    """Build a tree of the given depth from its leaves, and return its root."""
     if depth == 0:
         return Node()
     return Node(bottom_up(depth - 1), bottom_up(depth - 1))
 
 
 def populate(node, depth):
-    """A tree that is built from its root."""
+    """Build a tree of the given depth below a root."""
     if depth > 0:
         node.left = Node()
         node.right = Node()
@@ -35,11 +40,12 @@ def populate(node, depth):
 
 
 def nodes_in(depth):
+    """Return the number of nodes in a tree of the given depth."""
     return 2 ** (depth + 1) - 1
 
 
 def churn():
-    """Trees of all depths, about as many nodes of each."""
+    """Build trees of all depths, with about the same number of nodes for each depth."""
     for depth in DEPTHS:
         for _ in range(2 * nodes_in(STRETCH_DEPTH) // nodes_in(depth) // 4):
             populate(Node(), depth)
@@ -47,12 +53,14 @@ def churn():
 
 
 def count(node):
+    """Return the number of nodes in a tree."""
     if node.left is None:
         return 1
     return 1 + count(node.left) + count(node.right)
 
 
 def main(rounds):
+    """Keep a tree and an array, and build short-lived trees in each round."""
     bottom_up(STRETCH_DEPTH)
     long_lived = Node()
     populate(long_lived, LONG_LIVED_DEPTH)

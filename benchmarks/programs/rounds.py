@@ -1,13 +1,18 @@
-"""gcbench in a process of its own: four rounds after a warm one.  Prints, as JSON,
-the seconds of a processor that they took, and how many minor collections they had.
-Usage: rounds.py CHURNS KEPT
+"""Measure gcbench in its own process, in four rounds after a warm-up round.
 
-What a sampler leaves on the heap before the program begins costs time in every
-major collection, however few samples it takes.  That is small beside what chance
-does: which loops the JIT joins depends on where code lies in memory, and the same
-program allocates a quarter more in one process than in another, at times four times
-as much.  The number of minor collections tells such processes apart.  KEPT strings of
-1,000 characters, which live as long as the program, move the code.
+The program prints, as JSON, the processor time of the four rounds in seconds, and the
+number of their minor collections. The experiment `fresh` runs it.
+
+    rounds.py CHURNS KEPT
+
+Objects that a sampler leaves on the heap before the program begins cost time in every
+major collection, even if it takes few samples. This cost is small compared with a
+random effect. The addresses of the code decide which loops the JIT joins. Therefore,
+the same program allocates a quarter more in one process than in another, and sometimes
+four times as much.
+
+The number of minor collections distinguishes such processes. KEPT strings of 1,000
+characters, which live as long as the program, move the code.
 """
 import gc
 import io
@@ -22,19 +27,24 @@ ROUNDS = 4
 
 
 class Hooks:
+    """GC hooks of PyPy that count the minor collections."""
+
     minors = 0
     on_gc_collect_step = on_gc_collect = None
 
     def on_gc_minor(self, stats):
+        """Add the minor collections that PyPy reports."""
         self.minors += stats.count
 
 
 def round_of(churns):
+    """Run gcbench once, without its output."""
     with redirect_stdout(io.StringIO()):
         gcbench.main(churns)
 
 
 def main(churns, kept):
+    """Warm up, measure the rounds, and print the result."""
     held = ["x" * 1000 + str(i) for i in range(kept)]
     round_of(churns)
     hooks = Hooks()

@@ -1,5 +1,8 @@
-"""A language of settings, parsed by lark: each round reads a file of them, works out
-what they come to, and writes some of them down again."""
+"""Parse files of a settings language with lark.
+
+Each round parses one file and evaluates its expressions. Every second round also
+converts the tree back to text.
+"""
 from __future__ import annotations
 
 from lark import Lark, Token
@@ -19,7 +22,7 @@ LETTERS = "abcdefghij"
 
 
 def text_of(number):
-    """A file of some kilobytes, another one for each number."""
+    """Return a settings file of some kilobytes that depends on the number."""
     return "\n".join("[%s]\n%s" % (letter * 3, "\n".join(
         "%s_%s = %s" % (letter, other, " + ".join(
             "(%d * %s - %d)" % (number + i, LETTERS[i % 10], i * i)
@@ -28,10 +31,14 @@ def text_of(number):
 
 
 class Settings:
+    """The values of a settings file, by section and key."""
+
     def __init__(self):
+        """Make an empty set of values."""
         self.values = {}
 
     def read(self, tree):
+        """Evaluate all entries of a syntax tree."""
         for section in tree.children:
             name, *entries = section.children
             for entry in entries:
@@ -39,6 +46,7 @@ class Settings:
                 self.values[str(name), str(key)] = self.value(value)
 
     def value(self, tree):
+        """Return the value of an expression."""
         if tree.data == "number":
             return int(tree.children[0])
         if tree.data == "name":
@@ -50,12 +58,14 @@ class Settings:
 
 
 def written(tree):
+    """Return the text of a syntax tree in prefix notation."""
     if isinstance(tree, Token):
         return str(tree)
     return "(%s)" % " ".join([tree.data, *map(written, tree.children)])
 
 
 def main(rounds):
+    """Parse and evaluate one file per round."""
     parser = Lark(GRAMMAR, parser="lalr", start="file", maybe_placeholders=False)
     for number in range(rounds):
         tree = parser.parse(text_of(number % 7))

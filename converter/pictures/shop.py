@@ -1,7 +1,12 @@
-"""A small shop, as the program of the pictures: Flask, served by werkzeug's threads
-to clients of its own.  Its catalogue is a template, its export JSON, and its brochure
-10 MiB, handed to werkzeug as a whole, or by "shop.py ROUNDS pieces" in pieces.
-Behind most answers, werkzeug reads what the client may send yet, into 10 MB."""
+"""A small web shop, whose profile the documentation's pictures show.
+
+    shop.py ROUNDS [pieces]
+
+Flask serves the shop with werkzeug's threads, and two clients in the same process visit
+it. The catalogue is a template, and the export is JSON. The brochure has 10 MiB, which
+werkzeug gets as a whole, or in pieces of 64 KiB with the argument "pieces". After most
+answers, werkzeug reads the rest of the client's request into a buffer of 10 MB.
+"""
 from __future__ import annotations
 
 import http.client
@@ -26,23 +31,27 @@ visits = []
 
 @app.route("/")
 def catalogue():
+    """Return the page with all articles."""
     visits.append({"page": "catalogue", "seen": [a["name"] for a in ARTICLES]})
     return render_template_string(PAGE, articles=ARTICLES)
 
 
 @app.route("/export")
 def export():
+    """Return all articles with their net prices as JSON."""
     return jsonify([dict(article, net=article["price"] / 1.19)
                     for article in ARTICLES])
 
 
 @app.route("/brochure")
 def brochure():
+    """Return the brochure as one block or in pieces."""
     file = io.BytesIO(BROCHURE)
     return Response(iter(lambda: file.read(PIECE), b""), mimetype="application/pdf")
 
 
 def visit(port, pages):
+    """Request the given pages from the server."""
     for page in pages:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", page)
@@ -53,6 +62,7 @@ def visit(port, pages):
 
 
 def main(rounds):
+    """Serve the shop to two clients that visit all pages several times."""
     import logging
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, app, threaded=True)

@@ -1,14 +1,14 @@
-// Pictures of a profile in the Firefox Profiler, in Debian's Chromium:
+// Take pictures of a profile in the Firefox Profiler, with Debian's Chromium:
 //     node take.mjs PROFILE.json.gz FOLDER PROFILER
-// PROFILER is where its page is.  The profile does not leave this machine: the
-// browser gets it from here, under an address that nobody has.
+// PROFILER is the URL of the Profiler.  The profile does not leave this machine: this
+// program sends it to the browser, under a domain name that cannot exist.
 import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
 import { chromium } from "playwright-core";
 
 const [file, folder, profiler] = process.argv.slice(2);
 const ADDRESS = "https://profile.invalid/profile.json";
-// name, panel and what it is asked for
+// The name of each picture, and the panel and its options in the Profiler's URL.
 const VIEWS = [
   ["flame-graph", "flame-graph/?ctSummary=native-allocations"],
   ["types", "calltree/?ctSummary=native-retained-allocations&invertCallstack"],
@@ -23,7 +23,7 @@ const browser = await chromium.launch({
 try {
   const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
   const problems = [];
-  // that its cache for offline use can't be set up is no problem
+  // The Profiler cannot set up its cache for offline use here, but does not need it.
   page.on("pageerror", (error) => {
     if (!error.message.includes("ServiceWorker")) problems.push(error.message);
   });
@@ -36,7 +36,7 @@ try {
     await page.goto(
       `${profiler}/from-url/${encodeURIComponent(ADDRESS)}/${view}`);
     await page.waitForSelector(".flameGraphContent, .treeViewBody");
-    // tracks are drawn when there is time
+    // The Profiler draws the tracks when the browser is idle.
     await page.waitForTimeout(3000);
     await page.screenshot({ path: `${folder}/${name}.png` });
   }

@@ -1,8 +1,8 @@
-// Pictures of a profile in the page, speedscope, pprof, DevTools and as flamegraph.pl's
-// SVG, in Debian's Chromium:
+// Take pictures of a profile in the HTML page, speedscope, pprof, DevTools and
+// flamegraph.pl's SVG, with Debian's Chromium:
 //     node viewers.mjs PROFILE FOLDER
-// PROFILE.html, -diff.html, .speedscope.json, .pb.gz, .heapprofile and .svg are there.
-// Nothing is asked for that is not on this machine.
+// The files PROFILE.html, PROFILE-diff.html, PROFILE.speedscope.json, PROFILE.pb.gz,
+// PROFILE.heapprofile and PROFILE.svg have to exist.  All requests stay on this machine.
 import { spawn } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -16,7 +16,7 @@ const DEVTOOLS_PORT = 8174;
 const speedscope = resolve(dirname(createRequire(import.meta.url).resolve(
   "speedscope/package.json")), "dist/release/index.html");
 
-// speedscope loads a script that hands it the profile, as its own command does
+// Open speedscope with a script that loads the profile, like speedscope's own command.
 async function inSpeedscope(page) {
   const data = await readFile(`${profile}.speedscope.json`);
   const script = `${profile}.speedscope.js`;
@@ -24,7 +24,7 @@ async function inSpeedscope(page) {
     `speedscope.loadFileFromBase64("shop", "${data.toString("base64")}")`);
   await page.goto(`${pathToFileURL(speedscope)}#localProfilePath=${script}`);
   await page.waitForTimeout(3000);
-  await page.keyboard.press("2");     // left heavy
+  await page.keyboard.press("2");     // the view "left heavy"
 }
 
 async function inPprof(page) {
@@ -36,7 +36,7 @@ async function inPprof(page) {
         await page.goto(`http://127.0.0.1:${PORT}/ui/flamegraph`);
         break;
       } catch (error) {
-        // it is compiled the first time
+        // The first start compiles pprof, which can take minutes.
         if (tries === 600) throw error;
         await page.waitForTimeout(1000);
       }
@@ -44,12 +44,12 @@ async function inPprof(page) {
     await page.waitForTimeout(2000);
     return await page.screenshot({ path: `${folder}/pprof.png` });
   } finally {
-    // the command and what it started
+    // Kill the command and the processes that it has started.
     process.kill(-server.pid);
   }
 }
 
-// the browser hands its DevTools out; they are about an empty page
+// Load the profile into the DevTools of an empty page, which the browser serves over HTTP.
 async function inDevTools(page) {
   const address = `127.0.0.1:${DEVTOOLS_PORT}`;
   const empty = await browser.newPage();
@@ -64,7 +64,7 @@ async function inDevTools(page) {
   await page.getByLabel("Profile view mode").selectOption({ label: "Chart" });
 }
 
-// its upper part: imports go deep
+// Open the SVG in a low window, because the stacks of imports are deep.
 async function asSvg(page) {
   await page.setViewportSize({ width: 1280, height: 520 });
   await page.goto(pathToFileURL(`${profile}.svg`).href);

@@ -1,4 +1,4 @@
-"""attach: programs that run already, without us."""
+"""Test the command attach, which samples a program that already runs unprepared."""
 from __future__ import annotations
 
 import errno
@@ -51,8 +51,8 @@ def test_a_program_with_threads(stock_pypy: PyPy) -> None:
     assert "allocate" in functions(stock_pypy.profile())
 
 
-def test_a_program_that_never_used_threads(stock_pypy: PyPy) -> None:
-    """It has no lock, which is made for it; from then on, it gives it away."""
+def test_attaches_to_a_program_that_never_used_threads(stock_pypy: PyPy) -> None:
+    """Attach creates the GIL, which the program releases from then on."""
     with running(stock_pypy, BUSY_ALONE) as program:
         program.attach()
         assert program.end() == "ended\n"
@@ -62,9 +62,8 @@ def test_a_program_that_never_used_threads(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("wait", [
     "time.sleep(600)", "select.select([sys.stdin], [], [])", "sys.stdin.readline()",
     "threading.Event().wait()", "poll()", "signal.pause()"])
-def test_a_program_that_waits(stock_pypy: PyPy, wait: str) -> None:
-    """It goes on waiting, also if the system call is one that the kernel would end
-    with EINTR."""
+def test_a_waiting_program_continues_to_wait(stock_pypy: PyPy, wait: str) -> None:
+    """The wait continues even if the kernel would end the system call with EINTR."""
     with running(stock_pypy, """
         import select, signal, sys, threading, time
         class Ended(BaseException):
@@ -91,7 +90,7 @@ def test_a_program_that_waits(stock_pypy: PyPy, wait: str) -> None:
 
 @pytest.fixture
 def churn(tmp_path: Path) -> str:
-    """What begins the programs that use tests/support/native/churn.c."""
+    """Return the first lines of programs that use tests/support/native/churn.c."""
     for name, source in ("churn.so", NATIVE / "churn.c"), ("other.so", "-xc /dev/null"):
         subprocess.run(
             ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-fPIC",
@@ -105,10 +104,12 @@ def churn(tmp_path: Path) -> str:
     """
 
 
-def test_a_program_that_is_in_malloc_and_in_the_loader_all_the_time(
-        stock_pypy: PyPy, churn: str) -> None:
-    """No thread of it does anything else, but for a system call now and then: it
-    neither stands still nor comes to harm."""
+def test_a_program_in_malloc_and_the_loader_is_sampled(stock_pypy: PyPy,
+                                                       churn: str) -> None:
+    """All threads are nearly always in malloc or the loader.
+
+    The program neither hangs nor crashes.
+    """
     with running(stock_pypy, churn + """
     import select
     library.begin(OTHER)
@@ -124,7 +125,8 @@ def test_a_program_that_is_in_malloc_and_in_the_loader_all_the_time(
 
 
 def test_registers_and_errno_are_put_back(stock_pypy: PyPy, churn: str) -> None:
-    """Also those of vectors, and what is below the stack pointer."""
+    """The vector registers and the red zone below the stack pointer are restored, too.
+    """
     with running(stock_pypy, churn + """
     import select
     print("ready")
@@ -137,9 +139,8 @@ def test_registers_and_errno_are_put_back(stock_pypy: PyPy, churn: str) -> None:
         assert program.end() == "None\n"
 
 
-def test_a_sleep_in_c_goes_on(stock_pypy: PyPy) -> None:
-    """The kernel knows how long it is to last: it is not begun anew, and does not
-    end."""
+def test_a_sleep_in_c_keeps_its_duration(stock_pypy: PyPy) -> None:
+    """The kernel resumes the sleep with the remaining time."""
     with running(stock_pypy, """
         import ctypes
         print("ready")
@@ -150,8 +151,10 @@ def test_a_sleep_in_c_goes_on(stock_pypy: PyPy) -> None:
 
 
 def test_signals_are_handled_meanwhile(stock_pypy: PyPy, churn: str) -> None:
-    """One that comes while a thread stands still ends the system call that it waits
-    in, as it would have; and nothing else ends that."""
+    """A signal during the stop ends the waiting system call, as it does without attach.
+
+    No other event ends the system call.
+    """
     with running(stock_pypy, churn + """
     library.answer()
     print("ended")
@@ -163,7 +166,7 @@ def test_signals_are_handled_meanwhile(stock_pypy: PyPy, churn: str) -> None:
             program.process.send_signal(signal.SIGUSR1)
             assert program.read() == "handled"
             answers += 1
-            # it is not to do nothing else, or it is never where it can be stopped
+            # The thread makes other system calls, so that attach can stop it there.
             time.sleep(0.002)
         assert answers > 20
         assert program.end() == "ended\n"
@@ -173,8 +176,7 @@ def things(program: Running) -> tuple[object, ...]:
     return program.descriptors(), program.threads(), program.signals()
 
 
-def test_what_is_left_behind(stock_pypy: PyPy) -> None:
-    """The library, our modules, and nothing else."""
+def test_attach_leaves_only_the_library_and_modules(stock_pypy: PyPy) -> None:
     with running(stock_pypy, """
         import sys, threading
         def work():
@@ -199,17 +201,19 @@ def test_what_is_left_behind(stock_pypy: PyPy) -> None:
         program.attach()
         assert things(program) == before
         assert answer == program.ask()
-        # a stack and a heap of libc's, if two threads of ours were there at once
+        # A stack, and a heap of libc's if two threads of the sampler existed at once.
         assert len(program.mappings()) <= len(mappings) + 4
         program.end()
     loaded, _, rest = answer.partition("]")
     assert rest.split() == ["True", "work", "2"]
-    # of Python's own
+    # modules of Python's library
     assert "typing" not in loaded and "ctypes" not in loaded
 
 
-def test_50_attaches_leave_nothing_behind(stock_pypy: PyPy) -> None:
-    """80 KiB each would be seen; tests/hard/test_attach_often.py sees 8."""
+def test_50_attaches_leak_no_memory(stock_pypy: PyPy) -> None:
+    """The test detects a leak of 80 KiB per attach, tests/hard/test_attach_often.py 8
+    KiB.
+    """
     with running(stock_pypy, BUSY) as program:
         program.attach_often(20)
         before, mappings = things(program), len(program.mappings())
@@ -267,8 +271,9 @@ def test_a_command_that_is_killed_at_any_moment_does_no_harm(
 
 @pytest.mark.parametrize("end, code", [
     ("program.process.communicate()", 0), ("program.process.kill()", 0)])
-def test_a_program_that_ends_meanwhile(stock_pypy: PyPy, end: str, code: int) -> None:
-    """The report comes: of all, or of what was written by then."""
+def test_a_program_that_ends_early_is_reported(stock_pypy: PyPy, end: str,
+                                               code: int) -> None:
+    """The report contains all samples, or those that were written before the end."""
     with running(stock_pypy, BUSY) as program:
         command = program.begin("-d", "600", "--allocation-sampling", "16k")
         time.sleep(1.5)
@@ -281,14 +286,14 @@ def test_a_program_that_ends_meanwhile(stock_pypy: PyPy, end: str, code: int) ->
 
 
 def refused(run: Run, *words: str) -> None:
-    """In one line."""
+    """Check that a command is refused with one line that contains these words."""
     assert (run.code, run.out) == (2, ""), run.err
     assert run.err.startswith("vmprof_allocation: ") and run.err.count("\n") == 1
     for word in words:
         assert word in run.err
 
 
-def test_a_second_one_is_refused(stock_pypy: PyPy) -> None:
+def test_a_second_attach_is_refused(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         first = program.begin("-d", "600")
         refused(program.command(), "process %d" % program.pid,
@@ -299,8 +304,8 @@ def test_a_second_one_is_refused(stock_pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_refused_ones_leave_no_memory_behind(stock_pypy: PyPy) -> None:
-    # it computes nothing that the JIT would make code of
+def test_refused_attaches_leak_no_memory(stock_pypy: PyPy) -> None:
+    # The program computes nothing that the JIT would compile.
     with running(stock_pypy, """
         import sys, threading
         thread = threading.Thread(target=sys.stdin.readline)
@@ -329,7 +334,7 @@ import sys, threading, vmprof_allocation
         assert program.end() == "ended\n"
 
 
-def test_what_is_no_program_of_pypys_is_refused(pypy: PyPy) -> None:
+def test_a_process_without_pypy_is_refused(pypy: PyPy) -> None:
     def attach(pid: int, *arguments: str) -> Run:
         return pypy.command("-m", "vmprof_allocation", "attach", str(pid), *arguments)
     refused(attach(os.getpid()), "is not a PyPy: it runs",
@@ -346,7 +351,7 @@ def test_what_is_no_program_of_pypys_is_refused(pypy: PyPy) -> None:
             "'/dev/null': it is not a regular file")
 
 
-def test_what_has_ended_or_is_stopped_is_refused(stock_pypy: PyPy) -> None:
+def test_an_ended_or_stopped_process_is_refused(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         program.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: "stopped" in Path(
@@ -368,20 +373,20 @@ def test_a_file_that_the_program_can_not_write(stock_pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_what_is_another_users_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(AllocationSamplingError, match=r"belongs to user \d+; run this "
                        "command as that user, or as root"):
         Process(1, 10)
 
 
-def test_only_its_own_pypy_gets_into_a_program() -> None:
-    """This is a CPython."""
+def test_another_interpreter_cannot_attach() -> None:
+    """The tests run in CPython."""
     with pytest.raises(AllocationSamplingError, match="own pypy3, on Linux"):
         Target(1)
 
 
-def test_what_is_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.implementation, "name", "pypy")
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="riscv64"))
     with pytest.raises(AllocationSamplingError, match="on riscv64, but only on"):
@@ -394,7 +399,8 @@ def any_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("any_python")
-def test_what_may_not_be_traced_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_may_not_be_traced_is_refused(
+        monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pid: int | str) -> list[Mapping]:
         if pid == "self":
             return []
@@ -410,9 +416,9 @@ def test_what_may_not_be_traced_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     ("1", False, "sysctl kernel.yama.ptrace_scope=0"),
     ("", False, "run this command as root"),
 ])
-def test_what_to_do_without_a_permission(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scope: str, is_root: bool,
-        words: str) -> None:
+def test_a_missing_permission_has_a_remedy(monkeypatch: pytest.MonkeyPatch,
+                                           tmp_path: Path, scope: str, is_root: bool,
+                                           words: str) -> None:
     file = tmp_path / "ptrace_scope"
     if scope:
         file.write_text(scope + "\n")
@@ -434,17 +440,18 @@ MORE = {"Seccomp": "2", "Seccomp_filters": "2"}
     ({"Seccomp": "1"}, {}, True, "seccomp"),
     (FILTERED, {}, False, "--despite-seccomp"),
     (MORE, FILTERED, False, "--despite-seccomp"),
-    # it is the container's, and ours
+    # The container's filter applies to both processes.
     (FILTERED, FILTERED, False, ""),
     (FILTERED, {}, True, ""),
 ])
-def test_what_the_process_says_of_itself(
-        monkeypatch: pytest.MonkeyPatch, theirs: dict[str, str], ours: dict[str, str],
-        flag: bool, words: str) -> None:
+def test_the_process_status_is_checked(monkeypatch: pytest.MonkeyPatch,
+                                       theirs: dict[str, str], ours: dict[str, str],
+                                       flag: bool, words: str) -> None:
     monkeypatch.setattr(target, "read_status", lambda pid: {
         **STATUS, **(ours if pid == "self" else theirs)})
     monkeypatch.setattr(maps, "of", lambda pid: [])
-    # where nothing is to be said against it, it has no memory: the next thing looked at
+    # If the status is accepted, the next check fails, because the process has no
+    # memory.
     with pytest.raises(AllocationSamplingError, match=words or "is not a program"):
         Target(7, flag)
 
@@ -457,12 +464,12 @@ def test_what_the_process_says_of_itself(
     (errno.ENOSYS, "PTRACE_GET_SYSCALL_INFO (Linux 5.3)"),
     (errno.ENOMEM, "cannot attach to process 7: Cannot allocate memory"),
 ])
-def test_what_an_errno_means(number: int, words: str) -> None:
+def test_each_errno_has_an_explanation(number: int, words: str) -> None:
     assert words in refusal(7, number)
 
 
 def test_a_pypy_without_cpyext(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPython has none of its functions, either."""
+    """CPython has no functions of cpyext, either."""
     monkeypatch.setattr(target, "_check_here", lambda: None)
     monkeypatch.setattr(Target, "_find_libpypy", lambda self: None)
     monkeypatch.setattr(Target, "_find_allocate", lambda self: (0, 0))
@@ -472,7 +479,7 @@ def test_a_pypy_without_cpyext(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_under_load(stock_pypy: PyPy) -> None:
-    """gunicorn, with a thread for each request: every one is answered."""
+    """gunicorn answers every request, with a thread for each."""
     with running(stock_pypy, """
         import sys, threading, urllib.request
         from gunicorn.app.base import BaseApplication
@@ -512,7 +519,7 @@ def test_a_server_under_load(stock_pypy: PyPy) -> None:
 
 
 class Client(threading.Thread):
-    """Ask, and count answers, until it is told to end."""
+    """A thread that sends requests and counts the answers until it is stopped."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -537,8 +544,10 @@ class Client(threading.Thread):
 
 
 def test_children_are_not_followed(stock_pypy: PyPy) -> None:
-    """They would be sampled to their ends.  They are counted, and have nothing of ours
-    open."""
+    """Attach would have to sample children to their ends.
+
+    It counts them, and they have no open files of the sampler.
+    """
     with running(stock_pypy, """
         import os, sys, threading, time
         def wait():
@@ -568,8 +577,9 @@ def test_children_are_not_followed(stock_pypy: PyPy) -> None:
 
 
 def test_without_a_cache_that_can_be_written(stock_pypy: PyPy) -> None:
-    """The names of types are then in no file that the program could read, and are too
-    long for a message to it."""
+    """Without a cache file, the names of types are too long for a message to the
+    program.
+    """
     with running(stock_pypy, BUSY) as program:
         stock_pypy.environment["XDG_CACHE_HOME"] = "/dev/null/nowhere"
         program.attach()

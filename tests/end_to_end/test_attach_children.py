@@ -1,4 +1,4 @@
-"""attach --children: a process that runs already, and all that came of it."""
+"""Test attach --children, which samples a running process and its descendants."""
 from __future__ import annotations
 
 import os
@@ -26,7 +26,7 @@ def test_workers_are_sampled_with_their_master(stock_pypy: PyPy) -> None:
         assert one.parent == master.pid
     first = profile(stock_pypy, "out.vmprof")
     assert first.pid == master.pid
-    # a run: who names one, gets all
+    # The profiles form a run.  The report of one profile contains all processes.
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof")
     assert "by 3 processes" in report.out
 
@@ -46,7 +46,7 @@ def test_a_worker_that_can_not_be_sampled_is_named(stock_pypy: PyPy) -> None:
                                  "16k", "-o", "out.vmprof")
         finally:
             os.kill(pids[0], signal.SIGCONT)
-    # it reports what there is; but that was not all
+    # The report contains the other processes, but the exit code shows the failure.
     assert run.code == 1 and "by 2 processes" in run.out
     assert "process %d is stopped" % pids[0] in run.err
     assert "sampling processes %d, %d for" % (master.pid, pids[1]) in run.err
@@ -71,9 +71,9 @@ def test_ctrl_c_ends_all_of_them_early(stock_pypy: PyPy) -> None:
             assert profile(stock_pypy, "out.%d.vmprof" % pid).end_time is not None
 
 
-def test_ctrl_c_comes_before_all_is_said(stock_pypy: PyPy) -> None:
+def test_ctrl_c_ends_the_search_for_children(stock_pypy: PyPy) -> None:
     with workers(stock_pypy, are_prepared=False) as (master, _):
-        # behind its first line it looks for children, which takes a while
+        # After its first line, the command searches for children, which takes a while.
         command = master.begin("-d", "600")
         command.send_signal(signal.SIGINT)
         out, _ = command.communicate(timeout=120)
@@ -81,7 +81,7 @@ def test_ctrl_c_comes_before_all_is_said(stock_pypy: PyPy) -> None:
         assert "estimated total" in out
 
 
-def test_none_of_them_can_be_sampled(stock_pypy: PyPy) -> None:
+def test_no_process_can_be_sampled(stock_pypy: PyPy) -> None:
     with running(stock_pypy, """
         print("ready")
         input()
@@ -98,10 +98,12 @@ def test_none_of_them_can_be_sampled(stock_pypy: PyPy) -> None:
         program.process.communicate("\n")
 
 
-def test_a_program_that_can_not_read_our_cache_is_told_what_is_in_it(
+def test_the_build_profile_is_sent_to_a_process_without_the_cache(
         stock_pypy: PyPy) -> None:
-    """As a worker of another user.  It would look for it itself, which takes seconds,
-    and a process that looks as if it were a worker."""
+    """A worker of another user cannot read the cache of the command's user.
+
+    Its own search would take seconds, and start a process that looks like a worker.
+    """
     cache = stock_pypy.folder / "cache"
     cache.mkdir()
     before = stock_pypy.environment.get("XDG_CACHE_HOME")
@@ -114,5 +116,5 @@ def test_a_program_that_can_not_read_our_cache_is_told_what_is_in_it(
         master.attach("--children")
     assert list(cache.iterdir()) == []
     found = profile(stock_pypy, "out.%d.vmprof" % pids[0])
-    # the names of types came with it
+    # The message contained the names of types.
     assert any(type_.python for type_ in found.types)

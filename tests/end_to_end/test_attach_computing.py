@@ -1,4 +1,4 @@
-"""attach to programs that compute, and make no system call at which to stop them."""
+"""Test attach on programs that compute without any system calls."""
 from __future__ import annotations
 
 import signal
@@ -12,13 +12,13 @@ from native_build import HERE
 from running import Running, running, wait_until
 from vmprof_convert import readers
 
-#: How such a program ends: a signal changes what its loop tests.
+#: The beginning of such a program.  A signal changes the condition of its loops.
 BEGIN = """
     import ctypes, signal, sys, threading
     ended = []
     signal.signal(signal.SIGUSR1, lambda number, frame: ended.append(number))
 """
-#: The JIT compiles both loops.  At its end, each loop checks its result.
+#: A program whose loops the JIT compiles.  At its end, each loop checks its result.
 NUMBERS = BEGIN + """
     print("ready")
     i = total = 0
@@ -40,7 +40,7 @@ OBJECTS = BEGIN + """
     print("ready")
     print(allocate())
 """
-#: Its threads take the lock from each other.
+#: A program whose threads take the GIL from each other.
 THREADS = BEGIN + """
     def compute():
         i = total = 0
@@ -104,7 +104,9 @@ def test_ctl_and_top_reach_a_program_that_computes(stock_pypy: PyPy) -> None:
 
 
 def test_sampled_program_that_computes_is_reached_too(stock_pypy: PyPy) -> None:
-    """The entry changes no code, so that it cannot meet the sampler's own changes."""
+    """The injection changes no code, and therefore cannot conflict with the sampler's
+    patches.
+    """
     with running(stock_pypy, OBJECTS.replace("import ctypes", """\
 import vmprof_allocation
     vmprof_allocation.start("own.vmprof")
@@ -120,9 +122,9 @@ import vmprof_allocation
     assert readers.read(stock_pypy.folder / "own.vmprof").samples
 
 
-def test_code_of_other_libraries_is_no_place_to_stop(
-        stock_pypy: PyPy, tmp_path: Path) -> None:
-    """A library may hold a lock of malloc's or of the loader's."""
+def test_attach_does_not_stop_in_other_libraries(stock_pypy: PyPy,
+                                                 tmp_path: Path) -> None:
+    """A library may hold a lock of malloc or of the loader."""
     subprocess.run(["gcc", "-O1", "-fPIC", "-shared", "-o", tmp_path / "spin.so",
                     HERE / "native" / "spin.c"], check=True)
     with running(stock_pypy, BEGIN + """

@@ -1,4 +1,4 @@
-"""attach --held: who holds what in a program that runs already, at the end."""
+"""Test attach --held, which shows the retainers of a running program at the end."""
 from __future__ import annotations
 
 import os
@@ -33,9 +33,9 @@ KEEPS = """
 
 @pytest.mark.parametrize("flags, first", [
     ((), "estimated total"), (("--leaks",), "held by __main__.kept")])
-def test_it_is_reported_behind_the_rest(stock_pypy: PyPy, flags: tuple[str, ...],
-                                        first: str) -> None:
-    """Of all that is alive, also from before."""
+def test_retainers_follow_the_report(stock_pypy: PyPy, flags: tuple[str, ...],
+                                     first: str) -> None:
+    """The retainers include objects from before the sampling."""
     with running(stock_pypy, KEEPS) as program:
         run = program.command("-d", "2", "--held", "-o", "out.vmprof",
                               "--allocation-sampling", "1k", *flags)
@@ -44,13 +44,13 @@ def test_it_is_reported_behind_the_rest(stock_pypy: PyPy, flags: tuple[str, ...]
     held = stock_pypy.profile().held[-1]
     sizes = {holder.path: holder.objects for holder in held.holders}
     assert sizes["__main__.before"] >= 100000 and sizes["__main__.kept"] > 0
-    before, found, after = run.out.partition("what was alive at ")
+    before, found, after = run.out.partition("live objects at ")
     assert found and first in before, run.out
     assert "__main__.before (list)" in after
 
 
-def test_it_ends_earlier(stock_pypy: PyPy) -> None:
-    """Ctrl-C ends the time, and not what is asked then."""
+def test_ctrl_c_still_finds_the_retainers(stock_pypy: PyPy) -> None:
+    """Ctrl-C shortens the sampling, but the heap snapshot still follows."""
     with running(stock_pypy, KEEPS) as program:
         process = program.begin("-d", "100", "--held", "-o", "out.vmprof")
         os.kill(process.pid, signal.SIGINT)
@@ -60,16 +60,16 @@ def test_it_ends_earlier(stock_pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_of_children_each(stock_pypy: PyPy) -> None:
+def test_each_child_has_its_retainers(stock_pypy: PyPy) -> None:
     with workers(stock_pypy, "of_each = [str(i) for i in range(50000)]") as (
             program, children):
         run = program.command("-d", "1", "--held", "--children", "-o", "out.vmprof")
         assert run.code == 0, run.err
-        assert run.out.count("what was alive in process ") == 1 + len(children)
+        assert run.out.count("live objects in process ") == 1 + len(children)
         assert run.out.count("__main__.of_each (list)") == 1 + len(children)
 
 
-def test_an_answer_that_comes_too_late_is_none_to_the_next_question() -> None:
+def test_a_late_answer_does_not_answer_the_next_request() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(0.01)
     connection = Connection(1, ours)

@@ -1,4 +1,4 @@
-"""attach --leaks: what grows in a program that runs already."""
+"""Test attach --leaks, which shows where a running program's live memory grows."""
 from __future__ import annotations
 
 import re
@@ -9,8 +9,9 @@ from conftest import PyPy
 from running import running
 from vmprof_allocation.remote.attach import next_snapshot
 
-#: of what it keeps for a while, and then drops, one in fifty stays.  It keeps a pace
-#: that a busy machine can keep, too: what grows less in the second half is no leak
+#: A program that drops its objects after a while, except one in fifty.  Its pace is
+#: slow enough for a busy machine, because memory that grows less in the second half is
+#: no leak.
 GROWS = """
     import collections, gc, select, sys, time
     class Visit:
@@ -41,8 +42,8 @@ GROWS = """
 
 @pytest.mark.nurseries("4M", "240M")
 @pytest.mark.parametrize("flags", [("--allocation-sampling", "8k"), ()])
-def test_what_grows_in_a_program(stock_pypy: PyPy, flags: tuple[str, ...]) -> None:
-    """With an interval, or with one that suits leaks."""
+def test_attach_finds_the_leak(stock_pypy: PyPy, flags: tuple[str, ...]) -> None:
+    """The interval is given, or chosen for leaks."""
     with running(stock_pypy, GROWS) as program:
         run = program.command("-d", "5s", "--leaks", "-o", "out.vmprof", *flags)
         assert run.code == 0, run.err
@@ -63,7 +64,7 @@ def test_leaks_need_lifetimes(pypy: PyPy) -> None:
 
 @pytest.mark.nurseries("4M", "240M")
 def test_leak_without_major_collections(stock_pypy: PyPy) -> None:
-    """The heap snapshots of attach show it, with the retainer."""
+    """The heap snapshots of attach show the leak and its retainer."""
     with running(stock_pypy, """
         import select, sys
         KEPT = []
@@ -87,7 +88,7 @@ def test_leak_without_major_collections(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("share", [0.0001, 0.02, 0.3])
 @pytest.mark.parametrize("duration", [5.0, 60.0, 3600.0])
 def test_three_snapshots_are_taken(duration: float, share: float) -> None:
-    """The last one comes when the duration is over."""
+    """The last snapshot is taken when the duration is over."""
     now, taken = 0.3 * duration, 0
     while now < duration:
         now += share * duration

@@ -1,5 +1,6 @@
-"""attach: what it says of programs of which there is little to be said, and why it
-could not begin."""
+"""Test the messages of attach about idle programs, and about programs that it cannot
+sample.
+"""
 from __future__ import annotations
 
 import re
@@ -12,7 +13,7 @@ from vmprof_convert.meaning.visible_stacks import LOST, START, Program
 
 
 def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
-    """What we do there ourselves is not the program's."""
+    """The sampler's own allocations are not attributed to the program."""
     with running(stock_pypy, WAITS) as program:
         program.attach(interval="256")
         assert program.end() == "ended\n"
@@ -21,13 +22,14 @@ def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
     functions = {function for stack in profile.samples.stack
                  for function in seen.functions(stack)}
     assert START in functions
-    # the interpreter calls code of its own, without a caller
+    # The interpreter calls internal functions, which have no caller.
     assert {function.name for function in functions
             if not function.file.startswith("<builtin>/")} <= {START.name, LOST.name}
 
 
-def test_workers_of_a_program_that_only_has_them(stock_pypy: PyPy) -> None:
-    """As gunicorn's master, whose number is easier to be had than theirs."""
+def test_an_idle_master_is_reported_with_its_workers(stock_pypy: PyPy) -> None:
+    """Users know the process ID of gunicorn's master more easily than its workers' IDs.
+    """
     with running(stock_pypy, """
         import os, sys
         child = os.fork()
@@ -47,7 +49,7 @@ def test_workers_of_a_program_that_only_has_them(stock_pypy: PyPy) -> None:
 
 
 def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:
-    """Neither attach nor ctl can begin, and both say why."""
+    """Neither attach nor ctl can begin, and both give the reason."""
     with prepared(pypy, """
         import os, resource, sys
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

@@ -1,5 +1,7 @@
-"""The study runs, from the command line to the plots.  Never what it says of
-times: that is for a quiet machine."""
+"""Test that the study runs, from the command line to the plots.
+
+The tests never check times, which need an idle machine.
+"""
 from __future__ import annotations
 
 import json
@@ -13,8 +15,8 @@ import measuring
 from experiments import costs, fresh
 from rpython_tree import built
 
-# one worker of pytest's is enough for the study; what starts no program is
-# in it, too
+# One worker of pytest is enough for the study.  The group also contains the tests that
+# start no program.
 pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +25,10 @@ EXPERIMENTS = ("depth", "fresh", "toolchain", "costs", "profilers", "lifetimes",
                "lines", "builtin", "held", "memory", "raw_memory",
                "formats", "accuracy", "coverage",
                "verdicts")
-#: those that take longest, also to see whether they work
+#: the experiments that take longest
 LONG = ("service", "equal_runs", "liveness")
-#: pyroscope sends what it finds to a server, and there is none
+#: The profilers that write no file.  pyroscope sends its samples to a server, which
+#: does not exist here.
 WRITE_NOTHING = {"off", "pyroscope, heap, 512k"}
 
 
@@ -61,7 +64,7 @@ def test_each_experiment_leaves_figures_tables_and_plots(quick: Path,
 
 @pytest.mark.hard
 @pytest.mark.parametrize("name", LONG)
-def test_those_that_take_long(tmp_path: Path, name: str) -> None:
+def test_each_long_experiment_runs(tmp_path: Path, name: str) -> None:
     done = study("--quick", "--output", tmp_path, name)
     assert done.returncode == 0, done.stderr
     check(tmp_path, name)
@@ -148,6 +151,7 @@ def test_a_fresh_process_is_compared_with_those_that_had_as_many_collections() -
     found = [*rows("plain", (4001, 1.0), (3999, 2.0), (4700, 5.0)),
              *rows("again", (4002, 4.0)), *rows("1G", (4010, 3.0), (4700, 9.0))]
     assert fresh.matched(found, "1G") == [3 / 2.0]
-    assert fresh.matched(found, "again") == []     # with two others: too few
+    # The class of this process has only two plain processes, which is too few.
+    assert fresh.matched(found, "again") == []
     found += rows("plain", (4003, 3.0))
     assert fresh.matched(found, "again") == [4 / 2.0]

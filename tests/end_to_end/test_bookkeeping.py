@@ -1,4 +1,4 @@
-"""What following objects takes in the program's process: bounded, and given back."""
+"""Test that the memory for tracked objects is bounded, and freed at the end."""
 from __future__ import annotations
 
 import json
@@ -14,7 +14,7 @@ MIB = 2**20
 
 
 def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
-    """At 128k, as many samples are alive in it as here, at 8k, of 64 MiB."""
+    """The test keeps 64 MiB at 8k, which have as many live samples as 1 GiB at 128k."""
     script = stock_pypy.script("""
         import gc, vmprof_allocation
         kept = []
@@ -30,20 +30,19 @@ def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
     profile = run.profile()
     alive = [*profile.samples.fate].count(ALIVE)
     assert 7500 < alive < 9500
-    # an address, and what else there is of each
+    # Each sample has an address and other data.
     assert alive * 16 <= int(run.out) < 16 * MIB
-    # and who reads the profile knows it, too
+    # The profile contains the same number.
     assert profile.bookkeeping == int(run.out)
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--remarks",
                                 "out.vmprof").out
-    assert re.search(r"bookkeeping: to follow objects took at most \d+ KiB of the "
-                     r"process's memory\n", report)
+    assert re.search(r"bookkeeping: the sampler's data on objects took at most \d+ KiB "
+                     r"of the process's memory\n", report)
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)", "sampled.rotate('next.vmprof')",
                                  "os.execv('/bin/true', ['true'])"])
-def test_however_it_ends_the_profile_says_what_it_took(stock_pypy: PyPy,
-                                                       end: str) -> None:
+def test_the_profile_contains_the_memory_at_any_end(stock_pypy: PyPy, end: str) -> None:
     script = stock_pypy.script("""
         import gc, os, vmprof_allocation
         sampled = vmprof_allocation.start("out.vmprof", "512")
@@ -62,8 +61,8 @@ def test_however_it_ends_the_profile_says_what_it_took(stock_pypy: PyPy,
         assert readers.read(parts).bookkeeping >= first.bookkeeping
 
 
-def test_without_types_there_is_none(stock_pypy: PyPy) -> None:
-    """Nobody asked what becomes of the objects: what their types are takes little."""
+def test_without_lifetimes_little_memory_is_needed(stock_pypy: PyPy) -> None:
+    """The profile has no outcomes, and types need little memory."""
     script = stock_pypy.script("""
         import vmprof_allocation
         with vmprof_allocation.sample("out.vmprof", "512", lifetimes=False):
@@ -71,13 +70,13 @@ def test_without_types_there_is_none(stock_pypy: PyPy) -> None:
     """)
     run = stock_pypy.command(str(script))
     assert (run.code, run.err) == (0, "")
-    # those that wait for a minor collection, of a nursery of 1 MiB
+    # the samples that wait for a minor collection, of a nursery of 1 MiB
     assert 0 < run.profile().bookkeeping < 2**20
 
 
 @pytest.mark.hard
 def test_10000_starts_and_stops_without_growth(stock_pypy: PyPy) -> None:
-    """Each with objects that are followed, and collections that judge them."""
+    """Each start tracks objects, and collections determine their outcomes."""
     script = stock_pypy.script("""
         import gc, json, os, vmprof_allocation
         def look():
@@ -101,13 +100,15 @@ def test_10000_starts_and_stops_without_growth(stock_pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, "")
     first, last = json.loads(run.out)
     assert last[:2] == first[:2]
-    # a KiB in each of them would be 9000
+    # A leak of 1 KiB per start would add 9000.
     assert last[2] < first[2] + 4096
 
 
 def test_a_snapshot_runs_no_major_collection(stock_pypy: PyPy) -> None:
-    """A forked process walks the heap.  The number of minor collections depends on the
-    JIT, too."""
+    """A forked process walks the heap.
+
+    The number of minor collections is not checked, because it depends on the JIT, too.
+    """
     script = stock_pypy.script("""
         import gc, json, sys
         from vmprof_allocation import tracemalloc
@@ -140,7 +141,7 @@ def test_a_snapshot_runs_no_major_collection(stock_pypy: PyPy) -> None:
         assert (run.code, run.err) == (0, "")
         traces, during, after = json.loads(run.out)
         assert during["step"] == during["major"] == 0 < after
-        # 10,000 lists of one number, of 64 bytes or so, in what is alive
+        # The live objects include 10,000 lists of one number, with about 64 bytes each.
         assert 300 < traces < 2000
         found.append(traces)
     few, many = found

@@ -1,4 +1,4 @@
-"""Who called whom in compiled code: of programs that know it."""
+"""Test the callers in compiled code, on programs that record their own stacks."""
 from __future__ import annotations
 
 from collections import Counter
@@ -9,9 +9,9 @@ from call_trees import Tree
 from conftest import PyPy
 from vmprof_convert.profile.model import Profile
 
-#: of the samples, so many may have a wrong stack: the JIT's table does not tell what
-#: runs at the beginning of each bridge.  Measured, of these programs: 0.3 to 1.7 %; of
-#: the stacks that vmprof itself takes 30 to 64 %.
+#: The largest share of samples with a wrong stack.  The JIT's table does not contain
+#: the function that runs at the beginning of each bridge.  These programs have 0.3 to
+#: 1.7 % wrong stacks.  In the stacks that vmprof itself takes, 30 to 64 % are wrong.
 WRONG = 0.06
 
 
@@ -19,8 +19,11 @@ WRONG = 0.06
 @pytest.mark.parametrize("seed", [1, 2, 3, 6, 7])
 def test_stacks_are_those_that_the_program_knows(
         stock_pypy: PyPy, seed: int, jit: str) -> None:
-    """Interpreted, about to be compiled, compiled, inlined, in bridges, and gone on
-    with in the interpreter: with loops, branches and exceptions."""
+    """The code is interpreted, about to be compiled, compiled, inlined, or in bridges.
+
+    It also returns from compiled code to the interpreter. It has loops, branches and
+    exceptions.
+    """
     tree = Tree(seed, 30, 20000 if jit else 150000)
     profile = stock_pypy.sample(tree.text, "64k", jit=jit).profile()
     found = Counter(tree.is_wrong(profile, stack) for stack in profile.samples.stack
@@ -30,7 +33,7 @@ def test_stacks_are_those_that_the_program_knows(
 
 
 def depths(profile: Profile, functions: set[str]) -> Counter[int]:
-    """How many frames of these there are more than the label says."""
+    """Count by how much the number of these frames exceeds the label's depth."""
     found: Counter[int] = Counter()
     for stack in profile.samples.stack:
         label = profile.labels_of(stack).get("f")
@@ -42,9 +45,13 @@ def depths(profile: Profile, functions: set[str]) -> Counter[int]:
 
 
 @pytest.mark.parametrize("jit", ["off", ""])
-def test_a_recursion_stays_one(stock_pypy: PyPy, jit: str) -> None:
-    """Calls of itself, with and without a loop, of each other, and of the same function
-    that is made thrice: what looks like what vmprof has twice."""
+def test_a_recursion_has_the_right_depth(stock_pypy: PyPy, jit: str) -> None:
+    """The program has functions that call themselves, with and without a loop, or each
+    other.
+
+    It also has a function that is made three times. In vmprof's stacks, such functions
+    seem to occur twice.
+    """
     profile = stock_pypy.sample("""
         from vmprof_allocation.session import labelling
         from vmprof_allocation import labels
@@ -111,7 +118,7 @@ def test_a_recursion_stays_one(stock_pypy: PyPy, jit: str) -> None:
     """, "16k", jit=jit).profile()
     found = depths(profile, {"twice", "walk", "odd", "even", "wrapper"})
     assert found[0] > 5000
-    # who is called, says so a moment later
+    # The called function records its depth shortly afterwards.
     assert found[0] + found[1] >= (1 - (0 if jit else WRONG)) * sum(
         found.values()), found
 
@@ -143,11 +150,11 @@ ENDS = """
 """
 
 
-def test_what_comes_behind_a_generators_end_is_not_its_resumers(
-        stock_pypy: PyPy) -> None:
-    """What PyPy's table says is wrong behind a call of compiled code that raised an
-    exception (inlined.h), as werkzeug's servers show: nearly all that was allocated was
-    __next__'s."""
+def test_code_after_a_generators_end_has_the_right_function(stock_pypy: PyPy) -> None:
+    """PyPy's table is wrong after a call of compiled code that raised (inlined.h).
+
+    In werkzeug's servers, nearly all bytes were attributed to __next__.
+    """
     profile = stock_pypy.sample(ENDS, "16k").profile()
     found: Counter[str] = Counter()
     for stack, size in zip(profile.samples.stack, profile.samples.size):
@@ -157,8 +164,9 @@ def test_what_comes_behind_a_generators_end_is_not_its_resumers(
     assert found["execute"] > 0.98 * sum(found.values()), found
 
 
-def test_long_bridges_begin_where_they_do(stock_pypy: PyPy) -> None:
-    """The code of one that calls json's functions has five to six thousand bytes."""
+def test_a_long_bridge_has_the_right_function(stock_pypy: PyPy) -> None:
+    """The code of a bridge that calls json's functions has five to six thousand bytes.
+    """
     profile = stock_pypy.sample("""
         import json
         flat = {"name": 0, "yes": True, "other": "value", "more": "foo"}

@@ -1,4 +1,4 @@
-"""What documents say of costs is what the study found: benchmarks/results."""
+"""Test that the costs in documents equal the study's results in benchmarks/results."""
 from __future__ import annotations
 
 import re
@@ -10,7 +10,8 @@ from conftest import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "benchmarks" / "FIGURES.rst"
-#: paragraphs of other documents: how each begins, and whose figures it has
+#: Paragraphs of other documents: the file, the beginning of the paragraph, and the
+#: results that contain its numbers.
 ELSEWHERE = [("README.rst", "A sample takes ",
               ("depth", "costs", "fresh", "lifetimes")),
              ("vmprof-integration/docs/running.rst", "the program allocates. This is",
@@ -18,8 +19,8 @@ ELSEWHERE = [("README.rst", "A sample takes ",
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?![\w])")
 _LITERAL = re.compile(r"``.*?``|`.*?`__?", re.DOTALL)
-#: with one of these behind, or smaller than this without a fraction, a number tells
-#: how the study was made, or counts what stands in the text
+#: Smaller integers are not checked.  They describe the method, or count things in the
+#: text.
 _SMALL = 20
 
 
@@ -28,7 +29,7 @@ def numbers(text: str) -> list[str]:
 
 
 def is_in(number: str, found: set[str]) -> bool:
-    """As it is, or rounded."""
+    """Return whether a number is among the results, possibly rounded."""
     if number in found:
         return True
     places = len(number.partition(".")[2])
@@ -37,7 +38,7 @@ def is_in(number: str, found: set[str]) -> bool:
 
 
 def result(name: str) -> str:
-    # the first line tells when and where
+    # The first line contains the date and the machine.
     return (RESULTS / (name + ".txt")).read_text().partition("\n")[2]
 
 
@@ -49,7 +50,7 @@ def unfounded(text: str, names: list[str]) -> list[str]:
 
 
 def sections() -> list[tuple[str, str]]:
-    """Title and text of each."""
+    """Return the title and the text of each section."""
     parts = re.split(r"^(.+)\n-{4,}\n", FIGURES.read_text(), flags=re.MULTILINE)
     return list(zip(parts[1::2], parts[2::2]))
 
@@ -78,8 +79,8 @@ def test_a_wrong_figure_is_found() -> None:
     assert unfounded("It costs 9.876.", ["costs"]) == ["9.876"]
 
 
-def test_each_row_of_the_table_of_programs_is_that_of_the_results() -> None:
-    """Not only the numbers, also their places."""
+def test_each_row_of_the_table_of_programs_equals_the_results() -> None:
+    """Each number is in the right column."""
     header, *rows = (line.split() for line in result("costs").strip().split(
         "\n\n")[0].splitlines())
     columns = header[header.index("GB/s"):]
@@ -96,19 +97,19 @@ def test_each_row_of_the_table_of_programs_is_that_of_the_results() -> None:
             break
         assert cells == [found[name][column] for column in shown], name
         count += 1
-    assert count == 18          # and their mean
+    assert count == 18          # the programs and their mean
 
 
 def test_results_are_of_one_commit() -> None:
     commits = {(path.stem, re.search(r"commit (\S+);", path.read_text().partition(
         "\n")[0])) for path in RESULTS.glob("*.txt")
-        # which came later: benchmarks/README.rst
+        # These experiments were added later; see benchmarks/README.rst.
         if path.stem not in ("lines", "liveness", "memory", "raw_memory")}
     assert len(commits) > 10
     assert len({match and match.group(1) for _, match in commits}) == 1
 
 
-def test_there_is_a_picture_and_nothing_that_is_old() -> None:
+def test_all_pictures_exist_and_no_result_is_obsolete() -> None:
     names = {path.stem for path in RESULTS.glob("*.json")}
     assert {Path(path).stem.partition("-")[0] for path in RESULTS.iterdir()} == names
     for image in re.findall(r"image:: (\S+)", FIGURES.read_text()):

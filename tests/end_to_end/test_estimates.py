@@ -1,4 +1,4 @@
-"""What the sampler says of real programs is true, in every situation."""
+"""Test that the estimates of real programs are right, in every situation."""
 from __future__ import annotations
 
 import math
@@ -20,8 +20,8 @@ from truth import (
 )
 from vmprof_convert.profile.probability import probability
 
-#: each round makes one low-level string of known size, and smaller things;
-#: what is put into `kept` is really made, whatever the JIT thinks
+#: A program whose rounds each make one low-level string of known size, and smaller
+#: objects.  The JIT has to make all objects that are stored in `kept`.
 KNOWN = """
     filler = b"x" * 200000
     kept = [None]
@@ -53,12 +53,12 @@ def test_bytes_per_function_are_those_of_the_program(
         assert abs(objects_of(profile, name, size) - count) <= allowed(
             count, size, bytes_between)
     found = bytes_by_function(profile)
-    # the rest is what it takes to start, and to put us away
+    # The rest is the program's start, and the end of the sampling.
     assert found["small"] + found["large"] > 0.95 * total_bytes(profile)
 
 
-#: one of each pair is allocated right after the other, for ever in step with
-#: any stride that is a multiple of their sum
+#: A loop that allocates each object of a pair in turn.  It is always in step with a
+#: stride that is a multiple of the pair's size.
 PERIODIC = """
     filler = b"x" * 5000
     def f16(): return filler[:16]
@@ -106,11 +106,10 @@ CHURN = """
 @pytest.mark.parametrize("jit", ["off", ""])
 @pytest.mark.parametrize("interval", [
     "64", "1k", "128k",
-    "1M",               # the nursery's size
+    "1M",               # the size of the nursery
     "3584k",            # 3.5 nurseries
 ])
-def test_total_is_what_the_gc_counted(
-        pypy: PyPy, interval: str, jit: str) -> None:
+def test_total_equals_the_gcs_count(pypy: PyPy, interval: str, jit: str) -> None:
     source = CHURN.replace("range(12)", "range(1)") if interval == "64" else CHURN
     profile = pypy.sample(source, interval, jit=jit).profile()
     last = profile.moments[-1]
@@ -123,13 +122,14 @@ def test_total_is_what_the_gc_counted(
 
 def test_interval_of_4_gib_takes_next_to_no_samples(pypy: PyPy) -> None:
     profile = pypy.sample(CHURN, "4G").profile()
-    # 0.02 expected; 8 or more have a probability below 1e-8 for up to 0.5
+    # The expected number is 0.02 samples, or up to 0.5; 8 or more then have a
+    # probability below 1e-8.
     assert len(profile.samples) < 8
     assert profile.moments[-1].allocated > 50 * 2**20
 
 
 def test_gc_counter_agrees_with_collections_times_nursery(pypy: PyPy) -> None:
-    """Our count comes from nursery_free; this one from the GC's own hook."""
+    """The sampler counts from nursery_free, and the test from the GC's own hook."""
     run = pypy.sample(CHURN + """
     counted = [0]
     def on_minor(stats):
@@ -140,7 +140,7 @@ def test_gc_counter_agrees_with_collections_times_nursery(pypy: PyPy) -> None:
     print(counted[0])
 """, "128k", jit="off")
     moments = run.profile().moments
-    # one third of the run was before the hook
+    # The hook did not see the first third of the run.
     nurseries = int(run.out) * 2**20
     assert nurseries == pytest.approx(moments[-1].allocated * 2 / 3, rel=0.05)
     assert moments[-1].collections == pytest.approx(int(run.out) * 1.5, rel=0.05)
@@ -167,10 +167,10 @@ def test_large_objects_are_sampled_with_their_size(pypy: PyPy) -> None:
         strings()
         lists()
     """, "4k", jit="off").profile()
-    # with 4 KiB between samples none of them is missed (p > 1 - e**-195)
+    # At 4 KiB between samples, none of them is missed (p > 1 - e**-195).
     sizes = sorted(s for s in profile.samples.size if s > 500000)
     strings = [string_size(1000000 + i) for i in range(50)]
-    # the low-level array: header, length, a pointer each
+    # A low-level array has a header, a length, and a pointer per item.
     lists = [16 + 8 * (100000 + i) for i in range(50)]
     assert sorted(strings + lists) == [
         s for s in sizes if s != string_size(3000000)]
@@ -184,7 +184,7 @@ def test_an_object_across_many_sample_points_is_one_sample(pypy: PyPy) -> None:
         filler = b"x" * 130000
         big(300)
     """, "64", jit="off").profile()
-    # below the limit for large objects: from the nursery
+    # The string is below the limit for large objects, so that it is in the nursery.
     size = string_size(120000)
     assert list(profile.samples.size).count(size) == 300
 
@@ -192,14 +192,14 @@ def test_an_object_across_many_sample_points_is_one_sample(pypy: PyPy) -> None:
 def test_fixed_gaps_take_every_nth_byte(pypy: PyPy) -> None:
     profile = pypy.sample(CHURN, "1M", "--allocation-gaps", "fixed",
                           jit="off").profile()
-    # nothing is larger than the interval: one sample for each full stride
+    # No object is larger than the interval, so that each full stride has one sample.
     assert max(profile.samples.size) < 2**20
     assert len(profile.samples) == profile.moments[-1].allocated // 2**20
     assert profile.gaps == "fixed"
 
 
 def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
-    """In one process, where nothing else differs from run to run."""
+    """Both runs are in one process, where nothing else differs."""
     script = pypy.script("""
         import gc
         import vmprof_allocation
@@ -226,8 +226,11 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
 
 
 def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
-    """Far less than a nursery is allocated.  The only collections are those of the
-    sampler at the start (begin.py) and at the end."""
+    """The program allocates far less than a nursery.
+
+    The only collections are those of the sampler, at the start (begin.py) and at the
+    end.
+    """
     profile = pypy.sample("""
         def f():
             return [filler[:10000] for i in range(100)]
@@ -242,8 +245,10 @@ def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
 
 
 def test_gc_collect_does_not_interrupt_the_sampling(pypy: PyPy) -> None:
-    """After each collection the sample point has to be placed anew: otherwise
-    the next nursery, here all that follows, would go by unseen."""
+    """The sampler has to place the sample point again after each collection.
+
+    Otherwise, it would miss the next nursery, here all further allocations.
+    """
     profile = pypy.sample("""
         import gc
         filler = b"x" * 20000
@@ -283,7 +288,7 @@ def test_memory_pressure_is_survived_and_counted(pypy: PyPy) -> None:
     assert without > 20
     assert int(run.out) == pytest.approx(without, rel=0.1)
     profile = run.profile()
-    # the GC itself misses no bytes, and has nothing to tell
+    # The builtin engine misses no bytes, and therefore reports no pressure.
     assert (profile.moments[-1].pressures > 0) != has_builtin()
     size = string_size(900)
     assert abs(objects_of(profile, "f", size) - 2000) <= allowed(
@@ -291,9 +296,11 @@ def test_memory_pressure_is_survived_and_counted(pypy: PyPy) -> None:
 
 
 def test_pinned_objects_and_nursery_barriers(pypy: PyPy) -> None:
-    """A thread blocks in write() with its buffer pinned in the nursery, while
-    the other one allocates: the GC jumps over it, reading it at the real
-    nursery_top."""
+    """A thread blocks in write() while its buffer is pinned in the nursery.
+
+    Another thread allocates. The GC skips the buffer, whose position it reads at the
+    real nursery_top.
+    """
     run = pypy.sample("""
         import gc, os, threading
         pinned = [0]
@@ -354,8 +361,8 @@ def test_interval_can_be_changed_while_running(pypy: PyPy) -> None:
             20000, size, interval)
 
 
-#: allocates a hundred times faster and slower in turn; the numbers of bytes
-#: are those of its strings
+#: A program that alternates between allocating fast and a hundred times slower.  The
+#: numbers of bytes are those of its strings.
 WAVES = """
     import time
     filler = b"x" * 100000
@@ -388,11 +395,11 @@ def test_a_limit_is_kept_and_the_estimates_stay_right(
     seconds = profile.moments[-1].time / 1e9
     samples = profile.samples
     assert len(set(samples.interval)) > 1
-    # 16 samples too many with each of 16 changes, at the most
+    # Each of 16 changes adds at most 16 samples.
     assert len(samples) <= 2000 * seconds + 16 * 16 + 50
     counted = profile.moments[-1].allocated
     assert abs(total_bytes(profile) - counted) <= SIGMAS * total_sigma(profile)
-    # with the JIT "slow" is not slow, and has a handful of samples
+    # With the JIT, "slow" is not slow, and has only a few samples.
     for name, count, length in [("slow", 80000, 900), ("fast", 32000, 90000),
                                 ][jit != "off":]:
         size = string_size(length)
@@ -403,9 +410,9 @@ def test_a_limit_is_kept_and_the_estimates_stay_right(
                     samples.stack, samples.size, samples.interval)
                 if found in (size, size + 16)
                 and innermost(profile, stack) == name))
-        # what was allocated while samples were far apart, and was not met,
-        # shows no variance: as if four such samples had been met, too (on a
-        # busy machine "slow" may fall into that time as a whole)
+        # The estimated variance does not include objects that were allocated without
+        # any sample while the interval was large.  Therefore, the test adds four such
+        # samples.  On a busy machine, the whole of "slow" may fall into that time.
         rarest = probability(size, max(samples.interval), "exponential")
         variance += 4 * (1 - rarest) / rarest**2
         assert abs(objects_of(profile, name, size) - count) <= (
@@ -448,7 +455,7 @@ def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
     size = string_size(4000)
     assert abs(objects_of(profile, "allocate", size) - 20000) <= allowed(
             20000, size, 65536)
-    # each has a time; those without an object come in order
+    # Each sample has a time.  Samples without an object are in order.
     assert min(samples.time) >= 0
     assert [samples.time[i] for i in times] == sorted(
         samples.time[i] for i in times)
@@ -456,13 +463,13 @@ def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
 
 def test_time_in_compiled_code_goes_to_the_function_that_takes_it(
         stock_pypy: PyPy) -> None:
-    """And not to the one that has called last from there, as vmprof has it."""
+    """vmprof attributes the time to the function that was called last."""
     time_shares.check(stock_pypy.sample(
         time_shares.program(1.5), "1M", "--period", "0.002").profile())
 
 
 def test_allocation_sampling_alone_takes_no_time_samples(pypy: PyPy) -> None:
-    """Not after a fork either, which starts vmprof's timer again."""
+    """A fork, which restarts vmprof's timer, starts no CPU samples either."""
     profile = pypy.sample("""
         import os, time
         if os.fork() == 0:
@@ -475,7 +482,7 @@ def test_allocation_sampling_alone_takes_no_time_samples(pypy: PyPy) -> None:
     assert 0 not in profile.samples.size
 
 
-def test_the_report_holds_the_estimate_beside_the_gcs_count(pypy: PyPy) -> None:
+def test_the_report_contains_the_estimate_and_the_gcs_count(pypy: PyPy) -> None:
     script = pypy.script(CHURN)
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "128k",
                        str(script))

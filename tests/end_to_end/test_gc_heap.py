@@ -1,4 +1,4 @@
-"""What profiles say of the GC's heap, beside what gc.get_stats() says of it."""
+"""Test the sizes of the GC's heap in profiles, compared with gc.get_stats()."""
 from __future__ import annotations
 
 import json
@@ -21,11 +21,11 @@ from vmprof_convert.profile.model import (
 )
 
 MIB = 2**20
-#: conftest.py's
+#: the size that conftest.py sets
 NURSERY_SIZE = 2**20
-#: what is not told differs by no more than one in so many
+#: The largest relative difference is one in PART.
 PART = 128
-#: of a program that notes, while nothing happens, what the GC says
+#: The end of a program that records the GC's statistics while nothing else runs.
 ORACLE = """
     import gc, json, sys, time
     noted = []
@@ -54,8 +54,11 @@ def last_before(figures: list[Figure], time: float) -> int:
 
 
 def check(profile: Profile, noted: Path) -> int:
-    """Each time that the program rested, what was told last is what the GC said.
-    Returns how often."""
+    """Check the last recorded value before each pause of the program.
+
+    Returns:
+        The number of checks.
+    """
     clock = int(profile.settings["clock"])
     found = json.loads(noted.read_text())
     for begin, end, (used, has, nursery) in found:
@@ -69,8 +72,8 @@ def check(profile: Profile, noted: Path) -> int:
     return len(found)
 
 
-def test_what_the_gc_says_of_itself(stock_pypy: PyPy) -> None:
-    """In arenas and outside, while both grow, and when they are given back."""
+def test_heap_sizes_equal_the_gcs_statistics(stock_pypy: PyPy) -> None:
+    """The heap has arenas and other blocks, which grow, and are freed again."""
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(500000)]
     rest()
@@ -92,7 +95,7 @@ def test_what_the_gc_says_of_itself(stock_pypy: PyPy) -> None:
 
 
 def test_a_peak_between_two_readings(stock_pypy: PyPy) -> None:
-    """A twentieth of a second, and its time is between the two."""
+    """The peak lasts a twentieth of a second, and its time is between two readings."""
     run = stock_pypy.sample(ORACLE + """
     rest()
     begin = time.monotonic()
@@ -114,8 +117,9 @@ def test_a_peak_between_two_readings(stock_pypy: PyPy) -> None:
     assert begin * 1e9 <= most.time + clock <= end * 1e9
 
 
-def test_while_it_sweeps(stock_pypy: PyPy) -> None:
-    """Older ones count anew then, from 0 on, and nobody knows."""
+def test_readings_during_a_sweep(stock_pypy: PyPy) -> None:
+    """During a sweep, older versions of PyPy count from 0, so that the size is unknown.
+    """
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(500000)]
     rest()
@@ -144,7 +148,7 @@ def test_while_it_sweeps(stock_pypy: PyPy) -> None:
     assert max(values(profile, HEAP)) >= used
 
 
-def test_a_program_that_waits_tells_it_twice(stock_pypy: PyPy) -> None:
+def test_a_waiting_program_has_two_readings(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("import time; time.sleep(3)", "128k")
     assert 2 <= len(values(run.profile(), HEAP)) < 10
 
@@ -166,7 +170,7 @@ def test_each_of_two_profiles_has_its_own_peak(stock_pypy: PyPy) -> None:
     assert 10**7 < max(second) < 5 * 10**7
 
 
-def test_a_forked_child_tells_its_own(stock_pypy: PyPy) -> None:
+def test_a_forked_child_has_its_own_readings(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(ORACLE + """
     import os
     kept = [bytes(10**6) for i in range(60)]
@@ -205,7 +209,7 @@ def test_each_part_begins_and_ends_with_a_reading(stock_pypy: PyPy) -> None:
     first, second = map(readers.read, paths)
     for part in first, second:
         assert len(values(part, NURSERY)) >= 2
-        # the readings are made when it is decided where one ends
+        # The readings are taken when the end of the segment is decided.
         assert all(0 <= figure.time <= part.end + 10**8 for figure in part.figures)
     assert max(values(first, HEAP)) > 10**8 > 5 * 10**7 > max(values(second, HEAP))
     assert check(second, stock_pypy.folder / "noted") == 1
@@ -213,7 +217,7 @@ def test_each_part_begins_and_ends_with_a_reading(stock_pypy: PyPy) -> None:
     assert peak(readings(together, HEAP)) == peak(readings(first, HEAP))
 
 
-def test_of_a_program_that_is_attached_to(stock_pypy: PyPy) -> None:
+def test_readings_of_an_attached_program(stock_pypy: PyPy) -> None:
     with running(stock_pypy, ORACLE + """
     large = [bytes(10**6) for i in range(50)]
     print("ready")
@@ -225,13 +229,15 @@ def test_of_a_program_that_is_attached_to(stock_pypy: PyPy) -> None:
         used = int(program.end())
     heap = values(stock_pypy.profile(), HEAP)
     assert len(heap) >= 2
-    # with what attach loads
+    # The heap includes the modules that attach loads.
     assert all(50 * 10**6 < value < used + 20 * MIB for value in heap)
 
 
 def test_large_objects_that_are_young_are_not_old(stock_pypy: PyPy) -> None:
-    """The GC counts them with the old ones, until a minor collection has met them: so
-    did we, and said that right figures are wrong."""
+    """The GC counts young large objects as old until a minor collection visits them.
+
+    An earlier version of the sampler did the same, and then rejected right values.
+    """
     run = stock_pypy.sample("""
     import gc
     small = [[i] for i in range(300000)]
@@ -256,7 +262,7 @@ def test_nurseries_of_other_sizes(stock_pypy: PyPy, nursery: str, size: int) -> 
 
 
 def test_the_heap_is_part_of_resident_memory(stock_pypy: PyPy) -> None:
-    """What the program has filled, and no more."""
+    """Only the pages that the program has written count."""
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(2000000)]
     rest()

@@ -1,5 +1,6 @@
-"""Who holds what is alive: what is planted is named, exactly, and the program is as it
-was."""
+"""Test that --held names the planted retainers exactly, and does not change the
+program.
+"""
 from __future__ import annotations
 
 import collections
@@ -19,9 +20,9 @@ from vmprof_convert.analysis.holder_tree import OTHERWISE, reached
 from vmprof_convert.analysis.holders import text_of
 from vmprof_convert.profile.held import INTERPRETER, NO_PATH, Held
 
-#: a module, which FILL fills
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
+#: A module, which FILL fills with objects.
 SHOP = """
     import collections, functools, logging.handlers, threading
     seen = {}
@@ -112,7 +113,7 @@ LOOK = """
     from vmprof_allocation.session.session import current
     current().held()
 """
-#: looks each path up, as far as it is an expression
+#: Evaluates each path that is an expression.
 EVALUATE = """
     import builtins, sys
     from vmprof_convert import readers
@@ -152,7 +153,8 @@ def held_of(path: Path) -> Held:
 
 
 def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
-    """And each path that is an expression gives the object whose address it has."""
+    """Each path that is an expression leads to the object with the retainer's address.
+    """
     run = stock_pypy.sample(planted(stock_pypy, LOOK, EVALUATE), "4k")
     wrong, right = map(int, re.findall(r"(\d+) wrong, (\d+) right", run.out)[0])
     assert (wrong, run.out.count("wrong:")) == (0, 0) and right >= 12
@@ -187,7 +189,7 @@ def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
                        if not holder.path and holder.objects >= 9000}
 
 
-#: what there are rare references in
+#: A program with rare kinds of references.
 RARE = """
     def many():
         return [str(i) for i in range(10000)]
@@ -257,7 +259,7 @@ def test_rare_references_have_names(stock_pypy: PyPy) -> None:
     assert "__main__.odd?name" in {step.type for step in held.steps}
 
 
-#: tuples, their fields, and keys that are no text
+#: A program with tuples, named fields, and keys that are no text.
 TUPLES = """
     import collections, enum, os, time, typing
     def many():
@@ -309,12 +311,12 @@ def test_tuples_and_their_fields(stock_pypy: PyPy) -> None:
         "by[(__main__.Color.BLUE, int)]", "by[__main__.Outer.Number.ONE]",
         "by[__main__.Point]", "by[dict]")} - set(named)
     assert not missing, (missing, sorted(named))
-    # what is nobody's literal, or too deep, or too long
+    # The other keys have no literal, or are too deep or too long.
     assert named.count("__main__.by -> an item") == 7
     assert re.fullmatch(r"0 wrong, (?:1[7-9]|\d\d) right\n", run.out), run.out
 
 
-#: what is called when something goes, and what belongs to a context
+#: A program with callbacks for the end of objects, and with context variables.
 CALLED = """
     import contextvars, weakref
     class Thing:
@@ -359,7 +361,7 @@ def test_callbacks_and_context_variables(stock_pypy: PyPy) -> None:
 
 
 def test_a_deep_stack(stock_pypy: PyPy) -> None:
-    """Each of its frames is looked at once."""
+    """The walk visits each frame of the stack once."""
     run = stock_pypy.sample("""
     import sys, threading
     from vmprof_allocation.session.session import current
@@ -381,9 +383,9 @@ def test_a_deep_stack(stock_pypy: PyPy) -> None:
     ("resource.setrlimit(resource.RLIMIT_AS, (now + 1000000, now + 1000000))",
      "no heap snapshot is taken: the limit of the program's address space (RLIMIT_AS) "
      "leaves 0 MiB, but this needs up to 32 MiB")])
-def test_a_program_that_leaves_nothing_to_ask_with(
-        stock_pypy: PyPy, end: str, said: str) -> None:
-    """It ends as without us, and who asked hears why there is no answer."""
+def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
+                                                     said: str) -> None:
+    """The program ends as without the sampler, and the caller gets the reason."""
     run = stock_pypy.sample("""
     import resource, sys
     with open("/proc/self/statm") as file:
@@ -391,14 +393,14 @@ def test_a_program_that_leaves_nothing_to_ask_with(
     """ + end, "64k", "--held")
     first, *others = run.err.splitlines()
     assert first == "vmprof: " + said
-    # the little room that is left may not do for what the end writes, either
+    # The remaining memory may not suffice for the last records, either.
     assert all("the profile lacks names" in line for line in others)
 
 
 @pytest.mark.parametrize("what", [
     "os.close(fd)", "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))"])
 def test_an_answer_that_could_not_be_written(stock_pypy: PyPy, what: str) -> None:
-    """Who asked hears of it."""
+    """The caller gets the reason."""
     run = stock_pypy.command("-c", """
 import os, resource, vmprof_allocation
 kept = [str(i) for i in range(50000)]
@@ -418,8 +420,10 @@ for do in session.held, session.stop:
         "the heap snapshot failed: cannot write the profile: "), run
 
 
-def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
-    """To the object: what is there without it, and with it."""
+def test_the_retained_size_is_exact(stock_pypy: PyPy) -> None:
+    """The retained objects are the difference between the heap with the retainer and
+    without.
+    """
     source = """
         import gc
         from vmprof_allocation.session.session import current
@@ -439,14 +443,17 @@ def test_what_a_holder_keeps_is_exact(stock_pypy: PyPy) -> None:
     _, with_it, without = readers.read_events(run.path).held
     (holder,) = [holder for holder in with_it.holders
                  if holder.path == "__main__.kept"]
-    # a list, its items, a string and its characters, and the float's of each
+    # Each item is a list with its items, a string with its characters, and a float.
     assert abs(holder.objects - (with_it.objects - without.objects)) < 1000
     assert abs(holder.bytes - (with_it.bytes - without.bytes)) < 100_000
 
 
-def test_what_two_parts_of_one_object_share(stock_pypy: PyPy) -> None:
-    """A cache with a limit has its values in a dict and in a linked list: the function
-    that has both holds them.  One without has a dict, and that says all."""
+def test_values_shared_by_two_parts_of_an_object(stock_pypy: PyPy) -> None:
+    """A cache with a limit has its values in a dict and in a linked list.
+
+    The function that has both retains the values. In a cache without a limit, the dict
+    retains them, and the report names only the dict.
+    """
     run = stock_pypy.sample("""
         import functools, gc
         from vmprof_allocation.session.session import current
@@ -485,8 +492,11 @@ def test_what_two_parts_of_one_object_share(stock_pypy: PyPy) -> None:
 
 
 def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
-    """Exactly, where no path holds much: what is there without any of them, and with
-    them.  Where a path has them, that says it."""
+    """The retained size of all instances is exact if no path retains much.
+
+    It is the difference between the heap with the instances and without. If a path
+    retains the instances, the report names the path.
+    """
     source = """
         import gc
         from vmprof_allocation.session.session import current
@@ -521,7 +531,7 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     assert (holder.path, holder.type) == (
         "all instances of __main__.Session", "__main__.Session")
     assert abs(holder.objects - (with_it.objects - without.objects)) < 1500
-    lists = 2 * 8 * 40000       # of references to them
+    lists = 2 * 8 * 40000       # the references to the lists
     assert abs(holder.bytes + lists - (with_it.bytes - without.bytes)) < 100_000
     assert not any(holder.is_class for holder in without.holders)
     done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
@@ -529,11 +539,11 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     answer = json.loads(done.out)["processes"][0]["answers"][1]
     of, = [row["from_samples"] for row in answer["holders"]
            if row["holders"][0]["path"] == holder.path]
-    # five standard deviations
+    # The limit is five standard deviations.
     assert abs(of["value"] - holder.bytes) < 2.6 * (of["high"] - of["low"])
 
 
-#: what takes less when it is alive than it was allocated with
+#: A program whose live objects are smaller than at their allocation.
 SMALLER = """
     import os
     from vmprof_allocation.session.session import current
@@ -546,7 +556,8 @@ SMALLER = """
 
 
 @pytest.mark.parametrize("is_smaller", [False, True])
-def test_estimates_beside_the_exact_sums(stock_pypy: PyPy, is_smaller: bool) -> None:
+def test_estimates_agree_with_the_exact_sums(stock_pypy: PyPy,
+                                             is_smaller: bool) -> None:
     run = stock_pypy.sample((SMALLER if is_smaller else planted(stock_pypy)) + LOOK,
                             "4k")
     done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
@@ -556,13 +567,16 @@ def test_estimates_beside_the_exact_sums(stock_pypy: PyPy, is_smaller: bool) -> 
     assert len(largest) >= (2 if is_smaller else 5)
     for row in largest:
         of = row["from_samples"]
-        # five standard deviations
+        # The limit is five standard deviations.
         assert abs(of["value"] - row["bytes"]) < 2.6 * (of["high"] - of["low"]), row
 
 
 def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
-    """To all that was reached, each byte once, sampled closely or not at all; through a
-    holder comes what it alone keeps, at least."""
+    """The sum over all paths is the size of all reachable objects, at any interval.
+
+    Each byte counts once. The bytes of a retainer's path include at least its retained
+    size.
+    """
     for interval in "4k", "1G":
         run = stock_pypy.sample(planted(stock_pypy, LOOK), interval)
         held = held_of(run.path)
@@ -581,11 +595,11 @@ def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
         assert len(single) >= 15
         for holder in single:
             assert through[text_of(holder.path, holder.type)] >= holder.bytes
-        # what is in no module, and too small to have a name
+        # objects that are in no module, and too small to have a name
         assert through[OTHERWISE] < held.bytes / 20
 
 
-@pytest.mark.nurseries("1M")     # a minor collection frees what is young
+@pytest.mark.nurseries("1M")     # A minor collection frees young objects.
 def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
     source = """
         import gc
@@ -610,7 +624,7 @@ def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
 
 
 def test_frames_that_have_returned_hold_nothing(stock_pypy: PyPy) -> None:
-    """They may still stand on a stack."""
+    """Such frames may still be on a stack."""
     source = """
         from vmprof_allocation.session.session import current
         def inner():
@@ -630,7 +644,9 @@ def test_frames_that_have_returned_hold_nothing(stock_pypy: PyPy) -> None:
 
 
 def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
-    """Where the loop that asks was compiled, what only it has is not lost."""
+    """The loop that takes the snapshot is compiled, and objects that only it refers to
+    are found.
+    """
     source = """
         from vmprof_allocation.session.session import current
         def key(value):
@@ -651,8 +667,10 @@ def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
     assert holder.objects > 15000
 
 
-def test_compiled_code_has_the_name_of_its_own_frame(stock_pypy: PyPy) -> None:
-    """And not of one that it called, to which it refers, too."""
+def test_values_of_compiled_code_belong_to_the_right_frame(stock_pypy: PyPy) -> None:
+    """The values do not belong to a called frame, to which the compiled code also
+    refers.
+    """
     source = """
         import threading, time
         from vmprof_allocation.session.session import current
@@ -686,8 +704,8 @@ def test_compiled_code_has_the_name_of_its_own_frame(stock_pypy: PyPy) -> None:
     assert path == "in calls() app.py:16 -> a value of compiled code"
 
 
-def test_compiled_code_looks_to_us_as_to_the_gc(stock_pypy: PyPy) -> None:
-    """probe/ asks where nothing is compiled."""
+def test_the_walk_reads_compiled_code_like_the_gc(stock_pypy: PyPy) -> None:
+    """The probe compares the walk with the GC's, but without compiled code."""
     stock_pypy.command("-m", "vmprof_allocation", "doctor")
     source = """
         import os, sys
@@ -738,8 +756,11 @@ def test_a_stack_of_a_greenlet(stock_pypy: PyPy) -> None:
                for holder in held.holders), held.holders
 
 
-def test_the_program_is_as_it_was(stock_pypy: PyPy) -> None:
-    """Its children, descriptors, signals and mappings; no wait() sees ours."""
+def test_the_program_does_not_change(stock_pypy: PyPy) -> None:
+    """The children, descriptors, signals and mappings are the same as before.
+
+    No wait() of the program gets the forked process.
+    """
     source = """
         import os, signal, sys, threading
         from vmprof_allocation.session.session import current
@@ -781,7 +802,7 @@ def test_the_program_is_as_it_was(stock_pypy: PyPy) -> None:
 
 
 def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
-    """And nothing else happens."""
+    """The program is not affected."""
     source = """
         import os, signal, threading
         from vmprof_allocation import AllocationSamplingError
@@ -819,8 +840,8 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
     assert "__main__.kept" in [holder.path for holder in last.holders]
 
 
-def test_beside_threads_and_forks(stock_pypy: PyPy) -> None:
-    """Each question has its answer."""
+def test_retainers_while_threads_run_and_fork(stock_pypy: PyPy) -> None:
+    """Each request has its answer."""
     source = """
         import gc, os, threading
         from vmprof_allocation.session.session import current
@@ -894,15 +915,14 @@ def test_ctl_asks(stock_pypy: PyPy) -> None:
         path = stock_pypy.folder / "app.vmprof"
         assert done.out == ("the retainers in process %d are in %s: report --held "
                             "shows them\n" % (program.pid, path))
-        # also what was made before sampling began
+        # also objects from before the sampling
         (holder, *_) = sorted(held_of(path).holders, key=lambda holder: -holder.bytes)
         assert (holder.path, holder.type) == ("__main__.kept", "list")
         assert ctl(stock_pypy, program, "stop").code == 0
 
 
-def test_where_the_heap_does_not_look_the_same_nothing_is_said(
-        stock_pypy: PyPy, tmp_path: Path) -> None:
-    """The capability is off."""
+def test_no_answer_without_the_capability(stock_pypy: PyPy, tmp_path: Path) -> None:
+    """The probe has found that the walk differs from the GC's."""
     stock_pypy.command("-m", "vmprof_allocation", "doctor")
     folder = Path(stock_pypy.environment["XDG_CACHE_HOME"]) / "vmprof-allocation"
     (known,) = [path for path in folder.iterdir()
@@ -945,7 +965,7 @@ def test_limit_of_the_address_space(stock_pypy: PyPy, left: int, objects: int,
     assert run.out == message
 
 
-def test_a_leak_ends_with_who_holds_it(stock_pypy: PyPy) -> None:
+def test_a_leak_is_reported_with_its_retainer(stock_pypy: PyPy) -> None:
     source = """
         import gc, vmprof_allocation
         from vmprof_allocation.session.session import current

@@ -1,5 +1,7 @@
-"""What a program may do while a process looks who holds what: all that it may do
-otherwise, and nothing of that process stays."""
+"""Test programs that continue to run while a forked process searches for retainers.
+
+The forked process must not restrict the program, and must leave no trace.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -14,11 +16,11 @@ from vmprof_convert import readers
 from vmprof_convert.profile.model import PRIVATE
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: waitpid()'s: children that send no signal at their end, too
+#: Flag of waitpid() for all children, also those that send no signal at their end.
 _ALL = 0x40000000
 
-#: when this has run, that process looks, and is stopped, so that it still does at the
-#: next line; the thread that asked says in `said` why it had no answer
+#: After this code, the forked process is stopped in its search.  The thread that
+#: requested the snapshot stores the reason for a missing answer in `said`.
 LOOKS = """
     import os, signal, sys, threading
     from vmprof_allocation import AllocationSamplingError
@@ -59,14 +61,14 @@ LOOKS = """
         except ChildProcessError:
             return None
 """
-#: behind what has to be there before the fork
+#: Starts the search in a thread.  Code that has to run before the fork precedes it.
 ASKED = """
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     pid = looking()
 """
 IN_A_THREAD = LOOKS + ASKED
-#: the process that looks goes on, and is the last one
+#: Continues the forked process, which is the most recent one.
 GO_ON = """
     os.kill(pid, signal.SIGCONT)
     said.append("")
@@ -78,7 +80,7 @@ TOO_LATE = ("the heap snapshot failed: the profile or the process ended during t
 
 @contextlib.contextmanager
 def heir() -> Iterator[None]:
-    """What processes leave behind that end is this one's."""
+    """Make this process the parent of orphaned processes."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -88,7 +90,7 @@ def heir() -> Iterator[None]:
 
 
 def check_gone(pid: int) -> None:
-    """Somebody has waited for it: the one that made it."""
+    """Check that the process has ended, and is no zombie."""
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, os.WNOHANG | _ALL)
     assert not os.path.exists("/proc/%d" % pid)
@@ -121,7 +123,7 @@ def test_exec_finds_no_child(stock_pypy: PyPy) -> None:
 
 
 def test_an_exec_that_fails(stock_pypy: PyPy) -> None:
-    """The program goes on, and can ask again."""
+    """The program continues, and can take a snapshot again."""
     run = stock_pypy.sample(IN_A_THREAD + """
     try:
         os.execv("./there is no such program", ["nothing"])
@@ -147,7 +149,9 @@ def test_sampling_ends(stock_pypy: PyPy) -> None:
 
 
 def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
-    """It looks on, for the parent; the child has nothing to do with it."""
+    """The forked process continues to work for the parent, and does not affect the
+    child.
+    """
     run = stock_pypy.sample(IN_A_THREAD + """
     from vmprof_allocation.critical import forks
     forks.PATIENCE = 1e6
@@ -177,8 +181,10 @@ def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
     assert {held.problem for held in readers.read_events(run.path).held} == {0}
 
 
-def test_who_asks_forks(stock_pypy: PyPy) -> None:
-    """In a signal's handler: its child has no answer, and says so."""
+def test_a_fork_during_a_request(stock_pypy: PyPy) -> None:
+    """A signal handler of the requesting thread forks. The child gets the reason for
+    its missing answer.
+    """
     run = stock_pypy.sample(LOOKS + """
     children_made = []
     def fork(*_):
@@ -224,7 +230,7 @@ def test_only_one_at_a_time(stock_pypy: PyPy) -> None:
 
 
 def test_a_profile_that_ends_has_no_answer(stock_pypy: PyPy) -> None:
-    """The next one is asked anew."""
+    """The next profile takes its own snapshot."""
     run = stock_pypy.sample(IN_A_THREAD + """
     current().rotate("next.vmprof")
     thread.join()
@@ -236,7 +242,7 @@ def test_a_profile_that_ends_has_no_answer(stock_pypy: PyPy) -> None:
     assert "__main__.kept" in [holder.path for holder in held.holders]
 
 
-def test_who_asks_is_interrupted(stock_pypy: PyPy) -> None:
+def test_a_request_can_be_interrupted(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(LOOKS + """
     def interrupt():
         looking()
@@ -254,8 +260,8 @@ def test_who_asks_is_interrupted(stock_pypy: PyPy) -> None:
     assert (ended.problem, last.problem) == (1005, 0)
 
 
-def test_who_asks_does_not_wait_for_ever(stock_pypy: PyPy) -> None:
-    """The process that looks is ended then, and can be asked for again."""
+def test_a_request_has_a_time_limit(stock_pypy: PyPy) -> None:
+    """The forked process is then killed, and a new snapshot can be requested."""
     run = stock_pypy.sample(IN_A_THREAD + """
     # a day passes with each look at the clock, also if none was made yet
     import itertools
@@ -271,7 +277,7 @@ def test_who_asks_does_not_wait_for_ever(stock_pypy: PyPy) -> None:
 
 
 def test_signals_as_the_process_ends(stock_pypy: PyPy) -> None:
-    """A signal that comes while it is waited for does not leave it behind."""
+    """A signal during the wait for the forked process does not leave a zombie."""
     run = stock_pypy.sample(LOOKS + """
     signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
@@ -287,8 +293,8 @@ def test_signals_as_the_process_ends(stock_pypy: PyPy) -> None:
     assert run.out == "None\n"
 
 
-def test_what_is_private_is_not_told_meanwhile(stock_pypy: PyPy) -> None:
-    """Next to nothing is, while that process has the same pages."""
+def test_private_memory_is_not_read_during_a_search(stock_pypy: PyPy) -> None:
+    """Almost no memory is private while the forked process shares its pages."""
     run = stock_pypy.sample(IN_A_THREAD.replace("500000", "50000") + """
     import time
     end = time.monotonic() + 2.5

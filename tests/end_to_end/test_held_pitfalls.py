@@ -1,6 +1,8 @@
-"""Who holds what: what is easy to get wrong, each by its name.  The list is that of the
-design; others of it stand in test_held.py, test_held_meanwhile.py, test_held_native.py
-and test_bare_fork.py."""
+"""Test known pitfalls of the search for retainers, one per test.
+
+The list comes from the design. Other pitfalls are tested in test_held.py,
+test_held_meanwhile.py, test_held_native.py and test_bare_fork.py.
+"""
 from __future__ import annotations
 
 import json
@@ -23,7 +25,8 @@ ASK = """
     from vmprof_allocation.session.session import current
     current().held()
 """
-#: from the C library: none of them takes a lock, allocates, or knows of stdio
+#: The permitted functions of the C library.  They take no lock, allocate nothing, and
+#: do not use stdio.
 MAY_CALL = {
     "_exit", "clock_gettime", "memchr", "memcmp", "memcpy", "memset", "mmap", "mremap",
     "munmap", "strchr", "strcmp", "strcspn", "strlen", "strncmp", "strstr"}
@@ -40,7 +43,7 @@ def paths(held: Held) -> list[str]:
 
 
 def test_the_walk_calls_nothing_that_may_wait() -> None:
-    """Another thread may have had malloc's lock, or stdio's, when it was forked."""
+    """Another thread may have held a lock of malloc or stdio at the fork."""
     undefined: set[str] = set()
     defined: set[str] = set()
     for source in sorted((NATIVE / "held").glob("*.c")):
@@ -55,22 +58,25 @@ def test_the_walk_calls_nothing_that_may_wait() -> None:
     assert undefined - defined <= MAY_CALL
 
 
-def test_the_list_of_roots_is_none(stock_pypy: PyPy) -> None:
-    """gc.get_rpy_roots() has its own result among them, and made an object of each;
-    what it takes to ask is found by no later question, either."""
+def test_the_list_of_roots_is_not_a_retainer(stock_pypy: PyPy) -> None:
+    """gc.get_rpy_roots() would have its own result among the roots, and an object for
+    each.
+
+    The memory that a request needs is not found by later requests, either.
+    """
     run = stock_pypy.sample(
         "\n    kept = [str(i) for i in range(30000)]" + ASK * 5, "64k")
     found = answers(run.path)
     assert len(found) == 5
-    # a GcRef of each root, of 600 at least, would be found; the first one loads modules
+    # A list of roots would add at least 600 GcRefs.  The first request loads modules.
     counts = [held.objects for held in found[1:]]
     assert max(counts) - min(counts) < 300, counts
     for held in found:
         assert "__main__.kept" in paths(held)
 
 
-def test_a_variable_of_ours_holds_no_root(stock_pypy: PyPy) -> None:
-    """What only the program's last frame refers to is that frame's, in each answer."""
+def test_variables_of_the_sampler_hold_no_root(stock_pypy: PyPy) -> None:
+    """Objects that only the program's last frame refers to belong to that frame."""
     run = stock_pypy.sample("""
     def ask():
         from vmprof_allocation.session.session import current
@@ -88,8 +94,8 @@ def test_a_variable_of_ours_holds_no_root(stock_pypy: PyPy) -> None:
                 if path.startswith("in question() ")]
 
 
-def test_keys_of_dicts_that_are_no_pointers(stock_pypy: PyPy) -> None:
-    """Numbers, of which some are addresses of objects, and some of nothing."""
+def test_numeric_keys_of_dicts_are_not_followed(stock_pypy: PyPy) -> None:
+    """Some of these numbers are addresses of objects."""
     run = stock_pypy.sample("""
     kept = [str(i) for i in range(1000)]
     numbers = {id(one) + at: [at] for one in kept for at in (0, 1, 2**40, -8)}
@@ -98,8 +104,10 @@ def test_keys_of_dicts_that_are_no_pointers(stock_pypy: PyPy) -> None:
     assert "__main__.numbers" in [holder.path for holder in held.holders]
 
 
-def test_a_greenlets_own_list_of_them_is_no_way_to_the_frames(stock_pypy: PyPy) -> None:
-    """greenlet._tls leads to the thread's context, and that to all of its frames."""
+def test_greenlets_do_not_retain_frames_by_their_list(stock_pypy: PyPy) -> None:
+    """greenlet._tls leads to the thread's context, which leads to all frames of the
+    thread.
+    """
     run = stock_pypy.sample("""
     import greenlet
     from vmprof_allocation.session.session import current
@@ -121,9 +129,12 @@ def test_a_greenlets_own_list_of_them_is_no_way_to_the_frames(stock_pypy: PyPy) 
     assert not [path for path in paths(held) if "_tls" in path and "of_main" in path]
 
 
-def test_what_the_interpreter_also_refers_to_is_the_programs(stock_pypy: PyPy) -> None:
-    """A cache of methods, compiled code: they do not count for what a program's
-    holder keeps alone, but for what nobody else refers to."""
+def test_references_of_the_interpreter_do_not_hide_a_retainer(stock_pypy: PyPy) -> None:
+    """The interpreter also refers to objects, by a cache of methods or compiled code.
+
+    These references do not reduce the retained size of a program's retainer. They
+    matter only for objects that have no other reference.
+    """
     run = stock_pypy.sample("""
     class Shape:
         def area(self, sides=[str(i) for i in range(30000)]):
@@ -140,8 +151,8 @@ def test_what_the_interpreter_also_refers_to_is_the_programs(stock_pypy: PyPy) -
     assert INTERPRETER in held.hows
 
 
-def test_all_that_is_alive_has_a_path(stock_pypy: PyPy) -> None:
-    """What only the interpreter refers to, too: that says what it has it for."""
+def test_all_live_objects_have_a_path(stock_pypy: PyPy) -> None:
+    """A path also shows why the interpreter alone refers to an object."""
     run = stock_pypy.sample("""
     import gc, sys
     kept = [sys.intern("name%d" % i) for i in range(30000)]
@@ -164,8 +175,8 @@ def test_all_that_is_alive_has_a_path(stock_pypy: PyPy) -> None:
         "PyPy's own"}
 
 
-def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
-    """The GC has it in a list of its own, whether anything else refers to it or not."""
+def test_objects_that_wait_for_their_finalizer(stock_pypy: PyPy) -> None:
+    """The GC lists such objects separately, even if they have other references."""
     run = stock_pypy.sample("""
     class Closed:
         def __init__(self):
@@ -183,8 +194,9 @@ def test_what_waits_for_its_finalizer(stock_pypy: PyPy) -> None:
             if how == FINALIZER} == {"waits for its finalizer"}
 
 
-def test_what_c_code_holds_has_no_path(stock_pypy: PyPy) -> None:
-    """Its references are in no list of roots.  But the report says what it is."""
+def test_objects_that_c_code_holds_have_no_path(stock_pypy: PyPy) -> None:
+    """The references of C code are in no list of roots. The report gives this reason.
+    """
     build_holder(stock_pypy)
     run = stock_pypy.sample("""
     import gc, holder
@@ -205,9 +217,12 @@ def test_what_c_code_holds_has_no_path(stock_pypy: PyPy) -> None:
     assert re.search(r"no path: .*\n +\d+ % __main__\.Node from <module>", done.out)
 
 
-def test_what_hpy_code_holds(stock_pypy: PyPy) -> None:
-    """What it has in objects of its own, only it can tell the GC, and so there is no
-    path; handles and globals are in tables of the interpreter's."""
+def test_objects_that_hpy_code_holds(stock_pypy: PyPy) -> None:
+    """Only HPy code can show the GC the fields of its objects, so that these have no
+    path.
+
+    Handles and globals are in tables of the interpreter.
+    """
     if not build_boxes(stock_pypy):
         pytest.skip("this PyPy has no HPy")
     run = stock_pypy.sample("""
@@ -238,10 +253,12 @@ def test_what_hpy_code_holds(stock_pypy: PyPy) -> None:
         assert len(of_class) > 100 and set(of_class) == {how}, name
 
 
-def test_what_objects_of_a_library_refer_to(stock_pypy: PyPy) -> None:
-    """There are types of Python's that nobody has told us, as cffi's are: such an
-    object has a name, and what it refers to is a part of it, also where an object has
-    so many attributes that the last ones are elsewhere."""
+def test_references_of_unknown_types(stock_pypy: PyPy) -> None:
+    """The sampler does not know some Python types, such as cffi's.
+
+    An object of such a type has a name, and its references are its parts. This also
+    applies to objects whose last attributes PyPy stores elsewhere.
+    """
     run = stock_pypy.sample("""
     import cffi
     ffi = cffi.FFI()
@@ -263,7 +280,7 @@ def test_what_objects_of_a_library_refer_to(stock_pypy: PyPy) -> None:
 
 
 def test_the_id_of_a_text_is_no_address(stock_pypy: PyPy) -> None:
-    """That of a list is.  At the address that is told, there is the text."""
+    """The id() of a list is its address. The report has the address of a text."""
     run = stock_pypy.sample("""
     text, items = "the one text" * 20000, [str(i) for i in range(20000)]
     """ + ASK + """
@@ -294,8 +311,8 @@ def test_no_handler_of_forks_is_called(stock_pypy: PyPy) -> None:
     answers(run.path)
 
 
-def test_who_reads_from_the_program_sees_its_end(stock_pypy: PyPy) -> None:
-    """While the process looks, which had the descriptors, too."""
+def test_a_reader_of_a_pipe_sees_the_programs_end(stock_pypy: PyPy) -> None:
+    """The forked process, which still runs, has inherited the descriptors."""
     run = stock_pypy.sample(LOOKS + """
     import socket
     here, there = socket.socketpair()
@@ -312,8 +329,11 @@ def test_who_reads_from_the_program_sees_its_end(stock_pypy: PyPy) -> None:
     assert run.out == "b'' b'' T\n"
 
 
-def test_the_process_that_looks_is_the_first_to_go(stock_pypy: PyPy) -> None:
-    """Without memory, and for the processor; it leaves no core, and has no folder."""
+def test_the_forked_process_has_the_lowest_priority(stock_pypy: PyPy) -> None:
+    """Linux kills it first if memory is short, and gives it less processor time.
+
+    It writes no core, and its working directory is /.
+    """
     run = stock_pypy.sample(IN_A_THREAD + """
     nice = str(max(10, os.getpriority(os.PRIO_PROCESS, 0)))
     def has_begun():
@@ -329,9 +349,9 @@ def test_the_process_that_looks_is_the_first_to_go(stock_pypy: PyPy) -> None:
     assert run.out == "[['0', '0']] /\n"
 
 
-@pytest.mark.nurseries("4M")     # the program writes more pages of a larger one
+@pytest.mark.nurseries("4M")     # The program writes more pages of a larger nursery.
 def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
-    """Each would be copied, for it and for the program."""
+    """Linux would copy each written page."""
     run = stock_pypy.sample(LOOKS + """
     import gc
     kept += [[str(i)] for i in range(500000)]
@@ -352,7 +372,8 @@ def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
     """, "64k")
     held = answers(run.path)[0]
     assert held.bytes > 80e6 and int(run.out) > 0
-    # its own, and what the program wrote: its copy is another then
+    # The forked process has its own pages, and the old copies of those that the program
+    # wrote.
     assert int(run.out) * 1024 < held.memory + 20e6
 
 
@@ -367,8 +388,8 @@ def test_a_long_chain_is_walked_without_recursion(stock_pypy: PyPy) -> None:
                for holder in held.holders)
 
 
-def test_there_may_be_no_other_process(stock_pypy: PyPy) -> None:
-    """As where a container has a limit of them: it is said, and sampling goes on."""
+def test_a_failed_fork_is_reported(stock_pypy: PyPy) -> None:
+    """Containers may limit the number of processes. The sampling continues."""
     run = stock_pypy.command("-c", """if 1:
         import os, resource, vmprof_allocation
         session = vmprof_allocation.start("out.vmprof", "64k")
@@ -391,7 +412,7 @@ def test_there_may_be_no_other_process(stock_pypy: PyPy) -> None:
 
 
 def test_each_object_has_its_stack(stock_pypy: PyPy) -> None:
-    """The walk counts them from another number than the profile does."""
+    """The numbers of stacks in the walk differ from those in the profile."""
     run = stock_pypy.sample("""
     def first():
         return [str(i) for i in range(20000)]
@@ -409,9 +430,11 @@ def test_each_object_has_its_stack(stock_pypy: PyPy) -> None:
     assert lines["__main__.other"] == {5}
 
 
-@pytest.mark.nurseries("32k")    # full often
-def test_the_question_is_found_where_all_is_about_to_move(stock_pypy: PyPy) -> None:
-    """Its list is old when its address is told, however often the nursery is full."""
+@pytest.mark.nurseries("32k")    # A small nursery is often full.
+def test_a_request_is_found_before_its_objects_move(stock_pypy: PyPy) -> None:
+    """The request's list is old when its address is stored, even if the nursery is
+    often full.
+    """
     run = stock_pypy.sample("""
     import threading
     from vmprof_allocation.session.session import current

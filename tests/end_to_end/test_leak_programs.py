@@ -1,5 +1,7 @@
-"""How much each of several leaks of a program grows by, compared with what the GC
-counts where it is the only one."""
+"""Test the growth of several leaks in one program.
+
+The GC's count for a program with only one of the leaks gives the true value.
+"""
 from __future__ import annotations
 
 import json
@@ -8,8 +10,8 @@ import pytest
 
 from conftest import PyPy
 
-#: without an argument all leaks, with a name that one, and what it takes; in three
-#: rounds, of which the last two are the windows
+#: Without an argument, the program has all leaks.  With a name, it has one leak, and
+#: prints its size.  It runs in three rounds, and the last two are the windows.
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
 PROGRAM = """
@@ -92,19 +94,22 @@ PROGRAM = """
     if ONLY:
         print(found[2] - found[0])
 """
-#: the largest first
+#: The leaks by size, the largest first.
 LEAKS = ("keep_session", "keep_row", "keep_name", "keep_text", "keep_ratio")
 
 
 @pytest.mark.long(0.5)
 def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
-    """Objects with a dict and lists, which a constructor makes; texts that a function
-    makes for the one that keeps them; objects that a comprehension makes; the keys and
-    the table of a dict.  And a list of floats that only grows, which is a single
-    object: it is told as the largest place of the rest."""
+    """Each leak keeps other objects.
+
+    They are objects with a dict and lists that a constructor makes, and texts that
+    another function makes. Other leaks keep objects that a comprehension makes, or the
+    keys and the table of a dict. The last leak is a list of floats that only grows. It
+    is a single object, which is reported as the largest place of the rest.
+    """
     truth = {}
     for name in LEAKS:
-        # what the JIT keeps is told apart
+        # The memory that the JIT keeps is reported separately.
         run = stock_pypy.run(PROGRAM, name, jit="off")
         assert run.code == 0, run.err
         truth[name] = int(run.out)
@@ -117,12 +122,12 @@ def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
     for leak in found["leaks"] + found["rest"]["places"]:
         name = leak["places"][0]["function"]["name"]
         growth[name] = leak["growth"]
-    # the texts are made in one function, and their list is the other one's
+    # One function makes the texts, and another one has their list.
     made, kept = growth.pop("text_of"), growth.pop("keep_text")
     growth["keep_text"] = {key: made[key] + kept[key] for key in made}
     for name in LEAKS:
         low, value, high = (growth[name][key] for key in ("low", "value", "high"))
-        # five deviations
+        # The limit is five standard deviations.
         assert value - 2.5 * (value - low) < truth[name] < (
             value + 2.5 * (high - value)), (name, truth, growth[name])
     named = [leak["places"][0]["function"]["name"] for leak in found["leaks"]]
@@ -136,12 +141,13 @@ def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
             found["growth"]["value"])
 
 
-@pytest.mark.nurseries("4M")     # the first use of a larger one counts as growth
+@pytest.mark.nurseries("4M")     # The first use of a larger nursery counts as growth.
 @pytest.mark.parametrize("kept", [
     "(ctypes.c_char * 200000).from_buffer_copy(bytes([1]) * 200000)",
     'array.array("b", [1]) * 200000'])
-def test_what_c_code_keeps_is_said_to_be_outside(stock_pypy: PyPy, kept: str) -> None:
-    """The GC's heap stays as it is, and the process grows by 40 MB."""
+def test_memory_of_c_code_is_reported_as_outside_the_heap(stock_pypy: PyPy,
+                                                          kept: str) -> None:
+    """The GC's heap keeps its size, and the process grows by 40 MB."""
     stock_pypy.sample("""
         import array, ctypes, gc, time, vmprof_allocation
         kept = []

@@ -1,4 +1,4 @@
-"""--lines: each function of a stack is at the line at which Python has it."""
+"""Test that --lines gives each function of a stack the line that Python reports."""
 from __future__ import annotations
 
 import collections
@@ -16,8 +16,8 @@ from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.profile.model import Function, Profile
 from vmprof_convert.readers.pypy_stacks import LOG
 
-#: Each `make(N)` allocates N * 8 characters: the size says which one it was.  (What the
-#: JIT could leave out until it is needed would be allocated at another line.)
+#: A program whose calls `make(N)` each allocate N * 8 characters.  The size identifies
+#: the call.  (Objects that the JIT could delay would be allocated at another line.)
 PROGRAM = """
     import sys
     from given import *
@@ -122,8 +122,9 @@ PROGRAM = """
         all_of_it(i)
         keep(make(464), i)
 """.replace("FAR", "\n" * 300)
-#: functions that call themselves: PyPy's table of compiled code has more of them than
-#: run, in bridges; and where the interpreter goes on, the JIT has some of their frames
+#: Functions that call themselves.  In bridges, PyPy's table of compiled code has more
+#: of these functions than run.  When the interpreter continues, the JIT still has some
+#: of their frames.
 RECURSIVE = """
     import sys
     from given import *
@@ -173,9 +174,10 @@ RECURSIVE = """
         all_of_it(i)
 """
 SIZES = range(100, 504, 13)
-#: header, hash and length, and a zero at the end, in words
+#: The size in words: the header, hash and length, the characters, and a zero at the
+#: end.
 BYTES = {(n + 4) * 8: n for n in SIZES}
-#: what is given: to be asked where it was called, and to be sampled
+#: The beginnings of the program: ASKED records callers, SAMPLED is for sampling.
 ASKED = """
     import atexit, collections, json, sys
     seen = collections.defaultdict(set)
@@ -193,7 +195,7 @@ ASKED = """
 """
 SAMPLED = "one, several = b'x', [b'x', b'y']\n"
 
-#: a function, and a line
+#: The name of a function, and a line.
 Place = tuple[str, int]
 
 
@@ -207,7 +209,9 @@ def program(stock_pypy: PyPy) -> PyPy:
 
 def truth(pypy: PyPy, folder: Path,
           program: str = PROGRAM) -> dict[int, set[tuple[Place, ...]]]:
-    """For each number, the functions that called, outermost first, as Python says."""
+    """Return the calling functions and lines of each number, outermost first, from
+    Python.
+    """
     for name, text in (("traced", program), ("given", ASKED),
                        ("app", "import traced")):
         (folder / (name + ".py")).write_text(textwrap.dedent(text))
@@ -217,7 +221,7 @@ def truth(pypy: PyPy, folder: Path,
 
 
 def places(profile: Profile) -> Iterator[tuple[int, tuple[Place, ...]]]:
-    """Of each sampled make(), its number, and what is in its stack."""
+    """Yield the number and the stack of each sampled make()."""
     for number, size, type_ in zip(profile.samples.stack, profile.samples.size,
                                    profile.samples.type):
         if (size not in BYTES or number < 0
@@ -232,7 +236,10 @@ def places(profile: Profile) -> Iterator[tuple[int, tuple[Place, ...]]]:
 
 
 def agrees(stack: tuple[Place, ...], true: tuple[Place, ...]) -> bool:
-    """A line that is not known is 0; and stacks of compiled code may lack functions."""
+    """Return whether a sampled stack is compatible with the true one.
+
+    An unknown line is 0, and stacks of compiled code may lack functions.
+    """
     rest = iter(true)
     return all(any(name == other and line in (0, at) for other, at in rest)
                for name, line in stack)
@@ -259,7 +266,7 @@ def test_each_function_is_at_its_line(program: PyPy, tmp_path_factory:
         numbers.add(number)
     assert numbers == set(SIZES)
     assert known[True] > 0.95 * known.total()
-    # (of generators, PyPy's stacks lack some)
+    # (PyPy's stacks of generators lack some functions.)
     assert allocates.total() > 0.8 * sum(1 for _ in places(run.profile()))
     assert allocates[True] > 0.95 * allocates.total()
     if jit == "off":
@@ -271,10 +278,12 @@ def test_each_function_is_at_its_line(program: PyPy, tmp_path_factory:
     "threshold=30,function_threshold=20,trace_eagerness=5,trace_limit=1500"])
 def test_functions_that_call_themselves(
         stock_pypy: PyPy, tmp_path_factory: pytest.TempPathFactory, jit: str) -> None:
-    """Without the log of compiled code, a third of these stacks have a function that
-    does not run; and no line is that of another call."""
+    """Without the log of compiled code, a third of these stacks have a wrong function.
+
+    No line belongs to another call of the same function.
+    """
     true = truth(stock_pypy, tmp_path_factory.mktemp("asked"), RECURSIVE)
-    # (what is made of the same text again, the JIT may make once)
+    # (The JIT may make an object only once if it is always made of the same text.)
     stock_pypy.script(re.sub(r"make\((\d+)\)", r"(several[-1] * (\1 * 8))", RECURSIVE),
                       "traced.py")
     stock_pypy.script(SAMPLED, "given.py")
@@ -293,7 +302,7 @@ def test_functions_that_call_themselves(
 
 
 @pytest.mark.skipif(EMULATED, reason="on AArch64, there are always some")
-def test_without_the_flag_there_are_none(program: PyPy) -> None:
+def test_without_the_flag_there_are_no_lines(program: PyPy) -> None:
     run = program.sample("import traced", "4k", arguments=("300",))
     assert {line for _, stack in places(run.profile()) for _, line in stack} == {0}
 
@@ -306,15 +315,16 @@ def test_the_report_shows_them(program: PyPy) -> None:
     assert re.search(r"numbers +traced\.py:%d$" % line, told, re.MULTILINE), told
 
 
-def test_what_the_log_takes_is_not_the_compilers(program: PyPy) -> None:
-    """Its text: the compiler makes next to none, and the program none of a function."""
+def test_the_logs_text_is_not_attributed_to_the_compiler(program: PyPy) -> None:
+    """The compiler makes almost no text itself, and the program's functions make none.
+    """
     profile = program.sample("import traced", "4k", "--lines",
                              arguments=("3000",)).profile()
     bytes_ = collections.Counter[Function]()
     for stack, size, type_, interval in zip(
             profile.samples.stack, profile.samples.size, profile.samples.type,
             profile.samples.interval):
-        # (its own strings are larger)
+        # (The program's own strings are larger.)
         if size < min(BYTES) and type_ >= 0 and profile.types[
                 type_].layout.startswith("GcStruct rpy_string"):
             bytes_[profile.function(profile.stacks[stack][-1].address)] += int(
@@ -323,9 +333,11 @@ def test_what_the_log_takes_is_not_the_compilers(program: PyPy) -> None:
     assert bytes_.total() - bytes_[LOG] < 0.1 * bytes_[LOG], bytes_.most_common(5)
 
 
-def test_in_children_too(program: PyPy, tmp_path: Path) -> None:
-    """Forked ones have the lines of what they compile themselves; and one that becomes
-    this interpreter."""
+def test_children_have_lines(program: PyPy, tmp_path: Path) -> None:
+    """Forked children have the lines of the code that they compile.
+
+    A child that becomes this interpreter by exec has lines, too.
+    """
     true = truth(program, tmp_path)
     program.sample("""
         import os, subprocess, sys
@@ -352,7 +364,7 @@ def test_in_children_too(program: PyPy, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_child_that_is_not_sampled_has_no_log(stock_pypy: PyPy, follow: bool) -> None:
-    """To write it takes time: PyPy ends it there, and not in the parent."""
+    """The log costs time. PyPy ends it in the child, and not in the parent."""
     run = stock_pypy.run("""
         import os, _jitlog
         ended, disable = [], _jitlog.disable
@@ -372,8 +384,8 @@ def test_a_child_that_is_not_sampled_has_no_log(stock_pypy: PyPy, follow: bool) 
 
 
 @pytest.mark.parametrize("flags", [(), ("--no-follow",)])
-def test_nor_has_one_of_the_command_line(stock_pypy: PyPy,
-                                         flags: tuple[str, ...]) -> None:
+def test_an_unsampled_child_of_the_command_line_has_no_log(
+        stock_pypy: PyPy, flags: tuple[str, ...]) -> None:
     run = stock_pypy.sample("""
         import os
         from vmprof_allocation.session import resident
@@ -386,8 +398,7 @@ def test_nor_has_one_of_the_command_line(stock_pypy: PyPy,
     assert run.out == "%d []\n" % len(flags)
 
 
-def test_the_program_is_as_it_was(stock_pypy: PyPy) -> None:
-    """The log takes no descriptor."""
+def test_the_log_uses_no_descriptor(stock_pypy: PyPy) -> None:
     run = stock_pypy.run("""
         import os
         import vmprof_allocation

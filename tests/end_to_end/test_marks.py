@@ -1,4 +1,4 @@
-"""The program names moments, and `report --leaks` compares them."""
+"""Test marks, which name moments of a program, and `report --leaks` between marks."""
 from __future__ import annotations
 
 import pytest
@@ -32,8 +32,11 @@ LEAK = """
 
 @pytest.mark.nurseries("4M", "240M")
 def test_a_planted_leak_between_marks(stock_pypy: PyPy) -> None:
-    """A cache keeps 2 % of what a loop makes, while another function makes ten
-    times more garbage: the first two lines say so."""
+    """A cache keeps 2 % of the objects that a loop makes, next to ten times more
+    garbage.
+
+    The first two lines of the report show the leak.
+    """
     run = stock_pypy.sample(LEAK, "4k")
     assert [mark.name for mark in run.profile().marks] == [
         "work %d \u20ac" % mark for mark in (1, 2, 3)]
@@ -80,11 +83,14 @@ DJANGO = """
 """
 
 
-@pytest.mark.nurseries("240M")   # once, as it takes long: the other test has 4M, too
+# This slow test runs with one nursery.  The other test runs with 4 MiB, too.
+@pytest.mark.nurseries("240M")
 @pytest.mark.long(0.5)
 def test_a_planted_leak_of_a_django_application(stock_pypy: PyPy) -> None:
-    """A framework makes thousands of times more garbage around what is kept: the first
-    two lines name the class, and where the application makes it."""
+    """A framework makes thousands of times more garbage than the application keeps.
+
+    The first two lines name the class, and where the application makes it.
+    """
     stock_pypy.sample(DJANGO, "512")
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
                                 "out.vmprof")

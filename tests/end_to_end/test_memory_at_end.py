@@ -1,5 +1,4 @@
-"""--memory: where the memory is when a profile ends, of programs that have known
-amounts of it."""
+"""Test --memory, the use of memory at the end of a profile, with known amounts."""
 from __future__ import annotations
 
 import json
@@ -12,9 +11,9 @@ import pytest
 from conftest import PyPy
 
 MIB = 2**20
-#: of a row: what the interpreter and we have
+#: The largest difference of a row, for the interpreter and the sampler.
 NOISE = 8 * MIB
-#: 60 MiB of objects, 100 of C code's, 40 that are mapped; and no more
+#: A program with 60 MiB of objects, 100 MiB of C code, and 40 MiB that are mapped.
 PLANT = """
     import ctypes, gc, mmap
     libc = ctypes.CDLL(None)
@@ -34,7 +33,7 @@ PLANT = """
 
 
 def told(pypy: PyPy, name: str = "out.vmprof") -> list[dict[str, Any]]:
-    """By the profiles, process by process."""
+    """Return the memory report of each process in a profile."""
     out = pypy.command("-m", "vmprof_allocation", "report", name, "--memory", "--json")
     assert out.code == 0, out.err
     found: list[dict[str, Any]] = json.loads(out.out)["processes"]
@@ -50,9 +49,9 @@ def rows(process: dict[str, Any]) -> dict[str, int]:
 
 def check(process: dict[str, Any], objects: int = 60, c: int = 100, mapped: int = 40
           ) -> None:
-    """MiB."""
+    """Check a process's rows, in MiB."""
     found = rows(process)
-    # it may be sweeping
+    # The GC may be sweeping, so that arenas are not yet counted as objects.
     heap = found.get("objects", 0) + found.get("gc_arenas", 0)
     for value, expected in ((heap, objects), (found["c"], c),
                             (found.get("mapped", 0), mapped)):
@@ -71,7 +70,7 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
     assert run.err == ""
     (process,) = told(pypy)
     check(process)
-    # as the program had it: neither --held nor what ends the run came before
+    # The report shows the state before --held and before the end of the run.
     resident = re.search(r"VmRSS:\s+(\d+) kB", run.out)
     assert resident is not None
     assert abs(process["resident"] - int(resident[1]) * 1024) < 4 * MIB
@@ -82,7 +81,7 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
 def test_without_the_flag_it_is_not_read(pypy: PyPy) -> None:
     pypy.sample(PLANT + "    plant()\n", "128k")
     out = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof", "--memory")
-    assert out.code == 2 and "write --memory where it is started" in out.err
+    assert out.code == 2 and "start the program with --memory" in out.err
 
 
 @pytest.mark.parametrize("end, code", [
@@ -100,9 +99,8 @@ def test_however_python_ends(pypy: PyPy, end: str, code: int) -> None:
     check(process)
 
 
-def test_of_children_that_end_as_programs_do(pypy: PyPy) -> None:
-    """Each for itself; and of one that goes without a word, it is said to be not
-    known."""
+def test_children_have_their_own_reports(pypy: PyPy) -> None:
+    """The memory of a child that ends without notice is reported as unknown."""
     pypy.sample(PLANT + """
     import os, subprocess, sys
     def child():
@@ -123,18 +121,18 @@ def test_of_children_that_end_as_programs_do(pypy: PyPy) -> None:
     check(first, 0, 0, 0)
     assert len(others) == 5
     known = [other for other in others if "rows" in other]
-    # two that were forked and ended by themselves, and one that began anew
+    # two forked children that ended normally, and the program's second start
     assert len(known) == 3
     for process in known:
         if process["command"].endswith(" again") and process["resident"] < 150 * MIB:
             check(process, 0, 0, 0)
         else:
             check(process)
-    assert all("is not known" in other["error"]
+    assert all("is unknown" in other["error"]
                for other in others if other not in known)
 
 
-def test_each_part_has_its_own(pypy: PyPy) -> None:
+def test_each_segment_has_its_report(pypy: PyPy) -> None:
     script = pypy.script(PLANT + """
     from vmprof_allocation.session.session import current
     plant()
@@ -156,7 +154,7 @@ def test_each_part_has_its_own(pypy: PyPy) -> None:
 
 
 def test_a_profile_that_ctl_ends(pypy: PyPy) -> None:
-    """Before the program does."""
+    """ctl ends the profile before the program ends."""
     pypy.sample(PLANT + """
     import os, subprocess, sys
     plant()
@@ -179,12 +177,12 @@ def test_a_program_that_may_take_no_more_memory(pypy: PyPy) -> None:
     assert first == (
         "vmprof: cannot read the uses of the resident memory: the limit of the "
         "program's address space (RLIMIT_AS) leaves 0 MiB, but this needs up to 32 MiB")
-    # half a MiB may be too little for the names of threads
+    # Half a MiB may be too little for the names of threads.
     assert all(line.endswith("(MemoryError())") for line in more), run.err
     assert run.profile().end_time is not None
 
 
-def test_without_o_it_is_shown(pypy: PyPy) -> None:
+def test_without_an_output_the_report_is_shown(pypy: PyPy) -> None:
     script = pypy.script(PLANT + "    plant()\n")
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "128k", "--memory",
                        str(script))
@@ -199,7 +197,8 @@ def test_without_o_it_is_shown(pypy: PyPy) -> None:
     ((), "need --allocation-sampling"),
     (("--control",), "--memory has no effect"),
 ])
-def test_what_does_not_go_with_it(pypy: PyPy, flags: tuple[str, ...], why: str) -> None:
+def test_incompatible_flags_are_refused(pypy: PyPy, flags: tuple[str, ...],
+                                        why: str) -> None:
     script: Path = pypy.script("")
     run = pypy.command("-m", "vmprof", "--memory", *flags, str(script))
     assert run.code == 2 and why in run.err

@@ -1,5 +1,4 @@
-"""--native: the frames of C code that are between an allocation and the innermost
-Python frame, of real programs."""
+"""Test --native, the C frames between an allocation and the innermost Python frame."""
 from __future__ import annotations
 
 import subprocess
@@ -75,16 +74,17 @@ INSIDE = ["fill", "make_list"]
 
 @pytest.fixture
 def filler(stock_pypy: PyPy) -> Path:
-    """A module made of EXTENSION, in the program's folder."""
+    """Compile EXTENSION as a module in the program's folder."""
     return stock_pypy.compile_extension("filler", EXTENSION, "-O1")
 
 
-#: PyPy's own functions, which have names in builds that are not stripped
+#: The prefix of PyPy's own functions, which have names in builds that are not stripped.
 OWN = "pypy_g_"
 
 
 def names(profile: Profile, stack: int, *, native: bool) -> list[str]:
-    """Of the stack's frames of this kind, the outermost one first."""
+    """Return the names of a stack's native or Python frames, the outermost one first.
+    """
     found = [profile.function(frame.address).name for frame in profile.stacks[stack]
              if (frame.kind == "native") == native]
     return [name for name in found if not name.startswith(OWN)]
@@ -95,7 +95,9 @@ def has_names(profile: Profile) -> bool:
 
 
 def stacks_inside(profile: Profile, name: str) -> list[list[str]]:
-    """The native frames of samples whose innermost Python function is that."""
+    """Return the native frames of samples whose innermost Python function has this
+    name.
+    """
     return [names(profile, stack, native=True) for stack in profile.samples.stack
             if names(profile, stack, native=False)[-1:] == [name]]
 
@@ -103,8 +105,11 @@ def stacks_inside(profile: Profile, name: str) -> list[list[str]]:
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_functions_of_a_compiled_extension(
         stock_pypy: PyPy, filler: Path, jit: str) -> None:
-    """By the names that its file has, exported or not.  They are inside of who calls
-    them, and what they call back is inside of that."""
+    """Functions have the names in the extension's file, exported or not.
+
+    Native frames are inside the calling Python function. A Python function that they
+    call back is inside the native frames.
+    """
     profile = stock_pypy.sample("""
         import filler
         def returns(i):
@@ -119,21 +124,21 @@ def test_functions_of_a_compiled_extension(
         is_called()
     """, "4k", "--native", jit=jit).profile()
     found = stacks_inside(profile, "fills")
-    # the rest is what the JIT makes of it, and the list of arguments
+    # The rest are allocations of the JIT, and the list of arguments.
     assert len(found) > 1000
     assert sum(stack[:2] == INSIDE for stack in found) > 0.9 * len(found)
-    # with the JIT, the one that is called is inlined in what calls it, in C
+    # With the JIT, C code inlines the called function in its caller.
     if jit == "off":
         for stack in stacks_inside(profile, "<listcomp>"):
             assert "call_often" not in stack
     native = {f for f in profile.functions.values() if f.name in INSIDE}
     assert {(f.kind, f.file, f.line) for f in native} == {(NATIVE, str(filler), 0)}
-    assert (profile.nameless > 0) != has_names(profile)     # libpypy's own
+    assert (profile.nameless > 0) != has_names(profile)     # libpypy's own functions
     assert not any(f.name.startswith("libpypy") for f in profile.functions.values())
 
 
 def test_extension_without_symbols(stock_pypy: PyPy) -> None:
-    """Its functions have no names; but it is known whose they are."""
+    """The functions have no names, but the file is known."""
     filler = stock_pypy.compile_extension("filler", EXTENSION, "-O1", "-s")
     profile = stock_pypy.sample("""
         import filler
@@ -171,7 +176,7 @@ def test_library_that_calls_back_through_cffi(stock_pypy: PyPy) -> None:
                 library.call_often(called, 200)
         main()
     """, "1k", "--native", jit="off").profile()
-    # what the callback needs, before it is a Python frame
+    # These are allocations for the callback, before its Python frame exists.
     assert sum("call_often" in stack for stack in stacks_inside(profile, "main")) > 100
     inside = stacks_inside(profile, "called")
     assert len(inside) > 1000
@@ -224,9 +229,12 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_pythons_part_of_a_stack_is_as_without(stock_pypy: PyPy, program: str) -> None:
-    """Of all objects; also of stacks that are too deep for a record.  (How many objects
-    it takes, may depend on what is cached at which address.)"""
+def test_python_frames_are_the_same_without_native_frames(stock_pypy: PyPy,
+                                                          program: str) -> None:
+    """This applies to all objects, and to stacks that are too deep for a record.
+
+    (The number of objects may differ, because PyPy caches depend on addresses.)
+    """
     results: list[set[tuple[str, ...]]] = []
     for is_native in 0, 1:
         run = stock_pypy.command("--jit", "off", str(stock_pypy.script(
@@ -243,7 +251,7 @@ def test_pythons_part_of_a_stack_is_as_without(stock_pypy: PyPy, program: str) -
         profile = run.profile()
         found = {tuple(names(profile, stack, native=False))
                  for stack in set(profile.samples.stack)}
-        # a stack that is too deep has lost its outer frames
+        # A stack that is too deep has lost its outer frames.
         results.append({stack for stack in found
                         if "main" in stack or len(stack) > 400})
         assert ("native" in profile.settings) == bool(is_native)
@@ -255,7 +263,7 @@ def test_pythons_part_of_a_stack_is_as_without(stock_pypy: PyPy, program: str) -
 
 
 def test_threads(stock_pypy: PyPy, filler: Path) -> None:
-    """While another one loads and unloads a library."""
+    """Another thread loads and unloads a library at the same time."""
     stock_pypy.compile_c("", "other.so")
     run = stock_pypy.sample("""
         import cffi, threading, filler
@@ -282,8 +290,8 @@ def test_threads(stock_pypy: PyPy, filler: Path) -> None:
     assert len(inside) == 4
 
 
-def test_time_samples_have_none(stock_pypy: PyPy, filler: Path) -> None:
-    """They are taken wherever the program is."""
+def test_cpu_samples_have_no_native_frames(stock_pypy: PyPy, filler: Path) -> None:
+    """CPU samples are taken anywhere in the program."""
     profile = stock_pypy.sample("""
         import filler
         for i in range(1000):
@@ -296,8 +304,11 @@ def test_time_samples_have_none(stock_pypy: PyPy, filler: Path) -> None:
 
 
 def test_children(stock_pypy: PyPy, filler: Path) -> None:
-    """Forked ones, and those that became this interpreter anew, have names in their
-    own profiles, which nobody else can read."""
+    """Forked children and children that became this interpreter have names in their
+    profiles.
+
+    Only the child itself can look its names up.
+    """
     run = stock_pypy.sample("""
         import os, subprocess, sys, filler
         for i in range(100):
@@ -321,7 +332,9 @@ def test_children(stock_pypy: PyPy, filler: Path) -> None:
 
 
 def test_process_that_was_killed(stock_pypy: PyPy, filler: Path) -> None:
-    """Nobody has looked names up: then it is known where the functions are."""
+    """The process could not look the names up. The report shows the files of the
+    functions.
+    """
     symbols = subprocess.run(["nm", filler], text=True, check=True,
                              capture_output=True).stdout
     offsets = ["%s+0x%x" % (filler.name, int(line.split()[0], 16))
@@ -355,7 +368,7 @@ def test_process_that_was_killed(stock_pypy: PyPy, filler: Path) -> None:
 
 def test_profiles_of_one_run_after_the_other(
         stock_pypy: PyPy, filler: Path) -> None:
-    """Each has the names that its stacks need, also those of what is carried over."""
+    """Each profile has the names of its stacks, also of inherited objects."""
     run = stock_pypy.command(str(stock_pypy.script("""
         import vmprof_allocation, filler
         def fills():
@@ -381,7 +394,8 @@ def test_profiles_of_one_run_after_the_other(
     assert not any(f.kind == NATIVE for f in profiles[4].functions.values())
 
 
-def test_report_says_what_has_no_name(stock_pypy: PyPy, filler: Path) -> None:
+def test_report_mentions_functions_without_a_name(stock_pypy: PyPy,
+                                                  filler: Path) -> None:
     run = stock_pypy.sample("""
         import filler
         for i in range(200):
@@ -400,14 +414,14 @@ def test_report_says_what_has_no_name(stock_pypy: PyPy, filler: Path) -> None:
      "--native and --no-native exclude each other"),
     (["--native", "--control"], "--native has no effect"),
 ])
-def test_what_does_not_go_with_it(
-        stock_pypy: PyPy, flags: list[str], problem: str) -> None:
+def test_incompatible_flags_of_native_are_refused(stock_pypy: PyPy, flags: list[str],
+                                                  problem: str) -> None:
     run = stock_pypy.command("-m", "vmprof", *flags, str(stock_pypy.script("")))
     assert (run.code, problem in run.err) == (2, True), run.err
 
 
 def test_unwinder_that_takes_locks_is_refused(stock_pypy: PyPy) -> None:
-    """As libgcc's does before version 12.  Nothing was written then."""
+    """libgcc's unwinder takes locks before version 12. No profile is written."""
     stock_pypy.compile_c("".join(
         "void _Unwind_%s(void) {}\n" % name for name in (
             "Backtrace", "GetCFA", "GetIP", "GetRegionStart",

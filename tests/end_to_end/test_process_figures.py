@@ -1,4 +1,4 @@
-"""Figures of the whole process, in a run."""
+"""Test the memory readings of the whole process during a run."""
 from __future__ import annotations
 
 from conftest import PyPy
@@ -20,7 +20,7 @@ def values(profile: Profile, kind: str) -> list[int]:
     return [figure.value for figure in readings(profile, kind)]
 
 
-def test_memory_that_comes_and_goes(stock_pypy: PyPy) -> None:
+def test_resident_memory_follows_the_program(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("""
         import mmap, time
         time.sleep(0.5)
@@ -45,7 +45,8 @@ def test_memory_that_comes_and_goes(stock_pypy: PyPy) -> None:
 
 
 def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
-    """Another process has it, too; what a process wrote itself, it has alone."""
+    """Another process shares these pages. Pages that a process has written are private.
+    """
     run = stock_pypy.sample("""
         import mmap, os, time
         def filled(flags):
@@ -79,7 +80,7 @@ def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
 
 
 def test_private_memory_of_the_end_is_read(stock_pypy: PyPy) -> None:
-    """What was read first may be a small part of it."""
+    """The private memory at the first reading may be much smaller."""
     run = stock_pypy.sample("""
         import time
         kept = bytearray(60 << 20)
@@ -96,7 +97,7 @@ def test_private_memory_of_the_end_is_read(stock_pypy: PyPy) -> None:
 
 def test_a_child_that_does_little_does_not_wait_for_its_private_memory(
         stock_pypy: PyPy) -> None:
-    """Which takes milliseconds to read, of as much as its parent has."""
+    """Reading it takes milliseconds for a child that is as large as its parent."""
     run = stock_pypy.sample("""
         import os
         kept = bytearray(300 << 20)
@@ -114,13 +115,16 @@ def test_a_child_that_does_little_does_not_wait_for_its_private_memory(
 
 
 def test_process_that_waits_writes_nothing(stock_pypy: PyPy) -> None:
-    """But the first reading and the last, and what its start changes."""
+    """The only readings are the first and the last, and the changes during the start.
+    """
     run = stock_pypy.sample("import time; time.sleep(4)", "128k")
     assert 2 <= len(values(run.profile(), RESIDENT)) < 20
 
 
 def test_program_that_closes_all_files(stock_pypy: PyPy) -> None:
-    """And opens its own, which is not read instead."""
+    """The program opens other files under the same numbers, which the sampler does not
+    read.
+    """
     run = stock_pypy.sample("""
         import os, time
         time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""pytest's marker limit_memory: the most that a test holds at once."""
+"""Test pytest's marker limit_memory, which limits a test's live memory."""
 from __future__ import annotations
 
 import re
@@ -18,7 +18,9 @@ def project(stock_pypy: PyPy) -> PyPy:
 
 @pytest.mark.nurseries("4M", "240M")
 def test_test_that_holds_more_than_its_limit_fails(project: PyPy) -> None:
-    """30 MB held and freed; 300 MB of garbage; and garbage that became old."""
+    """The tests hold 30 MB and free it, make 300 MB of garbage, or make garbage that is
+    old.
+    """
     done = run(project, """
 import collections
 def fill():
@@ -47,7 +49,7 @@ def test_old_garbage():
         r"Between two snapshots, the test can have held up to ([\d.]+) MiB.", text)
     assert found, done.out
     most, snapshots, bound = float(found[1]), int(found[2]), float(found[3])
-    # 28.8 MiB: a snapshot is taken for each eighth more
+    # The peak is 28.8 MiB.  A snapshot is taken after each increase by an eighth.
     assert 25 < most < 31 and 2 <= snapshots < 20, done.out
     assert most < bound < 35, done.out
     assert re.search(r"object array \(storage\) +<listcomp> +\S*test_shop.py:5\n",
@@ -56,7 +58,7 @@ def test_old_garbage():
 
 
 def test_test_above_its_limit_has_few_snapshots(project: PyPy) -> None:
-    """It fails in any case.  Each snapshot takes 0.1 s per million objects."""
+    """The test fails in any case. Each snapshot takes 0.1 s per million objects."""
     done = run(project, """
 import collections
 @pytest.mark.limit_memory("2 MB")
@@ -188,7 +190,9 @@ def test_both():
 
 
 def test_impossible_snapshot_is_reported(project: PyPy) -> None:
-    """It is no reason to fail.  A test that needs none is measured without."""
+    """A missing snapshot does not fail the test. A test without need for one is
+    measured.
+    """
     done = run(project, """
 from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
 HeapSnapshot.refusal = lambda self, **_: 3

@@ -1,4 +1,4 @@
-"""pytest's plugin, in a project of its own: tables, limits, and how tests fail."""
+"""Test the pytest plugin in a separate project: its tables, limits and failures."""
 from __future__ import annotations
 
 import html
@@ -29,12 +29,12 @@ def test_keeps():
 """, "--allocations", "--allocations-interval", "1k")
     assert done.code == 0, done.out
     table = done.out.partition("allocations of 3 tests")[2]
-    # the profile of a test has no heap snapshot
+    # The profile of a test has no heap snapshot.
     assert re.search(r"^ +allocated +survived +objects  test$", table, re.MULTILINE)
     rows = re.findall(r"^ +([\d.]+)(?: ±[\d.]+)? (\w*B) .* test_shop.py::(\w+)$", table,
                       re.MULTILINE)
     assert [name for *_, name in rows[:2]] == ["test_large", "test_keeps"]
-    # 5000 lists of 8016 bytes
+    # The test makes 5000 lists of 8016 bytes.
     assert rows[0][1] == "MiB" and 37 < float(rows[0][0]) < 40
     assert re.search(r"9\.[56]\d MiB .*test_keeps", table), table
 
@@ -50,17 +50,18 @@ def test_not_kept():
 """)
     assert done.code == 1 and "1 failed, 1 passed" in done.out
     said = done.out.partition("test_not_kept")[2]
-    # 38.2 MiB, give or take 4 times 0.9
+    # The value is 38.2 MiB, with an error of at most 4 times 0.9 MiB.
     assert re.search(r"test_not_kept allocated (?:3[4-9]|4[01])\.\d MiB \(.* MiB, "
                      r"99.99 %\); its limit is 10 MiB", said), said
     assert "shop.py" in said and "churn" in said
-    assert "pytest_plugin" not in done.out      # no traceback of ours
+    assert "pytest_plugin" not in done.out      # without the plugin's frames
     between = said[:said.index("short test summary")]
-    assert len(between.splitlines()) <= 24      # with pytest's own frame
+    assert len(between.splitlines()) <= 24      # including pytest's own frame
 
 
 def test_leaks(project: PyPy) -> None:
-    """What is kept at each call; not what a cache takes at first, nor garbage."""
+    """Only objects that each call keeps are a leak, neither garbage nor a full cache.
+    """
     done = run(project, """
 @pytest.mark.limit_leaks("10 kB")
 def test_leaks():
@@ -79,14 +80,15 @@ def test_small_enough(tmp_path):
     assert done.code == 1 and "1 failed, 3 passed" in done.out, done.out
     assert re.search(r"10 calls of test_leaks left 4\d\d KiB .* limit is 100 KiB",
                      done.out), done.out
-    # the table is about what the message is about
+    # The table and the message show the same places.
     assert re.search(
         r"^ *alive +type +function +where\n *4\d\d ±[\d.]+ KiB  object array ",
         done.out, re.MULTILINE), done.out
 
 
 def test_a_leak_has_its_holder(project: PyPy) -> None:
-    """By name; and what a test with none keeps is not looked for."""
+    """The retainer has a name. The plugin takes no snapshot for a test without a leak.
+    """
     done = run(project, """
 from vmprof_allocation.session.session import Session
 asked, held = [], Session.held
@@ -122,8 +124,9 @@ def test_several():
                      r"\(4\d %\)$", several, re.MULTILINE), several
 
 
-def test_a_holder_that_can_not_be_asked_for(stock_pypy: PyPy, project: PyPy) -> None:
-    """That is said, and is no reason to fail."""
+def test_a_failed_search_for_retainers_is_reported(stock_pypy: PyPy,
+                                                   project: PyPy) -> None:
+    """The failure does not fail the test."""
     done = run(project, """
 from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
 HeapSnapshot.refusal = lambda self, **_: 3
@@ -140,9 +143,11 @@ def test_kept():
                      done.out, re.MULTILINE), done.out
 
 
-def test_what_c_code_keeps_is_a_leak(project: PyPy) -> None:
-    """Beyond the GC's heap, and not what it frees; who asked for it is said, where raw
-    memory is sampled."""
+def test_native_memory_that_c_code_keeps_is_a_leak(project: PyPy) -> None:
+    """Memory outside the GC's heap counts, except memory that is freed.
+
+    If native memory is sampled, the report names the function that requested it.
+    """
     done = run(project, """
 import array, ctypes, threading, zlib
 kept = []
@@ -192,8 +197,8 @@ def test_threads():
                      said), done.out
 
 
-def test_what_is_in_no_sample_is_not_put_on_others(project: PyPy) -> None:
-    """What asks by a pointer that is older than the sampling."""
+def test_unsampled_memory_is_not_attributed_to_sampled_functions(project: PyPy) -> None:
+    """The program requests it by a pointer to malloc from before the sampling."""
     done = run(project, """
 import cffi
 ffi = cffi.FFI()
@@ -210,7 +215,7 @@ def test_unseen():
                      said), done.out
 
 
-def test_where_malloc_does_not_tell_that_is_said(project: PyPy) -> None:
+def test_missing_malloc_statistics_are_reported(project: PyPy) -> None:
     done = run(project, """
 import gc
 @pytest.fixture
@@ -225,8 +230,8 @@ def test_x(other_gc):
             "memory") in done.out, done.out
 
 
-def test_what_the_jit_keeps_is_no_leak(project: PyPy) -> None:
-    """It goes on compiling for hundreds of calls, and keeps arrays of numbers."""
+def test_memory_of_the_jit_is_no_leak(project: PyPy) -> None:
+    """The JIT compiles during hundreds of calls, and keeps arrays of numbers."""
     done = run(project, """
 import ast, inspect, textwrap
 source = inspect.getsource(textwrap)
@@ -237,7 +242,7 @@ def test_keeps_nothing():
     assert done.code == 0 and "1 passed" in done.out, done.out
 
 
-def test_what_leaks_is_in_the_table_of_all_tests(project: PyPy) -> None:
+def test_the_table_of_all_tests_contains_leaks(project: PyPy) -> None:
     done = run(project, """
 @pytest.mark.limit_leaks("10 kB")
 @pytest.mark.limit_allocations("20 kB")
@@ -251,7 +256,7 @@ def test_leaks():
 
 
 def test_leaks_that_filter_fn_refuses_do_not_count(project: PyPy) -> None:
-    """Each stack that leaked is checked once, with the innermost frame first."""
+    """The function checks each leaking stack once, with the innermost frame first."""
     done = run(project, """
 stacks = []
 def cache():
@@ -322,11 +327,11 @@ def test_counted():
 """)
     refused = "10 calls of test_refused left 8." in done.out
     assert "10 calls of test_counted left 8." in done.out, done.out
-    assert refused == has_builtin(), done.out       # it has no such samples
+    assert refused == has_builtin(), done.out       # It has no such samples.
 
 
 def test_profiles_are_kept_in_a_folder(project: PyPy) -> None:
-    """A name that no file can have is replaced."""
+    """Characters that a file name cannot contain are replaced."""
     tests = """
 import os
 @pytest.mark.limit_leaks("100 kB")
@@ -350,7 +355,7 @@ class TestShop:
     assert "7 profiles are in %s" % kept in done.out, done.out
     profile = readers.read(kept / "test_shop.py-TestShop-test_y.vmprof")
     assert len(profile.samples) > 400      # of 4 MB
-    # a second run replaces them
+    # A second run replaces the profiles.
     assert run(project, tests, "--allocations", "--allocations-dir",
                "kept/here").code == 0
     assert {path.name for path in kept.iterdir()} == names
@@ -373,7 +378,7 @@ def test_folder_that_cannot_be_made(project: PyPy) -> None:
 
 
 def test_settings_in_pytest_ini(project: PyPy) -> None:
-    """The command line comes first."""
+    """The command line has precedence."""
     project.script("""
         [pytest]
         allocations = true
@@ -467,7 +472,7 @@ def anyio_backend():
     assert "not measured" not in done.out
 
 
-def test_a_function_that_nobody_calls_is_listed_as_not_measured(project: PyPy) -> None:
+def test_a_function_without_a_call_is_listed_as_not_measured(project: PyPy) -> None:
     done = run(project, """
 import unittest
 class TestCase(unittest.IsolatedAsyncioTestCase):
@@ -511,7 +516,9 @@ def test_x(cache={}):
 
 
 def test_a_test_that_samples_runs_as_without_the_plugin(project: PyPy) -> None:
-    """It passes or fails by itself, and the summary says that it was not measured."""
+    """The plugin does not change the test's result. The summary reports that the test
+    was not measured.
+    """
     done = run(project, """
 import vmprof_allocation
 from vmprof_allocation import tracemalloc
@@ -595,7 +602,8 @@ def test_x():
         r'name="allocations" value="([^"]*)"',
         (project.folder / "junit.xml").read_text())]
     assert len(results) == 10
-    # what calls the test takes 1.5 kB; the sampler's start and end took 15 kB
+    # The calls of the test allocate 1.5 kB.  An earlier version also counted 15 kB of
+    # the sampler's start and end.
     assert sum(result["allocated"][0] for result in results) < 10 * 3000, results
 
 
@@ -630,7 +638,7 @@ def test_an_interval_that_makes_no_sense(project: PyPy, interval: str) -> None:
     assert "--allocations-interval: " in done.out + done.err, done
 
 
-def test_a_test_that_fails_fails_as_it_did(project: PyPy) -> None:
+def test_a_failing_test_shows_only_its_own_failure(project: PyPy) -> None:
     done = run(project, """
 @pytest.mark.limit_allocations("10 MB")
 def test_x():
@@ -639,7 +647,7 @@ def test_y():
     shop.churn(1)
 """, "--allocations")
     assert "1 failed, 1 passed" in done.out and "assert [] == [1]" in done.out
-    # nothing of ours is in between
+    # The output shows no frames of the plugin.
     assert "pytest_plugin" not in done.out.partition("allocations of 2 tests")[0]
 
 
@@ -661,7 +669,7 @@ def test_z():
     assert len(re.findall(rows, table)) == 3
 
 
-def test_no_warning_of_what_is_imported_already(project: PyPy) -> None:
+def test_no_warning_about_modules_imported_before(project: PyPy) -> None:
     project.script("import vmprof_allocation", "conftest.py")
     done = run(project, """
 def test_x():

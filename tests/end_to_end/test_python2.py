@@ -1,8 +1,11 @@
-"""PyPy 2.7, sampled with the package in vmprof-integration/python2: what it samples
-is right, the program doesn't notice, and what it doesn't know it leaves alone.
+"""Test the package in vmprof-integration/python2, which samples PyPy 2.7.
 
-PYPY27=path/to/environment/bin/pypy: another one than that of `make .build/pypy27`, such
-as one that was translated with the series; then what is about hooks is skipped.
+The samples are right, the program behaves as without the sampler, and an unknown PyPy
+is refused.
+
+PYPY27=path/to/environment/bin/pypy runs the tests with another PyPy than that of `make
+.build/pypy27`, for example a build with the patches. The tests of the
+hooks are then skipped.
 """
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from vmprof_convert import readers
 
 pytestmark = pytest.mark.python2
 
-#: .build/py2/python2 with our package
+#: The PyPy of .build/py2/python2, with the package.
 SAMPLED = Path(os.environ.get("PYPY27", ROOT / ".venv-pypy27" / "bin" / "pypy")
                ).absolute()
 FLAG = ("-m", "vmprof", "--allocation-sampling")
@@ -48,7 +51,7 @@ print(sys.argv, __name__, __file__, sys.path[0],
 sys.stderr.write("to stderr\\n")
 """
 
-#: a program that looks at its own memory, during the run and behind it
+#: A program that reads its own memory during the run and afterwards.
 PEEK = """\
 import atexit, ctypes, sys
 
@@ -104,7 +107,7 @@ def run(folder: Path, *command: str | Path, **environment: str
 
 
 def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What the Python 3 says that is asked."""
+    """Run the Python 3 that finds the addresses, and return its output."""
     return run(ROOT, PYPY, "-I", "-m", "vmprof_allocation.launch.python2", *arguments)
 
 
@@ -149,7 +152,7 @@ class Starter:
                    self.profile, self.script(source), *arguments)
 
     def told(self, source: str) -> subprocess.CompletedProcess[str]:
-        """With self.layout, whatever that is."""
+        """Sample with the text in self.layout, even if it is invalid."""
         fields = "\t".join(("%d", "-1", "-1", Settings(16384, 1).text(),
                             self.layout.replace("%", "%%"), str(self.profile)))
         script = 'value=$(printf %s "$$"); export %s="$value"; exec %s %s' % (
@@ -171,16 +174,16 @@ def test_samples_name_the_programs_functions(starter: Starter, engine: str) -> N
     done = starter(PROGRAM)
     assert done.returncode == 0, done.stderr
     profile = readers.read(starter.profile)
-    # no function runs between the program's end and its exit functions
+    # No function runs between the program's end and its exit functions.
     assert profile.end_time is not None and profile.lost_stacks <= 1
     assert profile.settings["engine"] == engine
     assert profile.settings["interval"] == "16384"
     found = bytes_by_function(profile)
     total, moment = sum(found.values()), profile.moments[-1]
     assert len(profile.samples) > 2500 and moment.surprises == 0
-    # ten standard deviations or more
+    # The limit is at least ten standard deviations.
     assert abs(total / moment.allocated - 1) < 0.2
-    # strings of 1000 and 1001 characters, with what is around them
+    # The strings have 1000 and 1001 characters, and a header.
     assert 40000 * 1032 * 0.8 < found["large"] < 40000 * 1100 * 1.2
     assert found["large"] + found["small"] > 0.9 * total
 
@@ -244,7 +247,7 @@ def refuses(starter: Starter, pattern: str, new: str, said: str) -> None:
     assert not starter.profile.exists()
 
 
-def test_layout_that_is_told_is_used(hooked: Starter) -> None:
+def test_given_layout_is_used(hooked: Starter) -> None:
     assert hooked.told(PROGRAM).returncode == 0
     assert len(readers.read(hooked.profile).samples) > 2500
 
@@ -323,7 +326,7 @@ def test_report_comes_after_a_signal(starter: Starter) -> None:
     done = run(starter.folder, SAMPLED, *FLAG, "16k", starter.script(source),
                TMPDIR=str(starter.folder))
     assert done.returncode == -15
-    for _ in range(300):        # it is made by somebody else
+    for _ in range(300):        # Another process writes the report.
         if [path.name for path in starter.folder.iterdir()] == ["app.py"]:
             break
         time.sleep(0.1)
@@ -345,8 +348,8 @@ def test_time_samples(starter: Starter) -> None:
     assert any(size == 0 for size in readers.read(starter.profile).samples.size)
 
 
-def test_flags_behind_the_program_are_its_own(starter: Starter) -> None:
-    """vmprof itself is not there: it would have to run the program."""
+def test_flags_after_the_program_belong_to_the_program(starter: Starter) -> None:
+    """vmprof itself is not installed, although it would have to run the program."""
     done = run(starter.folder, SAMPLED, "-m", "vmprof", starter.script(PROGRAM),
                "--allocation-sampling", "1M")
     assert done.returncode == 1
@@ -359,7 +362,7 @@ def test_variable_of_another_process_is_left_alone(starter: Starter) -> None:
     assert (done.stdout, done.stderr) == ("None\n", "")
 
 
-def test_without_a_python_3_it_says_what_to_do(starter: Starter) -> None:
+def test_without_a_python_3_the_error_has_a_remedy(starter: Starter) -> None:
     command = (SAMPLED, "-c", "import os, sys; del os.environ"
                "['VMPROF_ALLOCATION_PYTHON3']; os.execv(sys.executable, "
                "[sys.executable] + %r)" % [*FLAG, "1M", "app.py"])
@@ -475,7 +478,7 @@ def test_folder_that_is_no_environment_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["app-0.1.0-py3-none-any.whl", "app.zip"])
-def test_wheel_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+def test_file_that_is_no_wheel_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x")
     done = run(tmp_path, sys.executable, ROOT / "vmprof-integration" / "python2"
                / "make_wheel.py", name)

@@ -1,6 +1,8 @@
-"""A PyPy 2.7 that samples on its own, with a stand-in for its `_vmprof`: what the
-package in vmprof-integration/python2 asks it for.  What that samples is in
-test_python2.py, with PYPY27=path/to/a/patched/pypy.
+"""Test the calls of a PyPy 2.7 with the builtin engine, with a replacement for
+`_vmprof`.
+
+The package in vmprof-integration/python2 makes these calls. test_python2.py tests the
+samples of such a PyPy, with PYPY27=path/to/a/patched/pypy.
 """
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.python2
 
 INSTALLED = ROOT / ".venv-pypy27" / "lib" / "pypy2.7" / "site-packages"
 
-#: writes into the profile what it is asked for
+#: A module that writes its arguments into the profile.
 STAND_IN = '''\
 import os, sys, types
 
@@ -67,7 +69,7 @@ class Starter:
         packages.mkdir(parents=True)
         for name in "vmprof_allocation", "vmprof_allocation.pth":
             (packages / name).symlink_to(INSTALLED / name)
-        # before ours: they come in the order of their names
+        # The name sorts before the sampler's .pth file, so that it is loaded first.
         (packages / "a.pth").write_text("import stand_in\n")
         (packages / "stand_in.py").write_text(STAND_IN)
 
@@ -106,14 +108,14 @@ def asked(text: str, period: float = 0.0, memory: int = 0) -> str:
      asked("interval=16384;gaps=fixed;seed=18446744073709551615;limit=;lifetimes=0",
            0.25, 1)),
 ])
-def test_it_is_asked_for_what_the_user_wants(
-        starter: Starter, flags: tuple[str, ...], said: str) -> None:
+def test_the_users_settings_are_passed_on(starter: Starter, flags: tuple[str, ...],
+                                          said: str) -> None:
     done = starter.sample(*flags)
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
     assert starter.written() == [said, "disable"]
 
 
-def test_python_3_looks_for_nothing(starter: Starter) -> None:
+def test_builtin_engine_needs_no_build_profile(starter: Starter) -> None:
     done = starter.run("app.py", source="""\
         from vmprof_allocation import choose, starter
         print(repr(choose.library()))
@@ -128,7 +130,7 @@ def test_limit_is_passed_on(starter: Starter) -> None:
     assert ";limit=5000ppm;" in starter.written()[0]
 
 
-def test_its_refusal_ends_the_process(starter: Starter) -> None:
+def test_a_refusal_ends_the_process(starter: Starter) -> None:
     done = starter.sample(REFUSES="no SIGPROF")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -149,7 +151,7 @@ def test_profile_that_is_not_complete_is_reported(
     "import _vmprof\n_vmprof.disable()\n",
     "import os, sys\nif not os.fork():\n    sys.exit()\nos.wait()\n"])
 def test_profile_ends_once(starter: Starter, source: str) -> None:
-    """Whether the program ended it, or a child ends first."""
+    """Either the program ends the profile itself, or a child ends first."""
     done = starter.sample(source=source)
     assert (done.returncode, done.stderr) == (0, "")
     assert starter.written()[1:] == ["disable"]

@@ -1,4 +1,4 @@
-"""--raw-memory: what C code has of malloc, with its stack, in use or given back."""
+"""Test --raw-memory, which samples native memory with its stacks and outcomes."""
 from __future__ import annotations
 
 import collections
@@ -17,7 +17,7 @@ from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.profile.model import ALIVE, FREED, RAW_IN_USE, Profile
 
 MIB = 2**20
-#: what all of these programs begin with
+#: The beginning of all programs in this file.
 C = """
 import cffi, gc, os, sys, threading
 ffi = cffi.FFI()
@@ -37,7 +37,7 @@ def sampled(pypy: PyPy, program: str, interval: str = "16k", *flags: str) -> Run
 
 
 class Sum:
-    """Of sampled blocks."""
+    """An estimated sum of sampled blocks, and its variance."""
 
     def __init__(self) -> None:
         self.bytes = self.variance = 0.0
@@ -52,7 +52,7 @@ class Sum:
 
 
 def innermost(profile: Profile, stack: int) -> str:
-    """The innermost function of the program's own."""
+    """Return the innermost function of the program's own code."""
     for frame in reversed(profile.stacks[stack] if stack >= 0 else ()):
         function = profile.function(frame.address)
         if function.file.endswith("app.py") or function.file == "<string>":
@@ -62,8 +62,11 @@ def innermost(profile: Profile, stack: int) -> str:
 
 def by_function(profile: Profile, fate: int | None = None,
                 least: int = 1, most: int = 2**40) -> dict[str, Sum]:
-    """Of blocks of which this became, and of these sizes.  (A function has others as
-    well: what the JIT asks for that compiles it, and a thread's shadow stack.)"""
+    """Return the sum of each function, for blocks with this outcome and of these sizes.
+
+    (A function has other blocks, too: the JIT's memory to compile it, and a thread's
+    shadow stack.)
+    """
     found: dict[str, Sum] = collections.defaultdict(Sum)
     samples = profile.samples
     for stack, size, interval, became in zip(
@@ -78,10 +81,13 @@ def types(profile: Profile) -> set[str]:
     return {profile.types[number].python for number in profile.samples.type}
 
 
-def test_each_function_has_what_it_asked_for(stock_pypy: PyPy) -> None:
-    """By cffi, which gives the GIL back, from compiled code; ffi.new() and ctypes,
-    which keep it; other threads, and a callback from C.  The GC's own is not in it:
-    lists, large ones, and bytearrays."""
+def test_each_function_has_its_native_memory(stock_pypy: PyPy) -> None:
+    """The functions use cffi, which releases the GIL, and ffi.new() and ctypes, which
+    do not.
+
+    Compiled code, other threads and a callback from C call them. The GC's own memory is
+    not included, such as large lists and bytearrays.
+    """
     run = sampled(stock_pypy, """
 import array, ctypes
 def by_cffi():
@@ -124,13 +130,13 @@ print(sum(1 for one in kept if one == 0))
         assert alive[name].is_near(times * size), (name, alive[name].bytes)
     assert allocated["given_back"].is_near(3000 * 5000)
     assert alive["given_back"].bytes == 0
-    # realloc() gives the block back and asks for another one
+    # realloc() frees the block and allocates another one.
     assert allocated["grown"].is_near(30 * sum(range(1000, 31000, 1000)))
     assert alive["grown"].is_near(30 * 30000)
     assert allocated["in_callback"].bytes > 300 * 3000
     assert allocated["of_the_gc"].bytes < MIB
     assert {name for name in types(profile) if "JIT code" in name or "libffi" in name}
-    # malloc's own count agrees
+    # malloc's own count is the same.
     first, *_, last = (figure.value for figure in readings(profile, RAW_IN_USE))
     known = sum(one.bytes for one in by_function(profile, ALIVE).values())
     assert abs(last - known) < first + 0.05 * last
@@ -138,7 +144,7 @@ print(sum(1 for one in kept if one == 0))
         "-m", "vmprof_allocation", "report", "out.vmprof").out
 
 
-def test_it_is_in_no_figure_of_the_gcs_heap(stock_pypy: PyPy) -> None:
+def test_native_memory_does_not_count_as_the_gcs_heap(stock_pypy: PyPy) -> None:
     program = """
 for _ in range(3000): kept.append(c.malloc(20000))
 """
@@ -152,8 +158,10 @@ for _ in range(3000): kept.append(c.malloc(20000))
 
 
 def test_a_preloaded_allocator_with_old_symbol_versions(stock_pypy: PyPy) -> None:
-    """glibc's malloc checker defines malloc and free with versions that dlsym() skips,
-    and aborts if it gets a block of the C library's own."""
+    """glibc's malloc checker defines malloc and free with versions that dlsym() skips.
+
+    It aborts if it gets a block of the C library's allocator.
+    """
     run = stock_pypy.sample("""
 import ctypes, threading, zlib
 libc = ctypes.CDLL(None)
@@ -172,12 +180,11 @@ print("done")
     if "cannot be preloaded" in run.err:
         pytest.skip("this C library has no libc_malloc_debug.so.0")
     assert run.code == 0 and run.out.startswith("done"), run.err
-    # calls are bound to the checker, and are sampled there
+    # Calls are bound to the checker's functions, and sampled there.
     assert sum(raw(run).samples.size) > 4 * MIB
 
 
-def test_every_byte(stock_pypy: PyPy) -> None:
-    """With every byte chosen, each block is sampled once, with its size."""
+def test_interval_1_samples_each_block_once(stock_pypy: PyPy) -> None:
     run = sampled(stock_pypy, """
 def made():
     for size in range(1, 2001): kept.append(c.malloc(size))
@@ -189,7 +196,7 @@ made()
     sizes: dict[int, list[int]] = collections.defaultdict(list)
     for stack, size, fate, type_ in zip(
             samples.stack, samples.size, samples.fate, samples.type):
-        # (what cffi itself asks for is libpypy's)
+        # (Blocks that cffi itself requests belong to libpypy.)
         if innermost(profile, stack) == "made" and (
                 "JIT code" in profile.types[type_].python
                 or "libffi" in profile.types[type_].python):
@@ -198,7 +205,7 @@ made()
     assert sorted(sizes[ALIVE]) == sorted(range(2, 2001, 2))
 
 
-def test_children_have_their_own(stock_pypy: PyPy) -> None:
+def test_children_sample_their_own_native_memory(stock_pypy: PyPy) -> None:
     run = sampled(stock_pypy, """
 def parents():
     for _ in range(1000): kept.append(c.malloc(5000))
@@ -217,18 +224,20 @@ os.wait()
     child, = (readers.read(path, raw=True) for path in run.path.parent.glob(
         "out.*.vmprof"))
     assert child.pid != raw(run).pid
-    # when it began, and when it ended
+    # at its start and at its end
     assert len(readings(child, RAW_IN_USE)) == 2
     found = by_function(child)
     assert found["childs"].is_near(2000 * 5000) and "parents" not in found
-    # (the JIT, which may be at work there, keeps blocks of other sizes)
+    # (The JIT, which may work in the child, keeps blocks of other sizes.)
     assert {fate for size, fate in zip(child.samples.size, child.samples.fate)
             if size == 5000} == {FREED}
     assert len(children(run.path)) == 1
 
 
-def test_parts_together_are_the_whole(stock_pypy: PyPy) -> None:
-    """What is in use goes along, with its stack; and is not counted twice."""
+def test_the_segments_together_have_all_blocks(stock_pypy: PyPy) -> None:
+    """A segment inherits the blocks in use with their stacks, without counting them
+    twice.
+    """
     run = stock_pypy.run(C + """
 import vmprof_allocation
 def before():
@@ -259,9 +268,12 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
         name for name in types(readers.read(paths[0], raw=True)) if "libffi" in name}
 
 
-def test_a_part_says_who_asked_and_what_malloc_counts(stock_pypy: PyPy) -> None:
-    """Also of what is in use since an earlier part, and of a library that was not asked
-    again; and the first one ends with what was in use then."""
+def test_a_segment_has_the_stacks_and_malloc_statistics(stock_pypy: PyPy) -> None:
+    """The stacks include blocks from earlier segments, and libraries that made no new
+    request.
+
+    The first segment ends with the memory in use at that time.
+    """
     run = stock_pypy.run(C + """
 import vmprof_allocation, zlib
 with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
@@ -280,8 +292,9 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
 
 @pytest.mark.parametrize("end", [
     "os._exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os.abort()"])
-def test_who_ends_at_once_did_not_count_at_its_end(stock_pypy: PyPy, end: str) -> None:
-    """So nothing is said of blocks that were given back unseen."""
+def test_a_process_that_ends_at_once_has_no_last_count(stock_pypy: PyPy,
+                                                       end: str) -> None:
+    """Therefore, the report does not mention blocks that were freed unseen."""
     program = stock_pypy.script(C + """
 import time
 kept += [ffi.new("char[]", 20000) for _ in range(1000)]
@@ -296,8 +309,11 @@ time.sleep(1.5)
     assert "wrong" not in report.out and "malloc's count" not in report.out
 
 
-def test_all_is_as_before_when_it_ends(stock_pypy: PyPy) -> None:
-    """Again and again; also what dlsym() says, in a program that loads libraries."""
+def test_the_end_restores_all_pointers(stock_pypy: PyPy) -> None:
+    """The test starts and ends the sampling several times.
+
+    dlsym() returns the same addresses as before, in a program that loads libraries.
+    """
     run = stock_pypy.run(C + """
 import _cffi_backend, vmprof_allocation
 def address(name):
@@ -314,13 +330,15 @@ for number in range(5):
 print("ready")
 """)
     assert (run.code, run.out) == (0, "ready\n"), run.err
-    # 1 MiB of a thread may not be sampled when it begins again
+    # The first MiB of a thread after a new start may not be sampled.
     assert by_function(raw(run))["<module>"].bytes > 0.9 * MIB / 2
 
 
 def test_blocks_that_were_given_back_unseen(stock_pypy: PyPy) -> None:
-    """By a pointer to free() that is older than the sampling: nothing sees that, and
-    what malloc counts says so."""
+    """A pointer to free() from before the sampling frees blocks unseen.
+
+    malloc's statistics show this.
+    """
     run = stock_pypy.run(C + """
 import vmprof_allocation
 old = c.free
@@ -333,12 +351,13 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k"):
 """)
     assert run.code == 0, run.err
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
-    assert re.search(r"wrong: [\d.]+ MiB more count as alive here than malloc", report)
+    assert re.search(
+        r"wrong: the samples count [\d.]+ MiB more as alive than malloc", report)
 
 
 @pytest.mark.nurseries("4M", "240M")
 def test_a_leak_of_raw_memory_is_named(stock_pypy: PyPy) -> None:
-    """Beside what comes and goes in it, and of a heap in which nothing grows."""
+    """Other native memory is allocated and freed, and the GC's heap does not grow."""
     sampled(stock_pypy, """
 import gc, time
 def image():
@@ -364,8 +383,10 @@ for _ in range(6):
 
 
 def test_attach(stock_pypy: PyPy, tmp_path: Path) -> None:
-    """What was in use before is not in it.  (A pointer to malloc() that was made before
-    leads past us.)"""
+    """Blocks from before are not included.
+
+    (A pointer to malloc() from before bypasses the sampler.)
+    """
     with running(stock_pypy, C + """
 import time
 for _ in range(1000): kept.append(ffi.new("char[]", 10000))
@@ -377,7 +398,7 @@ while True:
     time.sleep(0.001)
 """) as program:
         run = program.attach("--raw-memory", "16k", duration=1)
-    assert "raw memory (malloc)" in run.out
+    assert "native memory (malloc)" in run.out
     profile = readers.read(tmp_path / "out.vmprof", raw=True)
     alive = by_function(profile, ALIVE)
     assert alive["later"].bytes > MIB / 4
@@ -385,7 +406,7 @@ while True:
 
 
 def test_all_formats(stock_pypy: PyPy) -> None:
-    """What each has of it is of raw memory alone."""
+    """In each format, the samples of native memory are separate."""
     run = sampled(stock_pypy, """
 for _ in range(2000): kept.append(c.malloc(7000))
 kept.append([[] for _ in range(100000)])
@@ -406,18 +427,18 @@ kept.append([[] for _ in range(100000)])
     main, = [thread for thread in firefox["threads"] if thread["name"] == "MainThread"]
     assert sum(weight for weight in main["nativeAllocations"]["weight"] if weight > 0
                ) == pytest.approx(bytes_, rel=0.05)
-    # beside the heap, it is the same
+    # The samples are the same if the file also contains the heap.
     done = stock_pypy.command("-m", "vmprof_convert", "-o", "both.json", "out.vmprof")
     assert done.code == 0, done.err
     both = {thread["name"]: thread.get("nativeAllocations") for thread in json.loads(
         (folder / "both.json").read_text())["threads"]}
-    assert sum(both["Raw memory (malloc)"]["weight"]) == sum(
+    assert sum(both["Native memory (malloc)"]["weight"]) == sum(
         main["nativeAllocations"]["weight"])
     assert sum(weight for weight in both["MainThread"]["weight"] if weight > 0
                ) == pytest.approx(json.loads(stock_pypy.command(
                    "-m", "vmprof_convert", "--to", "json", "out.vmprof").out)[
                        "sum"]["allocated"]["bytes"]["value"], rel=1e-3)
-    del firefox["meta"]         # which says how all kinds of markers look
+    del firefox["meta"]         # This part describes all kinds of markers.
     assert "Major collection" not in json.dumps(firefox)
 
 
@@ -427,21 +448,22 @@ kept.append([[] for _ in range(100000)])
     (("--raw-memory", "many"), "many"),
     (("--raw-memory", "1k", "--push", "otlp+http://127.0.0.1:1"), "no room for"),
 ])
-def test_what_can_not_be(stock_pypy: PyPy, flags: tuple[str, ...], said: str) -> None:
+def test_impossible_flags_are_refused(stock_pypy: PyPy, flags: tuple[str, ...],
+                                      said: str) -> None:
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", *flags, str(
         stock_pypy.script("print('ran')")))
     assert (run.code, run.out) == (2, "")
     assert said in run.err and len(run.err.splitlines()) == 1
 
 
-def test_it_goes_with_allocation_sampling(stock_pypy: PyPy) -> None:
+def test_raw_memory_needs_allocation_sampling(stock_pypy: PyPy) -> None:
     run = stock_pypy.command("-m", "vmprof", "--raw-memory", "1k", str(
         stock_pypy.script("print('ran')")))
     assert (run.code, run.out) == (2, "")
     assert "need --allocation-sampling" in run.err
 
 
-def test_beside_other_reports(stock_pypy: PyPy) -> None:
+def test_the_report_combines_with_other_reports(stock_pypy: PyPy) -> None:
     """The report of native memory repeats no report of the whole process."""
     sampled(stock_pypy, """
 for _ in range(1000): kept.append(c.malloc(20000))
@@ -460,8 +482,10 @@ for _ in range(1000): kept.append(c.malloc(20000))
 
 def test_a_build_fails_by_a_leak_of_raw_memory(
         stock_pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of what ctypes and cffi keep, from one run to the next and within a run; and not
-    by what comes and goes, nor by objects of the GC's heap."""
+    """The blocks that ctypes and cffi keep count, between two runs and within a run.
+
+    Freed blocks and objects of the GC's heap do not count.
+    """
     program = """
 import ctypes, vmprof_allocation
 def step():
@@ -487,10 +511,11 @@ gc.collect()
         assert cli.main(["diff", good, after, *growth, "--fail-if",
                          "alive growth > 10M"]) == code
         assert cli.main(["diff", after, "--between", "warm..done", *growth]) == code
-        # (what PyPy itself has of it is 2 to 3 MiB)
+        # (PyPy itself has 2 to 3 MiB of native memory.)
         assert cli.main(["check", after, "--fail-if", "raw > 9M"]) == code
     out = " ".join(capsys.readouterr().out.split())
-    # 20 and 15 million bytes, give or take 5 standard deviations of 0.95 and 0.8
+    # The numbers are 20 and 15 million bytes, with errors of 5 standard deviations of
+    # 0.95 and 0.8 million.
     grew = [float(number) for number in re.findall(
         r"failed: raw growth > 5M: raw alive growth is ([\d.]+) MiB", out)]
     assert len(grew) == 2 and 14 < grew[0] < 24.5 and 10 < grew[1] < 19, out
@@ -501,4 +526,4 @@ def test_a_profile_without_it(stock_pypy: PyPy) -> None:
     stock_pypy.sample("x = [[] for i in range(10000)]", "1k")
     run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
     assert run.code == 2
-    assert "no raw memory was sampled" in run.err
+    assert "no samples of native memory" in run.err

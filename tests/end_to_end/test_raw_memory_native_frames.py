@@ -1,4 +1,4 @@
-"""--raw-memory with --native: the C functions between malloc() and Python's."""
+"""Test --raw-memory with --native: the C functions between malloc() and Python."""
 from __future__ import annotations
 
 import subprocess
@@ -104,8 +104,10 @@ def sampled(pypy: PyPy, program: str, interval: str = "4k", *flags: str) -> Run:
 
 
 def inside(profile: Profile, python: str, size: int) -> list[list[str]]:
-    """Of samples of this size within the function, the native functions, the outermost
-    one first: of each sample."""
+    """Return the native functions of each sample of this size within a Python function.
+
+    The outermost function is first.
+    """
     found = []
     for number, its_size in zip(profile.samples.stack, profile.samples.size):
         if its_size != size or number < 0:
@@ -128,7 +130,7 @@ def all_end_with(stacks: list[list[str]], *names: str) -> bool:
 
 
 def test_functions_between_malloc_and_python(pypy: PyPy) -> None:
-    """In threads that have given the GIL back, too."""
+    """Some threads have released the GIL."""
     run = sampled(pypy, """
 def main():
     for _ in range(40): c.give_back(100, 5000)
@@ -147,7 +149,7 @@ for thread in threads: thread.join()
     assert all_end_with(given_back, "give_back", "make_block")
     in_thread = inside(profile, "in_thread", 3000)
     assert len(in_thread) > 1000 and all_end_with(in_thread, "keep", "make_block")
-    # PyPy's own without names are where they were called, as of objects
+    # Frames of PyPy without names are omitted, as for objects.
     news = inside(profile, "news", 6000)
     assert len(news) > 1000 and not any(
         name.startswith("libpypy") for stack in news for name in stack)
@@ -157,8 +159,8 @@ for thread in threads: thread.join()
         if function.kind != NATIVE}
 
 
-def test_what_called_a_callback_is_not_in_it(pypy: PyPy) -> None:
-    """(While the JIT compiles one, it may be.)"""
+def test_a_callback_has_no_frames_of_its_caller(pypy: PyPy) -> None:
+    """(While the JIT compiles a callback, they may be included.)"""
     run = pypy.sample(USER + """
 @ffi.callback("int(int)")
 def called(i):
@@ -171,8 +173,7 @@ calls()
     assert not any("call" in stack for stack in called)
 
 
-def test_stacks_are_those_of_without(pypy: PyPy) -> None:
-    """But for the native functions."""
+def test_python_stacks_are_the_same_without_native_frames(pypy: PyPy) -> None:
     found = []
     for flags in (), ("--native",):
         run = pypy.sample(USER + """
@@ -220,8 +221,11 @@ with vmprof_allocation.sample("out.vmprof", "256k", raw_memory="4k",
     assert all_end_with(inside(raw(child), "childs", 5000), "keep", "make_block")
 
 
-def test_the_unwinder_asks_for_memory_itself(pypy: PyPy) -> None:
-    """With its own lock: it must not be asked to walk then.  (This would hang.)"""
+def test_memory_of_the_unwinder_itself_is_not_unwound(pypy: PyPy) -> None:
+    """The unwinder then holds its own lock, so that the sampler must not call it again.
+
+    (The program would hang.)
+    """
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1M", "--allocation-gaps", "fixed",
         "--raw-memory", "1", "--native", "-o", "out.vmprof", str(pypy.script(USER + """

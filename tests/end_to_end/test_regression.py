@@ -1,4 +1,5 @@
-"""Two versions of a program: what the second one keeps and allocates more is found."""
+"""Test that `diff` finds the additional memory of a program's second version.
+"""
 from __future__ import annotations
 
 import json
@@ -28,13 +29,13 @@ PROGRAM = """
     %s
 """
 COLLECT = "gc.collect(); gc.collect()"
-#: some MiB that survive minor collections, and are garbage when the run ends
+#: The end of a run with some MiB that survive minor collections, and are then garbage.
 AND_GO_ON = COLLECT + "; held = [[None] * 5 for _ in range(40000)]; del held"
 
 
 def versions(pypy: PyPy, *bodies: str, ends: Sequence[str] = (COLLECT,) * 3
              ) -> list[str]:
-    """Run each; returns the profiles."""
+    """Run each version, and return the profiles."""
     paths = []
     for number, (body, end) in enumerate(zip(bodies, ends)):
         pypy.sample(PROGRAM % (body, end), "16k", seed=number + 1)
@@ -44,9 +45,8 @@ def versions(pypy: PyPy, *bodies: str, ends: Sequence[str] = (COLLECT,) * 3
     return paths
 
 
-def test_what_is_kept_is_found(pypy: PyPy,
-                               capsys: pytest.CaptureFixture[str]) -> None:
-    """2 % of what is allocated."""
+def test_a_leak_is_found(pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second version keeps 2 % of its allocated bytes."""
     before, same, after = versions(
         pypy, "return len(rows)", "return len(rows)",
         "kept.append(rows[0] if i % 5 == 0 else None)")
@@ -58,16 +58,19 @@ def test_what_is_kept_is_found(pypy: PyPy,
     found = json.loads(capsys.readouterr().out)
     assert found["verdicts"][0]["failed"]
     assert found["everything"]["is"] == "grew"
-    # the JIT may make the list of `parse` where `serve` is
+    # The JIT may make the list of `parse` where `serve` is.
     assert found["changes"][0]["function"]["name"] in ("parse", "serve")
-    # where it is made need not be what has changed
+    # The place of the allocation need not be the cause of the change.
     assert found["changes"][0]["is"] == "differs"
 
 
-def test_garbage_at_the_end_fails_no_build_and_a_leak_beside_it_does(
-        pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three runs keep the same objects.  One ends right after a major collection, one
-    later, and one without any at its end.  The fourth run keeps all that it parses."""
+def test_garbage_at_the_end_is_no_leak(pypy: PyPy,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """Three runs keep the same objects, and a fourth run keeps all that it parses.
+
+    One run ends directly after a major collection, one later, and one has no collection
+    at its end.
+    """
     same = "return len(rows)"
     before, later, *never, leaks = versions(
         pypy, same, same, same, "kept.append(rows)",
@@ -78,21 +81,21 @@ def test_garbage_at_the_end_fails_no_build_and_a_leak_beside_it_does(
         code = cli.main(["diff", before, after, *condition])
         data = json.loads(capsys.readouterr().out)
         found[after] = code, data["everything"]["is"]
-    # a PyPy that samples without hooks takes no heap snapshot
+    # The builtin engine takes no heap snapshot.
     assert found[later] == (0, "unclear" if has_builtin() else "noise")
     assert found[never[0]][0] == 0 and found[never[0]][1] != "grew"
     assert found[leaks] == (1, "grew")
 
 
-def test_what_is_allocated_is_found(pypy: PyPy) -> None:
+def test_more_allocated_bytes_are_found(pypy: PyPy) -> None:
     before, after = versions(pypy, "return len(rows)", "return len(rows + rows * 10)")
     assert cli.main(["diff", before, after, "--fail-if", "allocated growth > 5%"]) == 1
     assert cli.main(["diff", after, before, "--fail-if", "allocated growth > 5%"]) == 0
 
 
-def test_three_runs_a_side_name_who_allocates_more(
+def test_three_runs_per_side_name_the_function(
         pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
-    """One run a side has no word for it."""
+    """With one run per side, the report does not say that a function grew."""
     paths = versions(pypy, *["return len(rows)"] * 3,
                      *["return len(rows + rows * 10)"] * 3, ends=(COLLECT,) * 6)
     said = []

@@ -1,5 +1,8 @@
-"""However a program makes what it keeps, the profile's bytes that are alive are those
-by which the GC's own heap grew: also where the GC shrinks what was reserved."""
+"""Test that a profile's live bytes equal the growth of the GC's heap.
+
+The program makes its objects in several ways. In some, the GC shrinks the memory that
+was reserved.
+"""
 from __future__ import annotations
 
 import itertools
@@ -13,7 +16,8 @@ from vmprof_convert.meaning.estimator import weight_live_bytes
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE, state
 from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
-#: makes and keeps COUNT times what `make(i)` returns; prints what the heap grew by
+#: A program that makes and keeps COUNT times the objects of `make(i)`, and prints the
+#: growth of the heap.
 PROGRAM = """
     import gc, sys, vmprof_allocation
     {setup}
@@ -89,7 +93,7 @@ WAYS = {
     "set": ("", "set(range(i % 40))"),
     "tuple of a generator": ("", "tuple(k * 1000.5 for k in range(i % 20))"),
     "a large one": ("", "b'x' * (200_000 + i)"),
-    # old, it takes half of what it is allocated with
+    # An old object() takes half of its bytes in the nursery.
     "object()": ("", "[object() for _ in range(20)]"),
     "slices": ("", "('text' * 1000)[i % 7:i % 7 + 50]"),
 }
@@ -121,7 +125,10 @@ HELPERS = """
 
 
 def alive(profile: Profile) -> int:
-    """Bytes of what was made between the two marks; each object was sampled."""
+    """Return the live bytes made between the two marks.
+
+    Each object was sampled.
+    """
     _, begin, end = (mark.time for mark in profile.marks)
     samples = profile.samples
     return sum(
@@ -131,12 +138,13 @@ def alive(profile: Profile) -> int:
         if begin <= time <= end and state(fate, collected, ended) == STILL_ALIVE)
 
 
-#: in turn: with both, this module would take twice as long
+#: The nurseries alternate.  With both for each way, this module would take twice as
+#: long.
 NURSERIES = itertools.cycle(("4M", "240M"))
 
 
 @pytest.mark.parametrize("way, nursery", zip(WAYS, NURSERIES))
-def test_what_is_alive_is_what_the_heap_grew_by(pypy: PyPy, way: str) -> None:
+def test_live_bytes_equal_the_growth_of_the_heap(pypy: PyPy, way: str) -> None:
     setup, make = WAYS[way]
     count = 200 if way == "a large one" else 1000
     source = PROGRAM.format(setup=setup + HELPERS, make=make, count=count)
@@ -144,7 +152,7 @@ def test_what_is_alive_is_what_the_heap_grew_by(pypy: PyPy, way: str) -> None:
     profile = run.profile()
     check_conservation(profile)
     grown = int(run.out)
-    # the JIT's own, and what marks and the loop itself need
+    # The tolerance covers the JIT's memory, the marks, and the loop.
     assert grown > 20 * count
     assert abs(alive(profile) - grown) <= 0.02 * grown + 20_000, (
         alive(profile), grown)
@@ -152,8 +160,9 @@ def test_what_is_alive_is_what_the_heap_grew_by(pypy: PyPy, way: str) -> None:
 
 @pytest.mark.nurseries("4M", "240M")
 def test_the_gc_agrees_after_each_major_collection(pypy: PyPy) -> None:
-    """With what is estimated, at an interval that meets few objects; also where most
-    of what is made is shrunk."""
+    """The interval is so large that few objects are sampled, and most objects are
+    shrunk.
+    """
     profile = pypy.sample("""
         import gc
         import json
@@ -179,7 +188,7 @@ def test_the_gc_agrees_after_each_major_collection(pypy: PyPy) -> None:
         least, most = heap_check.bounds(swept)
         assert least <= swept.alive <= most, swept
     assert max(swept.alive for swept in profile.swept) > 10**6
-    # the estimate is the reader's, too
+    # The reader computes the same estimate.
     at = profile.swept[-1].time
     samples = profile.samples
     alive = sum(weight_live_bytes(size, live_size, interval, profile.gaps)

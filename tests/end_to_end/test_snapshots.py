@@ -1,6 +1,7 @@
-"""Heap snapshots: which sampled objects the program can still reach.
+"""Test heap snapshots, which find the sampled objects that the program can still reach.
 
-No test waits for major collections, which are rare with a large nursery."""
+No test waits for major collections, which are rare with a large nursery.
+"""
 from __future__ import annotations
 
 import pytest
@@ -13,7 +14,7 @@ from vmprof_convert import readers
 
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
-#: 200,000 lists that are kept, and 400,000 that are garbage
+#: A program that keeps 200,000 lists, and makes 400,000 that are garbage.
 MAKE = """
     def make(count):
         return [[i] for i in range(count)]
@@ -49,7 +50,7 @@ def test_an_object_that_only_its_finalizer_reaches_is_not_alive(
     found(run.profile(), "__main__.Resource").check("alive", 50000, also=1000)
 
 
-def test_without_a_snapshot_the_report_says_so(stock_pypy: PyPy) -> None:
+def test_the_report_mentions_a_missing_snapshot(stock_pypy: PyPy) -> None:
     stock_pypy.sample(MAKE + "    import os; os._exit(0)\n", "8k", "--held")
     profile = stock_pypy.profile()
     assert not profile.snapshots
@@ -58,7 +59,9 @@ def test_without_a_snapshot_the_report_says_so(stock_pypy: PyPy) -> None:
 
 
 def test_c_extensions_hide_references(stock_pypy: PyPy) -> None:
-    """C code may hold objects that look like garbage, so no object ends."""
+    """C code may hold objects that look like garbage, so that no object is reported
+    freed.
+    """
     build_holder(stock_pypy)
     run = stock_pypy.sample("    import holder\n" + MAKE, "8k", "--held")
     assert (run.code, run.err) == (0, "")
@@ -84,7 +87,7 @@ def test_hpy_hides_references(stock_pypy: PyPy) -> None:
     assert not run.profile().snapshots
 
 
-#: each ends a profile in another way
+#: ways to end a profile
 ENDINGS = {
     "at the end of the program": MAKE,
     "with modules that use cffi": "    import pwd, sqlite3\n" + MAKE,
@@ -127,7 +130,7 @@ def test_session_that_is_left_on_ends_with_a_snapshot(stock_pypy: PyPy) -> None:
 
 
 def test_stop_takes_no_snapshot(stock_pypy: PyPy) -> None:
-    """A program that samples short sections would take 0.1 s longer for each."""
+    """Programs that sample short sections would need 0.1 s more for each section."""
     stock_pypy.run("""
     import vmprof_allocation
     vmprof_allocation.start("out.vmprof", "64k")
@@ -234,7 +237,7 @@ def test_no_second_snapshot_is_taken(stock_pypy: PyPy, flag: str) -> None:
 
 
 def test_large_heap_has_no_snapshot(stock_pypy: PyPy) -> None:
-    """The program would wait for seconds."""
+    """The program would pause for seconds."""
     run = stock_pypy.sample("    kept = [bytes(2**20) for i in range(520)]\n", "1M")
     assert (run.code, run.err) == (0, "")
     assert not run.profile().snapshots
@@ -261,7 +264,7 @@ def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
     assert len(profile.snapshots) >= 3
     kept = 20000 * int(run.out)
     first, *_, last = profile.snapshots
-    # the interpreter has the rest
+    # The interpreter retains the rest.
     assert max(first.bytes, kept) < last.bytes < 1.05 * kept + 2**25
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
                                 "out.vmprof").out
@@ -270,7 +273,7 @@ def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
     assert "request" in headline
     assert "held by __main__.KEPT (100 %)" in report
     assert "__main__.KEPT: +" in report
-    assert "what heap snapshots found reachable at" in report
+    assert "objects that heap snapshots reached at" in report
 
 
 def test_a_program_takes_snapshots_by_itself(stock_pypy: PyPy) -> None:

@@ -1,4 +1,4 @@
-"""The stacks of real programs: who is charged with what."""
+"""Test the attribution of allocations to functions, in the stacks of real programs."""
 from __future__ import annotations
 
 import pytest
@@ -16,10 +16,11 @@ from truth import (
 
 
 @pytest.mark.parametrize("jit", ["off", ""])
-def test_stacks_of_a_recursion_are_as_deep_as_it_was(
-        pypy: PyPy, jit: str) -> None:
-    """Interpreted, compiled, inlined, entered from either: each call is one
-    frame.  The size of what a call allocates tells how deep it is."""
+def test_stacks_have_the_depth_of_the_recursion(pypy: PyPy, jit: str) -> None:
+    """Each call is one frame, in interpreted, compiled and inlined code.
+
+    The size of a call's allocation gives its depth.
+    """
     profile = pypy.sample("""
         source = [b"x" * (15000 + 32 * n) for n in range(13)]
         kept = [None]
@@ -48,8 +49,10 @@ def test_stacks_of_a_recursion_are_as_deep_as_it_was(
 
 
 def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
-    """The JIT's slow path stands behind the end of the compiled loop, where
-    vmprof's own rule would see nothing but the loop."""
+    """The JIT's slow path follows the end of the compiled loop.
+
+    vmprof's own rule would find only the loop there.
+    """
     profile = pypy.sample("""
         filler = b"x" * 2000
         kept, order = [None], [2, 1]
@@ -61,7 +64,7 @@ def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
                 inlined(i)
         loop()
     """, "16k").profile()
-    # the string, with what the JIT allocates in one piece with it
+    # A large allocation is the string, with the objects of the same batched allocation.
     large = [stack for stack, size in zip(
         profile.samples.stack, profile.samples.size)
         if string_size(1000) <= size < string_size(1000) + 100]
@@ -72,10 +75,9 @@ def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("jit", ["off", ""])
-def test_list_that_grows_is_charged_to_who_appends(
-        pypy: PyPy, jit: str) -> None:
-    """The JIT calls from a stub here as well, with more code behind the
-    call."""
+def test_list_that_grows_is_charged_to_the_appending_function(pypy: PyPy,
+                                                              jit: str) -> None:
+    """The JIT calls the GC from a stub here, too, and more code follows the call."""
     profile = pypy.sample("""
         def grow(n):
             result = []

@@ -1,5 +1,7 @@
-"""vmprof's own tools of today: what `--to vmprof` writes for them, and their profiles
-beside ours."""
+"""Test the tools of stock vmprof with the files of `--to vmprof`.
+
+The tests also compare vmprof's profiles with the sampler's profiles.
+"""
 from __future__ import annotations
 
 import json
@@ -27,7 +29,7 @@ APP = """
 
 
 def for_vmprof(pypy: PyPy) -> str:
-    """What `--to vmprof` makes of out.vmprof."""
+    """Convert out.vmprof with `--to vmprof`, and return the name of the file."""
     assert cli.main([str(pypy.folder / "out.vmprof"), "--to", "vmprof", "-o",
                      str(pypy.folder / "stock.vmprof")]) in (0, None)
     return "stock.vmprof"
@@ -35,8 +37,10 @@ def for_vmprof(pypy: PyPy) -> str:
 
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_vmprof_reader_counts_bytes(pypy: PyPy, jit: str) -> None:
-    """Its samples stand for equally many bytes each: of each function as many as ours
-    say."""
+    """Each sample in the file represents the same number of bytes.
+
+    Each function has as many samples as its estimate requires.
+    """
     profile = pypy.sample(APP, "4k", jit=jit).profile()
     stock = for_vmprof(pypy)
     script = pypy.script("""
@@ -54,7 +58,7 @@ def test_vmprof_reader_counts_bytes(pypy: PyPy, jit: str) -> None:
                      if name.startswith("py:%s:" % function)
                      and name.endswith("app.py")]
         assert theirs / total == pytest.approx(rows[function] / bytes_, rel=0.01)
-    # nothing that stands in a stack is unknown to it, but for the JIT's code
+    # vmprof knows all functions in the stacks, except the JIT's code.
     assert jit == "" or not any("unknown" in name for name in counts)
 
 
@@ -67,7 +71,7 @@ def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
         match = re.match(r"\s*([0-9.]+)%\s+[|.]*\s*(\w+|<\w+>)\s", line)
         if match:
             share.setdefault(match.group(2), float(match.group(1)))
-    # the root of its tree is what nearly all samples share
+    # Nearly all samples share the root of vmprof's tree.
     rows = {row.function.name: row for row in summarize(profile).rows}
     main = rows["<module>"].total.bytes().value
     for function in "one", "two":
@@ -77,7 +81,7 @@ def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
 
 
 def test_time_samples_of_both_kinds_of_run_agree(pypy: PyPy) -> None:
-    """Time samples taken beside allocation samples are what vmprof takes."""
+    """CPU samples during allocation sampling equal vmprof's own samples."""
     source = """
         import time
         def spin(seconds):
@@ -97,7 +101,7 @@ def test_time_samples_of_both_kinds_of_run_agree(pypy: PyPy) -> None:
     one = sum("one" in n for n in names)
     two = sum("two" in n for n in names)
     assert one + two > 100
-    # a third, within 6 sigma of a binomial share
+    # One third, within 6 standard deviations of a binomial share.
     share = one / (one + two)
     assert abs(share - 1 / 3) < 6 * (2 / 9 / (one + two)) ** 0.5
 

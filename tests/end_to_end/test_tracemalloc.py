@@ -1,4 +1,6 @@
-"""tracemalloc's interface in PyPy: what is alive, and where it was allocated."""
+"""Test the module tracemalloc for PyPy: the live objects, and where they were
+allocated.
+"""
 from __future__ import annotations
 
 import json
@@ -27,7 +29,7 @@ PROLOGUE = """
                     s.size, s.count, s.size_error, s.count_error]
                 for s in statistics}
 """
-#: lines of the comprehensions above, which are functions
+#: The lines of the comprehensions above, which are functions.
 MAKE, TEXTS = "app.py:7", "app.py:9"
 
 
@@ -51,12 +53,12 @@ def test_interval_1_is_exact(pypy: PyPy, jit: str) -> None:
                       found.statistics("lineno")[0].size_error,
                       found.statistics("lineno")[0].count_error]))
     """ % NODE_SIZE, "--jit", jit)
-    # a few are the interpreter's own
+    # A few objects belong to the interpreter.
     assert 5000 <= size < 5100
     assert (count, size_error, count_error) == (size, 0, 0)
 
 
-#: an instance, with the GC's header
+#: The size of an instance, with the GC's header.
 NODE_SIZE = 56
 
 
@@ -98,12 +100,13 @@ def test_estimates_are_unbiased(pypy: PyPy, interval: int) -> None:
     assert after.get(TEXTS, [0])[0] < 0.05 * before[TEXTS][0]
     for snapshot in before, after:
         size, _, size_error, _ = snapshot[MAKE]
-        # the list and its storage; four deviations
+        # The size includes the list and its storage.  The limit is four standard
+        # deviations.
         assert abs(size - 100000 * (NODE_SIZE + 8)) < 2.1 * size_error + 10**5
 
 
 @pytest.mark.nurseries("4M", "240M")
-def test_what_came_between_two_snapshots(pypy: PyPy) -> None:
+def test_the_difference_of_two_snapshots(pypy: PyPy) -> None:
     (place, difference, error), = told(pypy, """
     tracemalloc.start(5, sample_interval=1024)
     nodes = make(50000)
@@ -160,7 +163,7 @@ def test_traceback_of_texts_and_of_values(pypy: PyPy) -> None:
 
 
 def test_executed_lines(stock_pypy: PyPy) -> None:
-    """In interpreted and in compiled code."""
+    """The code is interpreted or compiled."""
     source = """
     tracemalloc.start(sample_interval=1024)
     def fill(n):
@@ -181,7 +184,7 @@ def test_executed_lines(stock_pypy: PyPy) -> None:
         found = told(stock_pypy, source % number, "--jit", jit)
         # a node, a text and its characters
         assert found["3"] + found["4"] == pytest.approx(3 * number, rel=0.1)
-        if jit == "off":    # compiled code may allocate a value later
+        if jit == "off":    # Compiled code may allocate a value later.
             assert found["3"] == pytest.approx(number, rel=0.1)
         assert found.get("0", 0) < number / 20
 
@@ -216,7 +219,7 @@ def test_memory_peak_and_clearing(pypy: PyPy) -> None:
     assert overhead > 0
 
 
-def test_import_tracemalloc_means_it(pypy: PyPy) -> None:
+def test_import_tracemalloc_imports_this_module(pypy: PyPy) -> None:
     assert told(pypy, """
     tracemalloc.install("2k")
     import tracemalloc as imported
@@ -227,7 +230,7 @@ def test_import_tracemalloc_means_it(pypy: PyPy) -> None:
     """) == [True, True, 7]
 
 
-#: PyPy itself warns of files and sockets, and does not say which object it is
+#: PyPy itself warns about files and sockets without naming the object.
 UNCLOSED = """
     import gc, subprocess, sys
     def leaky():
@@ -291,7 +294,7 @@ def test_names_of_cpython_start_to_trace(
 @pytest.mark.parametrize("variable", ["PYTHONTRACEMALLOC", "VMPROF_TRACEMALLOC"])
 def test_search_of_an_unknown_build_is_not_traced(
         stock_pypy: PyPy, tmp_path: pathlib.Path, variable: str) -> None:
-    """Each search would begin with another one."""
+    """Otherwise, each search would start another search."""
     stock_pypy.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     stock_pypy.environment[variable] = "5"
     run = stock_pypy.command("-c", TELL, timeout=120)
@@ -345,8 +348,7 @@ def test_a_forked_child_is_not_traced(pypy: PyPy) -> None:
     """) == [[[False, [0, 0]], True, True], True]
 
 
-def test_start_and_stop_again_and_again(pypy: PyPy) -> None:
-    """Harmless, and leaves nothing behind."""
+def test_many_starts_and_stops_leak_no_memory(pypy: PyPy) -> None:
     first, last = told(pypy, """
     import os
     def look():
@@ -388,7 +390,7 @@ def test_a_snapshot_while_other_threads_allocate(pypy: PyPy) -> None:
     """) is True
 
 
-def test_asking_is_not_counted(pypy: PyPy) -> None:
+def test_calls_of_the_module_are_not_counted(pypy: PyPy) -> None:
     first, last = told(pypy, """
     tracemalloc.start(sample_interval=1)
     sizes = [0] * 100
@@ -396,11 +398,11 @@ def test_asking_is_not_counted(pypy: PyPy) -> None:
         sizes[i] = tracemalloc.get_traced_memory()[0]
     print(json.dumps([sizes[10], sizes[99]]))
     """)
-    # a frame of the function that was called, and the numbers, are the program's
+    # The program allocates a frame of the called function, and the numbers.
     assert last - first < 100 * 1500
 
 
-def test_more_objects_than_there_is_room_for(pypy: PyPy) -> None:
+def test_too_many_objects_for_the_table(pypy: PyPy) -> None:
     run = pypy.command("-W", "error", str(pypy.script(PROLOGUE + """
     tracemalloc.start(sample_interval=1)
     kept = [make(1000000) for i in range(5)]
@@ -420,7 +422,7 @@ def test_nothing_to_take_a_snapshot_of(pypy: PyPy) -> None:
 
 
 def test_a_profile_and_tracing_at_the_same_time(pypy: PyPy) -> None:
-    """One at a time: refused with a sentence."""
+    """The second one is refused with a message."""
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",
         str(pypy.script("""
@@ -435,7 +437,9 @@ def test_a_profile_and_tracing_at_the_same_time(pypy: PyPy) -> None:
 
 
 def test_a_program_that_closes_all_files(pypy: PyPy) -> None:
-    """What it opens then under our number stays open, and is not read."""
+    """A file that the program opens under the sampler's number stays open, and is not
+    read.
+    """
     result = told(pypy, """
     import os
     tracemalloc.start(sample_interval=64)
@@ -466,7 +470,7 @@ def test_a_program_that_closes_all_files_and_ends(pypy: PyPy) -> None:
     assert (run.code, run.out, run.err) == (0, "1\n", "")
 
 
-def test_threads_that_start_and_stop_and_look(pypy: PyPy) -> None:
+def test_threads_that_start_stop_and_take_snapshots(pypy: PyPy) -> None:
     run = pypy.command(str(pypy.script(PROLOGUE + """
     import random, threading, time
     def work():
@@ -490,7 +494,9 @@ def test_threads_that_start_and_stop_and_look(pypy: PyPy) -> None:
 
 
 def test_the_variable_and_the_command_line(pypy: PyPy) -> None:
-    """A profile is written, and nothing is traced beside it."""
+    """The command line has precedence: the program writes a profile, and traces
+    nothing.
+    """
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",
         str(pypy.script("print(1)")), VMPROF_TRACEMALLOC="5")

@@ -1,4 +1,6 @@
-"""Who uses tracemalloc: its documentation's examples, asyncio, warnings, pytest."""
+"""Test users of tracemalloc: its documentation's examples, asyncio, warnings and
+pytest.
+"""
 from __future__ import annotations
 
 import re
@@ -13,7 +15,8 @@ pytestmark = pytest.mark.xdist_group("tracemalloc")
 
 PACKAGES = ROOT / ".build" / "pytest-pypy"
 
-#: what those of docs.python.org/3/library/tracemalloc.html call, in their order
+#: The functions that the examples of docs.python.org/3/library/tracemalloc.html call,
+#: in their order.
 EXAMPLES = {
     "top 10": ("""
         tracemalloc.start()
@@ -92,8 +95,9 @@ def test_examples_of_cpythons_documentation(stock_pypy: PyPy, name: str) -> None
     assert re.match(expected, run.out), run.out
 
 
-def test_an_event_loop_that_nobody_closed(stock_pypy: PyPy) -> None:
-    """asyncio hands itself to warnings, which ask where that was allocated."""
+def test_an_unclosed_event_loop_has_a_traceback(stock_pypy: PyPy) -> None:
+    """asyncio passes the loop to warnings, which looks up where the loop was allocated.
+    """
     run = stock_pypy.command(
         "-W", "always::ResourceWarning", str(stock_pypy.script("""
         import asyncio, gc
@@ -136,7 +140,8 @@ def test_pytest_shows_where_a_resource_was_allocated(stock_pypy: PyPy) -> None:
                      r" +opens\(\)\n.*\n +asyncio\.new_event", run.out), run.out
 
 
-#: three resources that nobody closes, in functions whose lines are numbered below
+#: A program with three resources that are never closed, in functions whose lines are
+#: numbered below.
 UNCLOSED = """\
 import gc, socket, warnings
 
@@ -158,13 +163,16 @@ def test_that_leaves_them():
         make()
         for i in range(3): gc.collect()
 """
-#: last line of each of these functions
+#: The last line of each of these functions.
 OPENS, CONNECTS, CLASS, MAKES = 4, 7, 11, 14
 
 
 def names(out: str) -> set[tuple[str, int]]:
-    """What pytest says of each: the resource, and the innermost line of the program
-    where it was allocated, as the last line of its function."""
+    """Return each resource in pytest's output, and where it was allocated.
+
+    The place is the innermost line of the program, given as the last line of its
+    function.
+    """
     found = set()
     for part in out.split("PytestUnraisableExceptionWarning: ")[1:]:
         what = re.search(r"FileIO|socket\.socket|unclosed shop", part)
@@ -177,9 +185,11 @@ def names(out: str) -> set[tuple[str, int]]:
 
 
 def test_pytest_where_such_warnings_are_errors(stock_pypy: PyPy) -> None:
-    """An error in a finalizer goes to nobody but sys.unraisablehook, with what failed:
-    a file or a socket itself; but of a finalizer in Python its function.  That is what
-    pytest asks tracemalloc about, in CPython as well."""
+    """An error in a finalizer only reaches sys.unraisablehook, with the failed object.
+
+    For a file or a socket, this object is the resource. For a finalizer in Python, it
+    is the function. pytest looks this object up in tracemalloc, in CPython as well.
+    """
     needs_pytest()
     path = stock_pypy.script(UNCLOSED, "test_shop.py")
     flags = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", "-W",

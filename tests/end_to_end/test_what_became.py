@@ -1,4 +1,4 @@
-"""Types and lifetimes of a real program's objects are those of the program."""
+"""Test the types and outcomes of sampled objects in real programs."""
 from __future__ import annotations
 
 import textwrap
@@ -17,7 +17,8 @@ from vmprof_convert.profile.model import ALIVE, FREED, Profile
 pytestmark = pytest.mark.nurseries("4M", "240M")
 JIT = pytest.mark.parametrize("jit", ["off", ""])
 
-#: makes COUNT nodes, keeps EVERY-th of them, and drops half of these again
+#: A program that makes COUNT nodes, keeps each EVERY-th node, and drops half of these
+#: again.
 KEEP = """
     import gc, sys
     class Node(object):
@@ -58,14 +59,14 @@ def test_keep_rates(pypy: PyPy, every: int, jit: str) -> None:
     kept = 200000 // every if every else 0
     nodes.total().check("all", 200000)
     nodes.check("alive", kept)
-    # and of the others one at each minor collection
+    # and one of the other nodes at each minor collection
     gone = {fate: nodes.objects.get(fate, 0.0) for fate in ("died", "freed")}
     assert gone["freed"] < 0.02 * 200000 + 10
     nodes.check("died", 200000 - kept - gone["freed"], also=2000)
 
 
 @JIT
-def test_what_is_dropped_is_freed(pypy: PyPy, jit: str) -> None:
+def test_dropped_objects_are_freed(pypy: PyPy, jit: str) -> None:
     nodes = found(sampled(pypy, KEEP, "2", "drop", jit=jit), "__main__.Node")
     nodes.check("alive", 50000)
     nodes.check("freed", 50000, also=2000)
@@ -73,8 +74,10 @@ def test_what_is_dropped_is_freed(pypy: PyPy, jit: str) -> None:
 
 @JIT
 def test_churn(pypy: PyPy, jit: str) -> None:
-    """What is replaced after a while is freed, and does not look alive where
-    something else has its address."""
+    """Objects that are replaced after a while are freed.
+
+    They do not look alive when another object has their address.
+    """
     nodes = found(sampled(pypy, """
         import gc
         class Node(object):
@@ -93,7 +96,7 @@ def test_churn(pypy: PyPy, jit: str) -> None:
 
 
 def test_two_classes_in_one_trace(pypy: PyPy) -> None:
-    """The JIT makes both at once, of different size, in one function."""
+    """The JIT allocates instances of both classes at once, with different sizes."""
     profile = sampled(pypy, """
         class Small(object):
             __slots__ = ("a",)
@@ -136,9 +139,12 @@ def test_two_classes_of_equal_size_in_one_trace(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("every", [1, 2, 10])
-def test_a_branch_in_the_middle_of_a_piece(pypy: PyPy, every: int) -> None:
-    """Guards don't end a piece: where the trace is left, its rest is never made,
-    and what stood there before must not count."""
+def test_a_guard_within_a_batched_allocation(pypy: PyPy, every: int) -> None:
+    """Guards do not end a batched allocation.
+
+    If the trace ends at a guard, the remaining objects are never made. Their memory may
+    contain old objects, which must not count.
+    """
     profile = sampled(pypy, """
         class Cell(object):
             __slots__ = ("a",)
@@ -169,9 +175,9 @@ def test_lists_and_their_storage(stock_pypy: PyPy, jit: str) -> None:
                 kept.append([i, i + 1, i + 2, i + 3, i + 4])
         make()
     """, jit=jit)
-    # and what the start-up makes of them
+    # and the lists of the start-up
     found(profile, "list").total().check("all", 30000, also=1000)
-    # header, length, and five numbers
+    # a header, a length, and five numbers
     found(profile, "int array (storage)", 56).total().check("all", 30000, also=1000)
 
 
@@ -201,9 +207,11 @@ def test_types_of_builtin_objects(stock_pypy: PyPy, expression: str,
     found(profile, type_).check("alive", 20000, also=500)
 
 
-@pytest.mark.nurseries("4M")     # the dead objects are no longer young
+@pytest.mark.nurseries("4M")     # The dead objects have to be old.
 def test_large_objects(stock_pypy: PyPy) -> None:
-    """They are not in the nursery: dead young ones go back to the C library."""
+    """Large objects are not in the nursery. The GC frees dead young ones to the C
+    library.
+    """
     profile = sampled(stock_pypy, """
         import gc
         kept, lists = [], []
@@ -219,8 +227,8 @@ def test_large_objects(stock_pypy: PyPy) -> None:
         gc.collect()
         gc.collect()
     """, jit="off")
-    # all of them are sampled: the header, the length and the items, behind which newer
-    # versions of PyPy have room for more, in another array that comes before or after
+    # All of them are sampled.  They have a header, a length and items.  Newer versions
+    # of PyPy have further room in another array, which precedes or follows.
     sizes = {size for size, type_ in zip(profile.samples.size, profile.samples.type)
              if profile.types[type_].owner == "byte array" and size >= 400016}
     each = [found(profile, "byte array (storage)", size).samples for size in sizes]
@@ -231,11 +239,14 @@ def test_large_objects(stock_pypy: PyPy) -> None:
         "alive": 100}
 
 
-@pytest.mark.nurseries("4M")     # needs several major collections
+@pytest.mark.nurseries("4M")     # The test needs several major collections.
 def test_objects_that_become_old_while_the_gc_marks_may_be_garbage(
         stock_pypy: PyPy) -> None:
     """The program allocates and drops thousands of nodes while the GC marks its heap.
-    All nodes that became old meanwhile stay, although the program keeps only 1000."""
+
+    All nodes that become old during this time stay, although the program keeps only
+    1000.
+    """
     profile = sampled(stock_pypy, """
         import collections, gc
         class Node(object):
@@ -292,7 +303,7 @@ def test_a_program_without_lifetimes(pypy: PyPy) -> None:
 
 
 # ____________________________________________________________
-# what the GC does to objects beside collecting them
+# the GC's operations on objects, except collections
 
 HARD = {
     "finalizers_that_resurrect": ("""
@@ -430,8 +441,10 @@ def test_hard_cases(pypy: PyPy, case: str, jit: str) -> None:
 
 @JIT
 def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
-    """Threads hang in write() with what they write pinned, when a collection
-    comes.  What becomes of the objects is known when they are not pinned any more."""
+    """Threads wait in write() with their buffers pinned, while a collection runs.
+
+    The outcomes of the buffers become known when they are no longer pinned.
+    """
     run = pypy.sample("""
         import fcntl, gc, os, struct, termios, threading, time
         pipes = [os.pipe() for i in range(3)]
@@ -469,7 +482,7 @@ def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
     assert sorted(samples.fate[row] for row in pinned) == [FREED, ALIVE, ALIVE]
     type_, = {samples.type[row] for row in pinned}
     assert type_ >= 0
-    # not at the first one
+    # Not at the first collection.
     minors = [c.time + c.duration for c in profile.collections if not c.is_major]
     for row in pinned:
         assert sum(samples.time[row] < time < samples.collected[row]
@@ -477,8 +490,10 @@ def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
 
 
 def test_messages_that_threads_wait_for(pypy: PyPy) -> None:
-    """recv() is given a pinned buffer, which is shrunk to what comes: so does a service
-    that other threads keep busy meanwhile."""
+    """recv() gets a pinned buffer, which is shrunk to the message.
+
+    A service works like this while other threads keep it busy.
+    """
     run = pypy.sample("""
         import gc, socket, threading
         kept = []
@@ -516,12 +531,12 @@ def test_messages_that_threads_wait_for(pypy: PyPy) -> None:
     received = [row for row, size in enumerate(samples.size) if size > 65536
                 and innermost(profile, samples.stack[row]) == "receive"]
     assert sum(0 < samples.live_size[row] < 200 for row in received) > 400
-    # where the GC could not keep a buffer pinned, the message is a copy of it
+    # If the GC could not keep a buffer pinned, the message is a copy.
     texts = {samples.type[row] for row in received}
     alive = sum(live_size or size for size, live_size, type_, stack, fate in zip(
         samples.size, samples.live_size, samples.type, samples.stack, samples.fate)
         if fate == ALIVE and type_ in texts and innermost(profile, stack) == "receive")
-    # what rounding to words adds
+    # The difference is the rounding to words.
     assert int(run.out) <= alive <= int(run.out) + 8 * 800
 
 
@@ -549,7 +564,7 @@ def test_a_forked_child_starts_clean(pypy: PyPy) -> None:
 @pytest.mark.parametrize("end, alive", [
     ("", 5000), ("holder.let_go(); gc.collect(); gc.collect()", 0)])
 def test_objects_that_c_extensions_hold(pypy: PyPy, end: str, alive: int) -> None:
-    """rawrefcount'ed: alive as long as C refers to them, and by nothing else."""
+    """Objects under rawrefcount are alive because only C code refers to the objects."""
     build_holder(pypy)
     nodes = found(sampled(pypy, """
         import gc, holder
@@ -570,8 +585,11 @@ def test_objects_that_c_extensions_hold(pypy: PyPy, end: str, alive: int) -> Non
 
 
 def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
-    """A profile that ends anywhere is whole: the samples that no collection has told
-    of are the newest ones, and what was promoted is freed or alive, each once."""
+    """A profile is complete at each end.
+
+    The samples without a collection's result are the newest ones. Each promoted object
+    is freed or alive, exactly once.
+    """
     run = stock_pypy.sample("""
         import gc
         class Node(object): pass
@@ -601,10 +619,10 @@ def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("kibibytes", [200000, 300000, 400000])
 @not_emulated
-@pytest.mark.nurseries("4M")     # larger ones do not fit
+@pytest.mark.nurseries("4M")     # Larger nurseries do not fit.
 def test_a_program_that_may_take_little_address_space(
         stock_pypy: PyPy, kibibytes: int) -> None:
-    """It ends as it would, and nothing is made up."""
+    """The program ends as without the sampler, and the profile has no wrong samples."""
     source = """
         import gc
         kept = [[i] for i in range(100000)]

@@ -1,6 +1,7 @@
-"""Objects that are still in the nursery when a process ends.
+"""Test objects that are still in the nursery when a process ends.
 
-All of them have types, and a batched allocation counts as several objects."""
+All of them have types, and a batched allocation counts as several objects.
+"""
 from __future__ import annotations
 
 import pytest
@@ -12,7 +13,7 @@ from vmprof_convert.profile.model import Profile
 
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
-#: 400,000 lists and texts, compiled as batches of several objects
+#: A program with 400,000 lists and texts, which compiled code allocates in batches.
 MAKE = """
     import multiprocessing, os, signal, subprocess, sys, threading
     def make():

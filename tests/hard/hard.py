@@ -29,7 +29,7 @@ def parse() -> argparse.Namespace:
         description="Try hard to find a program that notices the sampling.")
     parser.add_argument(
         "suites", nargs="*", metavar="SUITE",
-        help="of tests: those of suites.py (default: all of them, and the "
+        help="the name of a suite of suites.py (default: all suites, and the "
         "programs)")
     parser.add_argument(
         "--build", metavar="RELEASE",
@@ -87,13 +87,13 @@ ABOUT = """\
 %(tried)s. Written by ``make hard``
 (tests/hard/hard.py).
 
-Suites of tests, run without sampling and with a sample every 4 KiB, some with
-one every 64 bytes, too: *tests*, how many of them were *skipped* and *failed*
-without sampling, and how many end in another way with it, each time they are
-run (up to three times). That the process ends in the same way, and that the
-profile is whole, is part of it. What was once equal is *flaky*; tests that
-fail without sampling are PyPy's, Debian's, or need a file that Debian leaves
-out.
+Each suite of tests ran without sampling and with a sample every 4 KiB, some
+suites also with a sample every 64 bytes. The table shows the number of *tests*,
+and the tests that were *skipped* and *failed* without sampling. The last columns
+show the tests that ended differently with sampling in each run (up to three
+runs). The process must end in the same way, and the profile must be complete. A
+test that ended equally once is *flaky*. Tests that fail without sampling fail
+because of PyPy or Debian, or need a file that Debian omits.
 
 """
 

@@ -77,7 +77,7 @@ def programs(build: Build) -> Iterator[Done]:
     for seed in "1", "2", "3":
         yield run(build, "random sessions, seed " + seed, HERE / "soak.py",
                   seed, "300")
-    yield run(build, "forks beside four threads, at 64 bytes",
+    yield run(build, "forks with four other threads, at 64 bytes",
               HERE / "forks.py", "300")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         script = Path(scratch) / "interrupts.py"
@@ -86,7 +86,7 @@ def programs(build: Build) -> Iterator[Done]:
         done = run(build, "start, set_interval, stop, 10,000 times, "
                    "interrupted at random", script)
         yield dataclasses.replace(
-            done, result="nothing is left behind" if done.result == "True"
+            done, result="the state was restored" if done.result == "True"
             else done.result, is_good=done.result == "True")
     if build.root is None:
         yield soak27()

@@ -83,11 +83,11 @@ EXPLAINED = {
         "around, sampled or not",
     "test.test_int.IntStrDigitLimitsTests."
     "test_denial_of_service_prevented_int_to_str":
-        "it skips itself where its own work takes less than 1/64 s of the "
-        "processor, which is about what it takes",
+        "it skips itself if its work takes less than 1/64 s of the processor, and "
+        "it takes about as long",
     "test.test_subprocess.POSIXProcessTestCase.test_pass_fds_redirected":
-        "it asks a program that is sampled for all of its descriptors: ours are "
-        "those from 512 on",
+        "it asks a sampled program for all its descriptors; the sampler's begin "
+        "at 512",
 }
 
 

@@ -24,9 +24,9 @@ RUN = """
     unittest.main(module=test_tracemalloc, argv=["test", "-v"])
 """
 
-PRIVATE = "looks into CPython's module, at what has no documented name"
-DISABLED = "without tracing, a PyPy has no module tracemalloc"
-INVALID = "the message about an invalid number of frames is another one"
+PRIVATE = "uses undocumented names of CPython's module"
+DISABLED = "without tracing, PyPy has no module tracemalloc"
+INVALID = "the message about an invalid number of frames differs"
 FAILS = {
     **dict.fromkeys((
         "test_filter_match", "test_filter_match_filename",
@@ -37,11 +37,11 @@ FAILS = {
         "test_env_var_disabled", "test_env_var_ignored_with_E",
         "test_env_var_disabled_by_default"), DISABLED),
     **dict.fromkeys(("test_env_var_invalid", "test_sys_xoptions_invalid"), INVALID),
-    "test_snapshot": "the message of RuntimeError is another one",
+    "test_snapshot": "the message of RuntimeError differs",
     "test_fork": "a child is not traced until it asks for it",
-    "test_get_traced_memory": "2 KiB more than the object: what PyPy makes itself",
-    "test_get_tracemalloc_memory": "what stacks are is kept until stop()",
-    "test_reset_peak": "what is dead counts until it is collected",
+    "test_get_traced_memory": "PyPy itself allocates 2 KiB in addition to the object",
+    "test_get_tracemalloc_memory": "stacks are kept until stop()",
+    "test_reset_peak": "a dead object counts until it is collected",
 }
 
 

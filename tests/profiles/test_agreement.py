@@ -185,7 +185,7 @@ def check(path: Path) -> Profile:
     assert shown.extra.get("Allocation samples", 0) == summary.samples == (
         int(said[1]) if said else 0)
     assert shown.time_samples == summary.time_samples == number(
-        "time samples: (N);", text)
+        "CPU samples: (N);", text)
     if profile.moments:
         last = profile.moments[-1]
         assert shown.extra["Allocated, counted by the GC"] == format_bytes(
@@ -194,7 +194,7 @@ def check(path: Path) -> Profile:
         if profile.collections:
             assert "collections: %d minor, " % shown.extra["Minor collections"] in text
     if profile.lost_stacks:
-        assert " of %d samples; " % len(whole.samples) in text
+        assert " of %d samples are missing; " % len(whole.samples) in text
     said_there = "\n".join(map(str, shown.extra.values()))
     for pattern in (
             "lost: the stacks of (N) of", "cut: the stacks of (N) samples",

@@ -252,7 +252,7 @@ def test_growth_of_possible_garbage_does_not_fail_a_build(
                      "alive growth > 1k"]) == code
     out = words(capsys.readouterr().out)
     assert said in out
-    assert ("as it may contain garbage" in out) is (code == 0)
+    assert ("because it may contain garbage" in out) is (code == 0)
 
 
 def test_limit_of_the_second_run_depends_on_that_run_only() -> None:

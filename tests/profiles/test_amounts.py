@@ -48,7 +48,7 @@ def timed(tmp_path: Path) -> Path:
 def test_report_of_a_time_profile_shows_time(timed: Path) -> None:
     assert lines(timed) == [
         "40 ms of time in 4 samples, one per 10 ms:", "",
-        "the program's own code, with what it calls of libraries:",
+        "user code, with the libraries that it calls:",
         " time     %  total  function  where",
         "30 ms  75.0  30 ms  work      lib.py:5",
         "10 ms  25.0  40 ms  main      app.py:1", "",
@@ -80,7 +80,7 @@ def test_time_samples_in_a_profile_with_allocations(tmp_path: Path) -> None:
     path = write(tmp_path / "both.vmprof", log)
     assert lines(path)[0].startswith("allocated in ")
     assert lines(path)[-1] == (
-        "time samples: 2; --of time adds them up, and --view shows them")
+        "CPU samples: 2; --of time sums them, and --view shows them")
     assert by_name(as_json(path, "--of", "time")) == {
         "main": (0.001, 0.002), "work": (0.001, 0.001)}
     # filters also apply to time samples
@@ -267,8 +267,8 @@ def test_growth_of_several_processes_adds_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options,why", [
-    (("--of", "time"), "there are no time samples here, which --of time needs: "
-                       "--period takes some"),
+    (("--of", "time"), "the profile has no CPU samples, which --of time needs: record "
+                       "with --period"),
     (("--of", "rss"), "resident memory was read not at all in this run, and its "
                       "growth needs two readings: it is read ten times a second"),
     (("--of", "rss", "--tree"), "--tree is about bytes: leave out --of rss"),
@@ -276,10 +276,10 @@ def test_growth_of_several_processes_adds_up(tmp_path: Path) -> None:
     (("--of", "time", "--leaks"), "--leaks is about bytes: leave out --of time"),
     (("--of", "time", "--sort", "alive"),
      "--sort alive is about bytes: write self or total, or leave out --of time"),
-    (("--of", "time", "--by", "type"), "time is of no type: leave out --by type"),
+    (("--of", "time", "--by", "type"), "CPU time has no types: leave out --by type"),
     (("--of", "rss", "--thread", "1"),
-     "resident memory is the whole process's: of the filters, --process and --mine "
-     "are for --of rss"),
+     "--of rss shows the resident memory of whole processes: of the filters, it "
+     "supports only --process and --mine"),
 ])
 def test_refuses_options_that_do_not_fit_the_amount(
         tmp_path: Path, options: tuple[str, ...], why: str) -> None:

@@ -75,7 +75,7 @@ HOSTILE = {
     "record of nothing": log_with(b"A" + bytes(8)),
     "record that is too long": log_with(b"A" + struct.pack("<q", 2**40)),
     "record without columns": log_with(made_profiles.record(7, [], 5)),
-    "stack that is none": log_with(made_profiles.table(
+    "an invalid node of a stack": log_with(made_profiles.table(
         7, [(9, 0, 1, 1, 99, 0, 0, 16, 1, 0, 0, 0, 0)])),
     "sample of no interval": log_with(made_profiles.table(
         7, [(9, 0, 1, 1, -1, 0, 0, 16, 0, 0, 0, 0, 0)])),

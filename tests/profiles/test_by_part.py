@@ -107,9 +107,9 @@ def test_one_process_has_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options, said", [
-    (["--tree"], "--tree goes without --by thread: leave it out, or choose one with "
-                 "--thread"),
-    (["--focus", "f"], "--focus goes without --by"),
+    (["--tree"], "--tree does not support --by thread: leave it out, or select one "
+                 "with --thread"),
+    (["--focus", "f"], "--focus does not support --by"),
     (["--of", "rss"], "--by thread is for tables of the allocations of one run")])
 def test_refuses_options_that_do_not_fit_rows_of_threads(
         tmp_path: Path, options: list[str], said: str) -> None:
@@ -122,4 +122,4 @@ def test_refuses_options_that_do_not_fit_rows_of_threads(
         log.allocation([log.function("f")], size=16)
         path.write_bytes(log.data())
     assert said in refused(path, "--by", "thread", *options)
-    assert "is nothing that a row can be of" in refused(path, "--by", "thread,line")
+    assert "invalid kind of row" in refused(path, "--by", "thread,line")

@@ -59,7 +59,7 @@ def test_an_unknown_function_has_its_own_row(log: Log, tmp_path: Path) -> None:
         "main": 80, "work": 40, "called": 20, LABEL: 40}
     (said,) = remarks(path, "callers")
     assert said.startswith(
-        "callers: in the stacks of 50 % of the bytes stands " + LABEL)
+        "callers: the stacks of 50 % of the bytes contain " + LABEL)
 
 
 def test_an_unknown_function_called_by_a_library_is_not_user_code(
@@ -74,8 +74,8 @@ def test_an_unknown_function_called_by_a_library_is_not_user_code(
 
 @pytest.mark.parametrize("settings, said, is_brief", [
     # x86-64 without and with lines, and a PyPy that cannot write its log
-    ({"capabilities": "callers,labels"}, "callers: in compiled code, some are wrong",
-     False),
+    ({"capabilities": "callers,labels"},
+     "callers: in compiled code, some callers are wrong", False),
     ({"capabilities": "callers,labels", "lines": "1"}, None, False),
     ({"capabilities": "labels"}, "callers: where compiled code calls compiled", True)])
 def test_note_on_callers_depends_on_the_capabilities(
@@ -92,8 +92,8 @@ def test_note_on_callers_depends_on_the_capabilities(
 
 
 @pytest.mark.parametrize("capabilities, reason", [
-    ("callers,lines", "which tells lines"),
-    ("lines", "without which this machine's stacks lack functions")])
+    ("callers,lines", "which contains the lines"),
+    ("lines", "without which stacks lack functions on this machine")])
 @pytest.mark.parametrize("by", ["function", "type"])
 def test_notes_the_bytes_of_the_jit_log(tmp_path: Path, capabilities: str, reason: str,
                                         by: str) -> None:
@@ -103,8 +103,8 @@ def test_notes_the_bytes_of_the_jit_log(tmp_path: Path, capabilities: str, reaso
     path = write(tmp_path / "app.vmprof", log, [main, LOG], [main, COMPILER], [main],
                  [main])
     assert remarks(path, "log", "--by", by) == [
-        "log: 25 % of the bytes are PyPy's log of what it compiles, " + reason
-        + ": the program alone does not allocate them"]
+        "log: 25 % of the bytes are PyPy's log of its compiled code, " + reason
+        + ". Without the sampler, the program does not allocate them"]
     # writers/firefox/info.py takes its numbers from sum_up()
     summary = sum_up(readers.read(path))
     assert summary.log_bytes == pytest.approx(0.25 * summary.bytes.value)

@@ -104,7 +104,7 @@ def test_salvage_reads_all_whole_records(folder: Path) -> None:
     assert cli.main(["app.vmprof", "-o", "a.json", "--salvage"]) == 0
     profile = load(folder / "a.json")
     assert extra(profile)["Allocation samples"] == 5
-    assert "3 bytes at the end make no whole record, and were left out" in (
+    assert "3 bytes at the end were left out, because they are an incomplete" in (
         remarks(profile))
 
 
@@ -172,7 +172,7 @@ def test_refuses_invalid_outputs(folder: Path,
         said = wrong(capsys, "app.vmprof", "-o", target)
         assert said.startswith("%s: the output's name must end with .json or .json.gz "
                                "or .html or " % target)
-        assert said.endswith(" or .txt or .md; or say with --to what it is to be")
+        assert said.endswith(" or .txt or .md; or select the format with --to")
 
 
 def test_nan_is_never_written() -> None:
@@ -278,14 +278,14 @@ def test_several_profiles(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["app.vmprof", "--view", "-o", "-"], "--view opens the Firefox Profiler"),
     (["app.vmprof", "--view", "-o", "a.md"], "a.md: with --view, the output's"),
     (["app.vmprof", "-o", "a.json", "--by", "type", "--tree"],
-     "--by, --tree: this is for reports"),
-    (["app.vmprof", "--view", "--leaks"], "--leaks: this is for reports"),
-    (["app.vmprof", "--sources"], "--sources is for the Firefox Profiler's: write"),
+     "--by, --tree: only reports support this"),
+    (["app.vmprof", "--view", "--leaks"], "--leaks: only reports support this"),
+    (["app.vmprof", "--sources"], "--sources is for the Firefox Profiler: write"),
     (["app.vmprof", "--axis", "bytes", "--json"],
-     "--axis is for the Firefox Profiler's: write"),
+     "--axis is for the Firefox Profiler: write"),
     (["app.vmprof", "app.vmprof", "--view"], "a profile was named twice"),
-    (["app.vmprof", "-", "-o", "a.json"], "standard input holds one profile: where"),
-    (["-", "-"], "standard input holds one profile: where"),
+    (["app.vmprof", "-", "-o", "a.json"], "standard input contains one profile: to"),
+    (["-", "-"], "standard input contains one profile: to"),
     (["app.vmprof", "--no-such"], "unrecognized arguments: --no-such"),
     ([], "the following arguments are required: PROFILE"),
 ])

@@ -180,8 +180,8 @@ def test_batched_allocation_of_unknown_objects_has_one_row() -> None:
     log.collection(100)
     log.young(1, 3)
     assert rows(log) == [(10, 300, NONE, UNKNOWN, 100, -1)]
-    assert ("not told apart: 1 sampled object (1.13 KiB) allocated in one piece "
-            "with others, ") in said(log)
+    assert ("batched allocations: the types and outcomes of 1 sampled object (1.13 "
+            "KiB) are unknown, ") in said(log)
 
 
 def test_notes_about_negligible_bytes_are_omitted() -> None:
@@ -193,8 +193,8 @@ def test_notes_about_negligible_bytes_are_omitted() -> None:
             log.young(key, 1, log.type("a"))
         log.young(101, 3)
         text = said(log)
-        assert ("not told apart: " in text) == is_said
-        assert "not told apart: " not in said(sampled(100_000))
+        assert ("batched allocations: " in text) == is_said
+        assert "batched allocations: " not in said(sampled(100_000))
 
 
 def test_note_on_survivors_needs_a_survivor() -> None:
@@ -214,7 +214,8 @@ def test_notes_with_the_largest_effect_come_first() -> None:
     log.young(2, 3)
     log.figure(1, 50, 2**30)
     found = [line.partition(":")[0] for line in said(log).splitlines()]
-    wanted = ["estimated total", "survived", "cut", "not told apart", "resident memory"]
+    wanted = ["estimated total", "survived", "cut", "batched allocations",
+              "resident memory"]
     assert [word for word in found if word in wanted] == wanted
 
 
@@ -231,7 +232,7 @@ def test_events_that_fit_no_object_are_ignored_and_counted() -> None:
     for key in 0, 3, -3, 2**40:
         log.freed(key)
     assert read(log).misfits == 6
-    assert "passed over: 6 facts that fit no sample; " in said(log)
+    assert "skipped: 6 object events without a matching sample; " in said(log)
     assert rows(log) == [(10, 16, "a", FREED, 100, 200), (20, 32, "a", DIED, 100, -1)]
 
 

@@ -83,8 +83,8 @@ def test_report_has_malloc_s_count_at_the_start_and_the_end() -> None:
     log.figure(10, 0, 2 << 20)
     log.figure(10, 10**9, 70 << 20)
     assert of_process(read(log)) == [
-        "raw memory, as malloc counts it: 2 MiB in use when sampling began, 70 MiB at "
-        "the end"]
+        "native memory, as malloc counts it: 2 MiB in use when sampling began, 70 MiB "
+        "at the end"]
 
 
 def test_report_has_the_peak_and_its_time() -> None:

@@ -454,16 +454,17 @@ def test_profile_info_has_the_settings_and_the_losses() -> None:
     profile = converted(log)
     info = extra(profile)
     assert info["Allocation samples"] == 5
-    assert info["Time samples"] == 1
+    assert info["CPU samples"] == 1
     # both numbers of allocated bytes have the same unit
     assert re.fullmatch(r"8\.90 KiB \(95 %: .* \.\. .*\)",
                         info["Allocated, an estimate"])
     assert info["Allocated, counted by the GC"] == "12.1 KiB"
     assert info["Minor collections"] == 7
     assert info["Mean bytes between two samples, at the beginning"] == "1000"
-    assert "lost: the stacks of 1 of 6 samples; their bytes are in [stack lost]" in (
-        remarks(profile))
-    assert "3 time samples met another sample, and were dropped" in remarks(profile)
+    assert ("lost: the stacks of 1 of 6 samples are missing; their bytes are in "
+            "[stack lost]") in remarks(profile)
+    assert ("3 CPU samples were dropped, because the sampler was recording another "
+            "sample") in remarks(profile)
     # the panel omits values for the sampler's developers
     assert not [label for label in info if "unseen" in label or "pressure" in label]
 
@@ -517,7 +518,7 @@ def test_internal_settings_are_not_shown() -> None:
     assert {entry["label"] for entry in section["entries"]} == {
         "Engine", "Mean bytes between two samples, at the beginning",
         "Gaps between samples", "Seed of the gaps", "Limit that the interval follows",
-        "Library of the interpreter, as native functions were asked for",
+        "Library of the interpreter, because native functions were requested",
         # a setting of a newer sampler
         "new"}
 
@@ -542,7 +543,7 @@ def test_notes_about_missing_data_are_those_of_the_report() -> None:
     log.allocation([log.function("f")], size=16)
     assert remarks(converted(log)) == [
         "the profile ends before the program did: the program disabled vmprof",
-        "2 child processes were not sampled: what they allocated is not in here"]
+        "2 child processes were not sampled: their allocations are missing"]
     log = Log()
     log.settings()
     log.allocation([log.function("f")], size=16)

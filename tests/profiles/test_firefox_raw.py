@@ -15,7 +15,7 @@ from made_profiles import PID, Log
 from vmprof_convert import cli
 
 MS = 1_000_000
-NAME = "Raw memory (malloc)"
+NAME = "Native memory (malloc)"
 
 
 def write(path: Path, *, pid: int = PID, run: str = "r", raw: bool = True,
@@ -123,9 +123,9 @@ def test_notes_that_native_memory_is_omitted(
     found = written("app.vmprof", *options)
     assert [thread["name"] for thread in found["threads"]] == [
         "MainThread", "Objects (number)"]
-    assert "not in there: raw memory, of which --raw makes a file" in (
+    assert "not included: native memory, for which --raw writes a separate file" in (
         capsys.readouterr().err)
-    assert "not in there" not in (
+    assert "not included" not in (
         written("app.vmprof") and capsys.readouterr().err)
 
 
@@ -133,7 +133,7 @@ def test_error_without_samples_of_the_heap_names_option_raw(
         app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(app, objects=False)
     assert cli.main(["app.vmprof", "-o", "out.json"]) == 2
-    assert "there is nothing to convert; of raw memory, --raw makes a file" in (
+    assert "because it has no samples; --raw writes a file of its native memory" in (
         capsys.readouterr().err)
     assert counters(written("app.vmprof", "--raw"))[str(PID), "raw-memory"] == 2000
 
@@ -150,8 +150,8 @@ def test_notes_that_blocks_of_earlier_segments_are_omitted(
     assert allocated(written("app.vmprof"), 1) == {
         ("f", "[type not known]"): 1000}
     assert capsys.readouterr().err == (
-        "vmprof-convert: not in there: 1 block of raw memory that earlier parts of the "
-        "profile asked for\n")
+        "vmprof-convert: not included: 1 block of native memory from earlier segments "
+        "of the profile\n")
 
 
 def test_option_raw_writes_native_memory_only(app: Path) -> None:
@@ -174,5 +174,5 @@ def test_notes_that_the_sampler_missed_frees(app: Path) -> None:
     log.figure(10, 0, 10)
     log.figure(10, 2 * MS, 100)
     app.write_bytes(log.data())
-    assert "raw memory: wrong: 900 B more count as alive here than malloc" in str(
-        written("app.vmprof")["meta"]["extra"])
+    assert ("native memory: wrong: the samples count 900 B more as alive than malloc"
+            in str(written("app.vmprof")["meta"]["extra"]))

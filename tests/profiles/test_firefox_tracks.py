@@ -132,7 +132,7 @@ def test_an_axis_of_too_many_bytes_is_refused() -> None:
     log = Log()
     for _ in range(3):
         log.allocation([log.function("f")], size=2**62, interval=2**62)
-    with pytest.raises(ProfileError, match="which is more than can be"):
+    with pytest.raises(ProfileError, match="which is impossible"):
         converted(log, unit=BYTES)
 
 

@@ -9,7 +9,7 @@ import calls
 from made_profiles import Log
 from report_runs import as_json, lines
 
-TITLE = "the program's own code, with what it calls of libraries"
+TITLE = "user code, with the libraries that it calls"
 
 
 def profile(folder: Path, stacks: dict[str, int]) -> Path:
@@ -37,21 +37,21 @@ def title(path: Path, *options: str) -> str:
 @pytest.mark.parametrize("stacks, found", [
     # all bytes are in main, which is no news; the library's read allocates most
     ({"main run read": 600, "main run": 250, "main run view": 150},
-     "all code (--mine is the program's own: 85 % in main):"),
+     "all code (--mine shows user code: 85 % in main):"),
     # most bytes have the user function `view` on their stack
     ({"main run view read": 880, "main run": 120},
-     TITLE + " (--by function is all code: 88 % in read):"),
+     TITLE + " (--by function shows all code: 88 % in read):"),
     # no function dominates
     ({"main run view": 400, "main run save read": 310, "main run save": 290},
-     TITLE + " (--by function is all code: 40 % in view):"),
+     TITLE + " (--by function shows all code: 40 % in view):"),
     # both views show the same
     ({"main": 1000, "main run": 1}, TITLE + ":"),
     # most bytes have no user function on their stack
     ({"run read": 800, "main view": 200},
-     "all code (--mine is the program's own: 80 % in [libraries alone]):"),
+     "all code (--mine shows user code: 80 % in [libraries alone]):"),
     # only the view of all code shows which function of the server allocates
     ({"main run": 990, "main view": 10},
-     "all code (--mine is the program's own: 99 % in main):"),
+     "all code (--mine shows user code: 99 % in main):"),
 ])
 def test_the_more_informative_view_is_shown(
         tmp_path: Path, stacks: dict[str, int], found: str) -> None:
@@ -134,4 +134,4 @@ def test_the_more_informative_view_of_time_is_shown(tmp_path: Path) -> None:
     path.write_bytes(log.data())
     found = lines(path)
     assert any(" read " in line for line in found), found
-    assert "--mine is the program's own: 100 % in main" in "\n".join(found)
+    assert "--mine shows user code: 100 % in main" in "\n".join(found)

@@ -60,8 +60,8 @@ def test_focus_on_a_recursive_function(path: Path) -> None:
 
 def test_focus_lists_the_functions_of_the_same_name(path: Path) -> None:
     found = lines(path, "--focus", "render")
-    assert "2 functions are called render; below, they are as one:" in found
-    at = found.index("2 functions are called render; below, they are as one:")
+    assert "2 functions are called render; the tables below add them up:" in found
+    at = found.index("2 functions are called render; the tables below add them up:")
     assert [line.split()[-1] for line in found[at + 2:at + 4]] == [
         "jinja/core.py:7", "jinja/loaders.py:9"]
     one = as_json(path, "--focus", "core.py:render")
@@ -243,6 +243,6 @@ def test_time_samples_alone(tmp_path: Path) -> None:
     path.write_bytes(log.data())
     assert lines(path, "--tree") == [
         "no allocation samples: the profile was taken without --allocation-sampling",
-        "time samples: 1; --of time adds them up, and --view shows them"]
+        "CPU samples: 1; --of time sums them, and --view shows them"]
     assert lines(path)[0] == "10 ms of time in 1 sample, one per 10 ms:"
     assert "no allocation samples" in report(path, "--focus", "f").stderr

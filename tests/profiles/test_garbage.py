@@ -261,8 +261,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-GARBAGE = ("that it is less than the limit is not certain, as it may contain garbage: "
-           "neither a heap snapshot nor a major collection ended the run; call ")
+GARBAGE = ("it is not certain that this is less than the limit, because it may "
+           "contain garbage: neither a heap snapshot nor a major collection ended the "
+           "run; call ")
 
 
 @pytest.mark.parametrize("arguments, code, said", [

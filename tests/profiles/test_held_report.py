@@ -52,8 +52,8 @@ def test_the_table(tmp_path: Path) -> None:
     Small rows are omitted.
     """
     first, _, head, *rows = lines(written(tmp_path, a_log()), "--held")
-    assert first == "what was alive at 2 s, by who held it: 195 KiB in 1500 objects"
-    assert head.split("  ")[0] == "held by it alone"
+    assert first == "live objects at 2 s, by retainer: 195 KiB in 1500 objects"
+    assert head.split("  ")[0] == "retained size"
     assert [" ".join(row.split()) for row in rows[:10]] == [
         "68.4 KiB 700 68.4 ±0.002 KiB shop._seen (dict), also web.seen",
         "64 % str from make app.py:9",
@@ -61,13 +61,13 @@ def test_the_table(tmp_path: Path) -> None:
         "29.3 KiB 300 29.3 ±0.002 KiB shop.price -> variable cache (dict)",
         "29.3 KiB 200 29.3 ±0.002 KiB shop._seen (dict) and shop.price -> variable "
         "cache (dict), together",
-        "3.91 ±0.002 KiB held in other ways: by smaller holders, or by several",
+        "3.91 ±0.002 KiB held in other ways: by smaller retainers, or by several",
         "8.79 KiB 4.88 ±0.002 KiB held by the interpreter alone",
         "100 % PyPy's own: compiled code",
-        "5.86 ±0.002 KiB waits for its finalizer, or is held by what does",
-        "1000 ±2 B no path: held by C code, or garbage not collected yet"]
-    assert rows[-1] == ("the program stood still for 7 us; another process looked for "
-                        "300 us, and took 1 MiB")
+        "5.86 ±0.002 KiB waits for its finalizer, or is held by such an object",
+        "1000 ±2 B no path: held by C code, or uncollected garbage"]
+    assert rows[-1] == ("the program paused for 7 us; another process examined the "
+                        "heap for 300 us, and needed 1 MiB of memory")
 
 
 def test_an_object_that_shrank_counts_with_its_current_size(tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
     for thread in range(2):         # either may be the earlier retainer of this name
         log.holder(2, 8 << thread, 800, 8, "in work() -> local x", "list")
     found = lines(written(tmp_path, log), "--held")
-    assert found[0].startswith("what was alive at 3 s")
+    assert found[0].startswith("live objects at 3 s")
     assert " ".join(found[2].split()).startswith(
-        "held by it alone since 2 s objects")
+        "retained size since 2 s objects")
     assert [" ".join(line.split()) for line in found[3:7]] == [
         "69.0 KiB +700 B 710 shop._seen (dict)",
         "28.3 KiB -1000 B 300 shop.price -> variable cache (dict)",
@@ -175,23 +175,24 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
     assert [" ".join(line.split()) for line in found[7:9]] == [
         "800 B 8 in work() -> local x (list)"] * 2
     assert found[-2:] == [
-        "since: only of what was among the largest holders then, too",
-        "asked 2 times; --json has all answers"]
+        "since: only for retainers that were also among the largest at that time",
+        "the profile has 2 heap snapshots with retainers; --json shows all"]
 
 
 def test_a_failed_snapshot_does_not_hide_an_earlier_answer(tmp_path: Path) -> None:
     log = a_log()
     log.held(2, 3_000_000_000, 1005)
     found = lines(written(tmp_path, log), "--held")
-    assert found[0].startswith("what was alive at 2 s")
+    assert found[0].startswith("live objects at 2 s")
     assert found[-2:] == [
-        "asked again at 3 s: that process was ended before it had an answer",
-        "asked 2 times; --json has all answers"]
+        "a later heap snapshot at 3 s has no answer: the process that examined the "
+        "heap was ended before it had an answer",
+        "the profile has 2 heap snapshots with retainers; --json shows all"]
 
 
 @pytest.mark.parametrize("rows, first", [
-    (1, "what was alive at 1 s, by who held it: 1000 B in 10 objects"),
-    (2, "who held what at 1 s is not known: the profile ended before the answer was "
+    (1, "live objects at 1 s, by retainer: 1000 B in 10 objects"),
+    (2, "the retainers at 1 s are unknown: the profile ended before the answer was "
         "written")])
 def test_a_truncated_answer_is_ignored(tmp_path: Path, rows: int, first: str) -> None:
     log = Log()
@@ -202,22 +203,22 @@ def test_a_truncated_answer_is_ignored(tmp_path: Path, rows: int, first: str) ->
 
 
 @pytest.mark.parametrize("problem, said", [
-    (1001, "there was not enough memory for the process that looked"),
-    (1005, "that process was ended before it had an answer"),
-    (2011, "signal 11 ended the process that looked")])
+    (1001, "there was not enough memory for the process that examined the heap"),
+    (1005, "the process that examined the heap was ended before it had an answer"),
+    (2011, "signal 11 ended the process that examined the heap")])
 def test_report_gives_the_reason_for_a_missing_answer(tmp_path: Path, problem: int,
                                                       said: str) -> None:
     log = Log()
     log.settings()
     log.held(1, 1_000_000_000, problem)
     assert lines(written(tmp_path, log), "--held") == [
-        "who held what at 1 s is not known: " + said]
+        "the retainers at 1 s are unknown: " + said]
 
 
 def test_refuses_a_profile_without_retainers(tmp_path: Path) -> None:
     log = Log()
     log.settings()
-    assert "nothing in this profile says who holds what" in refused(
+    assert "this profile has no retainers" in refused(
         written(tmp_path, log), "--held")
 
 
@@ -237,8 +238,8 @@ def test_several_processes(tmp_path: Path) -> None:
         a_log(run="abc", pid=2, parent=1).data())
     found = lines(tmp_path / "app.vmprof", "--held")
     assert [line.partition(" at ")[0] for line in found
-            if " by who held it" in line] == [
-        "what was alive in process 1", "what was alive in process 2"]
+            if " by retainer" in line] == [
+        "live objects in process 1", "live objects in process 2"]
 
 
 @pytest.mark.parametrize("row", [
@@ -352,7 +353,7 @@ def test_a_leak_without_a_reference_path(tmp_path: Path) -> None:
         heap.log.held_object(1, frames, type_, size=1000, set_=0, how=NO_PATH)
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
-    assert ("held by C code, or garbage not collected yet (100 %)"
+    assert ("held by C code, or uncollected garbage (100 %)"
             in "\n".join(lines(path, "--leaks")))
 
 

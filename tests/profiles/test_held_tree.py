@@ -53,8 +53,8 @@ def test_the_tree_has_each_byte_once(tmp_path: Path) -> None:
 def test_unreachable_bytes_are_reported_separately(tmp_path: Path) -> None:
     done = report(written(tmp_path, a_tree()), "--held", "--to", "collapsed")
     assert done.stderr.endswith(
-        "not in there, as nothing led to it: 1000 ±2 B; it is garbage that was not "
-        "collected, or held by C code\n")
+        "not included: 1000 ±2 B, which no reference path reaches; it is uncollected "
+        "garbage, or held by C code\n")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -168,7 +168,7 @@ def test_retainers_have_a_thread(tmp_path: Path) -> None:
                       for stack, number in folded(written(tmp_path, log)).items()}
     samples = thread(profile, HELD_BY)["samples"]
     times = [time for time, weight in zip(samples["time"], samples["weight"]) if weight]
-    # the tree is drawn with a width of a fiftieth of the run
+    # on the time axis, the tree takes a fiftieth of the run
     assert 2000 <= min(times) <= max(times) < 2000 + 4000 / 50
     assert [name for name, category, _, _ in frames(profile)
             if category == "Type of object"] == ["str", "shop.Visit", "shop.Item"]
@@ -222,14 +222,14 @@ def test_each_process_has_its_thread(tmp_path: Path) -> None:
     (("-o", "x.html"), "--held is not needed here"),
     (("--view",), "--held is not needed here"),
     (("-o", "x.heapprofile"),
-     "--held is for reports, and for pprof, otlp, speedscope, collapsed, "
-     "and not for"),
-    (("-o", "x.pb.gz", "--by", "type"), "--by: this is for reports"),
-    (("-o", "x.pb.gz", "--leaks"), "--leaks: this is for reports"),
+     "--held is for reports and the formats pprof, otlp, speedscope, collapsed, "
+     "and not for chrome"),
+    (("-o", "x.pb.gz", "--by", "type"), "--by: only reports support this"),
+    (("-o", "x.pb.gz", "--leaks"), "--leaks: only reports support this"),
     (("-o", "x.folded", "--weight", "objects"), "leave out --weight objects"),
-    (("-o", "x.pb.gz", "--samples", "3"), "--samples is for samples"),
-    (("-o", "x.pb.gz", "--mine"), "--held is about all that was alive"),
-    (("-o", "x.pb.gz", "--type", "str"), "--held is about all that was alive")])
+    (("-o", "x.pb.gz", "--samples", "3"), "--samples limits the allocation samples"),
+    (("-o", "x.pb.gz", "--mine"), "--held shows all live objects"),
+    (("-o", "x.pb.gz", "--type", "str"), "--held shows all live objects")])
 def test_refuses_options_that_do_not_fit(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Sequence[str],
         said: str) -> None:
@@ -243,14 +243,15 @@ def test_error_gives_the_reason_for_a_missing_tree(tmp_path: Path) -> None:
     log = Log()
     log.settings()
     path = written(tmp_path, log)
-    assert "nothing in this profile says who holds what" in refused(
+    assert "this profile has no retainers" in refused(
         path, "--held", "--to", "pprof", "-o", str(tmp_path / "x.pb"))
     log = Log()
     log.settings()
     log.held(1, 1_000_000_000, 1001)
     path = written(tmp_path, log)
-    assert ("who held what at 1 s is not known: there was not enough memory for the "
-            "process that looked" in refused(path, "--held", "--to", "collapsed"))
+    assert ("the retainers at 1 s are unknown: there was not enough memory for the "
+            "process that examined the heap" in refused(
+                path, "--held", "--to", "collapsed"))
 
 
 def test_the_tree_has_the_last_answer_of_each_process(tmp_path: Path) -> None:
@@ -273,8 +274,8 @@ def test_the_tree_has_the_last_answer_of_each_process(tmp_path: Path) -> None:
     assert by_process == {"process 1 serve.py": 1000, "process 2": 200_000}
     assert stacks["process 1 serve.py", "web (dict)"] == 900
     done = report(tmp_path / "app.vmprof", "--held", "--to", "collapsed")
-    assert ("who held what in process 3 at 1 s is not known: signal 11 ended the "
-            "process that looked" in done.stderr)
+    assert ("the retainers in process 3 at 1 s are unknown: signal 11 ended the "
+            "process that examined the heap" in done.stderr)
     assert "1000 ±2 B of process 2" in done.stderr
     assert set(folded(tmp_path / "app.vmprof", "--process", "2")) == {
         stack[1:] for stack in stacks if stack[0] == "process 2"}

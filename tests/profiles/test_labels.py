@@ -129,12 +129,12 @@ def test_filter_selects_samples_with_a_label(path: Path, pattern: str,
 
 
 @pytest.mark.parametrize("options, said", [
-    (["--label", "x"], "'x' is no label: write KEY=VALUE"),
+    (["--label", "x"], "invalid label 'x': write KEY=VALUE"),
     (["--label", "endpoint=/nowhere"], "no sample has the label 'endpoint=/nowhere'"),
     (["--label", "endpont=/users"], "; there is 'endpoint=/users'"),
     (["--by", "label:x"], "no sample has a label 'x'; there are: endpoint, tenant"),
-    (["--by", "label:"], "'label:' is nothing that a row can be of"),
-    (["--by", "label:x,line"], "is nothing that a row can be of")])
+    (["--by", "label:"], "invalid kind of row 'label:'"),
+    (["--by", "label:x,line"], "invalid kind of row")])
 def test_refuses_unknown_labels(path: Path, options: list[str], said: str) -> None:
     assert said in refused(path, *options)
 

@@ -95,8 +95,8 @@ def test_the_file_stays_if_the_command_fails(
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["--to", "pprof"], "--view opens the Firefox Profiler, or with --to what is one "
-                        "of firefox, html, speedscope, and no report"),
+    (["--to", "pprof"], "--view opens the Firefox Profiler, or a file of one of the "
+                        "formats firefox, html, speedscope (--to), and no report"),
     (["-o", "x.folded"], "x.folded: with --view, the output's name must end with "
                          ".json or .json.gz or .html")])
 def test_refuses_formats_without_a_viewer(arguments: list[str], said: str, folder: Path,
@@ -109,5 +109,5 @@ def test_refuses_formats_without_a_viewer(arguments: list[str], said: str, folde
 def test_refuses_a_port_without_a_server(
         arguments: list[str], folder: Path, addresses: list[str],
         capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--port is where --view serves a profile to the Firefox Profiler" in (
+    assert "--port is the port at which --view serves a profile to the Firefox" in (
         run_and_fail(folder, capsys, "app.vmprof", "--port", "8000", *arguments))

@@ -88,14 +88,14 @@ def test_growth_outside_of_the_heap_is_the_headline() -> None:
     text = said(result)
     assert text[0] == ("outside of the GC's heap, the process grew by 20 MiB/s, 300 "
                        "MiB in all")
-    assert "C extensions, ctypes and cffi, array, mmap, and what malloc" in text[1]
+    assert "C extensions, ctypes and cffi, array, mmap, and freed memory" in text[1]
     assert text[2].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text) == (
         "memory: meanwhile resident memory grew by 300 MiB, from 150 MiB to 450 MiB "
         "(140 MiB in the first window, 160 MiB in the second); private memory (USS) "
-        "grew by 300 MiB, from 140 MiB to 440 MiB; the GC's own "
-        "stayed at 8 MiB; that explains 0 %; 300 MiB came outside of the GC's heap, "
-        "where nothing is sampled")
+        "grew by 300 MiB, from 140 MiB to 440 MiB; the GC's own stayed at 8 MiB; that "
+        "explains 0 %; 300 MiB came outside of the GC's heap, where no samples are "
+        "taken")
     content = content_of_process(made.profile, result)["memory"]
     assert content == {
         "resident": pytest.approx((150 * MIB, 290 * MIB, 450 * MIB)),
@@ -156,17 +156,17 @@ def test_peaks_of_the_heap_between_collections_are_not_the_headline() -> None:
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text).endswith(
-        "the GC's own shrank by 15 MiB, from 35 MiB to 20 MiB; at most it had 41 MiB "
-        "until the first moment, and 56 MiB until the last; that explains 100 %; 0 B "
-        "came outside of the GC's heap, where nothing is sampled")
+        "the GC's own shrank by 15 MiB, from 35 MiB to 20 MiB; the GC's largest size "
+        "was 41 MiB until the first moment, and 56 MiB until the last; that explains "
+        "100 %; 0 B came outside of the GC's heap, where no samples are taken")
 
 
 def test_growth_of_the_heap_is_not_the_headline() -> None:
     text = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 2 * MIB))]))
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text).endswith(
-        "the GC's own grew by 30 MiB, from 18 MiB to 48 MiB; that "
-        "explains 100 %; 0 B came outside of the GC's heap, where nothing is sampled")
+        "the GC's own grew by 30 MiB, from 18 MiB to 48 MiB; that explains 100 %; 0 B "
+        "came outside of the GC's heap, where no samples are taken")
 
 
 def test_the_larger_of_a_leak_and_outside_growth_is_first() -> None:
@@ -239,7 +239,7 @@ def test_growth_of_only_resident_or_private_memory_is_not_the_headline(
     assert result.memory is not None and result.memory.outside == 0.0
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
-    assert ("resident memory says that more came outside" in memory_line(text)) == (
+    assert ("growth outside of the GC's heap is unknown" in memory_line(text)) == (
         is_far is None)
     assert content_of_process(made.profile, result)["memory"]["is_far"] is is_far
 
@@ -289,14 +289,14 @@ def test_no_growth_is_certain_in_windows_shorter_than_the_readings() -> None:
 
 def test_a_heap_that_was_not_read_explains_nothing() -> None:
     text = said(find_leaks([process((50 * MIB, 20 * MIB))]))
-    assert text[0] == ("the process grew by 20 MiB/s, 300 MiB in all; how much of that "
-                       "is the GC's heap was not read")
-    assert memory_line(text).endswith("how much of that is the GC's heap was not read")
+    assert text[0] == ("the process grew by 20 MiB/s, 300 MiB in all; the size of the "
+                       "GC's heap was not read")
+    assert memory_line(text).endswith("the size of the GC's heap was not read")
     # some engines record the bytes in use, but not the GC's memory from the system
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 20 * MIB), kind=HEAP)
     assert memory_line(said(find_leaks([made]))).endswith(
-        "that explains 100 %; 0 B came outside of the GC's heap, where nothing is "
-        "sampled")
+        "that explains 100 %; 0 B came outside of the GC's heap, where no samples are "
+        "taken")
 
 
 def test_notes_that_no_memory_was_read() -> None:
@@ -305,8 +305,8 @@ def test_notes_that_no_memory_was_read() -> None:
     text = said(result)
     assert text[0].startswith("no leak was found in the GC's heap: ")
     assert memory_line(text) == (
-        "memory: resident memory was not read: what is kept outside of the GC's heap "
-        "(ctypes, cffi, array, mmap, C extensions) is not known")
+        "memory: resident memory was not read: growth outside of the GC's heap "
+        "(ctypes, cffi, array, mmap, C extensions) is unknown")
     assert content_of_process(made.profile, result)["memory"] is None
 
 
@@ -329,7 +329,8 @@ def test_several_processes_are_added_up() -> None:
              for number, one in enumerate(processes)]
     text = said(result, parts)
     for number, outside in enumerate((150, 450)):
-        line, = (line for line in text if line.startswith("%d: what is held" % number))
+        line, = (line for line in text
+                 if line.startswith("%d: the live bytes" % number))
         assert line.endswith("; outside of the GC's heap, it grew by %d MiB" % outside)
     unknown = find_leaks([*processes, process(None)])
     assert unknown.memory is None

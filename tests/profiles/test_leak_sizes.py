@@ -269,11 +269,11 @@ def test_the_rest_is_a_line_with_its_largest_places() -> None:
     text = said(find_leaks([process_of(objects)]))
     rest = next(number for number, line in enumerate(text)
                 if line.startswith("the rest"))
-    assert text[rest].startswith("the rest: what is held at other places grew by 1")
+    assert text[rest].startswith("the rest: the live bytes of other places grew by 1")
     assert text[rest].endswith("; most of it:")
     assert [line.partition("big  ")[2][:2] for line in text[rest + 1:rest + 5]] == [
         "g4", "g3", "g2", ""]
-    assert text[rest + 4].startswith("all together: what is held grew by")
+    assert text[rest + 4].startswith("all together: the live bytes grew by")
 
 
 def test_report_without_a_leak_has_the_largest_growth() -> None:
@@ -284,7 +284,7 @@ def test_report_without_a_leak_has_the_largest_growth() -> None:
         + of(churn(rng, 100), "main f", "str"))])
     assert result.leaks == []
     text = said(result)
-    assert text[0].startswith("no leak was found in the GC's heap: no place where ")
+    assert text[0].startswith("no leak was found in the GC's heap: no place that ")
     assert re.fullmatch(r"      [\d.]+ ±[\d.]+ KiB/s  list \(storage\)  note  "
                         r"app.py:1  <- main  app.py:1", text[2]), text
 
@@ -354,7 +354,7 @@ def test_storage_of_waiting_objects_is_a_queue() -> None:
     result = find_leaks([process_of(of(backlog, "main put", "list (storage)"))])
     one, = result.leaks
     assert one.stayed is not None and one.stayed < 0.1
-    assert "it comes and goes, as in a queue" in "\n".join(said(result))
+    assert "the objects come and go, as in a queue" in "\n".join(said(result))
 
 
 def test_objects_that_are_all_sampled_have_no_error() -> None:
@@ -438,7 +438,7 @@ def test_growth_of_the_jit_is_separate() -> None:
     assert result.growth.value == pytest.approx(held_from(objects, 5, 20) - jit)
     text = said(result)
     assert text[0].startswith("leak: app.Node  keep")
-    assert any(line.startswith("not in it: what the JIT keeps, and what importing ")
+    assert any(line.startswith("not included: the data of the JIT and of imports: ")
                for line in text)
 
 
@@ -469,7 +469,7 @@ def test_a_large_growing_object_is_in_the_headline() -> None:
     result = find_leaks([process_of(objects)])
     assert result.leaks == []
     text = said(result)
-    assert text[0].startswith("what is held grew by 1.")
+    assert text[0].startswith("the live bytes grew by 1.")
     assert "no place clearly grew in both windows" in text[0]
     assert "int array (storage)  fill" in text[1]
 
@@ -531,7 +531,8 @@ def test_growth_of_each_process_may_be_too_small_to_tell() -> None:
     unclear = Estimate(100.0, -1.0, 201.0)
     result = result._replace(leaks=[
         one._replace(processes=[unclear, unclear]) for one in result.leaks])
-    assert "      in which of the 2 processes, is too little to tell" in said(result, [
+    found = "      the growth in each of the 2 processes is too small to tell"
+    assert found in said(result, [
         ProcessLeaks(str(number), process.profile, find_leaks([process]))
         for number, process in enumerate(processes)])
 

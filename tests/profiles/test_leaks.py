@@ -119,8 +119,8 @@ def test_objects_that_stay_are_reported_before_a_queue() -> None:
     text = io.StringIO()
     write_leaks(run_of(range(2, 21)), result, text, terminal=WIDE)
     assert text.getvalue().count(
-        "it comes and goes, as in a queue: of what came in the first window, 0 % was "
-        "there at the end of the second\n") == 1
+        "the objects come and go, as in a queue: of the objects of the first window, 0 "
+        "% existed at the end of the second\n") == 1
     assert [one["stayed"] for one in content_of_process(
         run_of(range(2, 21)), result)["leaks"]] == [1.0, replaced.stayed]
 
@@ -356,7 +356,7 @@ def test_report_proposes_two_collections_at_each_mark(majors: list[float],
         with_minors(made.profile, (9.88, 100), (11.88, 200), (19.38, 600))
         text = io.StringIO()
         write_leaks(made.profile, find_leaks([made]), text, terminal=Terminal(1000))
-        assert ("with two gc.collect() at each mark" in text.getvalue()) == (
+        assert ("two calls of gc.collect() at each mark" in text.getvalue()) == (
             is_single and bool(marks))
 
 
@@ -488,7 +488,7 @@ def test_report_names_one_large_object_of_the_last_moment(tmp_path: Path) -> Non
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
     said = " ".join(" ".join(lines(path, "--leaks")).split())
-    one = "586 KiB of it is one object, which was there at the last moment"
+    one = "586 KiB of it is one object, which existed at the last moment"
     assert re.search(r"bytearray read app.py:\d <- <module> app.py:\d " + one, said)
     assert re.search(r"all together: .*; " + one, said)
 
@@ -505,7 +505,7 @@ def test_report_notes_the_rate_of_false_alarms_for_uncertain_leaks(
             p=p) for one in found_leaks.leaks])
         out = io.StringIO()
         write_leaks(profile, changed, out)
-        assert ("a leak is named in 5 of 100 runs" in " ".join(
+        assert ("in 5 of 100 runs without a leak" in " ".join(
             out.getvalue().split())) == is_said
 
 
@@ -517,9 +517,9 @@ def test_report_without_a_leak(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
     one, two, *_ = lines(path, "--leaks")
-    assert one == ("no leak was found in the GC's heap: nothing that is kept has "
-                   "enough samples to show one")
-    assert two.startswith("(0 places") and "adds shows from" in two
+    assert one == ("no leak was found in the GC's heap: the live objects of no place "
+                   "have enough samples to show a leak")
+    assert two.startswith("(0 places") and "is visible from" in two
 
 
 @pytest.mark.parametrize("options", [
@@ -527,7 +527,8 @@ def test_report_without_a_leak(tmp_path: Path) -> None:
     ("--tree",), ("--hide-internal",)])
 def test_refuses_options_of_tables(planted: Path, options: tuple[str, ...]) -> None:
     assert refused(planted, "--leaks", *options).endswith(
-        "--leaks is another report: %s is not for it" % options[0])
+        "--leaks is another report, which does not support %s: leave one of them out"
+        % options[0])
 
 
 def test_profile_without_lifetimes(tmp_path: Path) -> None:

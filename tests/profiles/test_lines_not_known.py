@@ -61,9 +61,9 @@ def test_report_states_that_compiled_code_moves_allocations(
                        time=number)
     path = tmp_path / "app.vmprof"
     path.write_bytes(log.data())
-    note = ("compiled lines: compiled code made %d %% of the bytes. It allocates an "
-            "object where its value is first needed, which may be a later line or the "
-            "head of the loop" % compiled)
+    note = ("compiled lines: compiled code allocated %d %% of the bytes. It allocates "
+            "an object where its value is first needed, which may be a later line or "
+            "the head of the loop" % compiled)
     assert (note in lines(path, "--by", "line")) == is_first
     assert (note in lines(path, "--by", "line", "--remarks")) == bool(compiled)
     assert not any("compiled lines: " in line
@@ -74,9 +74,9 @@ def test_report_by_line(path: Path) -> None:
     assert places(path, "--by", "line") == [
         "app.py:29", "app.py:4 (def)", "app.py:31", "app.py:1 (def)"]
     assert remark(path, "--by", "line") == [
-        "lines: of 25 % of the bytes, the line is not known, and (def) is where their "
-        "function begins; what PyPy had compiled before the sampling began has none, "
-        "nor has some of the other compiled code"]
+        "lines: the line is unknown for 25 % of the bytes, and (def) is the first line "
+        "of their function. Code that PyPy compiled before the sampling has no lines, "
+        "and some other compiled code lacks them, too"]
     # rows of functions have no executed lines
     assert places(path, "--by", "function") == ["app.py:4", "app.py:1"]
     assert not remark(path, "--by", "function")
@@ -89,7 +89,7 @@ def test_report_without_known_lines(path: Path) -> None:
     assert "of 100 % of the bytes" in remark(path, "--by", "line")[0]
     path.write_bytes(profile(known=False, asked=False))
     assert places(path, "--by", "line") == ["app.py:4", "app.py:1"]
-    assert "is not recorded in this profile" in remark(path, "--by", "line")[0]
+    assert "this profile has no executed lines" in remark(path, "--by", "line")[0]
 
 
 @pytest.fixture
@@ -110,9 +110,9 @@ def recursion(path: Path) -> Path:
 
 def test_report_states_that_lines_of_callers_are_unknown(recursion: Path) -> None:
     """Without this note, the report would look complete."""
-    note = ("lines of callers: in the stacks of 50 % of the bytes, the line of a "
-            "caller is not known. The row (def) of that caller has them in \"total\"; "
-            "the rows of its lines may lack them")
+    note = ("lines of callers: in the stacks of 50 % of the bytes, a caller's line is "
+            "unknown. The caller's row (def) contains these bytes in \"total\"; the "
+            "rows of its lines may lack them")
     assert places(recursion, "--by", "line") == [
         "app.py:29", "app.py:31", "app.py:4 (def)", "app.py:27"]
     assert note in lines(recursion, "--by", "line")
@@ -176,5 +176,5 @@ def test_time_samples_have_no_executed_lines(tmp_path: Path) -> None:
     assert places(path, "--of", "time", "--by", "line") == [
         "app.py:4 (def)", "app.py:1 (def)"]
     assert remark(path, "--of", "time", "--by", "line") == [
-        "lines: time samples have no executed lines; these are the first lines of "
-        "the functions"]
+        "lines: CPU samples have no executed lines; these are the first lines of the "
+        "functions"]

@@ -51,11 +51,11 @@ def folder(write: Write, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("text, code, said", [
-    ("rss > 300MB", 0, "passed: rss > 300MB: rss is 300 MiB, the most that was read\n"),
-    ("rss > 299.9M", 1, "failed: rss > 299.9M: rss is 300 MiB, the most"),
-    ("peak > 119M", 1, "failed: peak > 119M: peak is 120 MiB, the most"),
+    ("rss > 300MB", 0, "passed: rss > 300MB: rss is 300 MiB, the largest reading\n"),
+    ("rss > 299.9M", 1, "failed: rss > 299.9M: rss is 300 MiB, the largest"),
+    ("peak > 119M", 1, "failed: peak > 119M: peak is 120 MiB, the largest"),
     ("peak > 120M", 0, "passed: peak > 120M"),
-    ("private > 59M", 1, "failed: private > 59M: private is 60 MiB, the most"),
+    ("private > 59M", 1, "failed: private > 59M: private is 60 MiB, the largest"),
 ])
 def test_a_limit_is_evaluated_without_an_interval(
         folder: Path, capsys: pytest.CaptureFixture[str], text: str, code: int,
@@ -66,11 +66,11 @@ def test_a_limit_is_evaluated_without_an_interval(
 
 
 @pytest.mark.parametrize("text, code, said", [
-    ("rss growth > 99M", 1, "rss growth is 100 MiB; there is one run a side"),
+    ("rss growth > 99M", 1, "rss growth is 100 MiB; with one run per side"),
     ("rss growth > 100M", 0, "rss growth is 100 MiB\n"),
-    ("rss growth > 33%", 1, "rss growth is 100 MiB; there is one run a side"),
+    ("rss growth > 33%", 1, "rss growth is 100 MiB; with one run per side"),
     ("rss growth > 34%", 0, "rss growth is 100 MiB\n"),
-    ("rss > 399M", 1, "rss is 400 MiB, the most that was read\n"),
+    ("rss > 399M", 1, "rss is 400 MiB, the largest reading\n"),
     ("peak growth > 0", 0, "peak growth is 0 B\n"),
 ])
 def test_growth_from_one_run_to_another(
@@ -95,7 +95,7 @@ SEVERAL = ["diff", *("a%d.vmprof" % number for number in (1, 2, 3)), "--against"
     ("rss growth > 28%", 1, "failed: rss growth > 28%: rss growth is 100 MiB, 8"),
     ("rss growth > 30%", 0, "not certain"),
     # one of the runs exceeded the limit
-    ("rss > 400.5M", 1, "rss is 401 MiB, the most that was read"),
+    ("rss > 400.5M", 1, "rss is 401 MiB, the largest reading"),
     ("private growth > 0", 0, "private growth is 0 B\n"),
 ])
 def test_growth_of_several_runs_needs_more_than_their_spread(
@@ -103,7 +103,7 @@ def test_growth_of_several_runs_needs_more_than_their_spread(
         said: str) -> None:
     assert cli.main([*SEVERAL, "--fail-if", text]) == code
     out = unwrapped(capsys)
-    assert said in out and "one run a side" not in out
+    assert said in out and "one run per side" not in out
 
 
 def test_the_largest_of_several_processes_counts(
@@ -116,9 +116,9 @@ def test_the_largest_of_several_processes_counts(
                      "rss > 150M"]) == 0
     capsys.readouterr()
     write("app.12", run="r", pid=12)
-    assert "'rss > 1G' can't be judged: resident memory was not read in process 12: " \
-        "choose others with --process" in run_and_fail(
-            tmp_path, capsys, "check", "app.vmprof", "--fail-if", "rss > 1G")
+    assert ("cannot evaluate 'rss > 1G': resident memory was not read in process 12: "
+            "choose others with --process") in run_and_fail(
+                tmp_path, capsys, "check", "app.vmprof", "--fail-if", "rss > 1G")
 
 
 def test_a_profile_of_time_alone_has_memory(
@@ -130,15 +130,14 @@ def test_a_profile_of_time_alone_has_memory(
 
 @pytest.mark.parametrize("arguments, said", [
     (["check", "none.vmprof", "--fail-if", "peak > 1M"],
-     "'peak > 1M' can't be judged: what the GC's heap has in use was not read in this "
-     "run"),
+     "cannot evaluate 'peak > 1M': the use of the GC's heap was not read in this run"),
     (["diff", "a1.vmprof", "none.vmprof", "--fail-if", "rss growth > 1M"],
-     "none.vmprof: 'rss growth > 1M' can't be judged: resident memory was not read"),
+     "none.vmprof: cannot evaluate 'rss growth > 1M': resident memory was not read"),
     (["check", "a1.vmprof", "--function", "f", "--fail-if", "rss > 1M"],
-     "'rss > 1M' is about whole processes: of the filters, --process and --mine go "
-     "with it"),
+     "'rss > 1M' is about whole processes: of the filters, it supports only --process "
+     "and --mine"),
     (["diff", "a1.vmprof", "--between", "a..b", "--fail-if", "rss > 1M"],
-     "'rss > 1M' is about whole runs, and not for --between"),
+     "'rss > 1M' is about whole runs, and does not support --between"),
     (["check", "a1.vmprof", "--fail-if", "rss growth > 1M"],
      "is about two profiles"),
 ])

@@ -113,7 +113,7 @@ def test_a_process_without_a_reading(folder: Path,
     (folder / "a.vmprof").write_bytes(profile(note(5)))
     (folder / "a.11.vmprof").write_bytes(profile(pid=11, figures=((1, 1, 70),)))
     out = report(capsys, "a.vmprof")
-    assert "process 11 (app.py): where its memory was is not known: " in out
+    assert "process 11 (app.py): the use of its memory is unknown: " in out
     assert "resident memory: 70 MiB" in out
     assert out.count(" not explained\n") == 1
     found = json.loads(report(capsys, "a.vmprof", "--json"))
@@ -122,7 +122,7 @@ def test_a_process_without_a_reading(folder: Path,
     assert (first["pid"], first["command"], first["time"]) == (10, "app.py", 5.0)
     assert sum(row["bytes"] for row in first["rows"]) == first["resident"] == 260 * MIB
     assert second["pid"] == 11 and "rows" not in second
-    assert "is not known" in second["error"]
+    assert "is unknown" in second["error"]
     assert second["memory"]["resident"]["most"] == 70 * MIB
     out = report(capsys, "a.vmprof", "--process", "10", "--markdown")
     assert "| 120 MiB | 46.2 |" in out and "11" not in out.splitlines()[0]
@@ -131,12 +131,12 @@ def test_a_process_without_a_reading(folder: Path,
 def test_refuses_a_profile_without_a_reading(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile())
-    assert "nothing in this profile says where the memory was: ask while the program " \
-        "runs" in run_and_fail(folder, capsys, "a.vmprof", "--memory")
+    assert "this profile does not contain the use of the memory: request it while " \
+        "the program runs" in run_and_fail(folder, capsys, "a.vmprof", "--memory")
 
 
 @pytest.mark.parametrize("text, why", [
-    ("memory=pypy.resident 1", "is damaged: 'libraries.resident' is not there"),
+    ("memory=pypy.resident 1", "is damaged: 'libraries.resident' is missing"),
     ("memory=" + "x" * 50, "is damaged"),
     (note(5).replace("clock 105", "clock -105"), "is damaged"),
     (note(5) + "," + "1" * 30, "is damaged"),
@@ -144,20 +144,23 @@ def test_refuses_a_profile_without_a_reading(
 def test_a_damaged_reading_is_refused(folder: Path, capsys: pytest.CaptureFixture[str],
                                       text: str, why: str) -> None:
     (folder / "a.vmprof").write_bytes(profile(text))
-    assert "a.vmprof: what it says of where the memory was " + why in run_and_fail(
+    assert "a.vmprof: the setting memory " + why in run_and_fail(
         folder, capsys, "a.vmprof", "--memory")
     assert cli.main(["a.vmprof"]) == 0      # other reports do not need it
 
 
 @pytest.mark.parametrize("arguments, why", [
-    (["--mine"], "--memory is about whole processes: of what chooses samples, "
-     "--process alone goes with it"),
-    (["--function", "f"], "--memory is about whole processes"),
-    (["--leaks"], "--leaks is another report: --memory is not for it"),
-    (["--held"], "--held is another report: --memory is not for it"),
-    (["--by", "type"], "--memory is another report: --by is not for it"),
+    (["--mine"], "--memory shows whole processes: of the filters, it supports only "
+                 "--process"),
+    (["--function", "f"], "--memory shows whole processes"),
+    (["--leaks"], "--leaks is another report, which does not support --memory: leave "
+                  "one of them out"),
+    (["--held"], "--held is another report, which does not support --memory: leave one "
+                 "of them out"),
+    (["--by", "type"], "--memory is another report, which does not support --by: leave "
+                       "one of them out"),
     (["--of", "time"], "--memory is about bytes: leave out --of time"),
-    (["-o", "b.html"], "--memory: this is for reports, and not for a page (html)"),
+    (["-o", "b.html"], "--memory: only reports support this, and not the format html"),
 ])
 def test_refuses_options_that_do_not_fit(
         folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],

@@ -182,7 +182,7 @@ def test_the_table() -> None:
     assert table.rows[0] == ("120 MiB", "46.2", "", "Python objects, with those that "
                              "the GC has not freed yet")
     assert table.rows[-2:] == [
-        ("4.88 KiB", "0.0", "", "what is less than 0.1 % each"),
+        ("4.88 KiB", "0.0", "", "parts of less than 0.1 % each"),
         ("0 B", "0.0", "", "not explained")]
     assert ("50 MiB", "19.2", "36 MiB", "PyPy itself: its code and data") in table.rows
     assert [note.split(",")[0] for note in sheet.notes[1:]] == [

@@ -56,8 +56,8 @@ def test_allocations_of_nameless_functions_belong_to_their_callers() -> None:
                    for function in profile.functions.values())
     lines = caveats.of_figures(profile, summarize(profile), BY_FUNCTION)
     assert [line for line in lines if line.startswith("native: ")] == [
-        "native: this PyPy has no names for 2 functions of its own; what they "
-        "allocate is their callers'"]
+        "native: this PyPy has no names for 2 functions of the interpreter; their "
+        "allocations are attributed to their callers"]
 
 
 @pytest.mark.parametrize("settings", [{}, {"native": ""}, {"native": "1"},

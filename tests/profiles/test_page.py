@@ -213,7 +213,7 @@ def test_retainers_are_those_of_the_report(page: Page, tmp_path: Path) -> None:
     """The title, the cells and the notes are the same."""
     found, = page(made_held.a_log().data())["held"]
     title, _, *text = lines(tmp_path / "app.vmprof", "--held")
-    assert found["texts"][:2] == ["Who holds it", title]
+    assert found["texts"][:2] == ["Retainers", title]
     assert [" ".join(" ".join(row).split()) for row in found["rows"]] == [
         " ".join(row.split()) for row in text[:len(found["rows"])]]
     assert [row for row in found["rows"] if row[0]][1:3] == [
@@ -241,8 +241,8 @@ def test_page_has_the_reason_for_missing_retainers(page: Page) -> None:
     log.held(1, 1_000_000_000, 1001)
     found, = page(log.data())["held"]
     assert found["rows"] == [] and found["texts"][1] == (
-        "who held what at 1 s is not known: there was not enough memory for the "
-        "process that looked")
+        "the retainers at 1 s are unknown: there was not enough memory for the process "
+        "that examined the heap")
 
 
 @pytest.mark.parametrize("options, has_it", [

@@ -204,7 +204,7 @@ def test_header_has_the_changes_of_all_measures(
         page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """The changes are the same as in the table."""
     found = page(a_log(1, more=100), a_log(2, leak=50))["header"]
-    assert found.startswith("what changed in all: ")
+    assert found.startswith("changes in total: ")
     capsys.readouterr()
     assert cli.main(["diff", *PATHS]) == 0
     rows = [re.split("  +", line.strip())

@@ -207,9 +207,9 @@ def test_refuses_segments_that_cannot_be_merged(
     paths = write(tmp_path, app=first(), app_w3=second(3))
     assert cli.main([paths[0]]) == 2
     assert capsys.readouterr().err == (
-        "vmprof-convert: of the parts of this profile, number 1 is there, and number "
-        "3 is the next one: name all that are between them, or those before alone\n")
-    with pytest.raises(ProfileError, match="a part that began before the first one"):
+        "vmprof-convert: segments of this profile are missing between number 1 and "
+        "number 3: name them, too, or name only the earlier segments\n")
+    with pytest.raises(ProfileError, match="a segment that began before the first"):
         readers.read(write(tmp_path, app=first(), app_w2=second(clock=999)))
 
 
@@ -217,7 +217,7 @@ def test_segment_without_a_clock(tmp_path: pathlib.Path) -> None:
     paths = write(tmp_path, app=first(), app_w2=second())
     path = pathlib.Path(paths[1])
     path.write_bytes(path.read_bytes().replace(b"clock=1100", b"cl0ck=1100"))
-    with pytest.raises(ProfileError, match="a part without a clock"):
+    with pytest.raises(ProfileError, match="a segment without a clock"):
         readers.read(paths)
 
 
@@ -241,7 +241,7 @@ def test_reports_of_inherited_objects(
         """Return the numbers of allocated and of live samples."""
         assert cli.main([path, "--json", *options]) in (0, None)
         found = json.loads(capsys.readouterr().out)
-        assert any("carried over: " in line for line in found["remarks"])
+        assert any("inherited: " in line for line in found["remarks"])
         return {name: (figures["allocated"]["samples"], figures["alive"]["samples"])
                 for name, figures in [("sum", found["sum"]), *(
                     (row["function"]["name"], row["self"]) for row in found["rows"])]}
@@ -314,4 +314,4 @@ def test_firefox_profile_omits_inherited_objects(
     (path,) = write(tmp_path, app=third())
     assert cli.main([path, "-o", str(tmp_path / "app.json")]) in (0, None)
     assert capsys.readouterr().err.startswith(
-        "vmprof-convert: not in there: 3 sampled objects of earlier parts")
+        "vmprof-convert: not included: 3 sampled objects of earlier segments")

@@ -111,7 +111,7 @@ def test_profiles_of_another_run_are_ignored(run: Path) -> None:
     run.with_name("app.x.vmprof").write_bytes(other.data())
     assert as_json(run)["samples"] == 5
     assert refused(run, str(path), command="convert").endswith(
-        "the 2 profiles are of 2 runs: look at each run alone")
+        "the 2 profiles are of 2 runs: open each run separately")
 
 
 def test_refuses_to_merge_profiles_without_a_run(run: Path) -> None:
@@ -123,8 +123,8 @@ def test_refuses_to_merge_profiles_without_a_run(run: Path) -> None:
     path.write_bytes(other.data())
     for first, second in ((run, path), (path, run)):
         assert refused(first, str(second), command="convert").endswith(
-            "other.vmprof: does not say of which run it is (nor do stock vmprof's "
-            "profiles): look at it alone")
+            "other.vmprof: cannot be merged with other profiles, because it has no run "
+            "ID (stock vmprof's profiles have none): open it separately")
     assert as_json(path)["samples"] == 1
 
 
@@ -150,7 +150,7 @@ def test_a_copy_of_a_profile_is_ignored(run: Path) -> None:
     done = report(run, "--json", command="convert")
     assert json.loads(done.stdout)["samples"] == 5
     assert done.stderr == (
-        "vmprof-convert: %s is of the same process as %s, and is left out\n"
+        "vmprof-convert: %s was left out, because it is of the same process as %s\n"
         % (run.with_name("app.11.vmprof"), copy))
 
 
@@ -177,8 +177,8 @@ def test_unreadable_profiles_of_children_are_named(run: Path) -> None:
     done = report(run)
     assert done.returncode == 0 and "by 3 processes" in done.stdout
     assert done.stderr == (
-        "vmprof_allocation: %s may be of this run, and is left out: not a vmprof "
-        "profile: the file is empty\n" % run.with_name("app.14.vmprof"))
+        "vmprof_allocation: %s was left out, although it may be of this run: not a "
+        "vmprof profile: the file is empty\n" % run.with_name("app.14.vmprof"))
     # a profile that the user names has to be readable
     assert "app.14.vmprof: not a vmprof profile" in refused(
         run, str(run.with_name("app.14.vmprof")))
@@ -281,8 +281,8 @@ def test_refuses_to_merge_profiles_with_different_gaps(tmp_path: Path) -> None:
         paths.append(tmp_path / ("%d.vmprof" % number))
         paths[-1].write_bytes(made.data())
     assert refused(paths[0], str(paths[1])).endswith(
-        "some of these profiles have gaps of a fixed size, others have not: look at "
-        "each alone")
+        "cannot merge these profiles, because only some have gaps of a fixed size: "
+        "open each separately")
 
 
 def test_a_note_of_several_processes_appears_once(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_leaks_of_all_processes_and_of_each_process(tmp_path: Path) -> None:
                in line for line in found)
     of_each = [line for line in found if line.startswith("4321: ")]
     assert [line.split(":")[1].split(" by ")[0].strip() for line in of_each][1:] == [
-        "what is held grew", "not in it"]
+        "the live bytes grew", "not included"]
     data = as_json(paths[0], *options)
     assert [place["function"]["name"] for leak in data["together"]["leaks"]
             for place in leak["places"]] == ["keep", "main"]
@@ -332,13 +332,13 @@ def test_leaks_of_all_processes_and_of_each_process(tmp_path: Path) -> None:
         0, 1, 1]
     few = "heap snapshots or major collections: 1, and three are needed"
     assert data["processes"][2]["error"] == few
-    assert "4321: not in it: " + few in found
+    assert "4321: not included: " + few in found
 
 
 def test_leaks_if_no_process_has_enough_snapshots(tmp_path: Path) -> None:
     paths = [leaking(tmp_path, name, collections=0) for name in "ab"]
-    assert ("of none of its 2 processes this can be told; of process 4321: --leaks "
-            "compares three heap snapshots or major collections") in refused(
+    assert ("none of the 2 processes can be examined; process 4321: --leaks compares "
+            "three heap snapshots or major collections") in refused(
                 paths[0], str(paths[1]), "--leaks")
 
 
@@ -354,7 +354,7 @@ def test_leaks_of_a_filter_that_matches_only_some_processes(
     first.write_bytes(heap.data())
     found = lines(first, str(leaking(tmp_path, "b")), "--leaks", *asked)
     assert any(line.startswith("leak: app.Leaf  keep") for line in found)
-    assert "4321: not in it: the requested items are missing" in found
+    assert "4321: not included: the requested items are missing" in found
     assert misspelt[1] in refused(first, str(tmp_path / "b.vmprof"), "--leaks",
                                   *misspelt)
 
@@ -362,7 +362,7 @@ def test_leaks_of_a_filter_that_matches_only_some_processes(
 def test_refuses_a_pipe_among_several_profiles(run: Path) -> None:
     pipe = run.with_name("pipe")
     os.mkfifo(pipe)
-    assert "each has to be a file" in refused(run, str(pipe))
+    assert "name only files" in refused(run, str(pipe))
 
 
 # ________________________________________

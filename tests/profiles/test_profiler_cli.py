@@ -362,7 +362,7 @@ def test_native_memory_has_a_separate_thread_and_track(opened: Opener) -> None:
         "[free()]": (-7000, -7000)}
     counters = {counter["label"] for counter in session.ask(
         "counter", "list")["counters"]}
-    assert counters == {"Allocation rate", "Memory (survived)", "Raw memory in use"}
+    assert counters == {"Allocation rate", "Memory (survived)", "Native memory in use"}
 
 
 def test_a_real_run_shows_what_the_report_shows(

@@ -188,10 +188,11 @@ def test_refuses_a_profile_without_native_memory(
     write("a", kept=100)
     (tmp_path / "heap.vmprof").write_bytes(log.data())
     for command in (["check", "heap.vmprof"], ["diff", "a.vmprof", "heap.vmprof"]):
-        assert "heap.vmprof: no raw memory was sampled, which --raw and conditions " \
-            "such as 'raw growth > 10M' are about: start the program with " \
-            "--raw-memory" in run_and_fail(tmp_path, capsys, *command, "--fail-if",
-                                           "raw > 1G")
+        assert (
+            "heap.vmprof: the profile has no samples of native memory, which --raw and "
+            "conditions such as 'raw growth > 10M' need: start the program with "
+            "--raw-memory") in run_and_fail(
+                tmp_path, capsys, *command, "--fail-if", "raw > 1G")
 
 
 def test_refuses_growth_of_a_single_profile(folder: Path,
@@ -211,12 +212,13 @@ def test_refuses_conditions_if_the_sampler_missed_frees(
     write("bad", kept=100, given_back=10, counted=20)
     code, said = ended(capsys, "check", "good.vmprof", "--fail-if", "raw > 50k")
     assert code == 1 and said.endswith(
-        "raw memory, as malloc counts it: 5 KiB in use when sampling began, 106 KiB at "
-        "the end")
+        "native memory, as malloc counts it: 5 KiB in use when sampling began, 106 KiB "
+        "at the end")
     for command in (["check", "bad.vmprof"], ["diff", "bad.vmprof", "good.vmprof"],
                     ["check", "bad.vmprof", "--function", "work", "--raw"]):
         for limit in "10k", "1G":
-            assert "bad.vmprof: 'raw > %s' can't be judged: 8" % limit in run_and_fail(
+            assert ("bad.vmprof: cannot evaluate 'raw > %s': the samples count 8"
+                    % limit) in run_and_fail(
                 tmp_path, capsys, *command, "--fail-if", "allocated > 1G",
                 "--fail-if", "raw > " + limit)
     # the number of allocated bytes does not depend on frees
@@ -230,7 +232,7 @@ def test_refuses_conditions_if_the_sampler_missed_allocations(
     write("good", kept=100, counted=2000)
     write("bad", kept=100, counted=20000)
     assert ended(capsys, "check", "good.vmprof", "--fail-if", "raw > 1M")[0] == 0
-    assert "'raw > 1M' can't be judged: malloc itself has come to have 19" in (
+    assert "cannot evaluate 'raw > 1M': malloc's own count grew by 19" in (
         run_and_fail(tmp_path, capsys, "check", "bad.vmprof", "--fail-if", "raw > 1M"))
 
 
@@ -244,7 +246,7 @@ def test_refuses_conditions_without_the_count_of_malloc(
     for command in (["check", "killed.vmprof"], ["check", "parent.vmprof"],
                     ["diff", "good.vmprof", "killed.vmprof"]):
         for limit in "10k", "1G":
-            assert ("'raw > %s' can't be judged: malloc's own count is missing" % limit
+            assert ("cannot evaluate 'raw > %s': malloc's own count is missing" % limit
                     ) in run_and_fail(tmp_path, capsys, *command, "--fail-if",
                                       "raw > " + limit)
     # the number of allocated bytes does not need the count
@@ -259,14 +261,15 @@ def test_refuses_conditions_without_the_count_of_malloc(
 def test_refuses_leaks_if_the_sampler_missed_frees(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write("bad", kept=100, given_back=10, counted=20)
-    assert "leaks of raw memory can't be judged: 8" in run_and_fail(
-        tmp_path, capsys, "bad.vmprof", "--to", "table", "--leaks", "--raw")
+    assert "cannot evaluate leaks of native memory: the samples count 8" in (
+        run_and_fail(tmp_path, capsys, "bad.vmprof", "--to", "table", "--leaks",
+                     "--raw"))
 
 
 @pytest.mark.parametrize("condition", ["peak > 1M", "rss growth > 1M"])
 def test_refuses_conditions_of_the_process_with_option_raw(
         folder: Path, capsys: pytest.CaptureFixture[str], condition: str) -> None:
-    assert "'%s' is about the process, and not about raw memory" % condition in (
+    assert "'%s' is about the process, and not about native memory" % condition in (
         run_and_fail(folder, capsys, "diff", "a.vmprof", "b.vmprof", "--raw",
                      "--fail-if", condition))
 
@@ -278,7 +281,7 @@ def test_counts_of_malloc_are_added_for_several_processes(
     assert ended(capsys, "check", "app.vmprof", "--fail-if", "raw > 190k")[0] == 1
     assert ended(capsys, "check", "app.vmprof", "--fail-if", "raw > 210k")[0] == 0
     write("app.11", run="r", pid=11, kept=100, counted=20)
-    assert "can't be judged" in run_and_fail(
+    assert "cannot evaluate" in run_and_fail(
         tmp_path, capsys, "check", "app.vmprof", "--fail-if", "raw > 190k")
 
 
@@ -287,7 +290,7 @@ def test_standard_input_is_read_once(
         monkeypatch: pytest.MonkeyPatch) -> None:
     with open("a.vmprof", "rb") as file:
         monkeypatch.setattr("sys.__stdin__", file)
-        assert "'raw ...' of --fail-if reads a profile by itself" in run_and_fail(
+        assert "'raw ...' of --fail-if reads the profile separately" in run_and_fail(
             folder, capsys, "check", "-", "--fail-if", "raw > 1")
         assert ended(capsys, "check", "-", "--raw", "--fail-if", "raw > 99k")[0] == 1
 
@@ -304,7 +307,7 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
         assert code == 0, out
         assert ("more than the sampled blocks explain" in out) == (not is_seen), out
         assert verdict in out
-        assert ("no leak was found in raw memory" in out) == (is_seen and not kept)
+        assert ("no leak was found in native memory" in out) == (is_seen and not kept)
         cli.main(["a.vmprof", "--to", "json", "--leaks", "--raw"])
         unseen = json.loads(capsys.readouterr().out)["unseen_bytes"]
         assert unseen == (0.0 if is_seen else pytest.approx(
@@ -316,7 +319,7 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
 
 def test_without_mallocs_count_only_sampled_blocks_have_a_verdict(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    """A killed process has not read malloc's count at its end."""
+    """The profile of a killed process lacks malloc's own count of the used bytes."""
     write("a", given_back=1000, has_marks=False, majors=9, counted=None)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
     assert out.startswith("no leak was found in the blocks that were sampled: ")
@@ -345,8 +348,8 @@ def test_growth_is_called_a_cache_only_if_garbage_is_known(
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
     assert ("slows down, like a cache that fills: " in out) == (majors == 9), out
     assert ("leak, cache or garbage: " in out) == (majors == 2), out
-    assert ("nothing clearly grew in both windows, though freed garbage may hide "
-            "growth, in raw memory" in out) == (majors == 2), out
+    assert ("no clear growth in both windows was found, although freed garbage may "
+            "hide growth, in native memory" in out) == (majors == 2), out
 
 
 @pytest.mark.parametrize("compiled", [5, 6, 7])

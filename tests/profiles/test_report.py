@@ -118,10 +118,10 @@ def test_report_of_pypy_restarts_with_a_small_nursery(tmp_path: Path,
 
 
 def test_children_that_were_not_sampled_are_named(tmp_path: Path) -> None:
-    assert ("  2 child processes were not sampled: what they allocated is not "
-            "in here") in lines(sampled(children=2), tmp_path)
-    assert ("  1 child process was not sampled: what it allocated is not "
-            "in here") in lines(sampled(children=1), tmp_path)
+    assert ("  2 child processes were not sampled: their allocations are "
+            "missing") in lines(sampled(children=2), tmp_path)
+    assert ("  1 child process was not sampled: its allocations are "
+            "missing") in lines(sampled(children=1), tmp_path)
     assert "child" not in "\n".join(lines(sampled(), tmp_path))
 
 
@@ -255,7 +255,7 @@ def test_refuses_an_invalid_number_of_functions(tmp_path: Path, number: str) -> 
     done = report(write(tmp_path, sampled()), "-n", number)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].endswith(
-        "%r is no number of rows: write 1 or more" % number)
+        "invalid number of rows %r: write 1 or more" % number)
     assert "Traceback" not in done.stderr
 
 
@@ -298,7 +298,7 @@ def test_standard_output_that_is_closed(tmp_path: Path, command: list[str],
         ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", *command, str(path),
          *options], stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode == 2
-    assert done.stderr.endswith(": can't write to standard output: it is closed\n")
+    assert done.stderr.endswith(": cannot write to standard output: it is closed\n")
     assert done.stderr.count("\n") == 1
     # an output file does not need standard output
     done = subprocess.run(
@@ -328,8 +328,7 @@ def test_standard_output_on_a_full_disk(tmp_path: Path, options: list[str]) -> N
             [sys.executable, "-m", "vmprof_convert", str(path), "-o", "-", *options],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (
-        2, "vmprof-convert: can't write to standard output: No space left on "
-        "device\n")
+        2, "vmprof-convert: cannot write to standard output: No space left on device\n")
 
 
 def test_reports_of_a_table_and_of_a_stream_are_equal(tmp_path: Path) -> None:

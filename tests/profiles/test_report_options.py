@@ -65,7 +65,7 @@ def words(line: str) -> str:
 
 def test_columns_of_the_default_table(path: Path) -> None:
     found = lines(path)
-    assert found[2] == "the program's own code, with what it calls of libraries:"
+    assert found[2] == "user code, with the libraries that it calls:"
     assert words(found[3]) == (
         "allocated % total alive objects died young function where")
     keep, make = rows(found)[:2]
@@ -110,8 +110,8 @@ def test_option_group_storage_counts_storage_as_its_owner(path: Path) -> None:
 def test_option_hide_internal_hides_internal_types(path: Path) -> None:
     found = lines(path, "--by", "type", "--hide-internal", "--remarks")
     assert "<JIT frame>" not in last_words(found)
-    assert any(re.fullmatch(r"hidden: \d+(\.\d+)? KiB of what only the "
-                            "interpreter knows", line) for line in found)
+    assert any(re.fullmatch(r"hidden: \d+(\.\d+)? KiB of internal objects of the "
+                            "interpreter", line) for line in found)
     # the total includes hidden types
     assert [line for line in found if line.startswith("estimated")] == [
         line for line in lines(path) if line.startswith("estimated")]
@@ -135,9 +135,8 @@ def test_report_notes_that_lines_were_not_recorded(path: Path, plain: Path) -> N
     for file in path, plain:
         assert "lines: " not in "".join(lines(file))
         found = lines(file, "--by", "line")
-        assert ("lines: which ones were executed is not recorded in this profile "
-                "(--lines, when it runs); "
-                "these are where the functions begin") in found
+        assert ("lines: this profile has no executed lines (record with --lines); "
+                "these are the first lines of the functions") in found
         assert all(re.search(r"app.py:\d$", row) for row in rows(found))
 
 
@@ -177,7 +176,7 @@ def test_at_a_time(path: Path) -> None:
 @pytest.mark.parametrize("at", ["-1", "x", "nan", "inf", "", "1e9"])
 def test_refuses_invalid_times(path: Path, at: str) -> None:
     assert refused(path, "--at=" + at).endswith(
-        "argument --at: %r is no number of seconds: write 0 or more, such as 2.5, or "
+        "argument --at: invalid number of seconds %r: write 0 or more, such as 2.5, or "
         "peak" % at)
 
 
@@ -191,9 +190,9 @@ def test_refuses_a_time_after_the_end(path: Path) -> None:
     "", "x", "function,line", "type,type", "function,", "types", "file,module"])
 def test_refuses_invalid_rows(path: Path, by: str) -> None:
     assert refused(path, "--by", by).endswith(
-        "argument --by: %r is nothing that a row can be of: write function, line, "
-        "file, module, thread, process, type or label:KEY, or one of these and type, "
-        "such as line,type" % by)
+        "argument --by: invalid kind of row %r: write function, line, file, module, "
+        "thread, process, type or label:KEY, or one of these and type, such as "
+        "line,type" % by)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -343,6 +342,6 @@ def test_memory_of_the_bookkeeping(path: Path, tmp_path: Path) -> None:
     assert both["bookkeeping"] == 762_000
     assert [process["bookkeeping"] for process in both["processes"]] == [381_000] * 2
     (tmp_path / "app.2.vmprof").unlink()
-    assert ("bookkeeping: to follow objects took at most 372 KiB of the process's "
-            "memory") in lines(profile, "--remarks")
+    assert ("bookkeeping: the sampler's data on objects took at most 372 KiB of the "
+            "process's memory") in lines(profile, "--remarks")
     assert as_json(profile)["bookkeeping"] == 381_000

@@ -91,7 +91,7 @@ def test_output_does_not_change_within_the_limit(to: str, made: bytes,
                                                  tmp_path: Path) -> None:
     count = len(readers.read_bytes(made).samples)
     plain, complaints = written(tmp_path, made, to)
-    assert "thinned" not in complaints and b"thinned" not in plain
+    assert "downsampled" not in complaints and b"downsampled" not in plain
     for limit in 0, count, 10**18 - 1:
         assert written(tmp_path, made, to, "--samples", str(limit)) == (
             plain, complaints)
@@ -183,12 +183,13 @@ def test_message_and_output_have_the_number_of_samples(to: str, made: bytes,
                                                        tmp_path: Path) -> None:
     data, complaints = written(tmp_path, made, to, "--samples", "1000")
     found = re.match(
-        r"vmprof-convert: thinned: (\d+) of 8000 allocation samples are in here, each "
-        r"of which stands for as much more \(--samples 0: all\)\n", complaints)
+        r"vmprof-convert: downsampled: (\d+) of 8000 allocation samples were kept, and "
+        r"each represents correspondingly more bytes \(--samples 0 keeps all\)\n",
+        complaints)
     assert found and 400 < int(found[1]) <= 1000
     place = {"speedscope": "app.py (%s of 8000 samples)",
              "vmprof": "%s of 8000 samples"}.get(
-                 to, "thinned: %s of 8000 allocation samples are in here")
+                 to, "downsampled: %s of 8000 allocation samples were kept")
     has_place = to not in ("collapsed", "chrome")
     assert ((place % found[1]).encode() in data) == has_place
 
@@ -207,7 +208,7 @@ def test_all_time_samples_remain(made: bytes, tmp_path: Path) -> None:
     data, _ = written(tmp_path, made, "firefox", "--samples", "10")
     thread = json.loads(data)["threads"][0]
     assert [entry["value"] for section in json.loads(data)["meta"]["extra"]
-            for entry in section["entries"] if entry["label"] == "Time samples"] == [
+            for entry in section["entries"] if entry["label"] == "CPU samples"] == [
                 ticks] == [800]
     assert thread["samples"]["length"] >= ticks
 
@@ -220,15 +221,16 @@ def test_refuses_an_invalid_number(
     (tmp_path / "app.vmprof").write_bytes(large(100))
     said = run_and_fail(tmp_path, capsys, "app.vmprof", "--to", "pprof",
                         "--samples=" + number)
-    assert "is no number of samples: write 1 or more, or 0 for all" in said
+    assert "invalid number of samples " in said
+    assert ": write 1 or more, or 0 for all" in said
 
 
 def test_a_report_has_all_samples(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(large(100))
-    assert "--samples is for what holds each sample" in report_runs.refused(
+    assert "--samples limits the formats that contain single" in report_runs.refused(
         path, "--samples", "10")
-    assert "thinned" not in report_runs.report(path).stdout
+    assert "downsampled" not in report_runs.report(path).stdout
 
 
 def test_resident_memory_is_attributed_to_the_remaining_samples(tmp_path: Path) -> None:
@@ -245,8 +247,8 @@ def test_resident_memory_is_attributed_to_the_remaining_samples(tmp_path: Path) 
     plain = report_runs.as_json(path, "--of", "rss")
     found = report_runs.as_json(path, "--of", "rss", "--samples", "500")
     assert found["rows"] == plain["rows"]
-    assert any(line.startswith("thinned: ") for line in found["remarks"])
-    assert not any(line.startswith("thinned: ") for line in plain["remarks"])
+    assert any(line.startswith("downsampled: ") for line in found["remarks"])
+    assert not any(line.startswith("downsampled: ") for line in plain["remarks"])
 
 
 def test_a_difference_has_one_message_for_both_sides(tmp_path: Path) -> None:
@@ -257,21 +259,22 @@ def test_a_difference_has_one_message_for_both_sides(tmp_path: Path) -> None:
     done = report_runs.called("convert", ["diff", *paths, "--samples", "1000"],
                               {"COLUMNS": "1000"})
     assert done.returncode == 0, done.stderr
-    said = r"thinned: \d+ of 6000 allocation samples are in here"
+    said = r"downsampled: \d+ of 6000 allocation samples were kept"
     assert len(re.findall(said, done.stdout)) == 1
     done = report_runs.called("convert", ["diff", *paths, "--samples", "1000", "--to",
                                           "collapsed"], {})
     assert done.returncode == 0 and len(re.findall(said, done.stderr)) == 1
-    assert "thinned" not in report_runs.called("convert", ["diff", *paths], {}).stdout
+    assert "downsampled" not in report_runs.called(
+        "convert", ["diff", *paths], {}).stdout
 
 
 def test_a_check_has_the_message(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(large(3000))
     arguments = ["check", str(path), "--fail-if", "objects > 100M"]
-    assert "thinned" not in report_runs.called("convert", arguments, {}).stdout
+    assert "downsampled" not in report_runs.called("convert", arguments, {}).stdout
     done = report_runs.called("convert", [*arguments, "--samples", "1000"], {})
-    assert done.returncode == 0 and "thinned: " in done.stdout
+    assert done.returncode == 0 and "downsampled: " in done.stdout
 
 
 def test_the_limit_is_for_all_processes_together(tmp_path: Path) -> None:
@@ -283,7 +286,7 @@ def test_the_limit_is_for_all_processes_together(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     done = report_runs.report(tmp_path / "app.vmprof", "-o", str(out), "--samples",
                               "1000", command="convert")
-    found = re.search(r"thinned: (\d+) of 6000 allocation samples", done.stderr)
+    found = re.search(r"downsampled: (\d+) of 6000 allocation samples", done.stderr)
     assert found and 300 < int(found[1]) <= 1000
     profile = json.loads(out.read_bytes())
     assert profile["threads"][0]["name"] == "All processes"
@@ -298,7 +301,7 @@ def test_the_limit_is_for_all_processes_together(tmp_path: Path) -> None:
 def test_filters_select_from_the_remaining_samples(made: bytes, tmp_path: Path) -> None:
     data, complaints = written(tmp_path, made, "pprof", "--samples", "1000", "--thread",
                                "1")
-    assert "thinned: " in complaints and b"thinned: " in data
+    assert "downsampled: " in complaints and b"downsampled: " in data
     all_ = pprof_sum(written(tmp_path, made, "pprof", "--thread", "1")[0])
     assert pprof_sum(data) == pytest.approx(all_, rel=0.3)
 
@@ -330,7 +333,7 @@ def test_memory_is_bounded_by_the_remaining_samples(
         [sys.executable, "-c", SCRIPT, path, "--to", "firefox", *options, "-o",
          tmp_path / "out.json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "of %d allocation samples are in here" % count in done.stderr
+    assert "of %d allocation samples were kept" % count in done.stderr
     assert int(done.stdout.split()[-1]) < most
 
 

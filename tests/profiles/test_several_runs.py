@@ -320,7 +320,7 @@ def test_table_of_several_runs(six: Path, capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     lines = out.splitlines()
     assert lines[0] == (
-        "what changed: from 3 runs (a1.vmprof, a2.vmprof, a3.vmprof) to 3 runs "
+        "changes: from 3 runs (a1.vmprof, a2.vmprof, a3.vmprof) to 3 runs "
         "(b1.vmprof, b2.vmprof, b3.vmprof), on average")
     assert lines[1].startswith("  samples: ") and "before, " in lines[1]
     row, = (line for line in lines if "app.py:2" in line)
@@ -349,9 +349,9 @@ def test_table_of_one_run_per_side_names_its_limits(
         assert " differs " in row
         assert "1 of 2 functions differ by more than sampling" in lines
         assert any(line.startswith("differs: ") and line.endswith(
-            "several runs a side tell (diff A1 A2 A3 --against B1 B2 B3)")
+            "compare several runs per side (diff A1 A2 A3 --against B1 B2 B3)")
             for line in lines)
-        assert "noise: sampling alone makes as large a difference" in lines
+        assert "noise: sampling alone explains the difference" in lines
 
 
 def test_a_condition_about_several_runs(
@@ -366,7 +366,7 @@ def test_a_condition_about_several_runs(
             ([*A, "--against", *B, "--function", "steady", "--fail-if",
               "allocated growth > 5%"], 0)):
         assert cli.main(["diff", *arguments]) == code
-        assert "one run a side" not in capsys.readouterr().out
+        assert "one run per side" not in capsys.readouterr().out
 
 
 def test_a_condition_about_one_run_per_side(
@@ -375,12 +375,12 @@ def test_a_condition_about_one_run_per_side(
                      "allocated growth > 5%", "--fail-if", "allocated > 2M"]) == 1
     out = capsys.readouterr().out
     growth, whole = (line for line in out.splitlines() if line.startswith("failed: "))
-    assert "there is one run a side, and equal runs differ, too" in growth
+    assert "with one run per side, this may be a difference between equal" in growth
     # this condition is about the second run only
-    assert "one run a side" not in whole
+    assert "one run per side" not in whole
     for option in "--function", "--file":
-        assert "'allocated growth > 5%', of what --function or --file chooses, can't " \
-            "be judged with one run a side" in run_and_fail(
+        assert "cannot evaluate 'allocated growth > 5%' for --function or --file " \
+            "with one run per side" in run_and_fail(
                 six, capsys, "diff", "a1.vmprof", "b1.vmprof", option,
                 "f" if option == "--function" else "app.py", "--fail-if",
                 "allocated growth > 5%")
@@ -425,15 +425,17 @@ def test_files_are_grouped_by_run(write: Write) -> None:
 
 
 @pytest.mark.parametrize("arguments, message", [
-    ([*A, *B], "6 profiles were named: a difference is of two, of one with --between, "
-     "or of several runs a side (diff A1 A2 A3 --against B1 B2 B3)"),
+    ([*A, *B], "6 profiles were named: name two, or one with --between, or several "
+               "runs per side (diff A1 A2 A3 --against B1 B2 B3)"),
     ([A[0], "--against", B[0], "--between", "x..y"],
      "--between is about one run, and --against about several"),
     ([*A, "--against", B[0], A[1]],
-     "a2.vmprof and a2.vmprof are of one run, which can't be before and after"),
+     "a2.vmprof and a2.vmprof are profiles of one run, which cannot be on both sides: "
+     "name other runs"),
     ([A[0], A[0], "--against", *B], "a profile was named twice"),
-    ([*A, "--against", *B, "-o", "x.pb.gz"], "--against: a table or a page is of "
-     "several runs a side, and not pprof's (pprof)"),
+    ([*A, "--against", *B, "-o", "x.pb.gz"],
+     "--against: only a table or a page compares several runs per side, and not the "
+     "format pprof"),
     ([*A, "--against", "no.vmprof"], "no.vmprof: No such file or directory"),
     ([*A, "--against", *B, "-o", "b2.vmprof", "--to", "table"],
      "is the profile itself"),
@@ -452,7 +454,7 @@ def test_page_of_several_runs(six: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert found["changes"] == {"all": "grew", "main": "grew", "f": "grew",
                                 "steady": "same"}
     assert found["legend"] == ["grew", "shrank", "may be chance"]
-    assert found["header"].startswith("what changed in all, on average: ")
+    assert found["header"].startswith("changes in total, on average: ")
     name, change, _ = found["rows"][0]
     capsys.readouterr()
     assert cli.main(["diff", *A, "--against", *B, "--json"]) == 0

@@ -169,7 +169,7 @@ def test_an_impossible_size_is_refused(tmp_path: Path, size: int) -> None:
     log.allocation([main], size=RESERVED, interval=1, time=1)
     log.collection(500)
     log.young(1, 1, live_size=size)
-    with pytest.raises(ProfileError, match="takes more than it was allocated"):
+    with pytest.raises(ProfileError, match="is larger than its allocation"):
         readers.read(in_file(log, tmp_path))
 
 

@@ -84,7 +84,7 @@ def test_labels_and_short_paths() -> None:
         "allocated bytes", profile)
     ticks = {("main (main.py:1)", "work (work.py:11)"): 2}
     assert read_collapsed(profile, weight="time") == ticks
-    assert read_speedscope("time samples", profile) == ticks
+    assert read_speedscope("CPU samples", profile) == ticks
 
 
 def test_stacks_without_their_callers_have_a_separate_root() -> None:
@@ -164,16 +164,16 @@ def test_refuses_a_profile_without_samples(name: str) -> None:
 
 
 @pytest.mark.parametrize("name, said", [
-    ("collapsed", "1 time sample, the thread (of 2), times"),
+    ("collapsed", "1 CPU sample, the thread (of 2), times"),
     ("speedscope", "the thread (of 2), times"),
     ("pprof", "times"),
-    ("chrome", "1 time sample, the thread (of 2), numbers of objects, times"),
+    ("chrome", "1 CPU sample, the thread (of 2), numbers of objects, times"),
 ])
 def test_message_names_data_that_the_format_cannot_contain(name: str,
                                                            said: str) -> None:
     profile = readers.read_bytes(rich_log().data())
     assert WRITERS[name](profile, io.BytesIO()) == [
-        "not in there, as the format cannot contain this: " + said]
+        "not included, because the format cannot contain this: " + said]
 
 
 def test_message_names_omitted_types_marks_and_outcomes() -> None:
@@ -238,7 +238,7 @@ def test_format_follows_from_the_name_of_the_output(
     assert cli.main(["app.vmprof", "-o", name]) == 0
     out, err = capsys.readouterr()
     assert out == "wrote %s\n" % name
-    assert re.fullmatch("vmprof-convert: not in there, .* times\n", err)
+    assert re.fullmatch("vmprof-convert: not included, .* times\n", err)
     written = (folder / name).read_bytes()
     assert cli.main(["app.vmprof", "--to", format_, "-o", "other" + (
         ".gz" if name.endswith(".gz") else "")]) == 0
@@ -263,7 +263,7 @@ def test_refuses_a_profile_without_samples_of_the_kind(
     log.settings()
     log.allocation([f], size=24)
     (folder / "app.vmprof").write_bytes(log.data())
-    assert "has no time samples: leave out --weight time" in run_and_fail(
+    assert "has no CPU samples: leave out --weight time" in run_and_fail(
         folder, capsys, "app.vmprof", "-o", "x.folded", "--weight", "time")
     log = Log(interpreter="cpython")
     log.tick([log.function("f")], time=5)

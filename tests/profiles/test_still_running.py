@@ -134,8 +134,10 @@ def report_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("told, by", [
-    ("101 15", "100 (SIGTERM)"), ("7 15,101 9,102 15", "100 (SIGKILL)"),
-    ("101 3", "100 (3)"), ("102 15", ""), ("", ""), ("101", ""), (",,", "")])
+    ("101 15", "100 ended this process (SIGTERM)"),
+    ("7 15,101 9,102 15", "100 ended this process (SIGKILL)"),
+    ("101 3", "100 ended this process (3)"),
+    ("102 15", ""), ("", ""), ("101", ""), (",,", "")])
 def test_report_explains_processes_that_another_process_ended(told: str,
                                                               by: str) -> None:
     """A pool of multiprocessing ends all its workers with a signal."""
@@ -147,7 +149,7 @@ def test_report_explains_processes_that_another_process_ended(told: str,
         return str(pid), readers.read_bytes(bytes(log.bytes))
     first, *others = found = caveats.of_runs([
         named(100, told=told), named(101, parent=100), named(101, "another")])
-    assert ("told to end by process %s," % by in " ".join(found)) == bool(by)
+    assert ("process %s," % by in " ".join(found)) == bool(by)
     assert first.startswith("processes 100, 101" + ", 101" * (not by) + ": " + IS_OVER)
     assert len(others) == bool(by)
 
@@ -169,7 +171,7 @@ def test_workers_of_a_pool(stock_pypy: PyPy) -> None:
                              str(script))
     assert run.code == 0
     said = " ".join(run.err.split())
-    assert "(SIGTERM), as workers of multiprocessing's pools are; " in said
+    assert "(SIGTERM), as multiprocessing's pools end their workers; " in said
     assert IS_OVER not in said
 
 

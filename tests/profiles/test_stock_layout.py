@@ -40,7 +40,7 @@ def test_vmprof_counts_the_weights_of_the_samples(tmp_path: Path) -> None:
     path = tmp_path / "app.prof"
     said = written(profile, path)
     line, = said
-    assert line.startswith("a sample of this file stands for 200 B; not in there")
+    assert line.startswith("each sample of this file represents 200 B; not included")
     assert "types" in line
     counts = by_name(path)
     stats = vmprof.read_profile(str(path))
@@ -106,7 +106,7 @@ def test_refuses_fewer_bytes_than_one_sample() -> None:
     log = Log()
     log.settings(interval=10_000)
     log.allocation([log.function("f")], size=16, interval=16)
-    with pytest.raises(ProfileError, match="less than one sample's bytes"):
+    with pytest.raises(ProfileError, match="fewer bytes than one sample"):
         writer.write(readers.read_bytes(log.data()), io.BytesIO())
 
 

@@ -202,7 +202,7 @@ def test_inherited_objects_all_remain() -> None:
 def test_samples_that_no_interval_reduces() -> None:
     """Only a damaged profile has such samples."""
     table = Limit(1).table()
-    with pytest.raises(ProfileError, match="so large that too few"):
+    with pytest.raises(ProfileError, match="the objects are too large"):
         table.extend(columns([Row(1, 1, 0, 2**62, 1, 0)] * 50))
 
 

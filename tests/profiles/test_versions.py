@@ -77,7 +77,7 @@ def test_profiles_without_markers_are_refused() -> None:
     """Their records were names of functions at an impossible address."""
     log = Log()
     log.name(-0x616C6C6F63, "alloc:interval=1000:3:settings")
-    with pytest.raises(ProfileError, match="layout is not read any more: sample"):
+    with pytest.raises(ProfileError, match="layout is no longer supported: sample"):
         readers.read_bytes(log.data())
 
 
@@ -89,7 +89,7 @@ def shown(profile: Profile) -> tuple[str, dict[str, object]]:
         for entry in section["entries"]}
 
 
-PASSED_OVER = "records of kinds that are not known here were passed over: "
+PASSED_OVER = "records of unknown kinds were skipped: "
 
 
 def passed_over(panel: dict[str, object]) -> list[str]:
@@ -106,9 +106,8 @@ def test_unknown_kinds_are_skipped_and_named() -> None:
     assert list(profile.samples.size) == [24, 48]
     assert profile.unknown == {"record 77": 3, "record 40": 1}
     text, panel = shown(profile)
-    assert ("  records of kinds that are not known here were passed over: "
-            "record 40 (1), record 77 (3); a newer vmprof-convert may show what is "
-            "in them\n") in text
+    assert ("  records of unknown kinds were skipped: record 40 (1), record 77 (3); a "
+            "newer vmprof-convert may show them\n") in text
     (said,) = passed_over(panel)
     assert said.startswith(PASSED_OVER + "record 40 (1), record 77 (3); a newer")
 
@@ -124,7 +123,7 @@ def test_many_unknown_kinds_are_not_all_named() -> None:
 
 def test_no_note_without_unknown_kinds() -> None:
     text, panel = shown(readers.read_bytes(sampled().data()))
-    assert "passed over" not in text and not passed_over(panel)
+    assert "skipped" not in text and not passed_over(panel)
 
 
 def test_an_unknown_kind_makes_a_profile_of_allocations() -> None:

@@ -96,7 +96,7 @@ def test_server_uses_the_given_port() -> None:
 def test_refuses_an_invalid_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["app.vmprof", "--view", "--port", text]) == 2
     err = capsys.readouterr().err
-    assert "is no port" in err and err.count("\n") == 1
+    assert "invalid port" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("environment, platform, there", [
@@ -283,5 +283,6 @@ def test_message_without_a_browser_has_the_address_and_the_port(
     out, err = capsys.readouterr()
     assert "Open this in a browser:\n\n    https://profiler.firefox.com/" in out
     assert "\n    ssh -L %d:127.0.0.1:%d HOST\n" % (port, port) in out
-    assert "Nothing came for the profile yet" in out and "Safari can't" in out
+    assert "The browser has not requested the profile yet" in out
+    assert "it (or Safari) cannot load" in out
     assert (browser.url, err) == ("", "")

@@ -82,7 +82,7 @@ def test_only_profiles_without_executed_lines_have_a_note(
     assert cli.main([str(examples / name), "--to", "table", "--by", "line",
                      "--remarks"]) == 0
     out = capsys.readouterr().out
-    assert ("these are where the functions begin" in out) is not has_lines
+    assert ("these are the first lines of the functions" in out) is not has_lines
     assert ("example.py:3" in out) is has_lines
 
 

@@ -1,4 +1,4 @@
-"""The patches for PyPy are made of RPython's and of what differs."""
+"""complete.py makes PyPy's patches from RPython's patches and the lines that differ."""
 from __future__ import annotations
 
 import re
@@ -73,11 +73,11 @@ index aaaaaaa..bbbbbbb 100644
 """
 
 
-def test_what_is_left_out_is_rpythons() -> None:
+def test_missing_lines_come_from_rpythons_patch() -> None:
     assert complete.complete(SHORT, THEIRS) == WHOLE
 
 
-def test_a_change_is_made_once() -> None:
+def test_change_of_rpythons_patch_is_taken_over() -> None:
     theirs = THEIRS.replace("+    x = 2\n", "+    x = 2\n+    new = 1\n")
     assert complete.complete(SHORT, theirs) == WHOLE.replace(
         "+    x = 2\n", "+    x = 2\n+    new = 1\n").replace(
@@ -85,13 +85,13 @@ def test_a_change_is_made_once() -> None:
         "+132,0", "+133,0").replace("+141", "+142")
 
 
-def test_a_reason_of_its_own() -> None:
+def test_patch_may_have_its_own_reason() -> None:
     assert complete.complete("gc: other\n\nBecause.\n\n" + SHORT, THEIRS) \
         == WHOLE.replace("gc: count\n\nWhy it counts.",
                          "gc: other\n\nBecause.")
 
 
-def test_hunk_that_rpythons_patch_does_not_have() -> None:
+def test_hunk_that_rpythons_patch_lacks_is_refused() -> None:
     with pytest.raises(Problem, match=r"^gc.py, @@ -150 @@: there is no hunk 5"):
         complete.complete(SHORT + "@@ -150 @@\n", THEIRS)
     with pytest.raises(Problem, match=r"^other.py, @@ -110 @@: there is no hunk 1"):
@@ -110,7 +110,7 @@ def test_problem_names_the_patch(tmp_path: Path) -> None:
 
 
 def short_patches() -> list[tuple[Path, Path]]:
-    """Of each patch that RPython has, too: what is here, and RPython's."""
+    """Return PyPy's patch and RPython's patch for each patch that both have."""
     ours, theirs = apply.OURS[1], apply.OURS[0]
     return [(patch.path, theirs.patches / patch.name)
             for patch in ours.series() if (theirs.patches / patch.name).exists()]
@@ -123,7 +123,7 @@ def test_each_of_rpythons_patches_has_its_counterpart() -> None:
 
 @pytest.mark.parametrize("path, theirs", short_patches(),
                          ids=[path.name for path, _ in short_patches()])
-def test_nothing_is_said_twice(path: Path, theirs: Path) -> None:
+def test_hunks_differ_from_rpythons(path: Path, theirs: Path) -> None:
     reason, files = complete.parse(path.read_text())
     their_reason, their_files = complete.parse(theirs.read_text())
     assert reason != their_reason
@@ -136,8 +136,8 @@ def test_nothing_is_said_twice(path: Path, theirs: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path, _ in short_patches()],
                          ids=[path.name for path, _ in short_patches()])
-def test_nothing_foreign_is_in_what_differs(path: Path) -> None:
-    """No line of context: what patches/ holds is ours, or is replaced."""
+def test_patches_contain_no_context(path: Path) -> None:
+    """The patches have no lines of context.  Each line is ours, or is replaced."""
     reason, files = complete.parse(path.read_text())
     text = reason
     for file in files:
@@ -151,5 +151,5 @@ def test_nothing_foreign_is_in_what_differs(path: Path) -> None:
             assert all(line[0] in "+-" for line in hunk.lines)
             text += "@@ -%d @@%s\n" % (hunk.line, hunk.heading)
             text += "".join(line + "\n" for line in hunk.lines)
-    # nothing is overlooked
+    # the parts make up the whole file
     assert text == path.read_text()

@@ -1,5 +1,6 @@
-"""The series for PyPy, as far as it can be tested without PyPy's source: what
-pypy-branch/SEEN.rst says was seen with it is not repeated here.
+"""The patches for PyPy, without PyPy's source.
+
+pypy-branch/SEEN.rst describes the results with PyPy's source.
 """
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ from rpython_tree import PYTHON2, assert_python2
 
 RVMPROF, VMPROF = "rpython/rlib/rvmprof/", "pypy/module/_vmprof/"
 
-#: What main has in another form than rpython 0.2.1: README.rst says why.
+#: files that main has in another form than rpython 0.2.1, for the reasons in README.rst
 DIFFERENT = {
     ("03-rvmprof-memory.patch", RVMPROF + "rvmprof.py"),
-    # main knows its heap while it sweeps, too
+    # main knows the size of its heap during a sweep, too
     ("06-gc-outcomes.patch", "rpython/memory/gc/incminimark.py"),
     ("04-rvmprof-signals.patch", RVMPROF + "src/shared/vmprof_unix.c"),
     ("05-rvmprof-samples.patch", RVMPROF + "cintf.py"),
     ("05-rvmprof-samples.patch", RVMPROF + "dummy.py"),
     ("07-rvmprof-recorder.patch", RVMPROF + "cintf.py"),
     ("07-rvmprof-recorder.patch", RVMPROF + "dummy.py"),
-    # of PyPy alone
+    # only in PyPy
     ("05-rvmprof-samples.patch", VMPROF + "interp_vmprof.py"),
     ("07-rvmprof-recorder.patch", VMPROF + "interp_vmprof.py"),
     ("07-rvmprof-recorder.patch", VMPROF + "moduledef.py"),
@@ -41,7 +42,7 @@ def series() -> list[Patch]:
     return [parse(patch) for patch in apply.OURS[1].series()]
 
 
-def test_each_patch_says_why(series: list[Patch]) -> None:
+def test_each_patch_has_a_reason(series: list[Patch]) -> None:
     for patch in series:
         subject, empty, *body = patch.header.splitlines()
         assert ": " in subject and len(subject) < 73, patch.name
@@ -59,14 +60,14 @@ def test_few_of_pypys_lines_are_replaced(series: list[Patch]) -> None:
 
 
 def test_one_file_has_a_version_for_each_branch() -> None:
-    """main's and py3.11's"""
+    """The versions are main's and py3.11's."""
     versions = {name: len(pairs) for patch in apply.OURS[1].series()
                 for name, pairs in tree.git_hashes(patch)}
     assert {name for name, count in versions.items() if count != 1} \
         == {"pypy/module/_vmprof/interp_vmprof.py"}
 
 
-def test_shared_parts_are_rpythons(series: list[Patch]) -> None:
+def test_common_files_are_the_same_as_rpythons(series: list[Patch]) -> None:
     theirs = {patch.name: parse(patch).files for patch in apply.OURS[0].series()}
     ours = {patch.name: patch.files for patch in series}
     assert set(theirs) < set(ours)
@@ -86,14 +87,14 @@ def test_each_new_file_comes_with_one_patch() -> None:
     for patch in apply.OURS[1].series():
         found += apply.new_files_of(patch) if patch.name != tree.SAMPLES else []
     assert sorted(found) == sorted(apply.new_files())
-    # what the first submission has of its own, the next one replaces
+    # the next patch replaces files that only the first submission has
     assert {str(place) for _, place in tree.below(tree.FIRST)} < set(found)
     assert set(apply.NEW.values()) <= {patch.name for patch in apply.OURS[1].series()}
 
 
 # added Python ----------------------------------------------------------------
 
-#: hunks that are a part of something: lines of a docstring, items of a dict
+#: number of hunks that are parts of statements, such as items of a dict
 PARTS = {"pypy/module/_vmprof/interp_vmprof.py": 1,
          "pypy/module/_vmprof/moduledef.py": 1,
          RVMPROF + "dummy.py": 2,
@@ -112,13 +113,13 @@ json.dump([is_good(text + "\\n") for text in json.load(sys.stdin)], sys.stdout)
 
 
 def without_body(text: str) -> str:
-    """Lines of Python, with a body if they are only a head."""
+    """Return dedented lines of Python, with a body if they are only a head."""
     return textwrap.dedent(text) + ("\n    pass" if text.endswith(":") else "")
 
 
 @pytest.mark.python2
 def test_added_python_is_python_2(series: list[Patch]) -> None:
-    """Where it is not RPython's: that is compiled by test_rpython_tree.py."""
+    """test_rpython_tree.py compiles the hunks of RPython's patches."""
     theirs = {(name, tuple(hunk)) for patch in apply.OURS[0].series()
               for name, hunks in parse(patch).hunks.items() for hunk in hunks}
     hunks = [(name, without_body("\n".join(
@@ -149,7 +150,7 @@ def test_new_files_are_python_2() -> None:
 # apply.py --------------------------------------------------------------------
 
 class Checkout:
-    """A small PyPy, and a series for it."""
+    """A small checkout of PyPy with a series of patches."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
         self.path = folder / "pypy"
@@ -218,8 +219,9 @@ def test_each_patch_becomes_a_commit(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("version, count", [("2.7", 1), ("3", 2)])
-def test_what_is_for_python_3_alone(checkout: Checkout, monkeypatch: pytest.MonkeyPatch,
-                                    version: str, count: int) -> None:
+def test_patches_for_python_3_are_left_out_for_python_2(
+        checkout: Checkout, monkeypatch: pytest.MonkeyPatch, version: str,
+        count: int) -> None:
     library = checkout.path / "lib-python" / version
     library.mkdir(parents=True)
     (library / "os.py").touch()
@@ -229,7 +231,7 @@ def test_what_is_for_python_3_alone(checkout: Checkout, monkeypatch: pytest.Monk
 
 
 def test_patches_for_python_3_are_the_last_ones(series: list[Patch]) -> None:
-    """The others have to fit without them."""
+    """The other patches have to fit without them."""
     names = [patch.name for patch in series]
     assert tuple(names[-len(apply.PYTHON_3):]) == apply.PYTHON_3
 
@@ -294,9 +296,8 @@ def test_failing_copy_is_undone(checkout: Checkout,
     assert checkout.state() == checkout.before
 
 
-def test_vmprof_gets_what_it_shares_with_pypy(
-        checkout: Checkout, monkeypatch: pytest.MonkeyPatch,
-        tmp_path: Path) -> None:
+def test_vmprof_gets_the_files_that_it_shares_with_pypy(
+        checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     added = apply.OURS[1].added
     for name, text in (("shared/new.h", "int new;\n"), ("allocation/own.c", "")):
         (added / RVMPROF / "src" / name).parent.mkdir(parents=True)
@@ -304,7 +305,7 @@ def test_vmprof_gets_what_it_shares_with_pypy(
     (checkout.path / "vmprof").mkdir()
     (checkout.path / "src").mkdir()
     checkout.write("vmprof/__main__.py", "")
-    # as gc.py: one hash for all three
+    # like gc.py, so that the three files have the same hash
     checkout.write("src/unix.c", "a\nb\n")
     checkout.write("vmprof/reader.py", "a\nb\n")
     checkout.commit("vmprof-python")
@@ -336,7 +337,7 @@ def test_vmprof_gets_what_it_shares_with_pypy(
 
 def test_shared_files_are_vmprofs_own_and_one_header(
         series: list[Patch]) -> None:
-    """PyPy compares them with vmprof-python's (rvmprof/test/test_file.py)."""
+    """PyPy compares these files with vmprof-python's (rvmprof/test/test_file.py)."""
     assert {name[len(apply.SHARED):] for patch in series for name in patch.files
             if name.startswith(apply.SHARED)} \
         == {"compat.c", "vmprof_get_custom_offset.h", "vmprof_mt.c",

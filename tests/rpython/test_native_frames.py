@@ -1,5 +1,7 @@
-"""native_frames.c, which finds the native frames of an allocation sample, on
-stacks of all kinds: native/frames_harness.c makes them."""
+"""Test native_frames.c, which finds the native frames of an allocation sample.
+
+native/frames_harness.c makes stacks of all kinds.
+"""
 from __future__ import annotations
 
 import subprocess
@@ -21,7 +23,7 @@ def harness(request: pytest.FixtureRequest,
     target = tmp_path_factory.mktemp("frames") / "harness"
     subprocess.run(
         ["gcc", request.param, "-std=gnu99", "-Wall", "-Wextra", "-Werror",
-         # the functions are to be found under their own names
+         # The stacks must contain each function under its own name.
          "-fno-ipa-icf", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-partial-inlining",
          "-fno-optimize-sibling-calls",
          "-DRPYTHON_VMPROF", "-DVMPROF_UNIX", "-DRPY_EXTERN=extern",
@@ -39,7 +41,7 @@ def lines(harness: Path, scenario: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_no_more_frames_than_there_is_room_for(harness: Path) -> None:
+def test_a_full_buffer_ends_the_walk(harness: Path) -> None:
     assert lines(harness, "depths") == [
         "inner recursive recurses", "inner recursive recursive recurses",
         "inner recursive recursive recursive recurses",

@@ -1,4 +1,4 @@
-"""What holds of each series of patches, rpython/'s and pypy-branch/'s."""
+"""Test the rules for the two series of patches, in rpython/ and pypy-branch/."""
 from __future__ import annotations
 
 import re
@@ -30,7 +30,7 @@ def test_series_lists_every_patch(ours: tree.Ours, series: list[Patch]) -> None:
         assert re.match("%02d-[a-z0-9-]+[.]patch$" % number, patch.name)
 
 
-def test_each_patch_says_why(series: list[Patch]) -> None:
+def test_each_patch_gives_its_reason(series: list[Patch]) -> None:
     for patch in series:
         assert len(patch.header.split()) >= 10, patch.name
 

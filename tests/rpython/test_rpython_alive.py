@@ -1,4 +1,4 @@
-"""rvmprof with the patch: what is alive, of a program that runs on.
+"""Test the list of live objects of rvmprof with the patches, in a running program.
 
 As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
 """
@@ -14,7 +14,7 @@ from vmprof_convert import readers
 
 pytestmark = pytest.mark.translated
 
-#: sampled ones of 100,000 of 16 bytes, with fixed gaps
+#: The number of samples of 100,000 objects of 16 bytes, with fixed gaps.
 NODES = 100000 * 16 // INTERVAL
 
 
@@ -27,7 +27,11 @@ def run(tmp_path: Path) -> Run:
 
 
 def numbers(run: Run, what: str) -> list[int]:
-    """Nodes, those of them whose address is right, bytes, and at most so many."""
+    """Return the counts that the program prints for a moment.
+
+    They are the nodes, the nodes with the right address, the bytes, and an upper limit
+    of the bytes.
+    """
     line, = (line for line in run.out if line.startswith(what + ": "))
     return [int(number) for number in re.findall(r"\d+", line)]
 
@@ -50,26 +54,26 @@ def test_bytes_are_those_of_all_that_is_alive(run: Run) -> None:
     assert now <= most < bytes_
 
 
-def test_what_is_ignored_does_not_count(run: Run) -> None:
+def test_ignored_objects_do_not_count(run: Run) -> None:
     assert [line for line in run.out if line.startswith("ignored: ")] \
         == ["ignored: 0", "ignored: 1"]
     assert numbers(run, "more, ignored")[:2] == numbers(run, "kept")[:2]
     assert numbers(run, "dropped")[:2] == [0, 0]
 
 
-def test_what_is_forgotten_does_not_count(run: Run) -> None:
+def test_forgotten_objects_do_not_count(run: Run) -> None:
     line, = (line for line in run.out if line.endswith(" words"))
     assert int(line.split()[0]) >= 7 * (NODES - 2)
     assert numbers(run, "forgotten")[:2] == [0, 0]
     nodes, right, _, _ = numbers(run, "new")
     assert nodes == pytest.approx(NODES, abs=2)
     assert right == nodes
-    # those that live on are the forgotten ones
+    # Only the forgotten objects are still alive.
     assert numbers(run, "old ones")[:2] == [0, 0]
     assert numbers(run, "off") == [0, 0, 0, 0]
 
 
-def test_profile_holds_what_stacks_are_and_no_samples(run: Run) -> None:
+def test_profile_contains_stacks_and_no_samples(run: Run) -> None:
     profile, stacks = readers.read_stacks(run.path(0).read_bytes(), range(1000))
     assert not profile.samples
     names = {profile.function(frame.address).name

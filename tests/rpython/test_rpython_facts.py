@@ -1,9 +1,8 @@
-"""What profiles of the guest interpreter say of the sampled objects, with and
-without the JIT: of which type they are, how many, and what became of them.
+"""Test the types, numbers and outcomes of sampled objects in the guest interpreter.
 
-With the JIT, an object and its fields are allocated in one piece, together with
-what else the loop makes: only if the piece is walked, there are as many objects
-of each kind as the program makes.
+It runs with the JIT and without. With the JIT, an object and its fields are allocated
+in one batch, together with the loop's other objects. The samples have the right number
+of objects of each kind only if the GC walks the batch.
 """
 from __future__ import annotations
 
@@ -26,14 +25,14 @@ from vmprof_convert.profile.probability import probability
 pytestmark = pytest.mark.translated
 
 INTERVAL = 1000
-#: README of the examples: an object is this and its fields
+#: The type of an object.  The README of the examples describes its fields.
 OBJECT = "GcStruct guest.objects.W_Object"
 FIELDS = "GcArray of * GcStruct object"
 OBJECT_SIZE, ARRAY_SIZE = 24, 16
 
-#: Objects of three classes in one loop, of which the JIT allocates those of a turn
-#: in one piece; where a turn makes no Wide one, the trace is left in the middle of
-#: the piece.  Some are kept.
+#: A loop that makes objects of three classes.  The JIT allocates the objects of a turn
+#: in one batch.  In a turn without a Wide object, the trace ends within the batch.  The
+#: program keeps some objects.
 KEEP = """
 (class Cell one two)
 (class Narrow one)
@@ -57,7 +56,7 @@ KEEP = """
   (print (len kept)))
 """
 
-#: A queue of so many objects: each one is kept for a while.
+#: A program that keeps each object in a queue of fixed length.
 CHURN = """
 (class Cell one two)
 (func main (size count)
@@ -82,11 +81,14 @@ class Facts(FactRecords):
         return found
 
     def check_conservation(self) -> None:
-        """What is sampled died young, was promoted, is not known, or is in the
-        nursery; and what was promoted is dead or alive."""
+        """Check that each object has exactly one outcome.
+
+        A sampled object died young, was promoted, is unknown, or is in the nursery. A
+        promoted object is dead or alive.
+        """
         assert set(self.young) == set(range(1, len(self.young) + 1))
         young = {key for key, _, (outcome, _, _) in self.objects() if outcome == YOUNG}
-        # the newest ones
+        # Only the newest objects may be without an outcome.
         assert young == set(range(min(young, default=0), len(self.young) + 1)) or (
             not young)
         outcomes = collections.Counter(
@@ -102,7 +104,14 @@ class Facts(FactRecords):
 
 
 def near(found: int, count: float, size: int, more: int = 0) -> bool:
-    """Are so many of `count` objects sampled, and of `more` that may be?"""
+    """Return whether the number of samples is likely.
+
+    Args:
+        found: The number of samples.
+        count: The number of objects.
+        size: The size of an object in bytes.
+        more: The number of objects that may exist in addition.
+    """
     p = probability(size, INTERVAL, "exponential")
     allowed = 4 * math.sqrt(count * p * (1 - p)) + 1
     return -allowed <= found - count * p <= allowed + more
@@ -132,8 +141,11 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 
 def seen(facts: Facts) -> float:
-    """Of the bytes, the share that was allocated before the last minor
-    collection: of what is in the nursery, nothing is known."""
+    """Return the share of the bytes that were allocated before the last minor
+    collection.
+
+    The outcomes of objects in the nursery are unknown.
+    """
     return facts.minors[-1] / facts.head[1]
 
 
@@ -144,7 +156,7 @@ def test_keep_rates(run: Run, rate: int) -> None:
     facts.check_conservation()
     cells = facts.objects_of(FIELDS, ARRAY_SIZE + 16)
     kept = count * rate / 100 * seen(facts)
-    # a few were in a variable when a collection came
+    # A few objects were in a variable during a collection.
     assert near(len(facts.alive() & cells), kept, ARRAY_SIZE + 16,
                 more=len(facts.collections))
 
@@ -167,12 +179,12 @@ def test_classes_in_one_trace(run: Run, every: int) -> None:
 
 
 def test_churn(run: Run) -> None:
-    """Objects that are replaced after a while: old, and then dead."""
+    """Objects that are replaced after a while become old, and then die."""
     facts = run(CHURN, 20000, 1000000, expected=20000, nursery="256k")
     facts.check_conservation()
     cells = facts.objects_of(FIELDS, ARRAY_SIZE + 16)
     assert len(facts.freed & cells) > 10 * len(facts.alive() & cells)
-    # 20,000 are; the others since the last major collection
+    # 20,000 objects are alive, and others since the last major collection.
     assert len(facts.alive() & cells) > 0.9 * 20000 * probability(
         ARRAY_SIZE + 16, INTERVAL, "exponential")
 
@@ -191,7 +203,7 @@ def test_all_types_are_named(run: Run) -> None:
 
 
 def test_instances_have_their_class(run: Run) -> None:
-    """All do, and nothing else does."""
+    """All instances have a class, and no other object has one."""
     facts = run(KEEP, 100000, 50, 2, expected=50000)
     assert {facts.class_name(type_) for _, _, (_, type_, _) in facts.objects()
             if facts.type_name(type_) == OBJECT} == {"Cell", "Narrow", "Wide"}
@@ -212,9 +224,12 @@ def test_thousands_of_classes(run: Run) -> None:
     assert len(met) > 300
 
 
-def test_what_is_not_known_was_never_made(
-        run: Run, request: pytest.FixtureRequest) -> None:
-    """The rest of a piece whose trace was left.  All else is known."""
+def test_unknown_objects_were_never_made(run: Run,
+                                         request: pytest.FixtureRequest) -> None:
+    """Unknown objects are the rest of a batch whose trace was left.
+
+    All other outcomes are known.
+    """
     facts = run(KEEP, 400000, 0, 3, expected=0)
     outcomes = collections.Counter(
         outcome for _, _, (outcome, _, _) in facts.objects())
@@ -228,13 +243,14 @@ def test_what_is_not_known_was_never_made(
         assert {len(objects) for objects in facts.young.values()} == {1}
 
 
-def test_a_killed_program_leaves_whole_facts(tmp_path: Path) -> None:
+def test_a_killed_program_leaves_complete_outcomes(tmp_path: Path) -> None:
     (tmp_path / "p.guest").write_text(CHURN)
     with subprocess.Popen(
             [built("guest"), "--allocation-sampling", "1000", "-o", "p.vmprof",
              "p.guest", "20000", "1000000000"], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, cwd=tmp_path,
-            # its size follows the processor's cache, and 200 kB have to see collections
+            # The default size depends on the processor's cache, and 200 kB have to see
+            # collections.
             env={**os.environ, "PYPY_GC_NURSERY": "1M"}) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "p.vmprof").exists() or (
@@ -249,7 +265,7 @@ def test_a_killed_program_leaves_whole_facts(tmp_path: Path) -> None:
 
 
 def test_out_of_memory_is_the_programs_own(tmp_path: Path) -> None:
-    """Its MemoryError comes when it would without sampling."""
+    """The program gets its MemoryError at the same point as without sampling."""
     (tmp_path / "p.guest").write_text("""
         (func main ()
           (set kept (list))
@@ -262,7 +278,7 @@ def test_out_of_memory_is_the_programs_own(tmp_path: Path) -> None:
         assert done.returncode not in (0, -signal.SIGSEGV), done.stderr
 
 
-def test_the_settings_say_what_is_recorded(tmp_path: Path) -> None:
+def test_the_settings_name_the_recorded_outcomes(tmp_path: Path) -> None:
     (tmp_path / "p.guest").write_text(CHURN)
     subprocess.run([built("guest"), "--allocation-sampling", "1000", "-o",
                     "p.vmprof", "p.guest", "10", "1000"], cwd=tmp_path,

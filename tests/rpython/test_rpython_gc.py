@@ -1,9 +1,9 @@
-"""RPython's incminimark with the patch, not translated, against the oracle.
+"""Test RPython's incminimark with the patches, untranslated, against the oracle.
 
-The GC's own class runs in Python 2.7 (python2/drive_gc.py) and does what a
-random trace says.  Which objects it samples must be what the definition says,
-one by one, whatever the nursery goes through; and what it says of each, the
-type, the size, what became of it, must be true.
+The GC's own class runs in Python 2.7 (python2/drive_gc.py), and performs the operations
+of a random trace. The GC has to sample exactly the objects that the definition
+requires, in all states of the nursery. The type, size and outcome that it reports for
+each object have to be right.
 """
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DRIVER = Path(__file__).parent / "python2" / "drive_gc.py"
 EVENTS = {"start": oracle.Start, "stop": oracle.Stop, "rate": oracle.Rate,
           "allocation": oracle.Allocation, "collection": oracle.Collection}
 
-#: of the facts; a part of a piece that is pinned is NOT_KNOWN
+#: Outcomes in the results.  A pinned part of a batch is NOT_KNOWN.
 PROMOTED, PINNED, NOT_KNOWN = 1, 2, 3
 
-#: a small nursery, and objects of more than 1 KiB outside of it
+#: A small nursery.  Objects of more than 1 KiB are outside of the nursery.
 SMALL_NURSERY = {"nursery_size": 4096, "large_object": 1024}
 INTERVALS = (1, 7, 64, 100, 500, 1000, 4096, 4097, 10000, 100_000, 2**62)
 
@@ -58,7 +58,7 @@ def check(result: dict[str, Any]) -> None:
     told = check_facts(result["facts"],
                        {sample.number: (sample, objects)
                         for sample, objects in expected})
-    # of each sample all objects or none, of the last ones all
+    # Each sample has all its objects or none, and the last samples have all.
     last = max(number for number, event_ in enumerate(events)
                if isinstance(event_, oracle.Start))
     numbers = {event_.number for event_ in events[last:]
@@ -75,12 +75,13 @@ def check(result: dict[str, Any]) -> None:
 def check_facts(facts: list[list[Any]],
                 expected: dict[int, tuple[Sample, list[oracle.Object]]]
                 ) -> set[tuple[int, int]]:
-    """Returns what was told of young: (key, which)."""
+    """Check the outcomes, and return (key, which) of each young object with an outcome.
+    """
     told: set[tuple[int, int]] = set()
     promoted: set[tuple[int, int]] = set()      # and not freed
     for name, *arguments in facts:
         if name == "start":
-            promoted.clear()        # the one before has ended
+            promoted.clear()        # The previous sampling has ended.
         elif name == "young":
             key, which, outcome, type_, size, types, fates, live, shrunk = arguments
             sample, objects = expected[key]
@@ -98,7 +99,7 @@ def check_facts(facts: list[list[Any]],
             assert shrunk == ([key, which, live[part]] if is_shrunk else [])
         elif name == "freed":
             key, which, held = arguments
-            promoted.remove((key, which))       # was, and only once
+            promoted.remove((key, which))       # only once
             assert expected[key][1][which].part not in held
         else:
             assert name == "end"
@@ -140,8 +141,8 @@ def trace(seed: int, **parameters: Any) -> dict[str, Any]:
         (6, lambda: ["unpin", choose.randrange(99)]),
         (60, lambda: ["shrink", choose.randrange(99)]),
         (4, lambda: ["pressure", choose.choice((1, 1000, 10**6))]),
-        # not generation 1: after a finalizer that allocates, incminimark's
-        # own assertion fails there, with or without sampling
+        # Generation 1 is omitted.  After a finalizer that allocates, an assertion of
+        # incminimark fails there, with sampling or without.
         (6, lambda: ["collect", choose.choice((-1, 0, 0, 2))]),
         (2, lambda: ["rate", choose.choice((*INTERVALS, -1, 2**62 + 1))]),
         (1, start), (1, lambda: ["stop"]),
@@ -156,13 +157,16 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "plain": {}, "card marking": {"card_page_indices": 4},
     "tiny nursery": {"tiny": 200}, "rotating nurseries": {"debug": True},
     "larger nursery": {"nursery_size": 16384}}
-#: with each of them
+#: the number of traces with each set of parameters
 TRACES = 60
 
 
 @functools.cache
 def all_results() -> list[dict[str, Any]]:
-    """Of one process: half of the time goes by until its JIT knows the GC."""
+    """Return the results of one process for all traces.
+
+    Half of the time passes until the process's JIT has compiled the GC.
+    """
     return drive([trace(seed, **parameters) for parameters in PARAMETERS.values()
                   for seed in range(TRACES)])
 
@@ -182,5 +186,5 @@ def test_random_traces_are_sampled_as_the_oracle_says(name: str) -> None:
     assert len(young) > 1000
     assert {fact[3] for fact in young} == {0, PROMOTED, NOT_KNOWN}
     assert sum(bool(fact[-1]) for fact in young) > 10
-    assert sum(fact[2] > 0 for fact in young) > 100     # behind a holder
+    assert sum(fact[2] > 0 for fact in young) > 100     # later in a batch
     assert sum(fact[0] == "freed" for fact in facts) > 50

@@ -1,8 +1,8 @@
-"""The guest interpreter of rpython/examples, translated without and with the
-JIT: its allocation profiles against what the programs do allocate.
+"""Test the allocation profiles of the guest interpreter of rpython/examples.
 
-An exact profile has an interval of 1 with fixed gaps: every byte is sampled,
-so that there is one sample for each allocation.
+The interpreter is translated with the JIT and without. The profiles are compared with
+the allocations of the guest programs. An exact profile has an interval of 1 with fixed
+gaps. It samples every byte, so that each allocation has one sample.
 """
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def interpreted(tmp_path: Path) -> Guest:
 
 
 def sizes_by_function(profile: Profile) -> dict[str, collections.Counter[int]]:
-    """Of an exact profile: how many allocations of which size."""
+    """Return the number of allocations of each size, from an exact profile."""
     result: dict[str, collections.Counter[int]] = collections.defaultdict(
         collections.Counter)
     program = Program(profile)
@@ -102,13 +102,13 @@ def test_all_queens_are_found(guest: Guest) -> None:
         "92 solutions in 9 of 9 rounds\n")
 
 
-def test_exact_profile_counts_what_the_program_makes(interpreted: Guest) -> None:
+def test_exact_profile_counts_all_objects_of_the_program(interpreted: Guest) -> None:
     profile = interpreted.sample(EXACT[0], "sites.guest", "3000", "200",
                                  flags=EXACT[1:]).profile()
     sizes = sizes_by_function(profile)
-    # README of the examples: a Cell is 24 + 24 bytes, an int 16
+    # The README of the examples gives the sizes: a Cell has 24 + 24 bytes, an int 16.
     assert sizes["small"] == {16: 3000, 24: 6000}
-    # a list is 16 + 24 + 984 bytes
+    # A list has 16 + 24 + 984 bytes.
     assert sizes["big"] == {16: 400, 24: 200, 984: 200}
     assert sum(profile.samples.size) == profile.moments[-1].allocated
 
@@ -125,7 +125,7 @@ def test_exact_profile_counts_the_nodes_of_gcbench(interpreted: Guest,
 
     trees = [(nodes(depth) // nodes(d) // 2, nodes(d))
              for d in range(4, depth - 1, 2)]
-    # the slots of a Node: nothing else is of 32 bytes and stays uncounted
+    # The slots of a Node.  The other objects of 32 bytes are counted, too.
     assert sizes["bottom_up"][32] >= nodes(depth) + 2 * sum(
         count * size for count, size in trees)
     assert sizes["churn"][32] >= 2 * sum(count for count, _ in trees)
@@ -138,17 +138,17 @@ def test_exact_profile_counts_the_nodes_of_gcbench(interpreted: Guest,
     ("128k", "gcbench.guest", ("20",)), ("128k", "queens.guest", ("100",)),
     ("4M", "sites.guest", ("20000000", "1000000")),
     ("10M", "sites.guest", ("20000000", "1000000"))])
-def test_total_is_what_the_gc_counted(guest: Guest, interval: str, program: str,
-                                      arguments: tuple[str, ...]) -> None:
+def test_total_equals_the_gcs_count(guest: Guest, interval: str, program: str,
+                                    arguments: tuple[str, ...]) -> None:
     profile = guest.sample(interval, program, *arguments).profile()
     allocated = profile.moments[-1].allocated
     mean = int(profile.settings["interval"])
-    # each byte is sampled with probability 1/mean
+    # Each byte is sampled with the probability 1/mean.
     deviation = math.sqrt(allocated * mean)
     total = sum(bytes_by_function(profile).values())
     assert allocated > 10 * mean
     assert abs(total - allocated) < SIGMAS * deviation
-    # objects that are made before and after the guest program's first frame
+    # These objects are made before and after the guest program's first frame.
     assert profile.lost_stacks < 10
 
 
@@ -165,7 +165,7 @@ def test_a_limit_is_kept_and_the_total_stays_right(guest: Guest) -> None:
                - last.allocated) < SIGMAS * deviation
 
 
-def test_number_of_samples_is_what_theory_says(interpreted: Guest) -> None:
+def test_number_of_samples_agrees_with_theory(interpreted: Guest) -> None:
     truth = sizes_by_function(interpreted.sample(
         EXACT[0], "sites.guest", "30000", "2000", flags=EXACT[1:]).profile())
     counts = sum(truth.values(), collections.Counter())
@@ -192,7 +192,7 @@ def test_share_of_each_function(guest: Guest, program: str,
     checked = 0
     for function, sizes in sizes_by_function(exact).items():
         truth = sum(size * count for size, count in sizes.items())
-        if truth < 20 * interval:       # a few samples have no normal distribution
+        if truth < 20 * interval:       # A few samples have no normal distribution.
             continue
         checked += 1
         deviation = math.sqrt(sum(sigma(count, size, interval)**2
@@ -201,14 +201,14 @@ def test_share_of_each_function(guest: Guest, program: str,
     assert checked >= 2
 
 
-def test_time_samples_and_memory_beside_allocations(guest: Guest) -> None:
+def test_time_samples_and_memory_with_allocations(guest: Guest) -> None:
     profile = guest.sample("128k", "gcbench.guest", "60",
                            flags=("--period", "0.001", "--memory")).profile()
     sizes = list(profile.samples.size)
     assert sizes.count(0) > 20
     assert len(sizes) - sizes.count(0) > 100
     assert min(profile.samples.memory) > 1000       # KiB
-    # lines are not recorded, and no reader may think so
+    # The profile has no lines, and the reader must not expect them.
     assert profile.function(profile.stacks[0][-1].address).name
 
 
@@ -228,9 +228,8 @@ def guest_frames(profile: Profile) -> list[list[str]]:
             for stack in profile.samples.stack]
 
 
-def test_stack_that_was_seen_before_the_jit_made_other_code(
-        tmp_path: Path) -> None:
-    """What stands for a stack changes with each piece of machine code."""
+def test_a_known_stack_is_found_after_new_machine_code(tmp_path: Path) -> None:
+    """The identity of a stack changes with each new piece of machine code."""
     count = 100
     loops = "".join(
         "(func h%d () (set i 0) (while (< i 3000) (set i (+ i 1))))" % i
@@ -243,7 +242,7 @@ def test_stack_that_was_seen_before_the_jit_made_other_code(
         (func g () (array nil 1000))
         (func main () (f) """ + calls + ")")
     guest = Guest(built("guest-jit"), tmp_path)
-    # half as many bytes as an object has, at fixed distances: all are sampled
+    # The fixed gaps are half as large as an object, so that each object is sampled.
     run = guest("--allocation-sampling", "4000", "--allocation-gaps", "fixed",
                 "p.guest")
     assert run.code == 0, run.err
@@ -254,9 +253,12 @@ def test_stack_that_was_seen_before_the_jit_made_other_code(
     assert (large["f"], large["g"]) == (1, 60 * count)
 
 
-def test_slow_path_belongs_to_where_it_was_entered(tmp_path: Path) -> None:
-    """The list is made where h's loop begins, out of line; the machine code ends in
-    main, which 98 % of the bytes were charged to before the codemap knew that."""
+def test_slow_path_belongs_to_the_function_that_entered_it(tmp_path: Path) -> None:
+    """The list is made at the start of h's loop, out of line.
+
+    The machine code ends in main. 98 % of the bytes were attributed to main before the
+    codemap had this entry.
+    """
     (tmp_path / "p.guest").write_text("""
         (func h () (set j 0) (while (< j 3) (set j (+ j 1))))
         (func f (keep i) (put keep 0 (list i i i i)) (h))
@@ -278,8 +280,11 @@ def test_slow_path_belongs_to_where_it_was_entered(tmp_path: Path) -> None:
 
 
 def native_stacks(guest: Guest, profile: Profile) -> list[list[str]]:
-    """Of each allocation sample: its native frames, innermost first, by their
-    names in the program's symbol table.  They are inside all others."""
+    """Return the native frames of each allocation sample, innermost first.
+
+    The names come from the program's symbol table. The native frames are inside all
+    others.
+    """
     symbols = subprocess.run(["nm", guest.program], text=True, check=True,
                              capture_output=True).stdout
     starts = {int(address, 16): name for address, name in re.findall(
@@ -290,11 +295,11 @@ def native_stacks(guest: Guest, profile: Profile) -> list[list[str]]:
             frames = profile.stacks[stack]
             native = [frame for frame in frames if frame.kind == "native"]
             assert list(frames[len(frames) - len(native):]) == native
-            # vmprof marks them with the lowest bit
+            # vmprof marks native frames by the lowest bit.
             found.append([frame.address - 1 for frame in reversed(native)])
     addresses = set().union(*found)
     assert addresses
-    # the kernel chose at which page the program begins
+    # The kernel has chosen the page at which the program begins.
     begin, = set.intersection(*(
         {address - start for start in starts if (address - start) % 4096 == 0}
         for address in addresses))
@@ -315,7 +320,7 @@ def test_native_frames_begin_with_the_gc_s_slow_path(
     assert len(profile.samples) > 1000 and profile.lost_stacks == 0
     for native in native_stacks(guest, profile):
         assert native[0] in (GC + "collect_and_reserve", GC + "external_malloc")
-        # of what takes the sample, none
+        # The frames do not include the sampler's functions.
         assert not [name for name in native if "SamplePoint" in name
                     or not name.startswith("pypy_g_")]
 
@@ -337,7 +342,7 @@ def test_native_frames_of_machine_code_are_those_that_it_called(
         native_stacks(guest, profile), profile.samples.stack)
         if any(frame.kind == "jit" for frame in profile.stacks[stack])]
     assert len(in_machine_code) > 1000
-    # it calls the GC, or a function of RPython's that does
+    # The innermost function is the GC, or a function of RPython that calls the GC.
     assert {native[1] for native in in_machine_code} > {GC + "malloc_fixedsize"}
     assert not any("portal" in name for native in in_machine_code
                    for name in native)
@@ -349,7 +354,7 @@ def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
           (set i 0)
           (while (< i 50) (array nil 1000000) (set i (+ i 1))))
         """)
-    # each of them is sampled, but for one run in 10**11
+    # Each object is sampled, except in one run of 10**11.
     run = guest("--allocation-sampling", "256k", "--native", "p.guest")
     assert run.code == 0
     profile = run.profile()
@@ -363,7 +368,7 @@ def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
 @pytest.mark.parametrize("program, arguments", [
     ("sites.guest", ("100000", "5000")), ("queens.guest", ("5",)),
     ("sites.guest", ("0", "3000", "300"))])
-def test_native_frames_change_nothing_else(
+def test_native_frames_do_not_change_the_other_frames(
         interpreted: Guest, program: str, arguments: tuple[str, ...]) -> None:
     def sample(*flags: str) -> Profile:
         return interpreted.sample(
@@ -374,7 +379,7 @@ def test_native_frames_change_nothing_else(
     assert any(native_stacks(interpreted, native))
     assert not any(frame.kind == "native" for stack in plain.stacks
                    for frame in stack)
-    # rows come when their facts have come: when that is, times decide
+    # The order of the rows depends on the times of the outcomes.
     assert sorted(guest_frames(native)) == sorted(guest_frames(plain))
     assert sorted(native.samples.size) == sorted(plain.samples.size)
     assert native.moments[-1].allocated == plain.moments[-1].allocated
@@ -386,12 +391,12 @@ def test_native_frames_leave_room_for_a_deep_stack(interpreted: Guest) -> None:
                                  flags=("--native",)).profile()
     assert profile.cut_stacks > 1000
     deepest = max(profile.stacks, key=len)
-    # 1019 words, of which the last one is no whole frame
+    # The last of 1019 words is not a whole frame.
     assert len(deepest) == 509
     assert 3 <= sum(frame.kind == "native" for frame in deepest) < 10
 
 
-def test_native_frames_of_time_samples_beside_allocations(guest: Guest) -> None:
+def test_native_frames_of_time_samples_with_allocations(guest: Guest) -> None:
     plain = guest.sample("128k", "gcbench.guest", "10").profile()
     profile = guest.sample("128k", "gcbench.guest", "10",
                            flags=("--native", "--period", "0.001")).profile()
@@ -402,7 +407,7 @@ def test_native_frames_of_time_samples_beside_allocations(guest: Guest) -> None:
 
 
 def spoil(guest: Guest) -> Path:
-    """Where a library in libunwind's place is found before it."""
+    """Return a folder for a library that is found instead of libunwind."""
     folder = guest.folder / "libraries"
     folder.mkdir()
     guest.environment["LD_LIBRARY_PATH"] = str(folder)
@@ -419,7 +424,7 @@ def test_native_frames_without_libunwind_are_refused(
     assert run.err.startswith("guest: --native: libunwind can't be loaded: ")
     assert "libunwind.so" in run.err and "libunwind-dev" in run.err
     assert not run.path.exists()
-    # only they need it
+    # Only native frames need libunwind.
     assert guest(*flags, PROGRAMS / "sites.guest", "10", "1").code == 0
 
 
@@ -472,8 +477,7 @@ def test_bad_flags_are_refused(guest: Guest, flags: tuple[str, ...],
     ("(func f () (f 1))", "p.guest:1: 'f' takes 0 values, and not 1"),
     ("(func f () (new C))", "p.guest:1: there is no class 'C' above"),
     ("(class C x) (func f () (new C 1 2))", "p.guest:1: 'C' has 1 fields, and not 2")])
-def test_program_that_is_wrong_leaves_no_profile(guest: Guest, text: str,
-                                                 said: str) -> None:
+def test_invalid_program_leaves_no_profile(guest: Guest, text: str, said: str) -> None:
     (guest.folder / "p.guest").write_text(text)
     run = guest("--allocation-sampling", "1k", "p.guest")
     assert (run.code, run.err) == (2, "guest: %s\n" % said)
@@ -484,7 +488,7 @@ def test_program_that_is_wrong_leaves_no_profile(guest: Guest, text: str,
     ("(+ 1 nil)", "in main (p.guest:1): 'nil' is no integer"),
     ("(at (list 5) 1)", "in main (p.guest:1): there is no item 1 of 1"),
     ("(f)", "in f (p.guest:2): the calls are nested too deeply")])
-def test_program_that_fails_leaves_a_whole_profile(guest: Guest, end: str,
+def test_failing_program_leaves_a_complete_profile(guest: Guest, end: str,
                                                    said: str) -> None:
     (guest.folder / "p.guest").write_text(
         "(func main () (set i 0) (while (< i 100000) (set i (+ i 1))) %s)\n"

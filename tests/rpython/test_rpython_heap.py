@@ -1,4 +1,4 @@
-"""The builtin engine says how large the GC's heap is.
+"""Test the sizes of the GC's heap that the builtin engine records.
 
 As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
 """
@@ -14,9 +14,9 @@ from vmprof_convert.profile.model import HEAP, HEAP_HAS, NURSERY
 
 pytestmark = pytest.mark.translated
 
-#: of test_rpython_rvmprof.py's Run
+#: the nursery of test_rpython_rvmprof.py's Run
 NURSERY_SIZE = 2**20
-#: scenario_lives.py: bytes of what it keeps, and of what else there is then
+#: The bytes that scenario_lives.py keeps, and the bytes of its other objects.
 KEPT, LARGE = 16000000, 30000000
 
 
@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-def test_what_is_kept_is_in_it(run: Run) -> None:
+def test_the_heap_contains_the_kept_objects(run: Run) -> None:
     run("heap_of_the_gc")
     assert (run.code, run.out, run.err) == (0, [], "")
     profile = run.profile()
@@ -35,20 +35,22 @@ def test_what_is_kept_is_in_it(run: Run) -> None:
         for mark in profile.marks)
     assert {figure.value for figure in readings(profile, NURSERY)} == {NURSERY_SIZE}
     assert NURSERY_SIZE < began < 2 * NURSERY_SIZE
-    # what hardly changes is not told: one in 128
+    # Changes of less than one in 128 are not recorded.
     assert abs(kept - began - KEPT) < kept / 100
     assert abs(more - kept - LARGE) < more / 100
     assert abs(dropped - began) < began / 2
     most = peak(heap)
     assert more <= most.value < 2 * more
     assert profile.marks[0].time < most.time < profile.marks[3].time
-    # RPython 0.2.1 does not count what it has from the system
+    # RPython 0.2.1 does not count the memory that it gets from the system.
     assert not readings(profile, HEAP_HAS)
     assert "GC heap: " in of_process(profile)[-1]
 
 
-def test_each_part_has_its_own(run: Run) -> None:
-    """What is kept from the first one on is in each; it is dropped in the third."""
+def test_each_segment_has_its_heap_sizes(run: Run) -> None:
+    """The first segment keeps objects, which are in each segment until the third drops
+    them.
+    """
     run("rotates", files=3)
     first, second, third = (
         [figure.value for figure in readings(run.profile(number), HEAP)]
@@ -59,7 +61,7 @@ def test_each_part_has_its_own(run: Run) -> None:
     assert min(third) < NURSERY_SIZE + nodes < max(third)
 
 
-def test_each_of_two_profiles_has_its_own(run: Run) -> None:
+def test_each_of_two_profiles_has_its_heap_sizes(run: Run) -> None:
     run("again", files=2)
     for number in range(2):
         assert len(readings(run.profile(number), HEAP)) >= 1

@@ -1,7 +1,8 @@
-"""rvmprof with the patch: what threads that end leave behind, and that profiles leave
-nothing.
+"""Test ended threads and repeated profiles of rvmprof with the patches.
 
-As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
+The objects of ended threads have the right outcomes, and profiles leave nothing in the
+process. As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py,
+translated.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 pytestmark = pytest.mark.translated
 
-#: nodes that each thread makes: scenario_lives.py
+#: The number of nodes that each thread of scenario_lives.py makes.
 COUNT = 30000
 
 
@@ -28,7 +29,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def fates(profile: Profile) -> dict[tuple[str, int], float]:
-    """Estimated nodes, by function and what became of them."""
+    """Return the estimated nodes by function and outcome."""
     result: dict[tuple[str, int], float] = collections.defaultdict(float)
     samples = profile.samples
     for stack, size, interval, fate in zip(samples.stack, samples.size,
@@ -39,7 +40,7 @@ def fates(profile: Profile) -> dict[tuple[str, int], float]:
     return dict(result)
 
 
-def test_threads_that_end_leave_what_they_made(run: Run) -> None:
+def test_objects_of_ended_threads_have_outcomes(run: Run) -> None:
     run("threads_end")
     assert (run.code, run.out, run.err) == (0, [], "")
     profile = run.profile()
@@ -48,8 +49,8 @@ def test_threads_that_end_leave_what_they_made(run: Run) -> None:
     assert set(found) == {("thread0", ALIVE), ("thread1", FREED), ("thread2", ALIVE)}
     for count in found.values():
         assert near(count, COUNT, INTERVAL)
-    # nodes are dead since the mark, and not because their thread had ended; what else
-    # was sampled may have died before
+    # The nodes died after the mark, and not because their thread had ended.  Other
+    # sampled objects may have died before.
     samples = profile.samples
     ends = {ended for ended, fate, size in zip(
                 samples.ended, samples.fate, samples.size)
@@ -67,5 +68,5 @@ def test_10000_starts_and_stops_without_growth(run: Run) -> None:
     first, last = map(size.fullmatch, run.out)
     assert first is not None and last is not None
     assert last.group(1, 2) == first.group(1, 2)
-    # a KiB in each of them would be more than 2000
+    # A leak of one KiB per start would add more than 2000.
     assert int(last[3]) <= int(first[3]) + 500

@@ -1,15 +1,19 @@
-"""RPython's own tests pass with the patch, as many as without it; those of the
-GC while it samples.
+"""Test that RPython's own tests pass with the patches, and that none is missing.
 
-Each is run once here, but for those that translate: of our own programs that are
-translated, the other files of this folder assert more.  What `make hard` runs on top:
-those that translate, each of which takes up to a minute (the GC's while it samples,
-with objects that are compact and with others; rvmprof's, also with a JIT; ours, with
-four GCs); those of the GC with sampling off, when it does what it does without the
-patch (test_rpython_unchanged.py); those of the GC without card marking, and of
-finalizers, which take half of the time; those of the GC that is transformed and not
-yet translated, as the translated one has as many; and the pristine tree is asked how
-many tests there are.  The log of each run is left in .build/rpython/own-tests.
+The tests of the GC also run while it samples. Each test runs once, except the tests
+that translate, because this folder's other files translate programs and check more.
+
+`make hard` also runs:
+
+- the tests that translate, which take up to a minute each: the GC's while it samples,
+with compact objects and with others; rvmprof's, also with a JIT; and this project's,
+with four GCs - the tests of the GC with sampling off, where it behaves as without the
+patches (test_rpython_unchanged.py) - the tests of the GC without card marking, and of
+finalizers, which take half of the time - the tests of the transformed and not yet
+translated GC, because the translated GC has the same tests
+
+It also counts the tests of the pristine tree. The log of each run is in
+.build/rpython/own-tests.
 """
 from __future__ import annotations
 
@@ -34,12 +38,12 @@ CARDS = "rpython/memory/test/test_incminimark_gc_cardmarking.py"
 TRANSFORMED = ("rpython/memory/test/test_transformed_gc.py", "-k", "Incr")
 TRANSLATED = ("rpython/translator/c/test/test_newgc.py",
               "-k", "IncrementalMiniMark")
-#: the same tests, and two more, of objects without a pointer to their type beside
-#: the GC's number of it, as they are by default on 64 bits
+#: The same tests and two more, for objects without a pointer to their type.  By
+#: default, 64-bit builds have only the GC's type number in an object.
 COMPACT = (TRANSLATED[0], "-k", "IncrementalMiniMarkGCMostCompact")
 RVMPROF = "rpython/rlib/rvmprof/test/"
 TRACEBACK = (RVMPROF + "test_traceback.py",)
-#: new with the patch
+#: the files that the patches add
 ADDED = ROOT / "rpython" / "added"
 TRANSLATING = "TestTransformed or TestC and (minimark or counting or boehm)"
 OURS = sorted(str(path.relative_to(ADDED)) for path in ADDED.rglob("test_*.py"))
@@ -49,15 +53,15 @@ class Group(NamedTuple):
     name: str
     tests: int
     arguments: tuple[str, ...]
-    #: of tests/rpython/python2
+    #: a plugin in tests/rpython/python2
     plugin: str = ""
-    #: tests that the patches add
+    #: the number of tests that the patches add
     new: int = 0
 
 
-# each file of rvmprof's in a process of its own: the classes of code objects
-# that one registers stay.  test_file.py is left out: it compares a file with
-# one that it downloads.  Long ones first.
+# Each file of rvmprof runs in its own process, because the classes of code objects that
+# a test registers stay.  test_file.py is omitted, because it compares a file with one
+# that it downloads.  Long groups come first.
 GROUPS = [
     Group("cards-sampling", 36, (CARDS, "-k", "not finalizer"), "sampling_on"),
     Group("gc-sampling", 190, (GC,), "sampling_on"),
@@ -96,7 +100,8 @@ HARD = [
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy: the tests that translate write into the tree."""
+    """Return a copy of the tree, because the tests that translate write into the tree.
+    """
     copy = tmp_path_factory.mktemp("rpython") / "tree"
     shutil.copytree(PATCHED, copy)
     LOGS.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""rvmprof with the patch: one profile ends, the next begins, and nothing is lost.
+"""Test rotation in rvmprof with the patches: segments together lose no sample.
 
-As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
-Where gaps are fixed, each byte whose number is a multiple of the interval is a sample.
+As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated. If
+gaps are fixed, each byte whose number is a multiple of the interval is a sample.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 pytestmark = pytest.mark.translated
 
-#: what vmprof_allocation_statistics() counts, in its order
+#: The numbers that vmprof_allocation_statistics() counts, in this order.
 ALLOCATED, COLLECTIONS, SAMPLES, LOST, TIME_SAMPLES, DROPPED = range(6)
 
 
@@ -30,7 +30,10 @@ def run(tmp_path: Path) -> Run:
 
 
 def parts(run: Run, count: int) -> list[Profile]:
-    """Each is whole, of one run, and goes on where the one before it ended."""
+    """Return the segments of a run.
+
+    Each is complete, has the same run ID, and begins at the end of the previous one.
+    """
     found = [run.profile(number) for number in range(count)]
     for number, profile in enumerate(found, 1):
         assert profile.settings["run"] == "abc"
@@ -57,13 +60,13 @@ def allocation_samples(found: list[Profile]) -> int:
 
 
 def fates(profile: Profile, type_: str = "Node") -> collections.Counter[int]:
-    """Of what was carried over, of objects of this type, in objects."""
+    """Return the outcomes of the inherited objects of this type, in objects."""
     return collections.Counter(
         carried.fate for carried in profile.samples.carried
         if profile.types[carried.type].python == type_)
 
 
-def test_parts_together_are_the_run(run: Run) -> None:
+def test_the_segments_together_are_the_run(run: Run) -> None:
     run("rotates", 6)
     assert (run.code, run.err) == (0, "")
     counted = [int(word) for word in run.out[-1].split()]
@@ -79,8 +82,11 @@ def test_parts_together_are_the_run(run: Run) -> None:
         assert functions == {"kept" if number == 1 else "part%d" % number}
 
 
-def test_what_is_alive_is_carried_over(run: Run) -> None:
-    """With stack, type, size and interval, until a collection finds it dead."""
+def test_live_objects_are_inherited(run: Run) -> None:
+    """A live object is inherited with its stack, type, size and interval.
+
+    Inheritance ends when a collection finds the object dead.
+    """
     run("rotates", 6)
     found = parts(run, 6)
     kept = 100000 * 16 // INTERVAL
@@ -122,7 +128,7 @@ def test_without_lifetimes_nothing_is_carried_over(run: Run) -> None:
                 for stack in profile.samples.stack} == {name}
 
 
-def test_beside_threads_and_time_samples(run: Run) -> None:
+def test_rotation_with_threads_and_time_samples(run: Run) -> None:
     run("rotates_often", 40)
     assert run.code == 0
     counted = [int(word) for word in run.out[-1].split()]
@@ -130,7 +136,7 @@ def test_beside_threads_and_time_samples(run: Run) -> None:
     for name, count in (("allocated", ALLOCATED), ("collections", COLLECTIONS),
                         ("lost", LOST)):
         assert totals(found, name) == counted[count], name
-    # one may be dropped while the last of all is written
+    # One sample may be dropped while the last record is written.
     assert totals(found, "dropped") <= counted[DROPPED]
     assert allocation_samples(found) == counted[SAMPLES]
     assert sum(len(profile.samples) for profile in found) \
@@ -138,17 +144,17 @@ def test_beside_threads_and_time_samples(run: Run) -> None:
     assert counted[TIME_SAMPLES] > 0
 
 
-def test_what_cannot_be_begun_changes_nothing(run: Run) -> None:
+def test_a_failed_rotation_changes_nothing(run: Run) -> None:
     run("rotates_into_nothing", 2)
     assert (run.code, run.err) == (0, "")
     assert run.out == [
-        # without a profile, and in one of time samples
+        # without a profile, and in a profile of CPU samples
         "part 2: allocations are not being sampled",
         "part 2: allocations are not being sampled",
         # settings that are too long
         "File name too long",
         "Bad file descriptor", "part 2: No space left on device",
-        # the program closed the one that ends
+        # The program has closed the file of the present segment.
         "part 2: the one before is not complete: Bad file descriptor"]
     profile = run.profile(1)
     assert {innermost(profile, stack) for stack in profile.samples.stack} == {"third"}
@@ -158,7 +164,10 @@ def test_what_cannot_be_begun_changes_nothing(run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["guest", "guest-jit"])
 def test_rotation_in_an_interpreter(tmp_path: Path, name: str) -> None:
-    """Amidst its loops, compiled or not: functions, classes and sums are right."""
+    """The rotation happens within interpreted or compiled loops.
+
+    Functions, classes and sums are right.
+    """
     guest = Guest(built(name), tmp_path)
     (tmp_path / "p.guest").write_text("""
         (class Kept next)
@@ -193,7 +202,7 @@ def test_rotation_in_an_interpreter(tmp_path: Path, name: str) -> None:
         carried = [c for c in profile.samples.carried
                    if profile.types[c.type].python == "Kept"]
         assert (carried != []) == (kept > 0)
-        # a Kept is 24 bytes
+        # A Kept has 24 bytes.
         objects = sum(weight_objects(c.size, c.interval, profile.gaps)
                       for c in carried)
         assert {(c.size, c.fate) for c in carried} <= {(24, ALIVE)}

@@ -1,7 +1,7 @@
-"""rvmprof with the patch: what it must not do, and what it must survive.
+"""Test that rvmprof with the patches survives difficult moments without side effects.
 
-The program that runs is python2/targetscenarios.py, translated.  It makes
-objects of 16 bytes, 1000 bytes apart on average.
+The program is python2/targetscenarios.py, translated. It makes objects of 16 bytes, and
+samples are 1000 bytes apart on average.
 """
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def run(tmp_path: Path) -> Run:
 
 
 def objects(profile: Profile) -> dict[str, float]:
-    """Estimated objects by function; of samples without a stack: "lost"."""
+    """Return the estimated objects by function, or "lost" for samples without a stack.
+    """
     result: dict[str, float] = collections.defaultdict(float)
     samples = profile.samples
     for stack, size, interval in zip(samples.stack, samples.size,
@@ -81,8 +82,10 @@ def test_plain(run: Run) -> None:
 
 
 def test_nothing_is_young_at_the_end(run: Run) -> None:
-    """The last of a profile's collections is its own: of what lay in the nursery
-    it is known, too, what it was and whether it was alive."""
+    """The profile ends with its own collection, which finds the young objects.
+
+    Therefore, their types and outcomes are known.
+    """
     run("plain")
     samples = run.profile().samples
     assert set(samples.fate) <= {DIED, ALIVE}
@@ -95,7 +98,7 @@ def test_moments_have_names(run: Run) -> None:
     profile = run.profile()
     names = [mark.name for mark in profile.marks]
     assert [name[:6] for name in names] == ["begun", "\xe4\ufffd;:xx", ""]
-    # longer ones are cut
+    # Longer names are cut.
     assert 1000 < len(names[1]) <= 1024
     first, second, third = (mark.time for mark in profile.marks)
     samples = list(profile.samples.time)
@@ -110,14 +113,15 @@ def test_errno_is_kept(run: Run) -> None:
 
 def test_no_code_path_leaves_the_signals_ignored(run: Run) -> None:
     run("signals")
-    # a handler while it samples; afterwards what was there before
+    # There is a handler during the sampling, and the earlier action afterwards.
     assert run.out == ["SIGPROF 0", "SIGPROF 2", "SIGPROF 0"]
     profile = run.profile()
     by_function: dict[str, set[bool]] = collections.defaultdict(set)
     for stack, size in zip(profile.samples.stack, profile.samples.size):
         name = profile.function(profile.stacks[stack][-1].address).name
         by_function[name].add(size > 0)
-    # allocation samples in all that allocate, time samples to the end
+    # All functions that allocate have allocation samples, and CPU samples continue to
+    # the end.
     assert all(True in by_function["f%d" % i] for i in range(20))
     assert all(False in by_function["g%d" % i] for i in range(20))
     assert profile.settings["period"] == "0.001"
@@ -138,7 +142,8 @@ def test_stop_and_start_neither_end_nor_revive_the_sampling(run: Run) -> None:
     assert (run.code, run.err) == (0, "")
     found = objects(run.profile())
     assert set(found) == {"before", "lost", "after"}
-    # what was allocated while it was stopped is counted, but not seen
+    # Bytes that are allocated while the sampling is stopped are counted, but not
+    # sampled.
     assert all(near(count, 100000) for count in found.values())
     assert run.profile().moments[-1].lost == run.profile().lost_stacks
     found = objects(run.profile(1))
@@ -155,13 +160,15 @@ def test_one_profile_after_another(run: Run) -> None:
         assert set(found) == {"run%d" % number, "slower"}
         assert near(found["run%d" % number], 50000)
         assert near(found["slower"], 50000, 2 * INTERVAL)
-        # weighted with the interval at that moment
+        # Each sample has the weight of the interval at its time.
         assert set(profile.samples.interval) == {INTERVAL, 2 * INTERVAL}
 
 
 def test_profiles_that_vmprof_stops_and_disables(run: Run) -> None:
-    """Its disable() never calls start_sampling(); three without allocation
-    samples, three with them."""
+    """vmprof's disable() never calls start_sampling().
+
+    Three profiles have allocation samples, and three have none.
+    """
     run("disabled_as_vmprof_does", 6)
     assert set(run.err.splitlines()) <= EARLY_SAMPLE_WARNINGS
     assert run.code == 0
@@ -205,7 +212,7 @@ def test_a_forked_child_leaves_the_profile_alone(run: Run) -> None:
     found = objects(profile)
     assert set(found) == {"before", "after"}
     assert all(near(count, 100000) for count in found.values())
-    # it may have one of its own
+    # The child may have its own profile.
     child = run.profile(1)
     assert near(objects(child)["child"], 100000)
     assert child.settings["pid"] != profile.settings["pid"]
@@ -248,14 +255,16 @@ def test_switches_between_stacks(run: Run) -> None:
     found = objects(run.profile())
     assert set(found) == {"outside", "inside", "lost"}
     assert near(found["outside"], 100000)
-    # it ran 51 times, and 49 times more while the sampling was stopped
+    # The function ran 51 times, and another 49 times while the sampling was stopped.
     assert near(found["inside"], 51000)
     assert near(found["lost"], 49000)
 
 
 def test_pinned_objects_are_samples_too(run: Run) -> None:
-    """They stay where they are, ten collections long, and what is allocated
-    around them is sampled as it is elsewhere."""
+    """Pinned objects do not move during ten collections.
+
+    The objects around them are sampled as elsewhere.
+    """
     run("pinned")
     assert (run.code, run.err) == (0, "")
     assert run.out == ["1 as it was"] * 3 + ["150000 characters"]
@@ -274,7 +283,7 @@ def test_killed_process_leaves_its_samples(run: Run) -> None:
     profile = run.profile()
     assert profile.end_time is None
     found = objects(profile)
-    assert set(found) == {"work"}           # its name was written, too
+    assert set(found) == {"work"}           # The name of the function was written, too.
     assert near(found["work"], 300000)
 
 
@@ -290,7 +299,7 @@ def test_nothing_goes_to_stdout(run: Run) -> None:
         assert run.out == []
 
 
-def test_a_program_without_vmprof_links_none_of_it() -> None:
+def test_a_program_without_vmprof_does_not_link_vmprof() -> None:
     symbols = subprocess.run(
         ["nm", built("gcbench-patched")],
         text=True, capture_output=True, check=True).stdout

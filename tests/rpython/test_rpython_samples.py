@@ -1,8 +1,8 @@
-"""The first submission about allocations, alone: samples with size, type and stack, in
-vmprof's own buffers.
+"""Test the first set of patches that is submitted to RPython, about allocations.
 
-The program that runs is python2/targetsamples.py, translated without the recorder.  It
-makes objects of 16 bytes, 1000 bytes apart on average.
+It records samples with size, type and stack in vmprof's own buffers. The program is
+python2/targetsamples.py, translated without the recorder. It makes objects of 16 bytes,
+and samples are 1000 bytes apart on average.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(name: str, folder: Path) -> tuple[Profile, list[str]]:
     return readers.read(path), done.stdout.splitlines()
 
 
-def test_beside_time_samples(tmp_path: Path) -> None:
+def test_allocation_samples_with_time_samples(tmp_path: Path) -> None:
     profile, _ = run("both", tmp_path)
     found = objects(profile)
     assert all(near(found["f%d" % i], 100000) for i in range(10))
@@ -42,7 +42,7 @@ def test_beside_time_samples(tmp_path: Path) -> None:
         profile.function(profile.stacks[stack][-1].address).name
         for stack, size in zip(profile.samples.stack, profile.samples.size) if not size)
     assert all(ticks["g%d" % i] for i in range(10))
-    # each has the time of the allocation sample before
+    # A CPU sample has the time of the previous allocation sample.
     times = [time for time, size in zip(profile.samples.time, profile.samples.size)
              if not size]
     assert min(times) >= 0 and times == sorted(times) and len(set(times)) >= 5
@@ -62,7 +62,7 @@ def test_sizes_and_types(tmp_path: Path) -> None:
     assert layouts[node] == pytest.approx(50000 * SIZE, rel=0.1)
     assert layouts[array] == pytest.approx(2000 * 8016 + 8000016, rel=0.1)
     (moment,) = profile.moments
-    # what the program counts of its own, and what the estimates say
+    # The program's own count, and the estimates.
     assert sum(layouts.values()) == pytest.approx(moment.allocated, rel=0.02)
     assert profile.missing == 0
 
@@ -71,19 +71,19 @@ def test_deep_stacks_are_cut(tmp_path: Path) -> None:
     profile, _ = run("deep", tmp_path)
     depths = {profile.function(stack[-1].address).name: len(stack)
               for stack in profile.stacks}
-    # with the function that allocates; of pairs of words, 508 fit
+    # A record holds 508 pairs of words, including the function that allocates.
     assert depths == {"deep10": 11, "deep500": 501, "deep600": 508, "deep3000": 508}
     assert profile.cut_stacks > 300 and profile.misfits == 0
     found = objects(profile)
     assert all(near(found[name], 20000) for name in depths)
 
 
-def test_not_while_it_is_stopped(tmp_path: Path) -> None:
+def test_no_samples_while_sampling_is_stopped(tmp_path: Path) -> None:
     profile, _ = run("stops", tmp_path)
     found = objects(profile)
     assert near(found["before"], 100000) and near(found["after"], 100000)
     assert "between" not in found and "disabled" not in found
-    # the GC has counted them, and the report says so
+    # The GC counted these bytes, and the report mentions them.
     assert abs(profile.missing - 100000 * SIZE / INTERVAL) < 300
 
 
@@ -102,7 +102,7 @@ def test_a_forked_child_leaves_the_profile_alone(tmp_path: Path) -> None:
     assert "child" not in found
 
 
-def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+def test_refused_calls_change_nothing(tmp_path: Path) -> None:
     profile, out = run("refused", tmp_path)
     assert out == ["allocation samples: " + text for text in (
         "bad value: 'interval=0'", "bad value: 'interval=x'",

@@ -1,4 +1,4 @@
-"""How RPython's tree is laid out, what our patches are, and Python 2.7."""
+"""Test the layout of RPython's tree, this project's patches, and Python 2.7."""
 from __future__ import annotations
 
 import difflib
@@ -26,7 +26,7 @@ LINES = ["line %d" % number for number in range(1, 21)]
 
 
 class Project:
-    """A small wheel, and patches, like the real ones."""
+    """A small project with a wheel and patches, like the real ones."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -50,7 +50,7 @@ class Project:
 
     def patch(self, name: str, changed: dict[int, list[str]],
               before: list[str] = LINES, context: int = 0) -> None:
-        """A patch that replaces lines, by their numbers."""
+        """Write a patch that replaces lines, given by their numbers."""
         after = []
         for number, line in enumerate(before, 1):
             after += changed.get(number, [line])
@@ -67,7 +67,7 @@ class Project:
         return layout.build(self.tree, self.wheel, self.ours)
 
     def fails(self, match: str) -> None:
-        """No tree can be made, and nothing is left of the attempt."""
+        """Check that no tree can be made, and that the attempt leaves nothing."""
         with pytest.raises(layout.Problem, match=match):
             self.build()
         trees = self.folder / "trees"
@@ -86,7 +86,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-# how a tree is laid out -----------------------------------------------------
+# layout of a tree -----------------------------------------------------------
 
 def test_tree_has_patches_added_files_and_shared_c(project: Project) -> None:
     assert project.build()
@@ -96,7 +96,8 @@ def test_tree_has_patches_added_files_and_shared_c(project: Project) -> None:
 
 
 def test_tree_of_the_first_submission_alone(project: Project) -> None:
-    """It has the GC's files, and others of rvmprof's than the next one."""
+    """This tree has the GC's files, and other files of rvmprof than the complete tree.
+    """
     rvmprof = "rpython/rlib/rvmprof/src/allocation/"
     project.patch(layout.SAMPLES, {9: ["nine"]})
     project.patch("06-later.patch", {12: ["twelve"]})
@@ -141,7 +142,7 @@ def test_second_run_changes_nothing(project: Project) -> None:
 
 
 @pytest.mark.parametrize("change", ["patch", "series", "added", "new", "native"])
-def test_a_change_makes_the_tree_anew(project: Project, change: str) -> None:
+def test_a_change_rebuilds_the_tree(project: Project, change: str) -> None:
     project.patch("02-second.patch", {9: ["nine"]})
     assert project.build()
     project.write("trees/tree/rpython/_cache/left", "by a translation")
@@ -186,7 +187,7 @@ def test_a_failure_leaves_the_tree_that_was_there(project: Project) -> None:
     assert list((project.folder / "trees").iterdir()) == [project.tree]
 
 
-def test_a_folder_of_somebody_else_is_left_alone(project: Project) -> None:
+def test_a_foreign_folder_is_not_changed(project: Project) -> None:
     project.write("trees/tree/mine", "")
     with pytest.raises(layout.Problem, match=r"was not made by tree\.py"):
         project.build()
@@ -221,7 +222,7 @@ def test_patch_without_hunks_is_an_error(project: Project) -> None:
 
 
 def test_inserted_lines_at_the_wrong_place_are_an_error(project: Project) -> None:
-    """patch(1) can't tell, git's hashes can."""
+    """patch(1) cannot detect this, but git's hashes can."""
     def git(folder: Path, *arguments: str) -> str:
         return subprocess.run(
             ["git", *arguments], cwd=folder, check=True, capture_output=True,
@@ -292,7 +293,7 @@ def test_command_line_says_what_was_wrong(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-# our patches ----------------------------------------------------------------
+# this project's patches -----------------------------------------------------
 
 @pytest.fixture
 def series() -> list[Patch]:
@@ -303,7 +304,9 @@ def series() -> list[Patch]:
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One of the tests' own: that of `make` may have seen translations."""
+    """Return a tree of the tests' own, because translations may have changed make's
+    tree.
+    """
     path = tmp_path_factory.mktemp("rpython") / "tree"
     assert layout.build(path, layout.fetch(CACHE), layout.Ours())
     return path
@@ -352,7 +355,7 @@ def test_wrapper_runs_python_2_with_pytest() -> None:
 
 
 @pytest.mark.python2
-def test_libraries_are_there_without_pythonpath() -> None:
+def test_libraries_are_found_without_pythonpath() -> None:
     assert python("""
         import os, subprocess, sys
         os.environ["PYTHONPATH"] = ""
@@ -389,7 +392,8 @@ def choose(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[st
     (sys.executable, "it is Python 3"),
     ("no-such-program", "there is no program no-such-program"),
 ])
-def test_a_wrong_wish_is_an_error(tmp_path: Path, value: str, message: str) -> None:
+def test_an_unusable_python_2_is_an_error(tmp_path: Path, value: str,
+                                          message: str) -> None:
     done = choose(tmp_path, PYTHON2=value)
     assert done.returncode == 2
     assert message in done.stderr
@@ -398,7 +402,8 @@ def test_a_wrong_wish_is_an_error(tmp_path: Path, value: str, message: str) -> N
 
 
 @pytest.mark.python2
-def test_a_wish_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chosen_python_2_is_used(tmp_path: Path,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON2", str(PYTHON2))
     found = python2.choose(tmp_path)
     wrapper = python2.write_wrapper(tmp_path, found)
@@ -411,7 +416,7 @@ def test_a_wish_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.python2
 def test_programs_that_only_look_like_python(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyenv's don't work unless a setting says so."""
+    """pyenv's programs work only if a setting chooses a version."""
     for name in "pypy", "pypy2", "python2.7":
         (tmp_path / name).write_text("#!/bin/sh\necho not found >&2\nexit 127\n")
         (tmp_path / name).chmod(0o755)
@@ -509,7 +514,7 @@ def test_archive_is_tried_after_the_mirrors(
     monkeypatch.setattr(python2.shutil, "which", lambda name: name)
     with pytest.raises(python2.Problem, match=r"Release file(.|\n)*Release file"):
         python2.bullseye(folder, etc)
-    # (one that is not of Debian's own domain has no archive beside it)
+    # (A mirror that is not in Debian's domain has no archive.)
     assert sorted(tried) == ["https://archive.debian.example/debian",
                              "https://one.example/x/",
                              "https://two.debian.example/y/"]

@@ -1,5 +1,8 @@
-"""The patch does not touch the fast path: what is translated, or assembled by
-the JIT, with it and without it is the same, but for the GC's own slow path."""
+"""Test that the patches do not touch the fast path.
+
+Generated C and the JIT's machine code are the same with the patches and without, except
+the GC's slow path.
+"""
 from __future__ import annotations
 
 import json
@@ -17,10 +20,9 @@ pytestmark = [pytest.mark.python2, pytest.mark.translated]
 
 HERE = Path(__file__).parent
 
-#: of the generated C, the GC itself with its stacks and its data, which hold
-#: the sampler.
-#: All others are the program and RPython's library, with the bump-pointer
-#: allocations inlined.
+#: The generated C files that contain the GC with the sampler, its stacks and its data.
+#: All other files contain the program and RPython's library, with inlined bump-pointer
+#: allocations.
 GC_FILES = {"rpython_memory.c", "rpython_memory_gc.c", "data_rpython_memory_gc.c",
             "data_rpython_memory_gc_1.c", "data_rpython_memory_gctransform.c",
             "data_rpython_rlib.c", "data_rpython_rtyper.c", "nonfuncnodes.c"}
@@ -31,8 +33,10 @@ def gcbench() -> dict[str, Path]:
 
 
 def without_numbers(path: Path) -> str:
-    """Generated C without the running numbers of local variables and of
-    string constants, and without white space."""
+    """Return generated C without white space, and without its running numbers.
+
+    Local variables and string constants have such numbers.
+    """
     text = path.read_text()
     text = re.sub(r"\b(l_\w+?)(_?\d+)?\b", r"\1", text)
     text = re.sub(r"\bpypy_g_rpy_string_\d+", "pypy_g_rpy_string", text)
@@ -60,7 +64,7 @@ def test_slow_path_when_off_begins_with_one_comparison() -> None:
          "pypy_g_IncrementalMiniMarkGC_collect_and_reserve",
          str(gcbench()["patched"])],
         text=True, capture_output=True, check=True).stdout
-    # everything before is the function saving registers
+    # The code before saves registers.
     before, comparison, after = code.partition("sampling_SamplePoint")
     assert comparison
     assert re.fullmatch(r"\s*[0-9a-f]+:\s+cmpq\s+\$0x0,.*",
@@ -70,8 +74,10 @@ def test_slow_path_when_off_begins_with_one_comparison() -> None:
 
 
 def assembled(rpython: Path, folder: Path) -> list[list[str]]:
-    """The instructions of each piece of machine code, with addresses, which
-    differ from process to process, by name."""
+    """Return the instructions of each piece of machine code.
+
+    Addresses, which differ between processes, are replaced by names.
+    """
     done = python2(rpython, HERE / "python2" / "assemble.py")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -99,7 +105,7 @@ def test_machine_code_of_the_jit_is_the_same(tmp_path: Path) -> None:
     patched, pristine = (assembled(rpython, tmp_path)
                          for rpython in (PATCHED, PRISTINE))
     assert patched == pristine
-    # the check of each allocation: nursery_top is the word after nursery_free
+    # Each allocation has the check, where nursery_top is the word after nursery_free.
     lines = "\n".join(line for piece in patched for line in piece)
     checks = re.findall(r"cmp +0x8\(%r11\),%rdx\nja ", lines)
     assert len(checks) == 8
@@ -107,7 +113,9 @@ def test_machine_code_of_the_jit_is_the_same(tmp_path: Path) -> None:
 
 
 def test_series_leaves_the_jit_alone() -> None:
-    """But for the table of which functions the code is of, and what fills it."""
+    """The only exception is the table of the code's functions, and the code that fills
+    it.
+    """
     assert {name for patch in tree.Ours().series()
             for name, _ in tree.git_hashes(patch)
             if name.startswith("rpython/jit/")} == {

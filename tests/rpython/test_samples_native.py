@@ -1,5 +1,7 @@
-"""The first submission's C, under sanitizers and on AArch64, with stacks that fill a
-record to its last word: support/native/samples_harness.c makes them."""
+"""Test the C code of the first submission, with sanitizers and on AArch64.
+
+support/native/samples_harness.c makes stacks that fill a record to its last word.
+"""
 from __future__ import annotations
 
 import subprocess
@@ -13,7 +15,7 @@ from rpython_tree import PRISTINE, ROOT
 pytestmark = pytest.mark.python2
 
 OURS = ROOT / "rpython/samples/rpython/rlib/rvmprof/src"
-#: of which the submission changes nothing that is used here
+#: vmprof's sources.  The submission does not change the functions that are used here.
 VMPROF = PRISTINE / "rpython/rlib/rvmprof/src"
 FLAGS = ["-std=gnu99", "-g", "-O1", "-DRPYTHON_VMPROF", "-DVMPROF_UNIX",
          "-DVMPROF_LINUX", "-DPYPY_JIT_CODEMAP", "-DRPY_EXTERN=extern", *(
@@ -24,16 +26,16 @@ FLAGS = ["-std=gnu99", "-g", "-O1", "-DRPYTHON_VMPROF", "-DVMPROF_UNIX",
 @pytest.fixture(scope="module", params=machines())
 def harness(request: pytest.FixtureRequest,
             tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command."""
+    """Compile the harness, and return its command."""
     folder = tmp_path_factory.mktemp("samples")
-    # no sanitizer runs in the emulator
+    # The sanitizers do not run in the emulator.
     command = [COMPILERS[request.param], *FLAGS, *(
         ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
         if request.param == X86_64 else ["-static"])]
     subprocess.run([
         *command, "-Wall", "-Wextra", "-Werror", "-c", "-o", folder / "ours.o",
         OURS / "allocation" / "rvmprof_allocation.c"], check=True)
-    subprocess.run([        # vmprof's own has warnings
+    subprocess.run([        # vmprof's own code has warnings.
         *command, "-w", "-o", folder / "harness",
         ROOT / "tests/support/native/samples_harness.c", folder / "ours.o",
         VMPROF / "shared" / "vmp_stack.c", VMPROF / "shared" / "vmprof_mt.c"],
@@ -42,7 +44,9 @@ def harness(request: pytest.FixtureRequest,
 
 
 def sizes(harness: list[str], folder: Path, frames: int, *options: str) -> list[int]:
-    """Of the profile: after the samples, after their objects, and at the end."""
+    """Return the sizes of the profile after the samples, after their objects, and at
+    the end.
+    """
     profile = folder / "profile"
     done = subprocess.run([*harness, profile, str(frames), *options], text=True,
                           capture_output=True, timeout=60)
@@ -52,15 +56,15 @@ def sizes(harness: list[str], folder: Path, frames: int, *options: str) -> list[
 
 @pytest.mark.parametrize("frames", [
     10, 486, 487, 488, 496, 504, 505, 506, 507, 508, 600])
-def test_no_word_is_written_behind_a_record(harness: list[str], tmp_path: Path,
-                                            frames: int) -> None:
-    """vmprof goes on with what is inlined while a single word is free."""
+def test_no_word_is_written_after_a_record(harness: list[str], tmp_path: Path,
+                                           frames: int) -> None:
+    """vmprof adds inlined functions while a single word is free."""
     before, behind, end = sizes(harness, tmp_path, frames)
     assert before <= behind < end
 
 
 def test_nothing_is_written_while_vmprof_is_stopped(harness: list[str],
                                                     tmp_path: Path) -> None:
-    """vmprof.disable() reads the file then."""
+    """vmprof.disable() reads the file at this time."""
     before, behind, end = sizes(harness, tmp_path, 500, "stopped")
     assert before == behind < end

@@ -1,5 +1,7 @@
-"""tracked.c and type_names.c, of the builtin engine: what is carried from one part of
-a profile into the next, after random collections."""
+"""Test tracked.c and type_names.c of the builtin engine.
+
+A segment inherits the right objects after random collections.
+"""
 from __future__ import annotations
 
 import collections
@@ -36,7 +38,9 @@ def harness() -> Path:
 
 
 def carried(profile: Profile) -> collections.Counter[str]:
-    """As the harness prints them; without the part's number"""
+    """Return the inherited objects as the harness prints them, without the segment's
+    number.
+    """
     result: collections.Counter[str] = collections.Counter()
     for object_ in profile.samples.carried:
         stack = profile.stacks[object_.stack][-1].address if object_.stack >= 0 else 0
@@ -51,8 +55,7 @@ def carried(profile: Profile) -> collections.Counter[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_alive_is_carried_over(harness: Path, tmp_path: Path,
-                                       seed: int) -> None:
+def test_live_objects_are_inherited(harness: Path, tmp_path: Path, seed: int) -> None:
     done = subprocess.run(
         [harness, tmp_path / "profile", bytes(made_profiles.Log().bytes).hex(),
          TRAILER.hex(), str(seed)], text=True, capture_output=True)

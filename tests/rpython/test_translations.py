@@ -1,7 +1,7 @@
-"""The translated programs that other tests run, made where they have to be.
+"""Build the translated programs that other tests run.
 
-A test that needs one makes it, too; here they are begun before all others, so
-that no test waits for them.
+A test builds its program if necessary. This file starts all builds before the other
+tests, so that no test waits for one.
 """
 from __future__ import annotations
 

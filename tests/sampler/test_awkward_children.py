@@ -1,5 +1,8 @@
-"""Children of a sampled program under circumstances that are not the usual ones: what
-their profiles say then, and that none of them gets lost uncounted."""
+"""Children of a sampled program in unusual circumstances.
+
+The tests check the profiles of the children, and that the parent counts each child that
+has no profile.
+"""
 from __future__ import annotations
 
 import os
@@ -20,8 +23,8 @@ WORK = """
 """
 
 
-def test_limit_of_a_child_and_of_its_child(stock_pypy: PyPy) -> None:
-    """The interval follows it, as in the first process."""
+def test_interval_follows_the_limit_in_children(stock_pypy: PyPy) -> None:
+    """Children also follow the limit, as the first process does."""
     run = stock_pypy.sample(WORK + """
     def work():
         for i in range(200):    # until there are samples by which it can move
@@ -43,8 +46,8 @@ def test_limit_of_a_child_and_of_its_child(stock_pypy: PyPy) -> None:
         assert abs(sigmas(profile)) < SIGMAS
 
 
-def test_statistics_before_the_first_sample(stock_pypy: PyPy) -> None:
-    """They begin with the child."""
+def test_statistics_of_a_child_start_at_zero(stock_pypy: PyPy) -> None:
+    """The statistics of a child begin at its fork."""
     script = stock_pypy.script(WORK + """
     import vmprof_allocation
     with vmprof_allocation.sample("out.vmprof", "4k") as session:
@@ -62,7 +65,7 @@ def test_statistics_before_the_first_sample(stock_pypy: PyPy) -> None:
 
 
 def test_child_whose_disk_is_full(stock_pypy: PyPy) -> None:
-    """Its file can be opened, and not be written."""
+    """The child can open its file, but cannot write to the file."""
     run = stock_pypy.sample(WORK + """
     if os.fork() == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -74,8 +77,8 @@ def test_child_whose_disk_is_full(stock_pypy: PyPy) -> None:
     assert run.profile().settings["children"] == "1"
 
 
-def test_many_names_of_other_programs(stock_pypy: PyPy) -> None:
-    """Those for which there is no room count as one."""
+def test_programs_without_a_name_are_counted_together(stock_pypy: PyPy) -> None:
+    """The profile names at most 15 programs, and counts all others together."""
     run = stock_pypy.sample("""
         import os, subprocess
         for i in range(20):
@@ -89,8 +92,10 @@ def test_many_names_of_other_programs(stock_pypy: PyPy) -> None:
 
 
 def test_forks_while_other_threads_make_functions(stock_pypy: PyPy) -> None:
-    """They may be in vmprof's buffers, which stay locked in the child then: it is not
-    followed, and counted."""
+    """Another thread may hold the lock of vmprof's buffers at the fork.
+
+    The lock then stays held in the child.  The child is not sampled, but counted.
+    """
     run = stock_pypy.sample(WORK + """
     import threading
     stop = False
@@ -119,8 +124,8 @@ def test_forks_while_other_threads_make_functions(stock_pypy: PyPy) -> None:
         assert abs(sigmas(profile)) < SIGMAS
 
 
-def test_environment_that_no_program_can_have(stock_pypy: PyPy) -> None:
-    """It took its size of the stack."""
+def test_environment_that_is_too_large_for_exec(stock_pypy: PyPy) -> None:
+    """The sampler once copied the environment to the stack, which was too small."""
     run = stock_pypy.sample(WORK + """
     if os.fork() == 0:
         resource.setrlimit(resource.RLIMIT_STACK, (2**20, 2**20))
@@ -134,8 +139,8 @@ def test_environment_that_no_program_can_have(stock_pypy: PyPy) -> None:
     assert run.out == "7\n"
 
 
-def test_first_process_that_becomes_itself(stock_pypy: PyPy) -> None:
-    """It has no parent in the run; its child has."""
+def test_first_process_has_no_parent_after_exec(stock_pypy: PyPy) -> None:
+    """The first process has no parent, but its child has a parent."""
     (stock_pypy.folder / "child.py").write_text("""if True:
         import os, subprocess, sys
         def later():
@@ -155,7 +160,7 @@ def test_first_process_that_becomes_itself(stock_pypy: PyPy) -> None:
     assert parents == {pid: None, child: pid}
 
 
-def test_arguments_of_a_child_that_look_like_ours(stock_pypy: PyPy) -> None:
+def test_child_with_arguments_like_our_flags_is_sampled(stock_pypy: PyPy) -> None:
     (stock_pypy.folder / "child.py").write_text("""if True:
         import os
         def later():
@@ -174,7 +179,10 @@ def test_arguments_of_a_child_that_look_like_ours(stock_pypy: PyPy) -> None:
 
 
 def test_child_without_site_gets_no_variable(stock_pypy: PyPy) -> None:
-    """Nothing there would take it away; it is another program, and named."""
+    """Without site, nothing in the child would remove the variable.
+
+    Therefore, the parent names the child as another program.
+    """
     run = stock_pypy.sample("""
         import subprocess, sys
         source = "import os; print(sorted(n for n in os.environ if 'VMPROF' in n))"
@@ -190,8 +198,8 @@ def test_child_without_site_gets_no_variable(stock_pypy: PyPy) -> None:
     assert re.fullmatch(r"3 pypy3\S*", named)
 
 
-def test_child_that_is_vmprof(stock_pypy: PyPy) -> None:
-    """It samples by itself, and knows nothing of a run around it."""
+def test_child_that_runs_vmprof_samples_itself(stock_pypy: PyPy) -> None:
+    """The child samples itself, and does not belong to the run of its parent."""
     (stock_pypy.folder / "child.py").write_text("""if True:
         import os
         def later():
@@ -210,8 +218,8 @@ def test_child_that_is_vmprof(stock_pypy: PyPy) -> None:
     assert "later" in functions(run.profile())
 
 
-def test_child_with_files_of_other_processes(stock_pypy: PyPy) -> None:
-    """None of them is overwritten."""
+def test_child_overwrites_no_existing_file(stock_pypy: PyPy) -> None:
+    """The child finds all names of its profile taken, and overwrites no file."""
     run = stock_pypy.sample("""
         import os, subprocess, sys
         child = '''if True:
@@ -237,8 +245,10 @@ def test_child_with_files_of_other_processes(stock_pypy: PyPy) -> None:
 
 
 def test_child_that_outlives_the_report(stock_pypy: PyPy) -> None:
-    """Nobody takes its profile away, and it is named; what only looks like one stays
-    unmentioned."""
+    """The temporary profile of a running child is kept, and the command names it.
+
+    The command does not mention a file that only looks like such a profile.
+    """
     temporary = stock_pypy.folder / "tmp"
     temporary.mkdir()
     script = stock_pypy.script(WORK + """
@@ -296,8 +306,8 @@ def test_doctor_says_whether_children_are_followed(stock_pypy: PyPy) -> None:
     assert "  ok   children: followed\n" in run.out
 
 
-#: a child that a thread forks, and that ends when this thread's function returns: there
-#: is nobody else in it who would end it
+#: A program in which a thread forks a child.  The child must end when the function of
+#: this thread returns, because no other thread in the child would end it.
 OF_A_THREAD = WORK + """
     import threading, time
     def fork():
@@ -319,16 +329,15 @@ OF_A_THREAD = WORK + """
 """
 
 
-def test_child_that_a_thread_forked_ends_with_it(stock_pypy: PyPy) -> None:
+def test_child_that_a_thread_forked_ends_with_the_thread(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(OF_A_THREAD % "", "4k")
     assert run.out == "ended\n"
     (path,) = set(stock_pypy.folder.glob("out.*.vmprof"))
     assert "in_child" in functions(readers.read(path))
 
 
-def test_child_that_a_thread_forked_without_a_descriptor_that_is_free(
-        stock_pypy: PyPy) -> None:
-    """Who is still there can't be told then, and nobody would end it."""
+def test_child_that_a_thread_forked_without_a_free_descriptor(stock_pypy: PyPy) -> None:
+    """Without a descriptor, the child cannot list its threads, and must still end."""
     run = stock_pypy.sample(OF_A_THREAD % """
             import resource
             resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
@@ -342,7 +351,7 @@ def test_child_that_a_thread_forked_without_a_descriptor_that_is_free(
 
 
 def test_child_of_a_child_that_a_thread_forked(stock_pypy: PyPy) -> None:
-    """Its only thread is the process's main one, and ends as its parent's did."""
+    """The child's child has one thread, its main one.  It ends like its parent's."""
     run = stock_pypy.sample(OF_A_THREAD % """
             child = os.fork()
             if child:

@@ -1,4 +1,4 @@
-"""Start and stop, while other threads of the program are in vmprof."""
+"""Start and stop while other threads of the program run vmprof's code."""
 from __future__ import annotations
 
 import pathlib
@@ -8,9 +8,11 @@ import textwrap
 from conftest import PyPy
 
 
-def test_start_beside_raw_profiling_signals(stock_pypy: PyPy) -> None:
-    """vmprof takes no sample while another one is taken, or while the JIT's
-    table changes; starting was refused once in thousands."""
+def test_start_while_profiling_signals_arrive(stock_pypy: PyPy) -> None:
+    """vmprof takes no sample during another sample, or while the JIT's table changes.
+
+    The start was once refused in one of some thousand cases.
+    """
     script = stock_pypy.script("""
         import os, signal, threading, vmprof_allocation
         going = [True]
@@ -39,9 +41,11 @@ def test_start_beside_raw_profiling_signals(stock_pypy: PyPy) -> None:
 
 def test_stop_while_threads_name_their_functions(
         stock_pypy: PyPy, tmp_path: pathlib.Path) -> None:
-    """PyPy releases the GIL to write a name into vmprof's buffers, and vmprof
-    unmaps them when it is disabled.  The first thing it does with a name is to
-    ask for its length: here that takes two milliseconds."""
+    """PyPy releases the GIL while it writes a name into vmprof's buffers.
+
+    When vmprof is disabled, it unmaps these buffers.  First, it calls strnlen() for the
+    name.  Here, this call takes two milliseconds.
+    """
     source = tmp_path / "slow.c"
     source.write_text(textwrap.dedent("""
         #define _GNU_SOURCE

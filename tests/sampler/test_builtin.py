@@ -1,7 +1,7 @@
-"""The builtin engine, with a `_vmprof` in plain Python.
+"""The builtin engine with a `_vmprof` in plain Python.
 
-In a PyPy that has it (environment variable PYPY), test_estimates.py,
-test_harmless.py and test_command_line.py test it, too.
+test_estimates.py, test_harmless.py and test_command_line.py also test this engine if
+the environment variable PYPY names a PyPy that has the engine.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class VMProfError(Exception):
 
 
 class Vmprof(types.ModuleType):
-    """PyPy's module, as far as the engine knows it."""
+    """The part of PyPy's module that the engine uses."""
 
     VMProfError = VMProfError
 
@@ -39,9 +39,9 @@ class Vmprof(types.ModuleType):
         super().__init__("_vmprof")
         self.enabled = False
         self.calls: list[Any] = []
-        #: raised by the next call
+        #: exception that the next call raises
         self.error: BaseException | None = None
-        #: why the profile that ended with the next rotation is not complete
+        #: reason why the profile that the next rotation ends is not complete
         self.incomplete = ""
         self.alive = [16, 1, 2, 24, 20, 1000, 3, 48, 7, 2, 16, 16, 1000, 0]
         self.peak = 3000.0
@@ -126,7 +126,7 @@ def test_builtin_is_preferred(vmprof: Vmprof) -> None:
     assert vmprof.calls == []
 
 
-def test_stock_pypy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stock_pypy_has_no_builtin_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "_vmprof", types.ModuleType("_vmprof"))
     assert choose.sampling_vmprof() is None
     monkeypatch.setitem(sys.modules, "_vmprof", None)       # no such module
@@ -165,8 +165,8 @@ def test_threads_and_the_command_have_names(
     assert vmprof.names[12] == "a?b?"
 
 
-def test_patches_without_a_function_of_ours(vmprof: Vmprof,
-                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patches_of_another_version_are_refused(
+        vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Vmprof, "name_thread")
     with pytest.raises(AllocationSamplingError, match="another version of the patches"):
         chosen().start(7, Settings(1000, 1))
@@ -188,7 +188,7 @@ def test_moments_are_named_while_it_samples(vmprof: Vmprof) -> None:
     assert vmprof.calls == [("mark", "warm"), ("mark", "a?\xe4")]
 
 
-def test_what_is_alive(vmprof: Vmprof) -> None:
+def test_live_objects_of_a_run_in_memory(vmprof: Vmprof) -> None:
     mine = chosen()
     assert mine.alive() == []
     assert mine.find_alive(16) is None
@@ -217,7 +217,7 @@ def test_what_is_alive(vmprof: Vmprof) -> None:
     mine.stop()
 
 
-def test_next_profile_is_of_the_same_run(vmprof: Vmprof, tmp_path: Path) -> None:
+def test_next_profile_belongs_to_the_same_run(vmprof: Vmprof, tmp_path: Path) -> None:
     mine = chosen()
     assert "rotation" in mine.capabilities()
     path = tmp_path / "next.vmprof"
@@ -241,7 +241,7 @@ def test_next_profile_is_of_the_same_run(vmprof: Vmprof, tmp_path: Path) -> None
     assert path.read_text() == ""
 
 
-def test_next_profile_that_cannot_be_begun(vmprof: Vmprof) -> None:
+def test_rotation_that_fails_keeps_the_present_profile(vmprof: Vmprof) -> None:
     mine = chosen()
     with pytest.raises(AllocationSamplingError, match="sampling is not on"):
         mine.rotate(8, Settings(1000, 1), None, 2)
@@ -259,7 +259,7 @@ def test_next_profile_that_cannot_be_begun(vmprof: Vmprof) -> None:
     assert not mine.writes_to(7)
 
 
-def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
+def test_refusal_of_vmprof_becomes_our_error(vmprof: Vmprof) -> None:
     vmprof.error = VMProfError("the GC of this program cannot sample")
     with pytest.raises(AllocationSamplingError,
                        match="vmprof reports: the GC of this"):
@@ -267,7 +267,7 @@ def test_refusal_of_vmprofs_is_ours(vmprof: Vmprof) -> None:
     chosen().start(7, Settings(1000, 1))
 
 
-def test_who_holds_what_and_lines_are_for_the_hook_engine(
+def test_retainers_and_lines_need_the_hook_engine(
         vmprof: Vmprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose.find(hook=True).name == "hook"
     session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
@@ -291,7 +291,7 @@ def test_who_holds_what_and_lines_are_for_the_hook_engine(
     assert asked == [True, True] and not [*tmp_path.iterdir()]
 
 
-def test_doctor_names_what_the_hook_engine_does(vmprof: Vmprof) -> None:
+def test_doctor_names_what_only_the_hook_engine_does(vmprof: Vmprof) -> None:
     out = io.StringIO()
     assert doctor(out) == 0
     assert "(the hook engine is used with --leaks, --held," in out.getvalue()
@@ -332,7 +332,7 @@ def test_stop_that_is_interrupted_can_be_done_again(vmprof: Vmprof) -> None:
 
 
 def test_stop_without_start_is_harmless(vmprof: Vmprof) -> None:
-    """As is a second one: two threads may want to end the same run."""
+    """Two threads may want to end the same run, so a second stop is harmless, too."""
     mine = chosen()
     mine.stop()
     mine.start(7, Settings(1000, 1))
@@ -371,7 +371,7 @@ def test_forked_child_may_start(vmprof: Vmprof,
     mine.start(7, Settings(1000, 1))
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
-    mine.set_interval(2000)         # its parent's
+    mine.set_interval(2000)         # the interval of the parent
     assert len(vmprof.calls) == 1
     mine.prepare()
     assert not vmprof.enabled
@@ -385,7 +385,7 @@ def followed(vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     mine = chosen()
     app = tmp_path / "app.vmprof"
     app.touch()
-    monkeypatch.setattr(os, "_exit", os._exit)      # put back, whatever happens
+    monkeypatch.setattr(os, "_exit", os._exit)      # restored in any case
     mine.start(7, Settings(1000, 1, period=0.01), Processes(str(app), "abc"))
     pid = os.getpid()
     assert not mine.is_sampled_child()
@@ -402,7 +402,7 @@ def test_forked_child_has_a_profile_of_its_own(
     assert followed.child_path() == str(path)
     (_, (fd, period, *_), keywords), = vmprof.calls[1:]     # after "disable"
     settings = Settings.parse(keywords["allocations"].partition(";run")[0])
-    # no time samples, and other objects than its parent's
+    # a child takes no CPU samples, and samples other objects than its parent
     assert (fd > 2, period, settings.seed != 1) == (True, 0.0, True)
     assert keywords["allocations"].endswith(";run=abc;parent=%d" % (os.getpid() - 1))
     assert followed.is_sampled_child() and len(vmprof.calls) == 2
@@ -429,9 +429,9 @@ def test_forked_child_ends_its_profile_in_os_exit(
     assert (ended, vmprof.enabled) == ([3], False)
 
 
-def test_forked_child_where_no_profile_can_be(
+def test_forked_child_without_a_profile_is_counted(
         vmprof: Vmprof, followed: BuiltinEngine, tmp_path: Path) -> None:
-    """It is counted: by the GC, which goes on to sample."""
+    """The GC counts the child, and continues to sample."""
     (tmp_path / "app.vmprof").unlink()
     assert not followed.is_sampled_child()
     assert vmprof.enabled and followed.child_path() == ""
@@ -445,10 +445,10 @@ def test_forked_child_that_can_not_be_sampled(
     assert [path.name for path in tmp_path.iterdir()] == ["app.vmprof"]
 
 
-def test_another_engine_of_the_process_goes_on(
+def test_another_engine_of_the_process_continues(
         vmprof: Vmprof, followed: BuiltinEngine,
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules were imported anew; what the fork does is known to both."""
+    """The modules were imported again, and both copies know about the fork."""
     state = followed.state()
     assert state is not None
     followed.ending(True).forked()

@@ -1,5 +1,7 @@
-"""A PyPy that was translated with the first submission about allocations alone, with a
-`_vmprof` in plain Python.  What such a PyPy writes is in test_rpython_samples.py.
+"""The engine for a PyPy with the first submission, which has allocations alone.
+
+`_vmprof` is in plain Python here.  test_rpython_samples.py tests the profiles of such
+a PyPy.
 """
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class VMProfError(Exception):
 
 
 class Vmprof(types.ModuleType):
-    """PyPy's module: it has nothing more."""
+    """All that PyPy's module has."""
 
     VMProfError = VMProfError
 
@@ -54,7 +56,7 @@ class Vmprof(types.ModuleType):
 
 
 class Stock(Vmprof):
-    """It can't sample allocations."""
+    """A module that cannot sample allocations."""
 
     def enable(self, fileno: int, period: float, memory: int, lines: int,  # type: ignore[override]
                native: int, real_time: int) -> None:
@@ -80,7 +82,7 @@ def test_hook_engine_is_preferred(vmprof: Vmprof,
     assert choose.choose().name == "hook"
 
 
-def test_where_it_refuses_the_pypy_samples(vmprof: Vmprof) -> None:
+def test_pypy_samples_if_the_hook_engine_refuses(vmprof: Vmprof) -> None:
     engine = choose.choose("knowledge")
     assert isinstance(engine, samples.SamplesEngine) and engine is choose.choose()
     assert vmprof.calls == []
@@ -88,8 +90,8 @@ def test_where_it_refuses_the_pypy_samples(vmprof: Vmprof) -> None:
 
 @pytest.mark.parametrize("settings", [Settings(1000, 1, held=True),
                                       Settings(1000, 1, lines=True)])
-def test_what_only_the_hook_engine_can_do_is_refused(vmprof: Vmprof,
-                                                     settings: Settings) -> None:
+def test_options_that_need_the_hook_engine_are_refused(
+        vmprof: Vmprof, settings: Settings) -> None:
     with pytest.raises(UnknownBuild):
         choose.choose(hook=settings.needs_hook)
 
@@ -100,7 +102,7 @@ def test_stock_pypy_is_refused(vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch) 
         choose.choose()
 
 
-def test_other_problems_of_the_hook_engine_are_told(
+def test_other_problems_of_the_hook_engine_are_reported(
         vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(self: Engine, knowledge: str = "") -> None:
         raise AllocationSamplingError("already on")
@@ -110,7 +112,7 @@ def test_other_problems_of_the_hook_engine_are_told(
         choose.choose()
 
 
-def test_it_is_said_what_is_not_known(vmprof: Vmprof) -> None:
+def test_missing_facts_are_reported(vmprof: Vmprof) -> None:
     said: list[str] = []
     assert searching.knowledge(said.append, Settings(1000, 1)) == ""
     assert said == [samples.REMARK]
@@ -123,12 +125,12 @@ def test_it_is_said_what_is_not_known(vmprof: Vmprof) -> None:
 @pytest.mark.parametrize("settings, asked", [
     (Settings(1000, 2**62 - 1),
      (0.0, 0, 0, 0, 0, "interval=1000;seed=4611686018427387903")),
-    # it takes no larger one
+    # the engine limits the seed to the largest number that PyPy takes
     (Settings(1000, 2**64 - 1, period=0.01, memory=True),
      (0.01, 1, 0, 0, 0, "interval=1000;seed=4611686018427387903")),
 ])
-def test_a_run(vmprof: Vmprof, tmp_path: Path, settings: Settings,
-               asked: object) -> None:
+def test_session_passes_its_settings_and_empties_the_file(
+        vmprof: Vmprof, tmp_path: Path, settings: Settings, asked: object) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(HEAD + b"an older and longer profile")
     with Session(settings, str(path)) as session:
@@ -145,8 +147,8 @@ def test_a_run(vmprof: Vmprof, tmp_path: Path, settings: Settings,
     (Settings(1000, 1, "fixed"), "fixed gaps. Omit it"),
     (Settings(1000, 1, native=True), r"native frames \(--native\)\. Omit"),
     (Settings(1000, 1, rotate=60.0), r"a second profile \(--rotate\)\. Omit")])
-def test_what_it_can_not_do_is_refused(vmprof: Vmprof, tmp_path: Path,
-                                       settings: Settings, said: str) -> None:
+def test_settings_that_the_engine_lacks_are_refused(
+        vmprof: Vmprof, tmp_path: Path, settings: Settings, said: str) -> None:
     with pytest.raises(AllocationSamplingError, match="not support " + said):
         Session(settings, str(tmp_path / "app.vmprof")).start()
     assert not vmprof.calls and not [*tmp_path.iterdir()]
@@ -159,7 +161,8 @@ def test_profile_of_a_child_is_refused(vmprof: Vmprof, tmp_path: Path) -> None:
     assert not vmprof.calls
 
 
-def test_what_can_not_be_asked_while_it_samples(vmprof: Vmprof, tmp_path: Path) -> None:
+def test_requests_that_are_refused_during_the_sampling(
+        vmprof: Vmprof, tmp_path: Path) -> None:
     with Session(Settings(1000, 1), str(tmp_path / "app.vmprof")) as session:
         asked: tuple[tuple[Callable[[], object], str], ...] = (
             (session.statistics, "statistics. Stop"),
@@ -175,7 +178,7 @@ def test_what_can_not_be_asked_while_it_samples(vmprof: Vmprof, tmp_path: Path) 
 
 def test_forked_child_is_not_sampled(vmprof: Vmprof, tmp_path: Path,
                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    """It leaves its parent's profile alone, and can begin one of its own."""
+    """The child leaves the profile of its parent alone, and can begin another one."""
     session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
     session.start()
     pid = os.getpid()

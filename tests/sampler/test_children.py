@@ -1,5 +1,7 @@
-"""Children of a sampled program are sampled, too, each into a profile of its own:
-forked ones, and those that become the same interpreter."""
+"""Children of a sampled program are sampled, each into its own profile.
+
+They are forked children, and children that become the same interpreter by exec.
+"""
 from __future__ import annotations
 
 import os
@@ -24,8 +26,8 @@ WORK = """
 """
 
 
-def test_forked_children_and_theirs(pypy: PyPy) -> None:
-    """Each begins clean, and counts what the GC counts from the fork on."""
+def test_forked_children_and_grandchildren_are_sampled(pypy: PyPy) -> None:
+    """Each child's profile contains only the allocations since the fork."""
     run = pypy.sample(WORK + """
     in_parent()
     for i in range(2):
@@ -60,7 +62,7 @@ def test_forked_children_and_theirs(pypy: PyPy) -> None:
         assert abs(sigmas(profile)) < SIGMAS
         assert "in_child" in functions(profile)
         assert "in_parent" not in functions(profile)
-        # the interpreter allocates some objects of 100 bytes at its end, outside of
+        # at its end, the interpreter allocates some objects of 100 bytes outside of
         # all Python functions
         assert profile.lost_stacks <= 3
         assert profile.has_lifetimes
@@ -72,7 +74,7 @@ def test_forked_children_and_theirs(pypy: PyPy) -> None:
     assert first.children == 0
 
 
-def test_no_follow(pypy: PyPy) -> None:
+def test_no_follow_counts_children_without_a_profile(pypy: PyPy) -> None:
     run = pypy.sample(WORK + """
     if os.fork() == 0:
         in_child()
@@ -85,8 +87,8 @@ def test_no_follow(pypy: PyPy) -> None:
     assert run.profile().settings["children"] == "1"
 
 
-def test_a_thousand_short_children(pypy: PyPy) -> None:
-    """Who makes no sample leaves no file."""
+def test_children_without_samples_leave_no_file(pypy: PyPy) -> None:
+    """A child without a sample leaves no file."""
     run = pypy.sample("""
         import os
         for i in range(1000):
@@ -101,8 +103,10 @@ def test_a_thousand_short_children(pypy: PyPy) -> None:
 
 
 def test_children_that_become_this_interpreter(stock_pypy: PyPy) -> None:
-    """By subprocess, with any environment and flags, or by exec; they see no
-    variable, and none is left to theirs."""
+    """The children start by subprocess, with any environment and flags, or by exec.
+
+    They see no variable of the sampler, and their children do not inherit one.
+    """
     (stock_pypy.folder / "child.py").write_text("""if True:
         import os, sys
         def in_child():
@@ -132,7 +136,7 @@ def test_children_that_become_this_interpreter(stock_pypy: PyPy) -> None:
     for profile in programs:
         assert profile.end_time is not None
         assert abs(sigmas(profile)) < SIGMAS
-    # the exec of itself
+    # the process that became the interpreter again by exec
     assert first.settings["pid"] in {p.settings["pid"] for p in programs}
 
 
@@ -146,7 +150,7 @@ def test_other_programs_see_no_variable(stock_pypy: PyPy) -> None:
 
 
 def test_other_programs_are_named(stock_pypy: PyPy) -> None:
-    """Not those that are tried in vain along the PATH."""
+    """Paths of the PATH that do not exist are not named."""
     run = stock_pypy.sample("""
         import os, subprocess, sys
         for i in range(3):
@@ -163,13 +167,15 @@ def test_other_programs_are_named(stock_pypy: PyPy) -> None:
     """, "64k")
     assert run.profile().settings["programs"] == "4 true,1 sh"
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof")
-    assert ("other programs that it ran are not in here: 4 true, 1 sh"
+    assert ("the process ran other programs, which are not included: 4 true, 1 sh"
             in report.out)
 
 
-def test_forks_beside_time_samples(pypy: PyPy) -> None:
-    """A child that waited for another thread's sample, in vmprof's handler, would
-    never end."""
+def test_forks_during_cpu_samples(pypy: PyPy) -> None:
+    """A child must not wait in vmprof's handler for the sample of another thread.
+
+    Such a child would never end.
+    """
     run = pypy.sample(WORK + """
     import threading
     stop = False
@@ -240,7 +246,7 @@ def test_ends_of_a_child(stock_pypy: PyPy, end: str) -> None:
 
 
 def test_child_that_is_killed(pypy: PyPy) -> None:
-    """It loses what the last flush lacks, as its parent would."""
+    """The child loses the samples since the last flush, as its parent would."""
     run = pypy.sample(WORK + """
     import signal, time
     reader, writer = os.pipe()
@@ -262,9 +268,11 @@ def test_child_that_is_killed(pypy: PyPy) -> None:
     assert abs(sigmas(profile)) < SIGMAS
 
 
-def test_what_waits_when_a_process_is_killed(pypy: PyPy) -> None:
-    """With a nursery that is never full, all samples wait: each flush writes those that
-    are new, and none twice."""
+def test_waiting_samples_of_a_killed_process_are_written_once(pypy: PyPy) -> None:
+    """With a nursery that is never full, all samples wait for their outcome.
+
+    Each flush writes the new waiting samples, and none twice.
+    """
     run = pypy.sample("""
     import os, signal, time
     reader, writer = os.pipe()
@@ -291,7 +299,7 @@ def test_what_waits_when_a_process_is_killed(pypy: PyPy) -> None:
 
 
 def test_child_that_samples_itself(pypy: PyPy) -> None:
-    """What it began with ends; so does its profile."""
+    """The run that the child inherited ends, and so does its profile."""
     script = pypy.script(WORK + """
     import vmprof_allocation
     with vmprof_allocation.sample("out.vmprof", "4k") as session:
@@ -319,7 +327,7 @@ def test_child_that_samples_itself(pypy: PyPy) -> None:
 
 
 def test_child_ends_the_session_that_it_has(pypy: PyPy) -> None:
-    """stop() there ends the child's profile, and only that."""
+    """In the child, stop() ends only the child's profile."""
     script = pypy.script(WORK + """
     import vmprof_allocation
     session = vmprof_allocation.start("out.vmprof", "4k")
@@ -376,9 +384,11 @@ def test_forks_of_threads_and_threads_of_children(pypy: PyPy) -> None:
         assert "in_parent" not in functions(profile)
 
 
-def test_child_elsewhere_and_functions_of_its_own(pypy: PyPy) -> None:
-    """The profile's path does not depend on the current folder; functions that
-    the parent does not have are named."""
+def test_child_in_another_folder_with_new_functions(pypy: PyPy) -> None:
+    """The profile's path does not depend on the current folder.
+
+    The profile names functions that the parent does not have.
+    """
     run = pypy.sample(WORK + """
     if os.fork() == 0:
         os.chdir("/")
@@ -392,8 +402,8 @@ def test_child_elsewhere_and_functions_of_its_own(pypy: PyPy) -> None:
     assert "made_later" in functions(profile)
 
 
-def test_child_that_may_not_write_there_is_counted(pypy: PyPy) -> None:
-    """Its privileges are gone, or the disk is full: it runs on, unsampled."""
+def test_child_that_cannot_write_a_profile_is_counted(pypy: PyPy) -> None:
+    """A child without privileges, or with a full disk, runs on without sampling."""
     run = pypy.sample(WORK + """
     here = os.getcwd()
     os.rename(here, here + "-moved")
@@ -407,8 +417,8 @@ def test_child_that_may_not_write_there_is_counted(pypy: PyPy) -> None:
     assert run.profile().settings["children"] == "1"
 
 
-def test_time_samples_are_the_first_processs(pypy: PyPy) -> None:
-    """vmprof's timer does not go on in a child."""
+def test_only_the_first_process_has_cpu_samples(pypy: PyPy) -> None:
+    """vmprof's timer does not run in a child."""
     run = pypy.sample(WORK + """
     if os.fork() == 0:
         for i in range(20):
@@ -424,7 +434,7 @@ def test_time_samples_are_the_first_processs(pypy: PyPy) -> None:
     assert 0 in run.profile().samples.size
 
 
-def test_nothing_is_left_without_an_output(pypy: PyPy) -> None:
+def test_no_file_remains_without_an_output(pypy: PyPy) -> None:
     (pypy.folder / "tmp").mkdir()
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "4k",
@@ -441,7 +451,7 @@ def test_nothing_is_left_without_an_output(pypy: PyPy) -> None:
 
 
 def test_gunicorn(pypy: PyPy) -> None:
-    """Its workers do the work; SIGTERM to the first process ends all."""
+    """The workers allocate, and SIGTERM to the first process ends all processes."""
     (pypy.folder / "app.py").write_text("""if True:
         import os
         def view():

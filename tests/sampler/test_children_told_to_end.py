@@ -1,5 +1,7 @@
-"""Children that are ended by SIGTERM, as the workers of a pool are: what they allocated
-until then is in their profiles, and they end as they do without us."""
+"""Children that SIGTERM ends, as it ends the workers of a pool.
+
+Their profiles contain all allocations until then, and they end as without the sampler.
+"""
 from __future__ import annotations
 
 import pytest
@@ -9,7 +11,7 @@ from run_profiles import children
 from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.profile.model import Profile
 
-#: computes for a tenth of a second and less, in pieces that each are a sample
+#: Computes for a tenth of a second or less.  Each object of 120 kB is one sample.
 WORK = """
     import multiprocessing, os, signal, sys, time
     SIZE = 120_000
@@ -28,7 +30,7 @@ WORK = """
 
 
 def made(run: Run) -> dict[int, int]:
-    """How many of them each process says it made."""
+    """Return the number of large objects that each process printed, by PID."""
     result: dict[int, int] = {}
     for line in run.out.splitlines():
         pid, count = map(int, line.split())
@@ -37,7 +39,7 @@ def made(run: Run) -> dict[int, int]:
 
 
 def found(profile: Profile) -> float:
-    """How many of them there are in the profile."""
+    """Return the estimated number of large objects in the profile."""
     samples = profile.samples
     return sum(weight_bytes(size, interval, profile.gaps) / 120_000
                for size, interval in zip(samples.size, samples.interval)
@@ -45,7 +47,7 @@ def found(profile: Profile) -> float:
 
 
 def check(run: Run) -> None:
-    """Each piece is sampled with probability 1 - exp(-120/8)."""
+    """Check each count.  An object is sampled with probability 1 - exp(-120/8)."""
     expected = made(run)
     assert len(expected) >= 2
     profiles = {profile.pid: profile for profile in children(run.path)}
@@ -64,8 +66,8 @@ def test_workers_of_a_pool(stock_pypy: PyPy, method: str) -> None:
     """, "8k", arguments=(method,)))
 
 
-def test_by_another_process(stock_pypy: PyPy) -> None:
-    """A process that is not sampled sends the signal; the status is the signal's."""
+def test_children_that_another_process_ends(stock_pypy: PyPy) -> None:
+    """A process that is not sampled sends the signal.  The exit status is unchanged."""
     check(stock_pypy.sample(WORK + """
     import subprocess
     for i in range(3):
@@ -81,8 +83,8 @@ def test_by_another_process(stock_pypy: PyPy) -> None:
     """, "8k"))
 
 
-def test_while_they_compute(stock_pypy: PyPy) -> None:
-    """The signal may come in the middle of a sample, and of a write."""
+def test_children_that_end_while_they_compute(stock_pypy: PyPy) -> None:
+    """The signal may arrive during a sample or during a write."""
     run = stock_pypy.sample(WORK + """
     import mmap
     shared = mmap.mmap(-1, 8)
@@ -102,14 +104,15 @@ def test_while_they_compute(stock_pypy: PyPy) -> None:
     profiles = {profile.pid: profile for profile in children(run.path)}
     assert expected.keys() == profiles.keys()
     for pid, count in expected.items():
-        # the one that it was about to make may have been made
+        # the next object may have been allocated, but not counted
         assert count - 1e-3 * count - 1 <= found(profiles[pid]) <= 1.001 * count + 2
 
 
 @pytest.mark.parametrize("handler, status", [
     ("lambda *_: os._exit(7)", 7), ("signal.SIG_DFL", -15), ("signal.SIG_IGN", -9)])
-def test_programs_with_a_handler(stock_pypy: PyPy, handler: str, status: int) -> None:
-    """It is theirs, and what they see of it is what it was."""
+def test_children_that_set_their_own_handler(
+        stock_pypy: PyPy, handler: str, status: int) -> None:
+    """The program's own handler runs, and signal() returns the previous handler."""
     stock_pypy.sample(WORK + """
     pid = os.fork()
     if pid == 0:
@@ -124,8 +127,8 @@ def test_programs_with_a_handler(stock_pypy: PyPy, handler: str, status: int) ->
     """ % (handler, status), "8k")
 
 
-def test_what_a_child_begins_is_as_without_us(stock_pypy: PyPy) -> None:
-    """Other programs, and children that are not sampled."""
+def test_programs_of_a_child_do_not_inherit_the_handler(stock_pypy: PyPy) -> None:
+    """This holds for other programs, and for children that are not sampled."""
     stock_pypy.sample(WORK + """
     import subprocess
     from vmprof_allocation.session.session import current

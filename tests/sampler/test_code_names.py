@@ -1,4 +1,4 @@
-"""code_names.c: what a followed child's profile gets of what vmprof wrote once."""
+"""Names that vmprof writes only once, for the profiles of children (code_names.c)."""
 from __future__ import annotations
 
 import pathlib
@@ -15,7 +15,7 @@ def harness() -> pathlib.Path:
 
 
 @pytest.mark.parametrize("count", [0, 2, 1000, 30000])
-def test_each_name_once_a_profile(harness: pathlib.Path, count: int) -> None:
+def test_each_profile_gets_each_name_once(harness: pathlib.Path, count: int) -> None:
     done = subprocess.run([harness, str(count)], text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [

@@ -1,4 +1,4 @@
-"""`pypy3 -m vmprof` with our flags: what it takes, and what it refuses."""
+"""The options of `pypy3 -m vmprof` for allocations, accepted and refused ones."""
 from __future__ import annotations
 
 import os
@@ -24,7 +24,10 @@ APP = """
 
 
 def one_line(run: Run) -> str:
-    """A refusal: one line on stderr, exit code 2, nothing on stdout."""
+    """Check that a run was refused, and return its line on stderr.
+
+    The exit code is 2, and nothing is on stdout.
+    """
     assert run.code == 2, run
     assert run.out == ""
     assert run.err.startswith("vmprof: ")
@@ -33,7 +36,7 @@ def one_line(run: Run) -> str:
 
 
 # ____________________________________________________________
-# what it takes
+# accepted command lines
 
 def test_help_shows_the_flags(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--help")
@@ -44,10 +47,10 @@ def test_help_shows_the_flags(pypy: PyPy) -> None:
 
 
 def test_quiet(stock_pypy: PyPy) -> None:
-    """Of what it says without, nothing is an error."""
+    """--quiet suppresses notes, but no errors."""
     flags = "--allocation-sampling", "1k", "-o", "out.vmprof"
     script = str(stock_pypy.script(APP))
-    # that this build is not known yet, nor can be kept
+    # it suppresses that this build is unknown, and that the result cannot be stored
     quiet = stock_pypy.command("-m", "vmprof", *flags, "--quiet", script,
                                XDG_CACHE_HOME="/dev/null")
     assert (quiet.code, quiet.out, quiet.err) == (0, "__main__ []\n", "")
@@ -58,7 +61,7 @@ def test_quiet(stock_pypy: PyPy) -> None:
         "-m", "vmprof", *flags, "--quiet", "missing.py"))
 
 
-def test_quiet_says_the_report(pypy: PyPy) -> None:
+def test_quiet_prints_the_report(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k", "--quiet",
                        str(pypy.script(APP)))
     assert run.code == 0 and "allocated in " in run.err
@@ -87,7 +90,7 @@ def test_module_with_arguments_that_look_like_flags(pypy: PyPy) -> None:
 
 
 def test_flag_of_the_program_is_not_ours(pypy: PyPy) -> None:
-    """Stock vmprof runs, and the program gets its own flag."""
+    """Stock vmprof runs, and the program gets its flag."""
     run = pypy.command("-m", "vmprof", "-o", "out.vmprof",
                        str(pypy.script(APP)), "--allocation-sampling", "0")
     assert run.out == "__main__ ['--allocation-sampling', '0']\n"
@@ -116,7 +119,7 @@ def test_config_file_of_vmprof(pypy: PyPy) -> None:
     assert profile.settings["period"] == "0.01"
 
 
-def test_profile_says_what_its_engine_can_do(pypy: PyPy) -> None:
+def test_profile_contains_the_capabilities_of_its_engine(pypy: PyPy) -> None:
     settings = pypy.sample(APP, "1k").profile().settings
     capabilities = settings["capabilities"].split(",")
     assert {"lifetimes", "limits", "time-samples", "types"} <= set(capabilities)
@@ -124,7 +127,7 @@ def test_profile_says_what_its_engine_can_do(pypy: PyPy) -> None:
     assert settings["facts"] == "types,lifetimes"
     if settings["engine"] == "builtin":
         assert capabilities == list(BuiltinEngine(None).capabilities())
-    else:       # before it has looked, it does not know
+    else:       # before prepare(), the engine does not know the facts
         assert not {"lifetimes", "types"} & set(HookEngine().capabilities())
 
 
@@ -168,7 +171,7 @@ def test_file_that_is_not_a_profile_is_kept(
 
 
 def test_profile_into_a_pipe(pypy: PyPy) -> None:
-    """Nothing is read back or moved: `-o /dev/stdout | ...` works."""
+    """The profile is only appended, so `-o /dev/stdout | ...` works."""
     script = pypy.script("kept = [str(i) for i in range(50000)]\n")
     os.mkfifo(pypy.folder / "fifo")
     data: list[bytes] = []
@@ -183,7 +186,7 @@ def test_profile_into_a_pipe(pypy: PyPy) -> None:
 
 
 def test_doctor_of_a_process_that_is_sampled(stock_pypy: PyPy) -> None:
-    """What it would find changed in PyPy's code is ours."""
+    """doctor does not report the sampler's own patches as changes of PyPy's code."""
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o",
                              "out.vmprof", "-m", "vmprof_allocation", "doctor")
     assert (run.code, run.err) == (0, "")
@@ -191,7 +194,7 @@ def test_doctor_of_a_process_that_is_sampled(stock_pypy: PyPy) -> None:
             "%r") % str(stock_pypy.folder / "out.vmprof") in run.out
 
 
-def test_output_is_not_the_programs(pypy: PyPy) -> None:
+def test_profile_is_not_written_to_standard_output(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1M", "-o", "-",
                        str(pypy.script("print(1)")))
     assert (run.code, run.out) == (2, "")
@@ -217,7 +220,7 @@ def test_report(pypy: PyPy) -> None:
 
 
 # ____________________________________________________________
-# what it refuses
+# refused command lines
 
 @pytest.mark.parametrize("rate", ["0", "", "\u0661"])
 def test_bad_rate(pypy: PyPy, rate: str) -> None:
@@ -271,7 +274,7 @@ def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
 ])
 def test_option_whose_value_was_forgotten(
         pypy: PyPy, flags: list[str], said: str) -> None:
-    """The option takes the program for its value."""
+    """The option takes the program as its value."""
     program = pypy.script(APP)
     program.rename(program.with_name("app.py"))
     assert said in one_line(pypy.command("-m", "vmprof", *flags, "app.py"))
@@ -318,7 +321,7 @@ def test_full_disk_is_refused(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 100, 4000])
 def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> None:
-    """A program that has the default action for SIGXFSZ goes on."""
+    """The program continues, although it has the default action for SIGXFSZ."""
     run = pypy.run("""
         import resource, signal, vmprof_allocation
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -338,7 +341,7 @@ def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> Non
                          ids=lambda option: "".join(option[:1]))
 def test_default_action_of_sigxfsz_does_not_end_the_program(
         pypy: PyPy, option: tuple[str, ...]) -> None:
-    """With these options the sampling ends by vmprof.disable(), which writes names."""
+    """With these options, the sampling ends by vmprof.disable(), which writes names."""
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "8k", *option, "-o", "out.vmprof",
         str(pypy.script("""
@@ -365,13 +368,13 @@ def test_disk_that_becomes_full_harms_nothing(pypy: PyPy) -> None:
     assert (run.code, run.out) == (0, "2000000\n")
     assert run.err == ("vmprof: the profile is not complete: it has reached the size "
                        "limit for files of this process (ulimit -f)\n")
-    profile = run.profile()             # what was written before is whole
+    profile = run.profile()             # the records before the error are whole
     assert profile.end_time is None
     assert len(profile.samples) > 100
 
 
 def test_cpython_is_refused(pypy: PyPy) -> None:
-    """With vmprof and our flags installed there: the same one line."""
+    """A CPython that has vmprof and our flags prints one line, too."""
     (pypy.folder / "out.vmprof").write_text("precious")
     done = subprocess.run(
         [sys.executable, "-m", "vmprof", "--allocation-sampling", "1k",
@@ -394,8 +397,7 @@ def test_cpython_is_refused(pypy: PyPy) -> None:
      "is possible on x86-64 and AArch64, but this is riscv64"),
 ])
 def test_other_systems_are_refused(stock_pypy: PyPy, change: str, said: str) -> None:
-    """As nearly as that can be tried here: the question is answered
-    differently."""
+    """The test replaces the functions that report the system."""
     script = stock_pypy.script("""
         import os, sys, types
         %s
@@ -442,7 +444,7 @@ def test_already_enabled_is_refused(pypy: PyPy) -> None:
 
 
 def hide_the_converter(pypy: PyPy) -> str:
-    """A value for PYTHONPATH."""
+    """Return a PYTHONPATH in which vmprof_convert cannot be imported."""
     (pypy.folder / "hidden").mkdir()
     pypy.script("import sys; sys.modules['vmprof_convert'] = None",
                 "hidden/sitecustomize.py")
@@ -450,7 +452,7 @@ def hide_the_converter(pypy: PyPy) -> str:
 
 
 def test_report_without_the_converter(pypy: PyPy) -> None:
-    """It is said before the program runs."""
+    """The error is reported before the program runs."""
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "4k",
         str(pypy.script("print('ran')")), PYTHONPATH=hide_the_converter(pypy))
@@ -491,7 +493,7 @@ def test_code_on_the_command_line(pypy: PyPy) -> None:
 
 
 def test_a_jit_that_compiles_at_once(stock_pypy: PyPy) -> None:
-    """The check of where the nursery is was compiled, and allocated later."""
+    """Without care, the JIT compiles the nursery check and delays its allocation."""
     run = stock_pypy.sample("print(1)", "4k",
                             jit="threshold=2,function_threshold=2,trace_eagerness=2")
     assert run.out == "1\n"

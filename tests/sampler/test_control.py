@@ -1,4 +1,4 @@
-"""ctl: programs that were prepared for it, and such that were not."""
+"""The ctl command, on control-enabled programs and on other programs."""
 from __future__ import annotations
 
 import os
@@ -36,7 +36,7 @@ from vmprof_allocation.remote.control import client, meeting
 from vmprof_allocation.remote.control.prepared import SIGNAL, number_of
 
 
-def test_a_prepared_process_has_a_handler_and_nothing_else(pypy: PyPy) -> None:
+def test_control_enabled_process_only_has_one_more_handler(pypy: PyPy) -> None:
     source = """
         import sys
         print("ready")
@@ -87,7 +87,7 @@ def test_start_status_rate_and_stop(pypy: PyPy, begun: Way, source: str) -> None
 
 
 @WAYS
-def test_status_after_rate_is_that_of_now(pypy: PyPy, begun: Way) -> None:
+def test_status_after_rate_shows_the_new_interval(pypy: PyPy, begun: Way) -> None:
     with begun(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "out.vmprof")
         assert status(pypy, program)["limit"] is not None
@@ -110,9 +110,12 @@ def test_start_and_stop_often(pypy: PyPy, begun: Way) -> None:
 
 
 @WAYS
-def test_lines_from_then_on(stock_pypy: PyPy, begun: Way) -> None:
-    """What is compiled meanwhile has them, each time anew; and nothing has any when
-    they are not asked for."""
+def test_lines_of_code_that_is_compiled_while_it_is_sampled(
+        stock_pypy: PyPy, begun: Way) -> None:
+    """Code that is compiled while --lines is on has lines, in each run again.
+
+    Without --lines, compiled code has no lines.
+    """
     pypy = stock_pypy
     with begun(pypy, """
         import sys, threading, time
@@ -167,9 +170,11 @@ def test_a_snapshot_ends_the_profile_and_begins_the_next(
 
 
 @WAYS
-def test_a_program_that_polls_is_asked_again_and_again(pypy: PyPy, begun: Way) -> None:
-    """As a server that waits for requests: what stopped it once may have to do so again
-    while the same poll() goes on."""
+def test_program_in_poll_answers_several_commands(pypy: PyPy, begun: Way) -> None:
+    """A server that waits for requests is such a program.
+
+    Each command may have to stop its thread during the same call of poll().
+    """
     with begun(pypy, """
         import select, sys
         waits = select.poll()
@@ -187,7 +192,7 @@ def test_a_program_that_polls_is_asked_again_and_again(pypy: PyPy, begun: Way) -
     "time.sleep(600)", "select.select([sys.stdin], [], [])", "sys.stdin.readline()",
     "threading.Event().wait()", "lock.acquire()", "poll()", "thread.join()",
     "asyncio.run(asyncio.sleep(600))", "listener.accept()"])
-def test_a_program_that_waits_answers_and_goes_on_waiting(
+def test_program_that_waits_answers_and_continues_to_wait(
         pypy: PyPy, begun: Way, wait: str) -> None:
     with begun(pypy, """
         import asyncio, select, signal, socket, sys, threading, time
@@ -219,8 +224,8 @@ def test_a_program_that_waits_answers_and_goes_on_waiting(
     assert profile(pypy, "out.vmprof").end_time is not None
 
 
-def test_the_wakeup_descriptor_of_a_program_goes_on(pypy: PyPy) -> None:
-    """asyncio's: it is told of a signal that it has no handler for."""
+def test_wakeup_descriptor_of_a_program_keeps_working(pypy: PyPy) -> None:
+    """asyncio's wakeup descriptor also receives signals without a handler."""
     with prepared(pypy, """
         import asyncio, signal, sys
         async def main():
@@ -237,7 +242,7 @@ def test_the_wakeup_descriptor_of_a_program_goes_on(pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_a_forked_child_is_prepared_too(pypy: PyPy) -> None:
+def test_forked_child_is_control_enabled(pypy: PyPy) -> None:
     with prepared(pypy, """
         import os, sys
         print("ready")
@@ -257,7 +262,7 @@ def test_a_forked_child_is_prepared_too(pypy: PyPy) -> None:
         program.end()
 
 
-def test_a_child_of_the_same_interpreter_is_prepared_too(pypy: PyPy) -> None:
+def test_child_of_the_same_interpreter_is_control_enabled(pypy: PyPy) -> None:
     with prepared(pypy, """
         import subprocess, sys
         print("ready")
@@ -271,8 +276,10 @@ def test_a_child_of_the_same_interpreter_is_prepared_too(pypy: PyPy) -> None:
 
 @contextmanager
 def started(pypy: PyPy, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a program by the command line. The program must end well. `flags` may end
-    with the program; the default is BUSY."""
+    """Start a program from the command line, and check that it ends successfully.
+
+    `flags` may end with the program; the default is BUSY.
+    """
     program = [] if "-c" in flags else [str(pypy.script(BUSY))]
     process = subprocess.Popen(
         [PYPY, "-u", "-m", "vmprof", *flags, *program],
@@ -289,7 +296,7 @@ def started(pypy: PyPy, *flags: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_what_the_command_line_began_is_ended(pypy: PyPy) -> None:
+def test_ctl_stops_the_sampling_that_the_command_line_started(pypy: PyPy) -> None:
     with started(pypy, "--allocation-sampling", "16k", "-o", "out.vmprof",
                  "--control") as process:
         assert status(pypy, process.pid)["path"] == str(
@@ -298,7 +305,7 @@ def test_what_the_command_line_began_is_ended(pypy: PyPy) -> None:
         check_estimate(profile(pypy, "out.vmprof"))
 
 
-def test_prepared_by_the_flag_alone(pypy: PyPy) -> None:
+def test_program_is_control_enabled_by_the_flag_alone(pypy: PyPy) -> None:
     with started(pypy, "--control") as process:
         assert status(pypy, process.pid)["is_on"] is False
     assert [path.name for path in pypy.folder.iterdir()] == ["app.py"]
@@ -306,7 +313,7 @@ def test_prepared_by_the_flag_alone(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("flags", [(), (
     "--allocation-sampling", "16k", "-o", "out.vmprof")])
-def test_code_of_the_command_line_is_prepared(
+def test_code_of_the_command_line_is_control_enabled(
         pypy: PyPy, flags: tuple[str, ...]) -> None:
     with started(pypy, "--control", *flags, "-c",
                  textwrap.dedent(BUSY)) as process:
@@ -317,7 +324,7 @@ def test_code_of_the_command_line_is_prepared(
 
 
 @pytest.mark.parametrize("flag", ["-o", "--period"])
-def test_the_flag_alone_takes_no_profile(pypy: PyPy, flag: str) -> None:
+def test_options_of_a_profile_need_the_sampling(pypy: PyPy, flag: str) -> None:
     run = pypy.command("-m", "vmprof", "--control", flag, "0.5",
                        str(pypy.script("print('ran')")))
     assert (run.code, run.out) == (2, "")
@@ -325,7 +332,7 @@ def test_the_flag_alone_takes_no_profile(pypy: PyPy, flag: str) -> None:
     assert run.err.count("\n") == 1
 
 
-def test_prepared_from_code(pypy: PyPy) -> None:
+def test_program_is_control_enabled_by_the_function(pypy: PyPy) -> None:
     with running(pypy, """
         import sys, vmprof_allocation
         vmprof_allocation.prepare()
@@ -333,7 +340,7 @@ def test_prepared_from_code(pypy: PyPy) -> None:
         print("ready")
         sys.stdin.readline()
     """, interpreter=PYPY) as program:
-        # whoever can't get into it sends the signal
+        # this process cannot attach, so it sends the signal
         assert ask_here(program.pid) == []
         assert status(pypy, program)["is_on"] is False
         program.end()
@@ -356,7 +363,7 @@ def test_only_the_main_thread_can_prepare(pypy: PyPy) -> None:
 
 def test_another_signal(pypy: PyPy) -> None:
     with prepared(pypy, WAITS, "USR2") as program:
-        # its environment says so
+        # the command reads the signal from the program's environment
         assert status(pypy, program)["is_on"] is False
         assert program.end() == "ended\n"
     with running(pypy, """
@@ -379,12 +386,12 @@ def test_the_usual_signal(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["USR3", "SIGKILL", "stop", "0", "65", "-1", "1.5",
                                   "_DFL", "\u0661\u0662", "SEGV", "CHLD", "TERM"])
-def test_no_signal(word: str) -> None:
+def test_invalid_signals_are_refused(word: str) -> None:
     with pytest.raises(AllocationSamplingError, match="signal"):
         number_of(word)
 
 
-def test_a_variable_that_makes_no_sense_changes_nothing(pypy: PyPy) -> None:
+def test_invalid_variable_changes_nothing_in_the_program(pypy: PyPy) -> None:
     run = pypy.run("print('ran')", VMPROF_CONTROL="nonsense")
     assert (run.code, run.out, run.err) == (0, "ran\n", "")
 
@@ -393,14 +400,14 @@ def test_a_real_time_signal() -> None:
     assert number_of("RTMAX") == number_of("SIGRTMAX") == signal.SIGRTMAX
 
 
-def test_a_variable_that_makes_no_sense_is_said(pypy: PyPy) -> None:
+def test_invalid_variable_is_reported_by_the_command(pypy: PyPy) -> None:
     with prepared(pypy, WAITS, "USR3") as program:
         assert "invalid signal 'USR3'" in refused(pypy, program, "status")
         assert program.end() == "ended\n"
 
 
 def test_a_program_that_is_not_prepared_gets_no_signal(pypy: PyPy) -> None:
-    """Also if it has a handler for it, which is its own; nor one that is in C code."""
+    """The program's own handler for the signal must not run."""
     with running(pypy, CAUGHT) as program:
         assert status(pypy, program)["is_on"] is False
         assert program.end() == "ended\n"
@@ -418,14 +425,14 @@ CAUGHT = """
 
 
 def test_a_program_that_caught_the_signal_itself(pypy: PyPy) -> None:
-    """It was prepared before, as far as its environment says: it gets the signal."""
+    """By its environment, the program is control-enabled, so it gets the signal."""
     with prepared(pypy, CAUGHT) as program:
         assert status(pypy, program)["is_on"] is False
         assert program.end() == "caught\nended\n"
 
 
-def test_a_program_whose_threads_are_none(pypy: PyPy) -> None:
-    """As with gevent, where they would have to be switched to."""
+def test_program_whose_threads_are_greenlets(pypy: PyPy) -> None:
+    """gevent replaces threads by greenlets, which would have to be scheduled."""
     with running(pypy, """
         import _thread, select, sys
         def start(*arguments):
@@ -441,8 +448,8 @@ def test_a_program_whose_threads_are_none(pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_a_program_that_has_another_one_of_our_package(pypy: PyPy) -> None:
-    """It is told why it is refused."""
+def test_program_that_has_another_copy_of_our_package(pypy: PyPy) -> None:
+    """The command reports why the program cannot load the package."""
     with running(pypy, """
         import sys, types
         sys.modules["vmprof_allocation"] = types.ModuleType("vmprof_allocation")
@@ -458,8 +465,10 @@ def test_a_program_that_has_another_one_of_our_package(pypy: PyPy) -> None:
 
 
 def test_a_program_in_another_container_that_sees_our_files(pypy: PyPy) -> None:
-    """A prepared one, too: where it would look for the socket by itself, is not known;
-    it is told."""
+    """A control-enabled program in another container cannot find the socket by itself.
+
+    The command passes the path of the socket.
+    """
     with prepared(pypy, """
         import select, os, sys
         os.getpid = lambda: 1
@@ -478,7 +487,7 @@ print(client.Process(int(sys.argv[1]), 30).ask(meeting.STATUS))
 
 
 def test_a_prepared_program_whose_main_thread_is_in_c_code(pypy: PyPy) -> None:
-    """The signal waits until it is not; another thread answers."""
+    """The signal waits for the end of the C code, so another thread answers."""
     with prepared(pypy, """
         import ctypes, signal, sys, threading
         libc = ctypes.CDLL(None)
@@ -515,7 +524,7 @@ def test_a_handler_of_the_programs_is_not_replaced(pypy: PyPy) -> None:
 
 
 def ask_here(pid: int, timeout: float = 1) -> list[str]:
-    """From this process, a CPython, which gets into none that does not answer."""
+    """Request the status from this CPython process, which cannot attach."""
     return client.Process(pid, timeout).ask(meeting.STATUS)
 
 
@@ -529,7 +538,7 @@ def test_a_program_that_is_stopped(pypy: PyPy) -> None:
             ask_here(program.pid)
         assert "kill -CONT" in refused(pypy, program, "--timeout", "1", "status")
         program.process.send_signal(signal.SIGCONT)
-        # nobody waits for it any more
+        # the signal of the earlier command arrives, and its socket is gone
         assert status(pypy, program)["is_on"] is False
         assert program.end() == "ended\n"
 
@@ -563,7 +572,7 @@ def test_a_program_that_blocks_the_signal(pypy: PyPy) -> None:
 
 
 def test_a_program_that_ends_meanwhile(pypy: PyPy) -> None:
-    """It is not waited for as long as the timeout says."""
+    """The command ends before its timeout, as soon as the program has ended."""
     with prepared(pypy, """
         import signal, sys
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
@@ -574,7 +583,7 @@ def test_a_program_that_ends_meanwhile(pypy: PyPy) -> None:
         ask_here(program.pid, 600)
 
 
-def test_a_program_that_ends_while_one_gets_into_it(pypy: PyPy) -> None:
+def test_program_that_ends_during_the_attach(pypy: PyPy) -> None:
     with running(pypy, """
         import sys, time
         print("ready")
@@ -583,7 +592,7 @@ def test_a_program_that_ends_while_one_gets_into_it(pypy: PyPy) -> None:
             pass
     """) as program:
         run = ctl(pypy, program, "--timeout", "600", "status")
-        # the thread is often there within the second
+        # the thread often starts within the second
         assert "has ended" in run.err or "is not sampled" in run.out, run
 
 
@@ -597,7 +606,7 @@ def test_a_path_with_a_tab_and_a_newline(pypy: PyPy, begun: Way) -> None:
     assert profile(pypy, "a\tb\nc.vmprof").end_time is not None
 
 
-def test_what_a_program_answers_is_no_order_to_the_terminal() -> None:
+def test_answers_contain_no_control_codes_for_the_terminal() -> None:
     assert process_info.printable("a\x1b]0;b\x07\n\xe9\udcff") == (
         "a\\x1b]0;b\\x07\\n\xe9\udcff")
 
@@ -614,8 +623,8 @@ def test_a_link_in_place_of_the_socket_is_not_followed(pypy: PyPy) -> None:
     assert not os.path.lexists(socket_of(program))
 
 
-def test_who_begins_to_listen_is_not_taken_for_dead(pypy: PyPy) -> None:
-    """It has the folder's lock as long as its socket does not listen."""
+def test_socket_of_a_starting_command_is_not_replaced(pypy: PyPy) -> None:
+    """The other command has the lock of the folder until its socket listens."""
     with prepared(pypy, WAITS) as program:
         path = socket_of(program)
         with client._locked(os.path.dirname(path), 0), socket.socket(
@@ -628,7 +637,7 @@ def test_who_begins_to_listen_is_not_taken_for_dead(pypy: PyPy) -> None:
         program.end()
 
 
-def test_a_signal_that_nobody_waits_for(pypy: PyPy) -> None:
+def test_signal_without_a_command(pypy: PyPy) -> None:
     with prepared(pypy, WAITS) as program:
         for _ in range(100):
             program.process.send_signal(SIGNAL)
@@ -636,7 +645,7 @@ def test_a_signal_that_nobody_waits_for(pypy: PyPy) -> None:
 
 
 def test_a_request_that_is_too_long_is_not_sent() -> None:
-    """The other side would take the beginning of it for all."""
+    """The peer would take the first part of the request for the whole request."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         with pytest.raises(AllocationSamplingError, match="at most 65536 are possible"):
@@ -646,7 +655,7 @@ def test_a_request_that_is_too_long_is_not_sent() -> None:
         assert theirs.recv(65536) == b"stop"
 
 
-def test_no_process_of_that_number(pypy: PyPy) -> None:
+def test_invalid_process_numbers_are_refused(pypy: PyPy) -> None:
     assert "does not exist" in refused(pypy, 2**22 + 1, "status")
     assert "invalid PID" in refused(pypy, 0, "status")
     run = pypy.command("-m", "vmprof_allocation", "ctl", "status", "12")
@@ -662,7 +671,8 @@ def test_no_process_of_that_number(pypy: PyPy) -> None:
     (("start", "-o", "no/such/folder/a.vmprof"), "cannot write the profile"),
     (("stop",), "is not on"), (("rate", "1k"), "is not on"),
     (("snapshot", "-o", "b.vmprof"), "is not on")])
-def test_what_makes_no_sense(pypy: PyPy, arguments: tuple[str, ...], why: str) -> None:
+def test_requests_that_make_no_sense_are_refused(
+        pypy: PyPy, arguments: tuple[str, ...], why: str) -> None:
     with prepared(pypy, WAITS) as program:
         assert why in refused(pypy, program, *arguments)
         assert status(pypy, program)["is_on"] is False
@@ -670,7 +680,7 @@ def test_what_makes_no_sense(pypy: PyPy, arguments: tuple[str, ...], why: str) -
 
 
 @WAYS
-def test_it_is_on_already(pypy: PyPy, begun: Way) -> None:
+def test_second_start_is_refused(pypy: PyPy, begun: Way) -> None:
     with begun(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "a.vmprof")
         assert ("already on, and writes "
@@ -721,7 +731,8 @@ def test_a_socket_that_others_could_put_there_is_not_used(
             meeting.make_folder(uid)
 
 
-def test_a_link_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_in_place_of_the_folder_is_refused(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_RUNTIME", str(tmp_path / "none-%d"))
     monkeypatch.setattr(meeting, "_TEMPORARY", str(tmp_path))
     (tmp_path / "elsewhere").mkdir(0o700)

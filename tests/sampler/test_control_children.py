@@ -1,4 +1,4 @@
-"""ctl --children: a process, and all that came of it."""
+"""The option --children of ctl, for a process and all its descendants."""
 from __future__ import annotations
 
 import glob
@@ -31,7 +31,7 @@ def wait_for_samples(pypy: PyPy, pid: int) -> None:
 START = "start", "--allocation-sampling", "16k", "-o", "shop.vmprof"
 
 
-#: workers that were prepared, and such that were not
+#: Whether the workers are control-enabled.
 ARE_PREPARED = pytest.mark.parametrize("are_prepared", [True, False],
                                        ids=["prepared", "plain"])
 
@@ -63,7 +63,7 @@ def test_the_workers_are_sampled_with_their_master(
 
 
 def test_a_pool_of_multiprocessing(stock_pypy: PyPy) -> None:
-    """Its master has threads, and the workers wait for work."""
+    """The master of the pool has threads, and the workers wait for work."""
     pypy = stock_pypy
     with running(pypy, """
         import multiprocessing, os, sys
@@ -108,7 +108,7 @@ def test_a_worker_that_comes_later_is_followed(
         done(pypy, master, "--children", *START)
         new = int(master.ask())
         wait_for_samples(pypy, new)
-        # and is not asked to begin again
+        # the new worker is not started again
         assert ("is already on, and writes "
                 "to") in refused(pypy, master, "--children", *START)
         out = done(pypy, master, "--children", "stop")
@@ -118,7 +118,7 @@ def test_a_worker_that_comes_later_is_followed(
     check_estimate(profile(pypy, "shop.%d.vmprof" % new))
 
 
-def test_a_worker_that_is_sampled_already_goes_on(pypy: PyPy) -> None:
+def test_worker_that_is_sampled_already_continues(pypy: PyPy) -> None:
     with workers(pypy) as (master, pids):
         done(pypy, pids[0], "start", "-o", "own.vmprof")
         out = done(pypy, master, "--children", *START)
@@ -162,7 +162,7 @@ def test_a_worker_without_a_sample_leaves_no_file(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("command", [("snapshot", "-o", "next.vmprof")])
-def test_a_command_of_one_process_is_refused(
+def test_commands_for_a_single_process_are_refused(
         pypy: PyPy, command: tuple[str, ...]) -> None:
     with workers(pypy) as (master, _):
         assert "works on one process. Omit --children" in refused(

@@ -1,4 +1,4 @@
-"""ctl: where the profile of a prepared program is, and what became of it."""
+"""The path of a profile that ctl reports, and profiles that were lost or damaged."""
 from __future__ import annotations
 
 import os
@@ -11,8 +11,8 @@ from conftest import PyPy
 from controlled import BUSY, check_estimate, done, prepared, profile, refused, status
 
 
-def test_program_that_began_itself_and_has_gone_elsewhere(pypy: PyPy) -> None:
-    """A path that says where it is from there only would tell nobody anything."""
+def test_path_does_not_depend_on_the_programs_folder(pypy: PyPy) -> None:
+    """ctl reports the full path, because the user may not know the folder."""
     path = str(pypy.folder / "out.vmprof")
     with prepared(pypy, textwrap.dedent("""
         import os
@@ -24,8 +24,8 @@ def test_program_that_began_itself_and_has_gone_elsewhere(pypy: PyPy) -> None:
         assert path in done(pypy, program, "stop")
 
 
-def test_program_whose_folder_is_no_more_can_be_stopped(pypy: PyPy) -> None:
-    """Nor is its profile: that is said, and the sampling ends."""
+def test_sampling_can_be_stopped_after_the_folder_was_removed(pypy: PyPy) -> None:
+    """The profile is gone, too.  The command reports that, and the sampling ends."""
     with prepared(pypy, """
         import os, shutil, vmprof_allocation
         os.mkdir("inner")
@@ -42,8 +42,8 @@ def test_program_whose_folder_is_no_more_can_be_stopped(pypy: PyPy) -> None:
         assert status(pypy, program)["is_on"] is False
 
 
-def test_profile_that_is_a_pipe_is_where_it_was_to_go(pypy: PyPy) -> None:
-    """And was written, though nobody but its program may find it."""
+def test_profile_in_a_pipe_is_not_reported_as_lost(pypy: PyPy) -> None:
+    """The profile was written, though the sampler cannot find the pipe's reader."""
     with prepared(pypy, """
         import subprocess, vmprof_allocation
         with open("copy.vmprof", "wb") as copy:
@@ -91,7 +91,7 @@ def test_status_and_stop_say_that_the_profile_is_lost(
 
 
 def test_status_and_stop_of_a_child_whose_profile_is_lost(stock_pypy: PyPy) -> None:
-    """Nobody but the native half has it."""
+    """Only the native code has the path of a child's profile."""
     pypy = stock_pypy
     with prepared(pypy, """
         import os, sys, time
@@ -120,7 +120,7 @@ def test_status_and_stop_of_a_child_whose_profile_is_lost(stock_pypy: PyPy) -> N
 
 
 def check_cut_off(pypy: PyPy, pid: int, reason: str) -> None:
-    """Check that status and stop name the reason, and that a new start records."""
+    """Check that status and stop report the reason, and that a new start records."""
     assert reason in str(status(pypy, pid)["problem"])
     text = done(pypy, pid, "status")
     assert reason in text and "`ctl %d start -o FILE`" % pid in text
@@ -150,7 +150,7 @@ def test_status_of_a_child_that_closed_its_profile(pypy: PyPy) -> None:
 
 
 def test_status_of_a_profile_that_may_not_grow(pypy: PyPy) -> None:
-    """Status reports an error of the file although its descriptor is open."""
+    """The status contains an error of the file although its descriptor is open."""
     with prepared(pypy, """
         import sys, vmprof_allocation
         vmprof_allocation.start("own.vmprof", "1k")

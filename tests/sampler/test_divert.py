@@ -1,4 +1,4 @@
-"""Test divert.c: changes of libpypy's pointers by threads and in forked children."""
+"""Changes of libpypy's pointers by threads and in forked children (divert.c)."""
 from __future__ import annotations
 
 import subprocess

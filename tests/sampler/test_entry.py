@@ -1,4 +1,4 @@
-"""Getting into a process that is not prepared: what is waited for, and how long."""
+"""Attaching to a process that is not control-enabled: conditions and timeouts."""
 from __future__ import annotations
 
 import errno
@@ -16,7 +16,7 @@ LATER = 1e9
 
 
 class StandIn:
-    """Of a tracer, whose thread has the GIL when it is told to."""
+    """A tracer without a process.  Its thread has the GIL once `its` is true."""
 
     def __init__(self, *errors: int):
         self.entered: list[int] = []
@@ -59,7 +59,7 @@ def entry(tracer: StandIn, said: list[str], *, has_lock: bool = True,
                  stand_in)
 
 
-def test_a_thread_of_a_program_with_threads_goes_on_at_once() -> None:
+def test_thread_of_a_program_with_threads_continues_at_once() -> None:
     tracer = StandIn()
     said: list[str] = []
     one = entry(tracer, said)
@@ -70,7 +70,7 @@ def test_a_thread_of_a_program_with_threads_goes_on_at_once() -> None:
     assert (tracer.left, said) == (1, [])
 
 
-def test_the_only_thread_stands_still_until_ours_has_the_gil() -> None:
+def test_only_thread_is_stopped_until_ours_has_the_gil() -> None:
     tracer = StandIn()
     said: list[str] = []
     one = entry(tracer, said, has_lock=False)
@@ -85,7 +85,7 @@ def test_the_only_thread_stands_still_until_ours_has_the_gil() -> None:
 
 
 @pytest.mark.parametrize("is_left", [False, True], ids=["in time", "by an error"])
-def test_a_thread_does_not_stand_still_for_nothing(
+def test_stopped_thread_continues_after_a_timeout_or_an_error(
         monkeypatch: pytest.MonkeyPatch, is_left: bool) -> None:
     monkeypatch.setattr(enter, "_HELD_SECONDS", LATER if is_left else 0.0)
     tracer = StandIn()
@@ -100,7 +100,7 @@ def test_a_thread_does_not_stand_still_for_nothing(
     assert tracer.left == 1
 
 
-def test_what_is_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_to_wait_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enter, "_PATIENCE", -1.0)
     tracer = StandIn(errno.EAGAIN, errno.EAGAIN)
     said: list[str] = []
@@ -115,7 +115,7 @@ def test_what_is_waited_for_is_said_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_another_thread_is_tried() -> None:
-    """One that is gone, or computes; an error is one of the process."""
+    """A thread may be gone, or may compute.  Other errors concern the whole process."""
     tracer = StandIn(errno.ESRCH, errno.EAGAIN)
     entry(tracer, [], threads=(9, 8, 7)).begin()
     assert tracer.entered == [9, 8, 7]
@@ -137,8 +137,10 @@ def test_message_names_the_place_where_no_thread_could_be_stopped(
 
 @pytest.mark.parametrize("ticker", [0, 8])
 def test_code_is_the_second_place_to_stop_a_thread(ticker: int) -> None:
-    """Each thread is tried at system calls before.  Without the ticker, nothing would
-    make the program give its lock away."""
+    """Every thread is first tried at its system calls.
+
+    Without the ticker's address, nothing would make the program release the GIL.
+    """
     tracer = StandIn(*[errno.EAGAIN] * 3)
     entry(tracer, [], threads=(8, 7), ticker=ticker).begin()
     assert tracer.allowed == [False, False, bool(ticker), bool(ticker)]
@@ -152,8 +154,8 @@ def test_thread_in_code_continues_at_once_without_a_lock() -> None:
     assert tracer.left == 1
 
 
-def test_gil_is_asked_for_until_the_program_connects() -> None:
-    """The new thread may lose the GIL before PyPy starts to switch threads."""
+def test_gil_is_requested_until_the_program_connects() -> None:
+    """Before PyPy starts to switch threads, the new thread may lose the GIL again."""
     tracer = StandIn()
     one = entry(tracer, [], ticker=8)
     one.begin()
@@ -163,7 +165,7 @@ def test_gil_is_asked_for_until_the_program_connects() -> None:
     assert tracer.asked == [8, 8]
 
 
-def test_gil_is_not_asked_for_while_the_only_thread_is_stopped() -> None:
+def test_gil_is_not_requested_while_the_only_thread_is_stopped() -> None:
     tracer = StandIn()
     one = entry(tracer, [], has_lock=False, ticker=8)
     one.begin()
@@ -191,7 +193,7 @@ def test_command_ends_if_a_thread_does_not_stop() -> None:
 @pytest.mark.parametrize("has_gil, says", [
     (False, "did not release Python's lock"),
     (True, "does not answer: it cannot load")])
-def test_a_thread_that_does_not_call(
+def test_thread_that_does_not_connect_is_reported(
         monkeypatch: pytest.MonkeyPatch, has_gil: bool, says: str) -> None:
     monkeypatch.setattr(enter, "_LOAD_SECONDS", 0.0)
     tracer = StandIn()
@@ -202,6 +204,6 @@ def test_a_thread_that_does_not_call(
         one.look()
 
 
-def test_what_is_run_is_short_enough() -> None:
-    """FRAME_MAX_PROGRAM of native/attach/frame.h, wherever we are installed."""
+def test_injected_program_is_short_enough() -> None:
+    """The limit is FRAME_MAX_PROGRAM of native/attach/frame.h, for any long path."""
     assert len(enter.program("x" * 100)) + 1000 < 8192

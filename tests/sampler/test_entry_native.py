@@ -1,4 +1,4 @@
-"""The C that gets into other processes, and where PyPy's lock is found there."""
+"""Injection into other processes in C, and the addresses of PyPy's lock there."""
 from __future__ import annotations
 
 import re
@@ -28,8 +28,10 @@ from vmprof_allocation.remote.entry.maps import Mapping, base, holding, read
     pytest.param("ticker", id="a word of the process is set while it runs"),
     pytest.param("code-dies", id="the tracer is killed at code")])
 def test_a_process_is_made_to_run_a_program(case: str) -> None:
-    """Its sleep is not cut short, its memory is as it was, and what is no such process
-    is left alone."""
+    """The process's sleep is not cut short, and its memory does not change.
+
+    A process that cannot run it is left alone.
+    """
     harness = build("tracer_harness", "attach/tracer.c", "attach/safe_place.c",
                     "attach/x86_64/stub.c", "attach/x86_64/registers.c")
     done = subprocess.run([harness, case], text=True, capture_output=True)
@@ -56,12 +58,13 @@ def relative(target: int, behind: int) -> bytes:
     return (target - behind).to_bytes(4, "little", signed=True)
 
 
-#: in the made file: code from 0, data from 0x1000; mapped from 0x10000
+#: Address of the word that RPyGilAllocate() checks.  In the test's file, the code
+#: begins at 0 and the data at 0x1000, and the file is mapped at 0x10000.
 WAITING = 0x1040
 
 
 def function(at: int, waiting: int = WAITING, stored: int | None = None) -> bytes:
-    """RPyGilAllocate(), as gcc made it of PyPy 7.3.11's, at `at`."""
+    """Return PyPy 7.3.11's RPyGilAllocate() at `at`, as gcc compiled it."""
     head = (b"\x48\x83\x3d" + relative(waiting, at + 8) + b"\x00\x78\x06\xc3"
             + b"\x90" * 5)
     make = (b"\x48\x83\xec\x08\x31\xf6\x48\x8d\x3d" + b"\1" * 4 + b"\xe8" + b"\2" * 4
@@ -73,8 +76,8 @@ def function(at: int, waiting: int = WAITING, stored: int | None = None) -> byte
         + b"\x31\xf6\x31\xff\x48\x83\xc4\x08\xe9" + b"\4" * 4)
 
 
-#: how RPyGilAllocate() begins for AArch64, as gcc made it of two PyPys, with the word
-#: at WAITING
+#: The first instructions of RPyGilAllocate() for AArch64, as gcc compiled it for two
+#: versions of PyPy.  The word that it checks is at WAITING.
 AARCH64 = {
     "7.3.11": (0xa9be53f3, 0xb0000013, 0xf9402260, 0xf9000bfe, 0xb7f80080, 0xf9400bfe,
                0xa8c253f3, 0xd65f03c0),
@@ -88,7 +91,7 @@ def bl(at: int, target: int) -> int:
 
 def aarch64(head: tuple[int, ...], at: int, *, condition: int = 0x800,
             stored: int = 0xf900227f, end: int = 0x14000100) -> bytes:
-    """At `at`, with calls of 0x700, 0x700 and `condition`."""
+    """Return RPyGilAllocate() at `at`, with calls of 0x700, 0x700 and `condition`."""
     words = [*head]
     for target in 0x700, 0x700, condition:
         words += [0xaa1403e0, 0xd2800001, bl(at + 4 * len(words) + 8, target),
@@ -109,12 +112,12 @@ def find(tmp_path: Path, code: bytes, initial: int = -42, filler: bytes = b"\xcc
     return gil.find(maps, maps[0], machine)
 
 
-def test_the_function_that_makes_the_lock_is_found(tmp_path: Path) -> None:
+def test_function_that_allocates_the_gil_is_found(tmp_path: Path) -> None:
     code = b"\xcc" * 48 + function(48)
     assert find(tmp_path, code) == Gil(0x10000 + WAITING, 0x10030)
 
 
-def test_it_may_begin_with_endbr64(tmp_path: Path) -> None:
+def test_function_may_begin_with_endbr64(tmp_path: Path) -> None:
     code = b"\xcc" * 48 + b"\xf3\x0f\x1e\xfa" + function(52)
     assert find(tmp_path, code) == Gil(0x10000 + WAITING, 0x10030)
 
@@ -123,13 +126,14 @@ def test_it_may_begin_with_endbr64(tmp_path: Path) -> None:
     (b"", -42), (function(0) + function(len(function(0))), -42), (function(0), 0),
     (function(0, stored=WAITING + 8), -42), (function(0, waiting=0x5000), -42),
 ], ids=["none", "two", "not -42", "another word", "out of the file"])
-def test_in_doubt_it_is_not_found(tmp_path: Path, code: bytes, initial: int) -> None:
+def test_function_is_not_found_in_doubt(
+        tmp_path: Path, code: bytes, initial: int) -> None:
     with pytest.raises(AllocationSamplingError, match="build of PyPy is not known"):
         find(tmp_path, code, initial)
 
 
 @pytest.mark.parametrize("head", AARCH64.values(), ids=AARCH64)
-def test_it_is_found_on_aarch64(tmp_path: Path, head: tuple[int, ...]) -> None:
+def test_function_is_found_on_aarch64(tmp_path: Path, head: tuple[int, ...]) -> None:
     code = bytes(64) + aarch64(head, 64)
     assert find(tmp_path, code, filler=b"\0", machine="aarch64") == Gil(
         0x10000 + WAITING, 0x10040)
@@ -141,7 +145,7 @@ def test_it_is_found_on_aarch64(tmp_path: Path, head: tuple[int, ...]) -> None:
     (bytes(64), {"stored": 0xf900229f}, -42), (bytes(64), {"end": 0xd65f03c0}, -42),
 ], ids=["not -42", "not a function's beginning", "no condition", "another word",
         "another register", "not gone on with"])
-def test_in_doubt_it_is_not_found_on_aarch64(
+def test_function_is_not_found_in_doubt_on_aarch64(
         tmp_path: Path, before: bytes, changes: dict[str, int], initial: int) -> None:
     code = before + aarch64(AARCH64["7.3.11"], 64, **changes)
     with pytest.raises(AllocationSamplingError, match="build of PyPy is not known"):
@@ -149,7 +153,7 @@ def test_in_doubt_it_is_not_found_on_aarch64(
 
 
 def signal_handler(ticker: int, at: int, store: bytes = b"\x48\xc7\x05") -> bytes:
-    """Return PyPy's signal handler at `at`, as gcc compiles it, in short."""
+    """Return the relevant part of PyPy's signal handler at `at`, as gcc compiles it."""
     head = b"\x41\x55\x53\x89\xfb\x48\x83\xec\x48"
     size = len(head + store) + 8
     return head + store + relative(ticker, at + size) + b"\xff" * 4 + b"\x83\xff\xff"
@@ -173,8 +177,8 @@ def test_ticker_is_unknown_in_doubt(code: bytes) -> None:
     assert ticker.stored(code, 0x10040, DATA) is None
 
 
-def test_native_knows_the_places_that_stub_uses() -> None:
-    """The assembler can't ask the compiler: each is checked by it."""
+def test_compiler_checks_the_offsets_that_the_stub_uses() -> None:
+    """The compiler checks each offset, because assembler code cannot use the struct."""
     from native_build import NATIVE
     text = (NATIVE / "attach" / "frame.h").read_text()
     used = {name for stub in (NATIVE / "attach").glob("*/stub.c")

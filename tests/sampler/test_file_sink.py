@@ -1,5 +1,5 @@
-"""file_sink.c: files and pipes that don't take a profile, and what the program may
-do to the descriptor."""
+"""Files and pipes that accept no more data, and descriptors that the program closes or
+reuses (file_sink.c)."""
 from __future__ import annotations
 
 import errno
@@ -36,7 +36,7 @@ def several_flushes(log: Log) -> None:
 
 
 def flushed(data: bytes) -> int:
-    """How many batches there are, and nothing that is not whole."""
+    """Return the number of batches, and check that all records are whole."""
     return len(record_rows.tables(data)[TOTALS])
 
 
@@ -54,7 +54,7 @@ def test_disk_full_leaves_whole_records(log_harness: pathlib.Path,
     written = flushed(data)
     assert (written == 6) == (limit == 100000)
     if written:
-        profile = readers.read_bytes(data)       # nothing to salvage
+        profile = readers.read_bytes(data)       # raises if a record is incomplete
         assert len(profile.samples) == written
         assert (profile.end_time is None) == (limit < 5000)
 
@@ -68,7 +68,7 @@ def test_disk_full_from_the_beginning(log_harness: pathlib.Path) -> None:
 
 def test_after_an_error_nothing_is_written(log_harness: pathlib.Path,
                                            tmp_path: pathlib.Path) -> None:
-    # the large flush fails; a small one that would fit must not follow
+    # the large flush fails, so the small flush must not follow, though it would fit
     log, file = new_log(tmp_path)
     log.lines.append("limit 2000")
     log.flush(0)
@@ -112,7 +112,7 @@ def test_descriptor_reused_by_the_program(
     assert flushed(file.read_bytes()) == flushes_before
 
 
-def test_no_descriptor_at_all(log_harness: pathlib.Path) -> None:
+def test_invalid_descriptor_is_reported(log_harness: pathlib.Path) -> None:
     log = Log("openfd 99 %d" % START)
     log.answers = [errno.EBADF]
     log.lines += ["stack " + stack_record((1, 8), 0).hex(), "row 10 0 0 1 0 0 0",
@@ -125,7 +125,7 @@ def test_pipe(log_harness: pathlib.Path) -> None:
     read_end, write_end = os.pipe()
     log = Log("openfd %d %d" % (write_end, START))
     several_flushes(log)
-    for i in range(300):                    # more than a pipe holds
+    for i in range(300):                    # more data than a pipe holds
         log.records(name(i + 1, b"x" * 10000))
         log.flush(7)
     log.close()
@@ -145,7 +145,7 @@ def test_pipe(log_harness: pathlib.Path) -> None:
     log.check(data[0])
 
 
-def test_pipe_that_nobody_reads(log_harness: pathlib.Path) -> None:
+def test_pipe_without_a_reader(log_harness: pathlib.Path) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     log = Log("openfd %d %d" % (write_end, START))
@@ -159,7 +159,7 @@ def test_pipe_that_nobody_reads(log_harness: pathlib.Path) -> None:
 
 def test_forget_writes_nothing_more(log_harness: pathlib.Path,
                                     tmp_path: pathlib.Path) -> None:
-    # a forked child
+    # a forked child forgets the file
     log, file = new_log(tmp_path)
     log.flush(0)
     log.object(1, 0, stack=log.stack([8]))

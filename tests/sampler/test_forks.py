@@ -1,5 +1,8 @@
-"""Processes that a sampled program makes are not disturbed; with --no-follow, they
-are not sampled, and counted.  (test_children.py: those that are.)"""
+"""Child processes of a sampled program run undisturbed.
+
+With --no-follow, they are not sampled, but counted.  test_children.py tests children
+that are sampled.
+"""
 from __future__ import annotations
 
 import os
@@ -13,7 +16,7 @@ from truth import SIGMAS, innermost, sigmas
 from vmprof_convert import readers
 
 
-def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
+def test_forked_child_is_not_sampled_with_no_follow(pypy: PyPy) -> None:
     run = pypy.sample("""
         import os, sys
         def parent():
@@ -36,7 +39,7 @@ def test_forked_child_writes_nothing_and_samples_nothing(pypy: PyPy) -> None:
              for s in profile.samples.stack}
     assert "child" not in names
     assert profile.end_time is not None
-    # at its end the interpreter allocates a little outside of all functions
+    # at its end, the interpreter allocates outside of all functions
     assert profile.lost_stacks <= 1
 
 
@@ -56,7 +59,7 @@ def test_subprocess_and_multiprocessing(pypy: PyPy) -> None:
 
 
 def test_pool_that_was_not_shut_down(pypy: PyPy) -> None:
-    """Its threads end only when they are told to."""
+    """The threads of the pool end only when the interpreter ends them."""
     run = pypy.sample("""
         from concurrent.futures import ThreadPoolExecutor
         pool = ThreadPoolExecutor(2)
@@ -66,8 +69,10 @@ def test_pool_that_was_not_shut_down(pypy: PyPy) -> None:
 
 
 def test_fork_then_exec_is_not_killed_by_a_timer(pypy: PyPy) -> None:
-    """vmprof starts its timer again after a fork; a timer survives an exec,
-    the handler of its signal does not."""
+    """vmprof starts its timer again after a fork.
+
+    A timer survives an exec, but the handler of its signal does not.
+    """
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1k", "-o", "out.vmprof",
         str(pypy.script("""
@@ -131,7 +136,7 @@ def test_timers_of_the_program_survive_a_fork(pypy: PyPy) -> None:
 
 
 def test_timer_of_time_samples_does_not_outlive_an_exec(stock_pypy: PyPy) -> None:
-    """It would kill the new program."""
+    """The signal of the timer would kill the new program."""
     run = stock_pypy.command(
         "-m", "vmprof", "--allocation-sampling", "64k", "--period", "0.001",
         "-o", "out.vmprof", str(stock_pypy.script("""
@@ -157,8 +162,10 @@ def test_child_processes_are_counted(pypy: PyPy) -> None:
 
 
 def test_child_that_defines_many_functions(pypy: PyPy) -> None:
-    """vmprof, which has no file there, waited 40 seconds when its buffers
-    were full, and raised an exception."""
+    """In the child, vmprof has no file for its full buffers.
+
+    It once waited for 40 seconds, and raised an exception.
+    """
     source = """
         import os
         if os.fork() == 0:
@@ -171,8 +178,8 @@ def test_child_that_defines_many_functions(pypy: PyPy) -> None:
     assert pypy.sample(source, "64k", "--period", "0.001").out == "7\n"
 
 
-def test_pipe_ends_with_the_run_although_children_go_on(pypy: PyPy) -> None:
-    """A forked child held it open: who reads from it waited."""
+def test_pipe_ends_with_the_run_although_children_continue(pypy: PyPy) -> None:
+    """A forked child once kept the pipe open, so the pipe's reader did not end."""
     script = pypy.script("""
         import os, time
         if os.fork() == 0:
@@ -195,8 +202,10 @@ def test_pipe_ends_with_the_run_although_children_go_on(pypy: PyPy) -> None:
 
 @not_emulated
 def test_child_that_was_made_without_fork(pypy: PyPy) -> None:
-    """By the system call itself, of which no library hears: it must not write
-    into its parent's profile."""
+    """The bare system call runs no fork handler.
+
+    The child must not write into the profile of its parent.
+    """
     run = pypy.sample("""
         import ctypes, os
         def work():

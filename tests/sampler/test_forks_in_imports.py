@@ -1,5 +1,8 @@
-"""A program forks at the worst moments: whenever a thread that is not its own, or one
-that calls us, is about to import something.  Its children end, as without us."""
+"""A program forks while the sampler's code imports a module in another thread.
+
+This thread is the sampler's own, or calls the sampler.  The children end as without the
+sampler.
+"""
 from __future__ import annotations
 
 import textwrap
@@ -11,7 +14,8 @@ from conftest import PYPY, PyPy
 from controlled import ctl, prepared
 from running import running
 
-#: forks while others import; a child that does not end is killed by SIGALRM
+#: A program that forks while other threads import.  SIGALRM kills a child that does not
+#: end.
 FORKS = """
     import gc, os, signal, sys, threading, time
     main = threading.get_ident()
@@ -79,14 +83,14 @@ FOR_A_WHILE = """
 """
 
 
-def test_while_the_profile_rotates(pypy: PyPy) -> None:
+def test_forks_while_the_profile_rotates(pypy: PyPy) -> None:
     run = pypy.sample(program(FOR_A_WHILE), "16k", "--rotate", "0.3")
     check(run.out, 1)
     assert run.err == ""
 
 
 @pytest.mark.parametrize("call", [
-    # what programs call of us, in a thread
+    # calls of the sampler in a thread of the program
     "vmprof_allocation.mark('here')",
     "with vmprof_allocation.labels(a=1): pass",
     "vmprof_allocation.start('a%d.vmprof' % os.getpid()); vmprof_allocation.stop()",
@@ -94,8 +98,8 @@ def test_while_the_profile_rotates(pypy: PyPy) -> None:
     "vmprof_allocation.rotate('b%d.vmprof' % os.getpid()); vmprof_allocation.stop()",
     "tracemalloc.start(); tracemalloc.take_snapshot(); tracemalloc.stop()",
 ])
-def test_what_programs_call(pypy: PyPy, call: str) -> None:
-    """In the child, the same can be called."""
+def test_forks_while_a_thread_calls_the_sampler(pypy: PyPy, call: str) -> None:
+    """The child can make the same call."""
     source = program("""
         import vmprof_allocation
         if "tracemalloc" in %(call)r:
@@ -116,7 +120,8 @@ def test_what_programs_call(pypy: PyPy, call: str) -> None:
 @pytest.mark.parametrize("commands", [
     [("start", "--allocation-sampling", "16k", "-o", "out.vmprof"), ("status",),
      ("snapshot", "-o", "next.vmprof"), ("rate", "8k"), ("stop",)]])
-def test_while_ctl_is_answered(pypy: PyPy, commands: list[tuple[str, ...]]) -> None:
+def test_forks_while_the_program_answers_ctl(
+        pypy: PyPy, commands: list[tuple[str, ...]]) -> None:
     source = program("""
         import select
         def in_child():
@@ -133,7 +138,7 @@ def test_while_ctl_is_answered(pypy: PyPy, commands: list[tuple[str, ...]]) -> N
         check(run.end(), 3)
 
 
-def test_while_attach_begins(pypy: PyPy, tmp_path: Path) -> None:
+def test_forks_while_attach_begins(pypy: PyPy, tmp_path: Path) -> None:
     source = program("""
         import select
         def in_child():
@@ -151,8 +156,10 @@ def test_while_attach_begins(pypy: PyPy, tmp_path: Path) -> None:
 
 
 def test_a_fork_does_not_wait_for_ever(pypy: PyPy) -> None:
-    """A finalizer of the program's, which Python may run in our code, waits for a lock
-    of the thread that forks: the fork happens."""
+    """Python may run a finalizer of the program within the sampler's code.
+
+    The finalizer waits for a lock of the thread that forks.  The fork still happens.
+    """
     run = pypy.run("""
         import os, threading, time
         from vmprof_allocation.critical import forks
@@ -183,9 +190,11 @@ def test_a_fork_does_not_wait_for_ever(pypy: PyPy) -> None:
     assert run.out == "finalized\n7\n3\n"
 
 
-def test_a_lock_that_nobody_gives_back(pypy: PyPy) -> None:
-    """A handler that raises between two bytecodes of a `with` leaves it so: who waits
-    goes on, once, and then nobody waits any more."""
+def test_lock_that_is_never_released(pypy: PyPy) -> None:
+    """A handler that raises between two bytecodes of a `with` leaves its lock locked.
+
+    A waiting thread continues after a timeout, and later threads do not wait again.
+    """
     run = pypy.run("""
         import os, threading, time
         from vmprof_allocation.critical import forks
@@ -214,8 +223,8 @@ def test_a_lock_that_nobody_gives_back(pypy: PyPy) -> None:
     assert run.out == "inside\n" * 4 + "3\n"
 
 
-def test_a_fork_in_the_middle_of_our_own_thread(pypy: PyPy) -> None:
-    """As a signal's handler may: parent and child leave what they were in."""
+def test_fork_by_the_thread_that_has_the_lock(pypy: PyPy) -> None:
+    """A signal handler may fork there.  Parent and child can both leave the block."""
     run = pypy.run("""
         import os
         from vmprof_allocation.critical import forks

@@ -4,7 +4,7 @@ from __future__ import annotations
 from conftest import PyPy
 from vmprof_convert.profile.model import Profile
 
-#: what each route makes, in objects of this many bytes
+#: size in bytes of the objects that each route allocates
 SIZE = 4000
 HEAD = """
     import vmprof_allocation
@@ -15,14 +15,14 @@ HEAD = """
 
 
 def made(profile: Profile) -> dict[tuple[str, ...], int]:
-    """How many, with each endpoint and method."""
+    """Return the number of these objects for each endpoint and method."""
     found: dict[tuple[str, ...], int] = {}
     for stack, size in zip(profile.samples.stack, profile.samples.size):
         if SIZE < size < SIZE + 100:
             labels = profile.labels_of(stack)
             key = tuple(labels.get(name, "") for name in ("endpoint", "method"))
             found[key] = found.get(key, 0) + 1
-    # what the framework itself makes of this size may be anywhere else
+    # the framework may allocate a few objects of this size anywhere else
     assert found.pop(("", ""), 0) >= 5
     return found
 
@@ -101,7 +101,7 @@ def test_flask(stock_pypy: PyPy) -> None:
 
 
 def test_starlette(stock_pypy: PyPy) -> None:
-    """Two requests at once, which take turns; and one that is answered by a thread."""
+    """Two requests run by turns, and a thread answers another one."""
     profile = sampled(stock_pypy, """
     import asyncio
     from starlette.applications import Starlette

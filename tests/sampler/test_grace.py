@@ -1,4 +1,5 @@
-"""grace_period.c: what other threads were in the middle of, they have left."""
+"""The grace period, after which all other threads have left short functions
+(grace_period.c)."""
 from __future__ import annotations
 
 import pathlib
@@ -23,8 +24,9 @@ def run(harness: pathlib.Path, what: str, inside: int) -> str:
 
 @pytest.mark.parametrize("inside", [0, 1, 5])
 @pytest.mark.parametrize("what", ["waits", "computes", "ends"])
-def test_thread_has_left(harness: pathlib.Path, what: str, inside: int) -> None:
-    """Milliseconds: less than a thread may compute in a short function."""
+def test_grace_period_ends_after_the_thread_has_left(
+        harness: pathlib.Path, what: str, inside: int) -> None:
+    """A thread that computes for some milliseconds has left a short function."""
     assert run(harness, what, inside).startswith("passed 0 ")
 
 
@@ -35,15 +37,15 @@ def test_thread_that_naps_inside(harness: pathlib.Path) -> None:
 @pytest.mark.parametrize("what", ["sleeps", "writes"])
 def test_thread_that_stays_in_such_a_call(
         harness: pathlib.Path, what: str) -> None:
-    """It is not in a short function, or it would have come back."""
+    """A thread in such a system call is not in a short function."""
     assert run(harness, what, 0) == "passed 0 0"
 
 
 def test_many_threads_that_compute(harness: pathlib.Path) -> None:
-    """All are waited for at once, not one after the other."""
+    """The threads are waited for together, not one after the other."""
     assert run(harness, "crowd", 0) == "passed 0 0"
 
 
 def test_first_thread_has_ended(harness: pathlib.Path) -> None:
-    """The kernel keeps it in its list for as long as the process lives."""
+    """The kernel lists the first thread until the process ends."""
     assert run(harness, "leader", 0) == "passed 0 0"

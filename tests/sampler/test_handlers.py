@@ -1,12 +1,14 @@
-"""start() and stop(), called by the program's signal handlers while they are just
-being called: what stop() says is off, is off."""
+"""Calls of start() and stop() by signal handlers of the program, during such calls.
+
+After stop(), the sampling is off.
+"""
 from __future__ import annotations
 
 from conftest import PyPy
 
 
 def test_handler_that_stops_and_starts_before_start_returns(pypy: PyPy) -> None:
-    """The first one, which was over, hid the second one from stop()."""
+    """The first session has ended, and must not hide the second one from stop()."""
     script = pypy.script("""
         import vmprof_allocation
         from vmprof_allocation.session.session import Session
@@ -27,10 +29,12 @@ def test_handler_that_stops_and_starts_before_start_returns(pypy: PyPy) -> None:
     assert (run.out, run.err) == ("False\noff\n", "")
 
 
-def test_handlers_that_start_and_stop_amidst_the_first_start(
-        stock_pypy: PyPy) -> None:
-    """It takes long, as PyPy's code is looked at: handlers interrupt it, and one
-    another, and some find that done which those that they interrupt are at."""
+def test_handlers_that_start_and_stop_during_the_first_start(stock_pypy: PyPy) -> None:
+    """The first start takes long, because the sampler examines PyPy's code.
+
+    Handlers interrupt the start, and each other.  Some handlers find the work done that
+    the interrupted call has begun.
+    """
     script = stock_pypy.script("""
         import os, signal, sys, threading, time
         import vmprof_allocation

@@ -1,5 +1,7 @@
-"""The sampler never harms its patient: same output, same exit code, same
-behaviour, and everything put back when it stops."""
+"""The program behaves the same with the sampler, and stop() restores everything.
+
+The tests compare output, exit code and behaviour.
+"""
 from __future__ import annotations
 
 import subprocess
@@ -93,13 +95,12 @@ def test_no_extra_collections(pypy: PyPy, interval: str) -> None:
     plain = int(pypy.run(source, jit="off").out)
     sampled = int(pypy.sample(source, interval, jit="off").out)
     assert plain > 10
-    # where the first one falls depends on what was allocated before
+    # the time of the first collection depends on earlier allocations
     assert abs(plain - sampled) <= 1
 
 
 def test_errno_is_kept(pypy: PyPy) -> None:
-    """Each sample makes system calls, between the program's own call and the
-    moment it asks for errno."""
+    """Each sample makes system calls, which must not change the program's errno."""
     run = pypy.sample("""
         import ctypes, errno
         libc = ctypes.CDLL(None, use_errno=True)
@@ -155,7 +156,7 @@ def test_greenlet_switches_do_not_end_the_sampling(pypy: PyPy) -> None:
              for stack, size in zip(profile.samples.stack, profile.samples.size)
              if stack >= 0 and 4000 < size < 4100]
     for function in "a", "b", "after":
-        # 98 % of them are sampled
+        # 98 % of these objects are sampled
         assert names.count(function) > 1900
 
 
@@ -179,7 +180,7 @@ def test_reference_cycles_finalizers_and_weakrefs(pypy: PyPy) -> None:
 
 
 def test_python_threads_starting_and_stopping(pypy: PyPy) -> None:
-    """Others allocate while one starts and stops the sampling."""
+    """Other threads allocate while a thread starts and stops the sampling."""
     script = pypy.script((NOTHING if has_builtin() else PEEK) + """
     import threading
     before = memory()
@@ -209,7 +210,7 @@ def test_python_threads_starting_and_stopping(pypy: PyPy) -> None:
 
 
 def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
-    """Without our flags vmprof's own main runs, with vmprof's own enable."""
+    """Without our flags, vmprof runs its own main() and its own enable()."""
     script = pypy.script("""
         import sys
         print([m for m in sys.modules
@@ -225,8 +226,8 @@ def test_sampling_off_writes_what_vmprof_writes(pypy: PyPy) -> None:
     assert profile.settings == {}
 
 
-#: a program that may not make memory executable from here on, as under
-#: systemd's MemoryDenyWriteExecute; PyPy's JIT uses mmap()
+#: Program code that forbids new executable memory, like systemd's
+#: MemoryDenyWriteExecute.  PyPy's JIT uses mmap(), which stays allowed.
 SECCOMP = """
     import ctypes, errno, struct
     libc = ctypes.CDLL(None, use_errno=True)
@@ -287,7 +288,7 @@ def test_no_proc_is_a_refusal(stock_pypy: PyPy) -> None:
     assert "needs /proc/self/maps: No such file" in run.out
 
 
-#: to be loaded before libc: there is no /proc
+#: A library that hides /proc.  It is loaded before libc.
 NO_PROC = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -317,7 +318,7 @@ REPLACE(open64)
 
 @not_emulated
 def test_command_line_without_proc(stock_pypy: PyPy) -> None:
-    """vmprof itself said that it knows no --allocation-sampling."""
+    """vmprof itself once reported --allocation-sampling as unknown."""
     library = stock_pypy.compile_c(NO_PROC, "no_proc.so", "-ldl")
     script = stock_pypy.script("print('ran')")
     done = subprocess.run(
@@ -325,7 +326,7 @@ def test_command_line_without_proc(stock_pypy: PyPy) -> None:
          str(script)], env={**stock_pypy.environment, "LD_PRELOAD": str(library)},
         cwd=stock_pypy.folder, text=True, capture_output=True)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    # newer versions of PyPy know it themselves: sys.orig_argv
+    # newer versions of PyPy have the command line in sys.orig_argv
     assert done.stderr in (
         "vmprof: cannot read PyPy's command line from /proc/self/cmdline. Check that "
         "/proc is mounted (mount -t proc proc /proc)\n",
@@ -353,8 +354,10 @@ def test_program_with_its_own_profiling_timer_gets_it_back(pypy: PyPy) -> None:
 
 
 def test_jit_calls_with_many_arguments(pypy: PyPy) -> None:
-    """They lower the stack pointer: where vmprof expects a return address
-    stands an argument."""
+    """Such calls lower the stack pointer.
+
+    At the address where vmprof expects a return address, the stack has an argument.
+    """
     run = pypy.sample("""
         from cffi import FFI
         ffi = FFI()
@@ -395,7 +398,7 @@ def test_threads_that_start_threads_are_waited_for(pypy: PyPy) -> None:
     assert names.count("second") > 900
 
 
-def test_sigprof_is_left_as_it_was(pypy: PyPy) -> None:
+def test_handling_of_sigprof_does_not_change(pypy: PyPy) -> None:
     script = pypy.script("""
         import vmprof_allocation
         def ignored():
@@ -410,9 +413,9 @@ def test_sigprof_is_left_as_it_was(pypy: PyPy) -> None:
     assert pypy.command(str(script)).out == "0 0\n"
 
 
-def test_pypy_tells_whether_vmprof_ignores_its_signals(
-        stock_pypy: PyPy) -> None:
-    """Otherwise each stack has to be walked, which takes longer."""
+def test_pypy_reports_whether_vmprof_ignores_its_signals(stock_pypy: PyPy) -> None:
+    """Without this function, the sampler would have to walk each stack, which takes
+    longer."""
     script = stock_pypy.script("""
         import _vmprof, ctypes
         pypy = ctypes.CDLL(None)
@@ -435,8 +438,8 @@ def test_pypy_tells_whether_vmprof_ignores_its_signals(
         "True", "False", "True", "False", "True"]
 
 
-def test_what_vmprof_ignores_has_no_stack(pypy: PyPy) -> None:
-    """Also if it is a stack that was seen before."""
+def test_samples_that_vmprof_ignores_have_no_stack(pypy: PyPy) -> None:
+    """This includes stacks that were sampled before."""
     script = pypy.script("""
         import _vmprof, vmprof_allocation
         filler = b"x" * 2000
@@ -454,13 +457,13 @@ def test_what_vmprof_ignores_has_no_stack(pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, ""), run.err
     profile = run.profile()
     names = [innermost(profile, s) for s in profile.samples.stack if s >= 0]
-    # 44 % of the objects of 1 KB and some, at 2 KB; sigma is 50
+    # 44 % of the objects of somewhat more than 1 KB at 2 KB; sigma is 50
     assert 4200 < profile.lost_stacks < 4800
     assert 8400 < names.count("work") < 9600
 
 
-def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
-    """Deeper than what vmprof records."""
+def test_start_in_a_deep_stack(pypy: PyPy) -> None:
+    """The stack is deeper than vmprof records."""
     script = pypy.script("""
         import sys, vmprof_allocation
         sys.setrecursionlimit(10000)
@@ -481,15 +484,16 @@ def test_start_from_deep_in_the_stack(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("gigabytes", [1, 3])
-def test_gap_below_pypy_that_is_taken(stock_pypy: PyPy, gigabytes: int) -> None:
-    """By an array, a cache, a database file: there is room elsewhere."""
+def test_address_space_next_to_pypy_that_is_in_use(
+        stock_pypy: PyPy, gigabytes: int) -> None:
+    """An array, a cache or a database file may occupy it.  Another gap is used then."""
     script = stock_pypy.script(PEEK + """
     maps = [mmap.mmap(-1, 1 << 30) for i in range(%d)]
     with vmprof_allocation.sample("out.vmprof", "4k") as session:
         garbage = [str(i) for i in range(10000)]
         print(session.statistics().samples > 10)
     """ % gigabytes)
-    # before the engine looks for a place
+    # before the engine looks for free address space
     text = script.read_text()
     head, _, tail = text.partition("engine.prepare()\n")
     maps = "import mmap; maps = [mmap.mmap(-1, 1 << 30) for i in range(%d)]\n"
@@ -531,7 +535,7 @@ def test_native_part_that_cannot_be_loaded(stock_pypy: PyPy) -> None:
 
 
 @not_emulated
-def test_handler_of_sigprof_that_was_taken_away(pypy: PyPy) -> None:
+def test_handler_of_sigprof_that_the_program_removed(pypy: PyPy) -> None:
     script = pypy.script("""
         import signal, vmprof_allocation
         def caught():
@@ -555,7 +559,7 @@ def test_handler_of_sigprof_that_was_taken_away(pypy: PyPy) -> None:
 
 def test_pypy_that_was_loaded_as_a_plug_in(
         stock_pypy: PyPy) -> None:
-    """Its names are not everybody's then (RTLD_LOCAL)."""
+    """The symbols of PyPy are not global then (RTLD_LOCAL)."""
     script = stock_pypy.script("""
         from vmprof_allocation.engines.hook import _hook_abi
         from vmprof_allocation.engines.hook.library import LIBRARY

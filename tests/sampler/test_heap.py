@@ -1,5 +1,5 @@
-"""heap.c and figures.c: what the GC counts of its heap, when it is believed, and what
-of it is told."""
+"""The GC's counts of its heap: when they are valid, and which of them are recorded
+(heap.c and figures.c)."""
 from __future__ import annotations
 
 import pathlib
@@ -9,9 +9,9 @@ import pytest
 
 from native_build import MEMORY, THREADS, build
 
-#: kinds, as PROFILE.rst has them
+#: kinds of metrics, with the numbers of PROFILE.rst
 HAS, USED, NURSERY = 2, 3, 9
-#: incminimark's states
+#: incminimark's states (gc_state)
 SCANNING, MARKING, SWEEPING, FINALIZING = range(4)
 BEGIN = ("known 4", "arenas 50000", "large 300", "nursery 100", "blocks 10000")
 
@@ -22,7 +22,7 @@ def harness(sanitizer: str = MEMORY) -> pathlib.Path:
 
 
 def told(*commands: str) -> list[list[tuple[int, int]]]:
-    """Kinds and values, for each command that reads."""
+    """Return the kinds and values that each reading command prints."""
     done = subprocess.run([harness()], input="\n".join(commands), text=True,
                           capture_output=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -31,42 +31,45 @@ def told(*commands: str) -> list[list[tuple[int, int]]]:
             for line in done.stdout.splitlines()]
 
 
-def test_the_nursery_is_in_both() -> None:
+def test_both_counts_include_the_nursery() -> None:
     assert told(*BEGIN, "open", "always") == [
         [(HAS, 50400), (USED, 10400), (NURSERY, 100)]]
 
 
 @pytest.mark.parametrize("known", range(4))
-def test_words_that_are_not_known(known: int) -> None:
-    """Of a build where one of them was not found, nothing is told."""
+def test_unknown_addresses_give_no_counts(known: int) -> None:
+    """If one of the addresses is unknown, no count is recorded."""
     assert told("known %d" % known, *BEGIN[1:], "seen", "open", "always", "read") == [
         [], []]
 
 
-def test_what_hardly_changes_is_not_told_again() -> None:
+def test_values_that_hardly_changed_are_not_recorded_again() -> None:
     assert told(*BEGIN, "open", "always", "read", "blocks 10070", "read",
                 "blocks 10200", "read", "arenas 60000", "read", "read")[1:] == [
         [], [], [(HAS, 50400), (USED, 10600)], [(HAS, 60400), (USED, 10600)], []]
 
 
-def test_the_most_between_two_readings() -> None:
-    """Before a minor collection large objects are there, behind it what it promoted;
-    the most is told with its own time."""
+def test_maximum_between_two_readings_is_recorded() -> None:
+    """The heap is largest next to a minor collection.
+
+    Before it, the heap has large objects; after it, the promoted objects.  The maximum
+    is recorded with its own time.
+    """
     assert told(*BEGIN, "open", "always",
                 "large 9300", "seen", "large 300", "blocks 12000", "seen",
                 "blocks 10000", "read", "read")[1:] == [
         [(HAS, 59400), (USED, 19400), (HAS, 50400), (USED, 10400)], []]
 
 
-def test_the_most_of_all_is_told_exactly() -> None:
-    """However little more it is than what was told."""
+def test_overall_maximum_is_recorded_exactly() -> None:
+    """The overall maximum is recorded even if it differs little from the last value."""
     assert told(*BEGIN, "open", "always", "blocks 10001", "seen", "blocks 10000",
                 "seen", "read", "read")[1:] == [
         [(HAS, 50400), (USED, 10401), (HAS, 50400), (USED, 10400)], []]
 
 
-def test_the_most_of_an_earlier_profile() -> None:
-    """The next one, or the next part, begins with what there is."""
+def test_maximum_of_an_earlier_profile_is_not_recorded_again() -> None:
+    """The next profile or segment begins with the present values."""
     first, part, second = told(
         *BEGIN, "open", "always", "blocks 20000", "seen", "blocks 10000", "always",
         "blocks 20000", "seen", "blocks 10000", "open", "always")
@@ -74,8 +77,8 @@ def test_the_most_of_an_earlier_profile() -> None:
     assert second == first
 
 
-def test_the_most_of_a_profile_that_ends_amidst_a_sweep() -> None:
-    """It is told, and is not the next one's."""
+def test_maximum_of_a_profile_that_ends_during_a_sweep() -> None:
+    """The maximum belongs to the profile that ends, not to the next profile."""
     ends, begins, goes_on = told(
         *BEGIN, "open", "always", "blocks 20000", "seen", "blocks 0",
         "state %d" % SWEEPING, "always", "always", "blocks 10000",
@@ -85,7 +88,7 @@ def test_the_most_of_a_profile_that_ends_amidst_a_sweep() -> None:
     assert goes_on == [(HAS, 50400), (USED, 10400), (NURSERY, 100)]
 
 
-def test_while_it_sweeps_nobody_knows() -> None:
+def test_counts_are_unknown_during_a_sweep() -> None:
     sweeping = told(*BEGIN, "open", "always", "state %d" % MARKING, "blocks 12000",
                     "seen", "blocks 0", "state %d" % SWEEPING, "read", "seen", "seen",
                     "blocks 4000", "read", "state %d" % SCANNING, "read")
@@ -93,7 +96,7 @@ def test_while_it_sweeps_nobody_knows() -> None:
                                      (USED, 4400)]]
 
 
-def test_a_collector_that_counts_on() -> None:
+def test_collector_that_keeps_its_count_during_a_sweep() -> None:
     sweeping = told("known 5", *BEGIN[1:], "open", "always", "state %d" % MARKING,
                     "blocks 12000", "seen", "state %d" % SWEEPING, "read", "seen",
                     "blocks 4000", "read", "state %d" % SCANNING, "read")
@@ -101,22 +104,22 @@ def test_a_collector_that_counts_on() -> None:
                             []]
 
 
-def test_a_count_that_is_forgotten_before_it_sweeps() -> None:
-    """incminimark does that while it still says that it marks."""
+def test_count_that_is_reset_before_the_sweep() -> None:
+    """incminimark resets the count while gc_state still says that it marks."""
     assert told(*BEGIN, "state %d" % MARKING, "open", "always", "seen", "always",
                 "blocks 0", "read", "always", "blocks 10000", "always") == [
         [], [(HAS, 50400), (USED, 10400), (NURSERY, 100)], [], [],
         [(HAS, 50400), (USED, 10400), (NURSERY, 100)]]
 
 
-def test_counts_that_do_not_fit() -> None:
+def test_contradictory_counts_are_not_recorded() -> None:
     assert told(*BEGIN, "arenas 9999", "open", "always", "arenas 50000", "large -1",
                 "always", "large 0", "nursery 0", "always") == [[], [], []]
 
 
 @pytest.mark.parametrize("sanitizer", [MEMORY, THREADS])
-def test_a_reader_beside_the_collector(sanitizer: str) -> None:
-    """It sees nothing of a sweep, and the peak."""
+def test_reader_in_another_thread(sanitizer: str) -> None:
+    """The reader sees the maximum, but no value during a sweep."""
     done = subprocess.run([harness(sanitizer), "stress"], text=True,
                           capture_output=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -1,5 +1,7 @@
-"""native/held on heaps that are made: what each holder alone keeps is what can't be
-reached without it."""
+"""The retained sizes of native/held on artificial heaps.
+
+An oracle in Python finds the objects that are unreachable without each retainer.
+"""
 from __future__ import annotations
 
 import random
@@ -11,21 +13,21 @@ import pytest
 
 from native_build import HERE, build
 
-#: native/held/question.h: how something is held
+#: values of enum held_how (native/held/question.h)
 NO_PATH, ALONE, TOGETHER, OTHERWISE, INTERPRETER, FINALIZER = range(6)
-#: bits of sets from here on are those of classes
+#: number of the first bit that belongs to a class
 CLASSES = 30
-#: bytes of a list with no items, and of what it consists of
+#: size of an empty list in bytes, number of its objects, and size of an item in bytes
 LIST, PIECES, ITEM = 16 + 24 + 16, 3, 8
 
 
 class Heap(NamedTuple):
-    """Lists of lists: of each the numbers of its items."""
+    """Lists that contain other lists: the item numbers of each list."""
 
     items: list[list[int]]
-    #: of a module's names, the lists
+    #: numbers of the lists that are names of a module
     names: list[int]
-    #: what else is a root
+    #: numbers of the lists that are other roots
     roots: list[int]
 
     def text(self) -> str:
@@ -52,7 +54,7 @@ class Holder(NamedTuple):
     set: int
     bytes: int
     objects: int
-    #: path, type, aliases; nothing: a group
+    #: path, type and aliases; empty for a group
     names: list[str]
 
 
@@ -64,14 +66,14 @@ class Step(NamedTuple):
 
 
 class Answer(NamedTuple):
-    #: that were reached; and how often the second walk looked at one
+    #: number of reachable objects, and number of visits of the second walk
     objects: int
     looks: int
     holders: list[Holder]
-    #: of each list
+    #: value of enum held_how for each list
     how: list[int]
     sets: list[int]
-    #: and its path, as an index into the steps; -1: none
+    #: path to each list, as an index into `steps`; -1 if it has no path
     paths: list[int]
     steps: list[Step]
 
@@ -109,14 +111,14 @@ def answer(heap: Heap, *arguments: str) -> Answer:
             sets.append(int(words[1]))
             paths.append(int(words[2]) - 1)
         elif kind == "step":
-            # (of dicts, there is no name of the type here)
+            # the harness prints no type for a dict
             label, _, type_ = line.split(" ", 3)[3].rpartition(" ")
             steps.append(Step(int(words[0]) - 1, int(words[1]), label, type_))
     return Answer(objects, looks, holders, how, sets, paths, steps)
 
 
 def object_of(heap: Heap, path: str) -> int:
-    """m.x3[1][0]"""
+    """Return the list at a path such as m.x3[1][0]."""
     name, *indices = path.replace("]", "").split("[")
     found = heap.names[int(name.removeprefix("m.x"))]
     for index in indices:
@@ -125,8 +127,7 @@ def object_of(heap: Heap, path: str) -> int:
 
 
 def check_paths(heap: Heap, found: Answer) -> None:
-    """What is on the way to each list: it leads there, and nothing larger that has a
-    name is nearer."""
+    """Check that each path leads to its list, and that no named list is nearer."""
     objects = [None if step.before < 0 else object_of(heap, found.path(number))
                for number, step in enumerate(found.steps)]
     every = heap.reached(heap.names, frozenset())
@@ -142,13 +143,17 @@ def check_paths(heap: Heap, found: Answer) -> None:
     for number, step in enumerate(found.steps):
         assert step.type == ("" if step.before < 0 else "list")
         within = sum(other.bytes for other in found.steps if other.before == number)
-        # at least what the samples of this step and of those behind it take
+        # at least the size of the samples of this step and of the steps after it
         assert step.bytes >= within + sum(
             heap.size(one) for one, path in enumerate(found.paths) if path == number)
 
 
 def check(heap: Heap) -> int:
-    """Against what can be reached without each.  Returns how many holders there are."""
+    """Compare the answer with the lists that are unreachable without each retainer.
+
+    Returns:
+        The number of retainers.
+    """
     found = answer(heap)
     check_paths(heap, found)
     single = {holder.set: object_of(heap, holder.names[0])
@@ -193,8 +198,8 @@ def leaves(count: int, first: int) -> list[int]:
     return list(range(first, first + count))
 
 
-def test_what_a_name_keeps_alone() -> None:
-    """And the list within, which has nearly all of it, and not all."""
+def test_retained_size_of_a_single_name() -> None:
+    """The retainer is the inner list, which has nearly all of the outer list's size."""
     heap = Heap([[1], [*leaves(200, 2)], *[[] for _ in range(200)]], [0], [])
     (holder,) = answer(heap).holders
     assert holder.names == ["m.x0[0]", "list"]
@@ -202,7 +207,7 @@ def test_what_a_name_keeps_alone() -> None:
     assert check(heap) == 1
 
 
-def test_what_two_keep_together() -> None:
+def test_retained_size_of_two_names_together() -> None:
     shared = leaves(100, 2)
     heap = Heap([[*shared, *leaves(50, 102)], [*shared, *leaves(50, 152)],
                  *[[] for _ in range(200)]], [0, 1], [])
@@ -214,13 +219,13 @@ def test_what_two_keep_together() -> None:
     assert check(heap) == 2
 
 
-def test_other_names() -> None:
+def test_all_names_of_a_retainer_are_listed() -> None:
     heap = Heap([leaves(100, 1), *[[] for _ in range(100)]], [0, 0, 0], [])
     (holder,) = answer(heap).holders
     assert holder.names == ["m.x0", "list", "m.x1", "m.x2"]
 
 
-def test_what_waits_for_its_finalizer_and_garbage() -> None:
+def test_objects_that_wait_for_their_finalizer_and_garbage() -> None:
     heap = Heap([[], leaves(5, 3), [8], *[[] for _ in range(6)]], [0], [1])
     found = answer(heap)
     assert found.how == [OTHERWISE, FINALIZER, NO_PATH, *[FINALIZER] * 5, NO_PATH]
@@ -229,19 +234,19 @@ def test_what_waits_for_its_finalizer_and_garbage() -> None:
         else "" for how in found.how]
 
 
-def test_the_path_to_what_is_asked_about() -> None:
-    """As far as it has names, which what is small has not."""
+def test_reference_paths_of_the_queried_objects() -> None:
+    """A path ends at the last list with a name.  Small lists have no name."""
     heap = Heap([[1, 2], leaves(200, 3), [], *[[] for _ in range(200)]], [0], [])
     found = answer(heap)
     assert [found.path(path) for path in found.paths] == [
         "m.x0", "m.x0[0]", "m.x0", *["m.x0[0]"] * 200]
-    # the first one is of what the dict of modules is
+    # the first step belongs to the dict of modules
     assert [step.before for step in found.steps] == [-1, -1, 1, 2]
     assert found.steps[3].bytes == 201 * LIST + 200 * ITEM
 
 
-def test_what_the_interpreter_alone_refers_to() -> None:
-    """For what it has that, says the first on the way that does."""
+def test_objects_that_only_the_interpreter_refers_to() -> None:
+    """The path names the first object on the way that belongs to the interpreter."""
     heap = Heap([leaves(3, 4), leaves(5, 7), leaves(6, 12), leaves(7, 18),
                  *[[] for _ in range(21)]], [0], [1, 2, 3])
     found = answer(heap, "own")
@@ -256,8 +261,11 @@ def test_what_the_interpreter_alone_refers_to() -> None:
     assert bytes_[compiled] == 2 * 16 + 8 * LIST + 7 * ITEM
 
 
-def test_what_is_free_is_looked_at_once() -> None:
-    """However many holders lead there: it can be reached without any of them."""
+def test_free_objects_are_visited_once() -> None:
+    """An object that is reachable without any retainer is visited once.
+
+    The number of retainers that lead to the object does not matter.
+    """
     shared = leaves(500, 30)
     heap = Heap([*([*leaves(9, 530 + 9 * one), *shared] for one in range(CLASSES)),
                  *[[] for _ in range(800)]], [*range(CLASSES)], [])
@@ -269,7 +277,7 @@ def test_what_is_free_is_looked_at_once() -> None:
 
 
 def test_a_long_chain() -> None:
-    """A step that is there already is no longer path."""
+    """A step that exists already does not make the path longer."""
     count = 30000
     heap = Heap([*([[number + 1] for number in range(count)]), []], [0], [])
     assert check(heap) == 1
@@ -277,7 +285,7 @@ def test_a_long_chain() -> None:
 
 
 def test_cycles() -> None:
-    """What refers back to its holder is held all the same."""
+    """Objects that refer back to their retainer are retained nevertheless."""
     heap = Heap([[*leaves(100, 1)], *[[0, 1 + (one + 1) % 100] for one in range(100)]],
                 [0], [])
     assert check(heap) == 1
@@ -285,7 +293,7 @@ def test_cycles() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_items_of_deques_have_their_numbers(seed: int) -> None:
-    """Wherever they begin in a block."""
+    """The first item may be at any place of its block."""
     chance = random.Random(seed)
     deques, first = 20, 40
     items = [[deques + chance.randrange(20) for _ in range(chance.randrange(9))]
@@ -300,13 +308,13 @@ def test_items_of_deques_have_their_numbers(seed: int) -> None:
         assert holder.names[1] == "deque"
         assert (found.how[one], found.sets[one] & holder.set) == (ALONE, holder.set)
         count = len(heap.items[one])
-        if one >= deques:       # of empty ones, three objects each, in blocks of two
+        if one >= deques:       # empty deques have three objects each, in blocks of two
             assert holder.objects == 1 + 2 * -(-(count % 3 + count) // 3) + 3 * count
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_heaps(seed: int) -> None:
-    """Shared, nested, with cycles."""
+    """The lists are shared and nested, and have cycles."""
     chance = random.Random(seed)
     count = chance.choice((30, 300, 3000))
     items = [[chance.randrange(count) if chance.random() < 0.2 else
@@ -320,8 +328,11 @@ def test_random_heaps(seed: int) -> None:
 
 
 def check_classes(heap: Heap) -> set[str]:
-    """Against what can't be reached without any instance of a class.  Returns which are
-    holders."""
+    """Compare the answer with the lists that are unreachable without each class.
+
+    Returns:
+        The names of the classes that are retainers.
+    """
     found = answer(heap, "classes")
     every = heap.reached(heap.names, frozenset())
     rows = {holder.names[1]: holder for holder in found.holders
@@ -331,7 +342,7 @@ def check_classes(heap: Heap) -> set[str]:
                              if one % 3 == ord(name) - ord("A"))
         assert holder.names == ["*" + name, name] and holder.set >> CLASSES
         kept = every - heap.reached(heap.names, of_class)
-        # an instance has a map, too
+        # an instance has a map in addition
         assert (holder.bytes, holder.objects) == (
             sum(heap.size(one) + 8 * (one % 3 > 0) for one in kept), PIECES * len(kept))
         assert {one for one, set_ in enumerate(found.sets) if set_ & holder.set} == kept
@@ -339,7 +350,7 @@ def check_classes(heap: Heap) -> set[str]:
 
 
 def test_all_instances_of_a_class_are_a_holder() -> None:
-    """Where no path holds much of them; but where one does, that says it."""
+    """A class is no retainer if a single path retains most of its instances."""
     sessions = range(1, 1200, 3)
     items: list[list[int]] = [[] for _ in range(1200 + 36 * len(sessions))]
     for number, one in enumerate(sessions):
@@ -347,7 +358,7 @@ def test_all_instances_of_a_class_are_a_holder() -> None:
     items[0] = list(sessions)
     one_path = Heap(items, [0], [])
     assert check_classes(one_path) == set()
-    # thirty lists, each of which has a seventh, and one that has all
+    # thirty lists with a seventh of the sessions each, and one list with all of them
     many = [list(sessions) if one == 0 else [
         session for session in sessions if session % 7 == one % 7] if one % 3 == 0
         and one < 90 else item for one, item in enumerate(items)]
@@ -356,7 +367,7 @@ def test_all_instances_of_a_class_are_a_holder() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_heaps_of_instances(seed: int) -> None:
-    """Of two classes, beside lists."""
+    """The heaps have instances of two classes, and lists."""
     chance = random.Random(seed)
     count = chance.choice((900, 3000))
     items = [[chance.randrange(count) if chance.random() < 0.2 else
@@ -368,8 +379,10 @@ def test_random_heaps_of_instances(seed: int) -> None:
 
 
 def test_keys_of_all_kinds() -> None:
-    """What is a literal, what a class has by a name that leads there, and what is
-    neither: too long, too deep, of a class that nobody finds."""
+    """Keys are literals, or the names of classes and their attributes.
+
+    Other keys are too long, too deep, or of a class without a name.
+    """
     count = 19
     heap = Heap([leaves(100, count + 100 * one) for one in range(count)]
                 + [[] for _ in range(100 * count)], [], [])
@@ -384,14 +397,16 @@ def test_keys_of_all_kinds() -> None:
 
 
 @pytest.mark.parametrize("how", ["damaged", "traced"])
-def test_what_can_not_be_walked_is_told(how: str) -> None:
-    """No object, or one whose references nobody but RPython knows; and it ends nothing
-    but that process."""
+def test_heap_that_cannot_be_walked_is_reported(how: str) -> None:
+    """The walk ends at an invalid object, or if only RPython knows its references.
+
+    Only the walking process ends.
+    """
     done = run(Heap([[1], []], [0], []), how)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
-def test_the_walk_beside_a_dump() -> None:
-    """What probe/ compares."""
+def test_walk_agrees_with_the_dump_of_the_gc() -> None:
+    """The probe compares the walk with the GC's dump."""
     done = run(Heap([[1, 2], [2], [0, 1, 2]], [0], []), "compare")
     assert done.stdout == "0 1 1\n"

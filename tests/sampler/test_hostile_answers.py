@@ -1,4 +1,4 @@
-"""attach, ctl and top on programs that answer whatever they like."""
+"""attach, ctl and top on programs that give hostile answers."""
 from __future__ import annotations
 
 import fcntl
@@ -23,7 +23,8 @@ from vmprof_allocation.remote.control import client, meeting
 from vmprof_convert.report import where_memory
 
 RUN = "0123456789abcdef"
-#: The names that answer() can use: `asked`, the fields of the request, and `is_child`.
+#: Source of the program.  answer() can use `asked`, the fields of the request, and
+#: `is_child`.
 _SOURCE = """
     import os, shutil, signal, socket, sys, threading
     {before}
@@ -67,7 +68,7 @@ def small_profile() -> bytes:
 
 def hostile(pypy: PyPy, answer: str, before: str = "", *, has_child: bool = False
             ) -> AbstractContextManager[Running]:
-    """Start a program whose answers `answer`, statements of Python, returns."""
+    """Start a program that answers with the result of the statements `answer`."""
     meeting.make_folder(os.geteuid())
     source = textwrap.dedent(_SOURCE).format(
         folder=meeting.folder(os.geteuid()), before=before,
@@ -95,7 +96,7 @@ def hostile(pypy: PyPy, answer: str, before: str = "", *, has_child: bool = Fals
     ("rate 1k", ["done", "x"]),
     ("snapshot -o out.vmprof", ["done"]),
 ])
-def test_a_wrong_answer_is_one_line_and_code_2(
+def test_invalid_answer_gives_one_line_and_exit_code_2(
         pypy: PyPy, command: str, answer: list[str]) -> None:
     with hostile(pypy, "return %r" % answer) as program:
         message = refused(pypy, program, *command.split())
@@ -114,8 +115,8 @@ def test_attach_and_top_open_no_file_that_an_answer_names(stock_pypy: PyPy) -> N
             assert repr(str(other)) in run.err
 
 
-def test_an_answer_is_never_an_option_of_the_report(stock_pypy: PyPy) -> None:
-    """A child named -oFILE as its profile: root's report was written there."""
+def test_answer_is_never_used_as_an_option_of_the_report(stock_pypy: PyPy) -> None:
+    """A child once named -oFILE as its profile, and root's report overwrote FILE."""
     whole, victim = stock_pypy.folder / "whole", stock_pypy.folder / "victim.txt"
     whole.write_bytes(small_profile())
     victim.write_text("of root")
@@ -155,7 +156,7 @@ def test_all_numbers_of_an_answer_about_memory_are_shown(pypy: PyPy) -> None:
 
 @pytest.fixture
 def other_user(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The number of another user: this command seems to be root's."""
+    """Return the number of another user.  This command seems to run as root."""
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     return user
@@ -170,14 +171,14 @@ def test_a_file_of_another_user_is_opened(tmp_path: Path, other_user: int) -> No
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "of a third user"])
-def test_what_another_user_puts_in_place_of_a_profile_is_refused(
+def test_other_files_in_place_of_a_users_profile_are_refused(
         tmp_path: Path, other_user: int, kind: str) -> None:
     path = tmp_path / "a.vmprof"
     if kind == "link":
         (tmp_path / "secret").write_text("x")
         path.symlink_to(tmp_path / "secret")
     elif kind == "pipe":
-        os.mkfifo(path)         # whose opening would wait for a writer
+        os.mkfifo(path)         # opening it would wait for a writer
     elif kind == "folder":
         path.mkdir()
     else:
@@ -209,7 +210,7 @@ def test_a_folder_that_its_user_replaces_is_not_followed(tmp_path: Path) -> None
 
 @pytest.fixture
 def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the sockets, whose user replaces it when a command locks it."""
+    """Return the sockets' folder, which its user replaces when a command locks it."""
     folder = tmp_path / "sockets"
     elsewhere = tmp_path / "elsewhere"
     folder.mkdir(0o700)

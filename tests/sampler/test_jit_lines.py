@@ -1,5 +1,5 @@
-"""jit_lines.c and jit_log.c: the lines that PyPy's log of compiled code tells, with
-logs that are made here."""
+"""The lines of compiled code from PyPy's JIT log, with artificial logs (jit_lines.c and
+jit_log.c)."""
 from __future__ import annotations
 
 import pathlib
@@ -13,17 +13,17 @@ import pytest
 
 from native_build import build
 
-#: operations, by their numbers in the log
+#: names of the operations; the log refers to them by their index
 OPERATIONS = ("label", "guard_true", "guard_value", "guard_always_fails", "call_r",
               "call_assembler_r", "new_with_vtable", "new_array", "copystrcontent",
               "call_malloc_nursery", "nursery_ptr_increment", "check_memory_error",
               "call_malloc_nursery_varsize_frame", "enter_portal_frame",
               "leave_portal_frame", "cond_call_gc_wb", "call_n", "finish",
               "call_may_force_r", "guard_exception")
-#: where the code of traces is; bytes of each operation
+#: address of the traces' code, and size of each operation in bytes
 CODE, BYTES = 0x100000, 16
 
-#: an operation of a stage: its name, or with something more; or a line
+#: an item of a stage: an operation's name, alone or with a value, or a line number
 Step = Union[str, tuple[str, int], int]
 
 
@@ -42,8 +42,11 @@ class Log:
     def trace(self, optimized: Iterable[Step], assembled: Iterable[Step], *,
               guard: int = 0, code: int = CODE, size: int = 1 << 16,
               patched: bool = True) -> int:
-        """Returns where its code begins.  Not `patched`: it is no bridge, and the
-        interpreter comes to it, which has a number as guards have."""
+        """Append a trace, and return the address of its code.
+
+        If `patched` is false, the trace is no bridge.  The interpreter enters it, and
+        its number may be the number of a guard.
+        """
         self._id += 1
         id_ = struct.pack("<Q", self._id)
         self.data += b"\x1b" + id_ + text("bridge" if guard else "loop") + struct.pack(
@@ -60,14 +63,14 @@ class Log:
         return code
 
     def _stage(self, steps: Iterable[Step], has_code: bool) -> None:
-        are_told, offset = False, BYTES         # there is something in front of all
+        are_told, offset = False, BYTES         # other code precedes the operations
         needs = 0
         for step in steps:
             if isinstance(step, int):
                 if not are_told:
                     self.data += b"\x1d\x03\x00\x01s\x02i\x08s"
                     are_told = True
-                # a name that is told whole, the line, and a prefix and what follows
+                # a name in full, the line, and a prefix with the rest
                 self.data += b"\x20\x02" + text("fun")
                 self.data += (b"\x1f\xff" + text("app.py") + b"\x00"
                               + struct.pack("<Q", step) + b"\x00" + text("ction"))
@@ -108,8 +111,10 @@ class Told:
 
     def __call__(self, log: Log | bytearray, *commands: str,
                  cuts: Iterable[int] = (), is_table_whole: bool = True) -> list[str]:
-        """What these commands print, if that is the log, which is written in pieces
-        that end there."""
+        """Return the output of the commands after the log was read.
+
+        The log is written in pieces that end at `cuts`.
+        """
         data = log.data if isinstance(log, Log) else log
         self._path.write_bytes(data)
         ends = [0, *sorted(cuts), len(data)]
@@ -128,7 +133,7 @@ def told(harness: pathlib.Path, tmp_path: pathlib.Path) -> Told:
 
 
 def at(operation: int, *functions: int, code: int = CODE) -> str:
-    """Behind the call that is operation number so many of a trace."""
+    """Return a command for the return address of a call, by its index in a trace."""
     return "at %d %s" % (code + BYTES * (operation + 1) + 9,
                          " ".join(map(str, functions)))
 
@@ -153,31 +158,31 @@ UNTOLD = "untold call_r", ("untold guard_true", 50)
 
 
 @pytest.mark.parametrize("assembled, first, second", [
-    # one of which it isn't told is between what it is told of
+    # an operation without an offset lies between two operations with offsets
     (["call_r", ("guard_true", 49), *UNTOLD, "call_n"], "8", "9"),
     (["call_r", ("untold guard_true", 49), *UNTOLD, "call_n"], "8", "9"),
-    # of two, it is not known which one is where
+    # of two such operations, the border is unknown
     (["untold call_r", ("untold guard_true", 49), *UNTOLD, "call_n"], "-", "9"),
-    # with nothing behind it, it is not known how far it goes
+    # without a later offset, the end of the operation is unknown
     (["call_r", ("guard_true", 49), *UNTOLD, "untold call_n"], "-", "-")])
-def test_where_an_operation_is_that_is_assembled_with_its_guard(
+def test_operation_that_is_assembled_together_with_its_guard(
         told: Told, assembled: list[Step], first: str, second: str) -> None:
-    """As calls on AArch64."""
+    """Calls on AArch64 are assembled together with their guards."""
     log = Log()
     log.trace([7, "call_r", ("guard_true", 49), 8, "call_r", ("guard_true", 50), 9,
                "call_n"], assembled)
     assert told(log, at(2, 10), at(4, 10)) == [first, second]
 
 
-def test_what_is_in_front_of_a_copy_is_not_the_copy(told: Told) -> None:
+def test_operation_before_a_copied_string(told: Told) -> None:
     log = Log()
     log.trace([7, "call_r", ("guard_true", 50), 8, "copystrcontent", 9, "call_r"],
               ["call_r", ("untold guard_true", 50), "copystrcontent", "call_r"])
     assert told(log, at(0, 10), at(1, 10), at(3, 10)) == ["7", "-", "9"]
 
 
-def test_a_record_that_is_not_whole(told: Told) -> None:
-    """PyPy writes whole ones: it is no log that is known."""
+def test_log_with_an_incomplete_record_is_unknown(told: Told) -> None:
+    """PyPy writes whole records, so a log with an incomplete record is unknown."""
     log = Log()
     head = len(log.data)
     log.trace(INLINED, ASSEMBLED)
@@ -186,7 +191,7 @@ def test_a_record_that_is_not_whole(told: Told) -> None:
     assert told(log, *asked, cuts=[head + 3]) == ["0", "-"]
 
 
-def test_what_a_function_returns_is_allocated_when_it_is_left(told: Told) -> None:
+def test_result_that_is_allocated_after_the_function_was_left(told: Told) -> None:
     log = Log()
     guarded = ("guard_true", 50)
     log.trace([7, guarded, "call_r", ("enter_portal_frame", 20), 2,
@@ -200,9 +205,11 @@ def test_what_a_function_returns_is_allocated_when_it_is_left(told: Told) -> Non
         returning(1, bridge)) == ["0 0", "0 7", "-", "", "0 8", "0 0"]
 
 
-def test_a_function_that_is_left_to_its_own_loop(told: Told) -> None:
-    """The call runs the rest of it, behind the loop; its frame knows where that is.  A
-    bridge behind the call begins where it has run, also if its guard is copied."""
+def test_function_that_continues_in_its_own_loop(told: Told) -> None:
+    """The called loop runs the rest of the function, whose frame has the line.
+
+    A bridge after the call begins when the function has ended, also for a copied guard.
+    """
     for call in "call_may_force_r", "call_assembler_r":
         log = Log()
         log.trace(
@@ -219,7 +226,7 @@ def test_a_function_that_is_left_to_its_own_loop(told: Told) -> None:
 
 
 def test_a_generator_that_ends(told: Told) -> None:
-    """PyPy's log, and its table, do not say that it is left if an exception ends it."""
+    """PyPy's log and its codemap do not contain the end of a generator."""
     log = Log()
     log.trace([7, "other enter_portal_frame", "call_assembler_r", ("guard_true", 50),
                "other leave_portal_frame", 8, "other enter_portal_frame",
@@ -233,14 +240,18 @@ def test_a_generator_that_ends(told: Told) -> None:
 
 
 def functions(operation: int, begins_in: int = 1, code: int = CODE) -> str:
-    """Behind that call, of a trace that begins in so many functions, by PyPy's table,
-    the outermost of which is 10."""
+    """Return a command for the functions at the return address of a call.
+
+    By PyPy's table, the trace begins in `begins_in` functions, and the outermost is 10.
+    """
     return "functions %s 10 %d" % (at(operation, code=code).split()[1], begins_in)
 
 
-def test_where_the_table_has_more_functions_than_run(told: Told) -> None:
-    """A bridge has those of its guard there, and goes on where an earlier one would.
-    An interpreter's function may have the number that a guard had before."""
+def test_table_that_has_more_functions_than_run(told: Told) -> None:
+    """A bridge gets its guard's functions, not the functions where the program would
+    continue without the bridge.
+    A trace that the interpreter enters may have the number of an earlier guard.
+    """
     log = Log()
     log.trace([7, ("guard_true", 50), ("enter_portal_frame", 20), 2,
                ("copied guard_true", 51), ("enter_portal_frame", 20), 2,
@@ -263,7 +274,7 @@ def test_where_the_table_has_more_functions_than_run(told: Told) -> None:
 
 
 def test_a_guard_that_has_replaced_a_copied_one(told: Told) -> None:
-    """It is not told of which functions it is: they are not certain, nor the line."""
+    """The log does not have the functions of such a guard, so no line is certain."""
     log = Log()
     log.trace([7, ("guard_true", 50), ("enter_portal_frame", 20), 2,
                ("replaced guard_value", 51), "call_r"],
@@ -276,7 +287,7 @@ def test_a_guard_that_has_replaced_a_copied_one(told: Told) -> None:
 
 
 def test_a_call_that_raises(told: Told) -> None:
-    """Whether it has ended the function that was left to it, is not told."""
+    """The log does not record whether the exception ended the function in its loop."""
     log = Log()
     log.trace([7, "call_r", ("enter_portal_frame", 20), 2, "call_assembler_r",
                ("guard_exception", 50), 8, "call_r", "leave_portal_frame", "call_r"],
@@ -286,8 +297,8 @@ def test_a_call_that_raises(told: Told) -> None:
         "10", "-1", "-1", "-1"]
 
 
-def test_a_bridge_of_a_trace_that_is_not_known(told: Told) -> None:
-    """Its own functions have lines, and not those in which it begins."""
+def test_bridge_of_an_unknown_trace(told: Told) -> None:
+    """Functions that the bridge enters have lines, but not the functions before."""
     log = Log()
     bridge = log.trace(["call_r", 3, "call_r", ("enter_portal_frame", 20), 2, "call_r"],
                        ["call_r", "call_r", "call_r"], guard=50)
@@ -297,12 +308,12 @@ def test_a_bridge_of_a_trace_that_is_not_known(told: Told) -> None:
 
 
 def inside(operation: int, *, byte: int = 0, code: int = CODE) -> str:
-    """Where a signal interrupts an operation: behind this byte of it."""
+    """Return a command for a signal that interrupts an operation after this byte."""
     return "functions %d 10 0" % (code + BYTES * (operation + 1) + byte + 1)
 
 
-def test_any_place_where_the_table_is_not_whole(told: Told) -> None:
-    """Up to the operation that enters a function, and leaves it: on AArch64."""
+def test_functions_at_any_place_with_an_incomplete_table(told: Told) -> None:
+    """On AArch64, the functions change at the operations that enter and leave them."""
     log = Log()
     log.trace([7, ("enter_portal_frame", 20), 2, ("guard_true", 50),
                ("enter_portal_frame", 30), 3, "leave_portal_frame",
@@ -325,17 +336,17 @@ def test_any_place_where_the_table_is_not_whole(told: Told) -> None:
 
 
 @pytest.mark.parametrize("optimized, assembled", [
-    # it isn't told where a function begins
+    # the offset at which a function begins is not in the log
     (["call_r", ("enter_portal_frame", 20), ("guard_true", 50)],
      ["call_r", ("untold enter_portal_frame", 20), ("guard_true", 50)]),
-    # nor whether the call has ended the one that was left to it
+    # nor whether the call has ended the function that continues in its loop
     (["call_r", ("enter_portal_frame", 20), 2, "call_assembler_r",
       ("guard_exception", 50)],
      ["call_r", ("enter_portal_frame", 20), "call_assembler_r",
       ("guard_exception", 50)]),
 ])
-def test_no_place_where_it_is_not_certain(told: Told, optimized: list[Step],
-                                          assembled: list[Step]) -> None:
+def test_uncertain_functions_are_unknown_with_an_incomplete_table(
+        told: Told, optimized: list[Step], assembled: list[Step]) -> None:
     log = Log()
     log.trace([7, *optimized], assembled)
     assert told(log, inside(len(assembled) - 1), is_table_whole=False) == ["-1"]
@@ -345,16 +356,16 @@ def returning(operation: int, code: int = CODE) -> str:
     return "returning " + at(operation, code=code).split()[1]
 
 
-def test_what_is_no_call(told: Told) -> None:
-    """And what is no code of a trace that was told."""
+def test_addresses_after_no_call_have_no_line(told: Told) -> None:
+    """The addresses are not after a call, or not in the code of a known trace."""
     log = Log()
     log.trace(INLINED, ASSEMBLED)
     assert told(log, at(1, 10, 20), at(4, 10, 20), at(99, 10), "at 5 10",
                 "at %d 10" % CODE) == ["- -", "- -", "-", "-", "-"]
 
 
-def test_other_functions(told: Told) -> None:
-    """Their lines would be wrong: another one, one more, and one less."""
+def test_functions_that_differ_from_the_log_have_no_line(told: Told) -> None:
+    """With other functions in the table, the lines would be wrong."""
     log = Log()
     log.trace(INLINED, ASSEMBLED)
     assert told(log, at(3, 10, 21), at(3, 10, 20, 20), at(3, 20), at(8, 10, 20)) == [
@@ -362,8 +373,10 @@ def test_other_functions(told: Told) -> None:
 
 
 def test_bridges(told: Told) -> None:
-    """One begins where its guard was; where that goes on elsewhere, there; and one that
-    the interpreter has in a function of its own."""
+    """A bridge begins in the state of its guard, or of the guard that was copied.
+
+    A trace that the interpreter enters is no bridge.
+    """
     log = Log()
     log.trace([*INLINED[:8], 5, ("copied guard_true", 51), *INLINED[8:]],
               [*ASSEMBLED[:5], ("copied guard_true", 51), *ASSEMBLED[5:]])
@@ -375,7 +388,7 @@ def test_bridges(told: Told) -> None:
                 at(0, 10, 40, code=1 << 23)) == ["7 3", "7 9", "7 3", "30", "- -"]
 
 
-def test_what_the_assembler_adds_and_renames(told: Told) -> None:
+def test_operations_that_the_assembler_adds_and_renames(told: Told) -> None:
     log = Log()
     log.trace([7, "call_assembler_r", 8, "guard_always_fails", 9, "copystrcontent",
                "call_r"],
@@ -384,8 +397,8 @@ def test_what_the_assembler_adds_and_renames(told: Told) -> None:
     assert told(log, at(0, 10), at(2, 10), at(5, 10), at(6, 10)) == ["7", "7", "9", "9"]
 
 
-def test_what_does_not_fit_has_no_line(told: Told) -> None:
-    """Between two guards; and nothing behind guards that differ."""
+def test_operations_without_a_match_have_no_line(told: Told) -> None:
+    """The operations between two guards differ, or the guards differ."""
     log = Log()
     log.trace([7, "new_array", ("guard_true", 50), 8, "call_r"],
               ["call_malloc_nursery", "call_malloc_nursery", ("guard_true", 50),
@@ -396,8 +409,8 @@ def test_what_does_not_fit_has_no_line(told: Told) -> None:
                 at(2, 10, code=1 << 21)) == ["-", "-", "8", "-", "-"]
 
 
-def test_other_code_in_the_same_place(told: Told) -> None:
-    """Also where its log has no lines, and where it is larger, or smaller."""
+def test_new_code_at_the_same_address(told: Told) -> None:
+    """The new code may have no lines, or another size."""
     log = Log()
     log.trace([7, "call_r"], ["call_r"], size=2 * BYTES)
     log.trace([8, "call_r"], ["call_r"], code=CODE + 64, size=2 * BYTES)
@@ -412,7 +425,7 @@ def test_other_code_in_the_same_place(told: Told) -> None:
 
 
 def test_large_code(told: Told) -> None:
-    """Offsets have 16 bits."""
+    """Offsets in the log have 16 bits."""
     log = Log()
     count = 3 << 12
     log.trace([7, *["call_r"] * count, 8, "call_r"], ["call_r"] * (count + 1),
@@ -420,14 +433,14 @@ def test_large_code(told: Told) -> None:
     assert told(log, at(0, 10), at(count - 1, 10), at(count, 10)) == ["7", "7", "8"]
 
 
-def test_it_ends_and_begins_again(told: Told) -> None:
+def test_log_can_be_read_again_from_the_beginning(told: Told) -> None:
     log = Log()
     log.trace(INLINED, ASSEMBLED)
     assert told(log, "end", "begin", at(0, 10), "log 0 %d" % len(log.data),
                 at(0, 10)) == ["-", "7"]
 
 
-def test_another_version(told: Told) -> None:
+def test_log_of_another_version_is_unknown(told: Told) -> None:
     log = Log(version=5)
     log.trace(INLINED, ASSEMBLED)
     assert told(log, "known", at(0, 10)) == ["0", "-"]
@@ -435,8 +448,8 @@ def test_another_version(told: Told) -> None:
     assert told(bytearray(), "known") == ["0"]
 
 
-def test_what_is_damaged(told: Told) -> None:
-    """Whatever stands there, nothing is read that isn't there."""
+def test_damaged_logs(told: Told) -> None:
+    """No byte outside of the log is read."""
     log = Log()
     log.trace(INLINED, ASSEMBLED)
     log.trace(["call_r"], ["call_r"], guard=50, code=1 << 21)

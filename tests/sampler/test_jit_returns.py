@@ -1,4 +1,4 @@
-"""machines/aarch64/jit_returns.c: return addresses of compiled code, by unwinding."""
+"""Return addresses of compiled code by unwinding (machines/aarch64/jit_returns.c)."""
 from __future__ import annotations
 
 import subprocess
@@ -8,7 +8,8 @@ import pytest
 from native_build import AARCH64, X86_64, build, machines, run_of
 
 KINDS = "small", "large", "of any size", "through stubs", "both"
-#: where a signal interrupts the innermost function; with another piece there or not
+#: Place where a signal interrupts the innermost function, and the number of pieces that
+#: are running in addition.
 INTERRUPTED = {"without a frame": 0, "with a signature": 0, "with a small frame": 0,
                "in the piece": 1, "in a stub": 1, "in a stub with a frame": 1,
                "in a stub's function": 1, "while it waits for the GIL": 1}
@@ -16,8 +17,10 @@ INTERRUPTED = {"without a frame": 0, "with a signature": 0, "with a small frame"
 
 @pytest.mark.parametrize("machine", [m for m in machines() if m != X86_64])
 def test_return_addresses_of_pieces(machine: str) -> None:
-    """Ten pieces, of which each calls a function that calls the next one.  A signal's
-    handler changes no word of the stack."""
+    """Each of ten pieces calls a function that calls the next piece.
+
+    The signal handler changes no word of the stack.
+    """
     harness = build("jit_returns_harness", "machines/aarch64/jit_returns.c",
                     "machines/aarch64/unwind.c", "machines/aarch64/segment.c",
                     "machines/found_object.c", "machines/guarded_read.c",

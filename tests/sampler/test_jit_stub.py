@@ -1,5 +1,8 @@
-"""jit_stub.c: where the JIT's code goes on after a call from a stub; jit_call.c: which
-compiled code it calls; and no answer, but no harm either, for any other address."""
+"""The place after a call from a stub of the JIT (jit_stub.c), and the callee of a call
+in compiled code (jit_call.c).
+
+For other addresses, the functions find nothing, and do no harm.
+"""
 from __future__ import annotations
 
 import pathlib
@@ -13,13 +16,13 @@ from hypothesis import strategies as st
 from native_build import build
 
 SIZE = 16 * 4096
-#: bytes that are looked at behind the call, and before where it goes back; how
-#: close to the call the stub begins
+#: bytes that are examined after the call and before the place of return, and maximum
+#: distance between the call and the beginning of the stub
 TAIL, BEFORE, STUB = 96, 40, 256
-#: a wrong answer is given so often
+#: number of answers that may be outdated after the code has changed
 USES = 10
 
-#: what the JIT writes between the call and the jump back
+#: instructions that the JIT writes between the call and the jump back
 INSTRUCTIONS = [bytes.fromhex(text) for text in (
     "49bb0807060504030201", "41bb04030201", "49c7c304030201", "4d8d5b10",
     "4d8d9b00010000", "4889c1", "488b4510", "488b8500010000", "49833b00",
@@ -40,7 +43,7 @@ def ask(harness: pathlib.Path, *lines: str) -> list[str]:
 
 
 def jump(opcode: str, at: int, target: int) -> str:
-    """A line for a jump or call at this offset to that one."""
+    """Return a line for a jump or call at the offset `at` to `target`."""
     code = bytes.fromhex(opcode)
     distance = target - (at + len(code) + 4)
     return "code %d %s" % (at, (code + struct.pack("<i", distance)).hex())
@@ -48,8 +51,10 @@ def jump(opcode: str, at: int, target: int) -> str:
 
 def stub(back: int = 1000, call: int = 5000, *, between: bytes = b"",
          before: int = 6, entered: int | None = None) -> list[str]:
-    """The lines for a stub that calls at `call`, and goes back to `back`; it
-    is entered from so many bytes `before`, where it begins: at `entered`."""
+    """Return the lines for a stub that calls at `call`, and jumps back to `back`.
+
+    The jump into the stub begins `before` bytes before `back`, and leads to `entered`.
+    """
     lines = [jump("0f87", back - before, call if entered is None else entered),
              jump("e8", call, 100)]
     if between:
@@ -68,22 +73,22 @@ def test_instructions_between(harness: pathlib.Path, between: bytes) -> None:
 
 
 @pytest.mark.parametrize("lines", [
-    stub(between=b"\x90"),                              # not the JIT's
+    stub(between=b"\x90"),                              # not an instruction of the JIT
     stub(between=INSTRUCTIONS[5] * (TAIL // 3)),        # too long
-    stub(back=6000),                                    # not back
+    stub(back=6000),                                    # jumps forward
     stub(before=BEFORE + 1),
-    stub(before=5),                                     # in the jump
+    stub(before=5),                                     # `back` is within the jump
     stub(entered=5006), stub(entered=5005 - STUB - 1),
-    stub()[1:],                                         # not entered
-    stub()[:-1],                                        # does not go back
+    stub()[1:],                                         # no jump into the stub
+    stub()[:-1],                                        # no jump back
 ])
-def test_what_is_no_stub(harness: pathlib.Path, lines: list[str]) -> None:
+def test_invalid_stubs_are_not_found(harness: pathlib.Path, lines: list[str]) -> None:
     assert ask(harness, *lines, "back 5005") == ["none"]
 
 
 @pytest.mark.parametrize("lines", [
     stub(before=BEFORE), stub(entered=5005 - STUB), stub(entered=5005)])
-def test_at_the_limits(harness: pathlib.Path, lines: list[str]) -> None:
+def test_stubs_at_the_limits_are_found(harness: pathlib.Path, lines: list[str]) -> None:
     assert ask(harness, *lines, "back 5005") == ["1000"]
 
 
@@ -91,16 +96,16 @@ def test_at_the_limits(harness: pathlib.Path, lines: list[str]) -> None:
     (BEFORE, 5000, True), (BEFORE - 1, 5000, False),
     (1000, SIZE - TAIL - 5, True), (1000, SIZE - TAIL - 4, False),
     (4096, 8192 - 5, True), (4096 + 20, 3 * 4096 - 50, True)])
-def test_at_the_edge_of_memory(harness: pathlib.Path, back: int, call: int,
-                               found: bool) -> None:
-    """Asked twice: what is known to be code is not asked for again."""
+def test_stub_at_the_edge_of_memory(
+        harness: pathlib.Path, back: int, call: int, found: bool) -> None:
+    """The second query uses the addresses that are known as code."""
     again = [line for offset in (1, 2) for line in stub(20000, 25000 + offset)]
     assert ask(harness, *stub(back, call), "back %d" % (call + 5),
                *again, "back 25007", "back %d" % (call + 5)) == [
         str(back) if found else "none", "20000", str(back) if found else "none"]
 
 
-def test_code_in_the_place_of_other_code(harness: pathlib.Path) -> None:
+def test_new_stub_at_the_address_of_an_old_stub(harness: pathlib.Path) -> None:
     answers = ask(harness, *stub(), "back 5005", *stub(back=2000),
                   *["back 5005"] * (2 * USES))
     assert answers == ["1000"] * USES + ["2000"] * (USES + 1)
@@ -115,7 +120,7 @@ def test_code_in_the_place_of_other_code(harness: pathlib.Path) -> None:
                 | st.integers(2**47 - 200, 2**47 + 200), max_size=20))
 def test_any_address_in_any_memory(harness: pathlib.Path, code: bytes, at: int,
                                    offsets: list[int], wild: list[int]) -> None:
-    """Also where half of a stub stands, and what it is looks like others'."""
+    """The memory may contain half a stub, and bytes that look like another stub."""
     mixed = code + stub_bytes(code[0]) + code
     assert len(ask(harness, "code %d %s" % (min(at, SIZE - len(mixed)),
                                             mixed.hex()),
@@ -126,7 +131,7 @@ def test_any_address_in_any_memory(harness: pathlib.Path, code: bytes, at: int,
 
 
 def stub_bytes(number: int) -> bytes:
-    """A few instructions, and a jump to somewhere near."""
+    """Return a few instructions, and a jump to a near address."""
     return (INSTRUCTIONS[number % len(INSTRUCTIONS)] + b"\xe9"
             + struct.pack("<i", -8 * number))
 
@@ -136,11 +141,11 @@ def stub_bytes(number: int) -> bytes:
 
 
 def constant(value: int) -> bytes:
-    """mov r11, imm64"""
+    """Return `mov r11, imm64`."""
     return bytes.fromhex("49bb") + struct.pack("<Q", value)
 
 
-#: behind each call; the write barrier's test may be of any byte
+#: instructions after each call; the write barrier may test any byte
 RELOADS = constant(0x1000) + bytes.fromhex(
     "498b0b488b69f8" "f6450400" "0f8500010000" "48c7452000000000")
 HELPER = 0x7f0000001234
@@ -148,8 +153,10 @@ CALLEE = 20000
 
 
 class Call:
-    """Code at the offset 5000 that calls the code at CALLEE; `second` is its second
-    guard."""
+    """Code at the offset 5000 that calls the code at CALLEE.
+
+    `second` is its second guard.
+    """
 
     def __init__(self, second: str = "49833b00" "0f8500010000") -> None:
         save, call = bytes.fromhex("4c895d20"), bytes.fromhex("41ffd3")
@@ -189,14 +196,14 @@ def test_calls_of_compiled_code(
                "call %d" % (call.helped - 1), "call %d" % call.end) == ["none"] * 3
 
 
-def test_a_callee_that_was_compiled_anew(harness: pathlib.Path) -> None:
-    """Its old code begins with a jump."""
+def test_callee_that_was_compiled_again(harness: pathlib.Path) -> None:
+    """The old code of the callee begins with a jump."""
     call = Call()
     found = ask(harness, *call.lines, jump("e9", CALLEE, 30000),
                 "code 30000 " + bytes.fromhex("49bb").hex() + "00" * 8 + "41ffe3",
                 "pointer 30002 40000", *call.questions)
     assert [line.split(",")[1] for line in found] == ["40000", "40000"]
-    # in a circle
+    # a jump to itself
     assert ask(harness, *call.lines, jump("e9", CALLEE, CALLEE), *call.questions) == [
         "none", "none"]
 
@@ -204,8 +211,9 @@ def test_a_callee_that_was_compiled_anew(harness: pathlib.Path) -> None:
 @settings(max_examples=300, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_damaged_calls_are_none(harness: pathlib.Path, data: st.DataObject) -> None:
-    """Nor do they harm: the sanitizers watch."""
+def test_damaged_calls_are_not_found(
+        harness: pathlib.Path, data: st.DataObject) -> None:
+    """The functions do no harm, which the sanitizers check."""
     call = Call()
     size = call.end - 5000
     at = data.draw(st.integers(0, size - 1))

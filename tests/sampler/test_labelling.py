@@ -1,4 +1,4 @@
-"""labels(): what is allocated meanwhile has them, in threads and in tasks."""
+"""labels(): allocations in its block get the labels, in threads and in tasks."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,9 +11,9 @@ from vmprof_convert import readers
 from vmprof_convert.profile.model import Profile
 from vmprof_convert.profile.probability import probability
 
-#: bytes: what is made is larger by its head
+#: size of a list's items in bytes; the list's header is additional
 SIZE = 4000
-#: every object is met
+#: interval that samples every object
 EXACT = 1
 PROGRAM = """
     import vmprof_allocation
@@ -27,7 +27,7 @@ PROGRAM = """
 
 
 def made(profile: Profile, key: str = "k") -> dict[str, float]:
-    """How many of the lists were made with each value of a label."""
+    """Return the estimated number of these lists for each value of a label."""
     samples = profile.samples
     found: dict[str, float] = {}
     for stack, size, interval in zip(samples.stack, samples.size, samples.interval):
@@ -38,7 +38,7 @@ def made(profile: Profile, key: str = "k") -> dict[str, float]:
     return {value: round(count, 3) for value, count in found.items()}
 
 
-def test_nested_and_after_an_exception(stock_pypy: PyPy) -> None:
+def test_labels_can_be_nested_and_end_with_an_exception(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(PROGRAM + """
     make(10)
     with labels(k="a", other=1) as here:
@@ -60,7 +60,7 @@ def test_nested_and_after_an_exception(stock_pypy: PyPy) -> None:
     assert made(run.profile(), "other") == {"": 13, "1": 143}
 
 
-def test_each_thread_has_its_own(stock_pypy: PyPy) -> None:
+def test_each_thread_has_its_own_labels(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(PROGRAM + """
     import threading
     def work(name, count):
@@ -82,7 +82,7 @@ def test_each_thread_has_its_own(stock_pypy: PyPy) -> None:
         assert abs(found[name] - count) < SIGMAS * (count * (1 - p) / p) ** 0.5, found
 
 
-def test_tasks_of_asyncio_take_turns(stock_pypy: PyPy) -> None:
+def test_each_task_of_asyncio_has_its_own_labels(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(PROGRAM + """
     import asyncio, concurrent.futures
     async def task(name, count):
@@ -107,7 +107,7 @@ def test_tasks_of_asyncio_take_turns(stock_pypy: PyPy) -> None:
         "1": 107, "2": 207, "3": 307, "inner": 12, "before": 12, "": 3 + 13 + 17}
 
 
-def test_what_began_before_the_sampling(stock_pypy: PyPy) -> None:
+def test_labels_that_began_before_the_sampling(stock_pypy: PyPy) -> None:
     run = stock_pypy.run(PROGRAM + """
     import asyncio
     async def main():
@@ -124,8 +124,8 @@ def test_what_began_before_the_sampling(stock_pypy: PyPy) -> None:
     assert made(run.profile()) == {"before": 30, "": 30}
 
 
-def test_a_second_run_begins_without(stock_pypy: PyPy) -> None:
-    """What a thread was doing when the first one ended is over."""
+def test_second_run_begins_without_labels(stock_pypy: PyPy) -> None:
+    """The labels of a thread end with the run in which they began."""
     run = stock_pypy.run(PROGRAM + """
     import threading
     begun, go_on = threading.Event(), threading.Event()
@@ -156,7 +156,7 @@ def test_a_second_run_begins_without(stock_pypy: PyPy) -> None:
     assert made(run.profile()) == {"": 7}
 
 
-def test_everything_is_put_back(stock_pypy: PyPy) -> None:
+def test_contextvars_are_restored(stock_pypy: PyPy) -> None:
     run = stock_pypy.run(PROGRAM + """
     import _contextvars
     before = _contextvars.set_contextvar_context
@@ -170,7 +170,7 @@ def test_everything_is_put_back(stock_pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, "")
 
 
-def test_a_program_without_labels_loads_nothing_of_it(stock_pypy: PyPy) -> None:
+def test_program_without_labels_does_not_load_their_module(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("""
         import sys, _contextvars
         assert "vmprof_allocation.session.labelling" not in sys.modules
@@ -180,7 +180,7 @@ def test_a_program_without_labels_loads_nothing_of_it(stock_pypy: PyPy) -> None:
     assert run.profile().labels == [{}]
 
 
-def test_a_child_goes_on_with_them(stock_pypy: PyPy) -> None:
+def test_child_inherits_the_labels(stock_pypy: PyPy) -> None:
     stock_pypy.sample(PROGRAM + """
     import os
     with labels(k="parent"):
@@ -197,7 +197,7 @@ def test_a_child_goes_on_with_them(stock_pypy: PyPy) -> None:
     assert made(readers.read(child)) == {"parent": 21, "child": 30}
 
 
-def test_the_next_profile_of_a_run_knows_them(stock_pypy: PyPy) -> None:
+def test_next_profile_of_a_run_has_the_labels(stock_pypy: PyPy) -> None:
     run = stock_pypy.run(PROGRAM + """
     with vmprof_allocation.sample("out.vmprof", 1) as session:
         with labels(k="a"):
@@ -213,8 +213,8 @@ def test_the_next_profile_of_a_run_knows_them(stock_pypy: PyPy) -> None:
     assert made(readers.read(paths)) == {"a": 30, "": 30}
 
 
-def test_more_sets_than_there_is_room_for(stock_pypy: PyPy) -> None:
-    """What has few values goes on telling something."""
+def test_excessive_sets_of_labels_are_counted_together(stock_pypy: PyPy) -> None:
+    """Labels with few values are still recorded."""
     run = stock_pypy.sample(PROGRAM + """
     for number in range(12000):
         with labels(endpoint="/%d" % (number % 3)):
@@ -231,15 +231,15 @@ def test_more_sets_than_there_is_room_for(stock_pypy: PyPy) -> None:
     """, "128", jit="off")  # bytes: no list is missed, and less is of no interest; the
     profile = run.profile()     # JIT's own arrays may be as large as these lists
     found = made(profile)
-    told = len(found) - 2       # and "[too many]", and none
+    told = len(found) - 2       # without "[too many]" and ""
     assert 8900 < told < 9100 and found["0"] == 2 and found[""] == 20
     assert found["[too many]"] == 12000 - told + 10
     assert made(profile, "endpoint") == {"/0": 4031, "/1": 4000, "/2": 4000}
     assert made(profile, "other")["[too many]"] == 20
 
 
-def test_more_than_a_kilobyte(stock_pypy: PyPy) -> None:
-    """It is said where something is missing, and nothing else is wrong."""
+def test_labels_of_more_than_a_kilobyte_are_cut(stock_pypy: PyPy) -> None:
+    """Values that were cut end with an ellipsis, and all other labels are correct."""
     run = stock_pypy.sample(PROGRAM + """
     long = {"l%d" % i: chr(0x1f600 + i) * 200 for i in range(4)}
     with labels(k="short", **long):
@@ -257,8 +257,8 @@ def test_more_than_a_kilobyte(stock_pypy: PyPy) -> None:
                for value in labels.values())
 
 
-def test_keys_alone_that_are_longer_than_a_kilobyte(stock_pypy: PyPy) -> None:
-    """Half of two characters, and what says so, is as long."""
+def test_keys_of_more_than_a_kilobyte(stock_pypy: PyPy) -> None:
+    """Half of a value of two characters, with the ellipsis, is as long as the value."""
     run = stock_pypy.sample(PROGRAM + """
     for value in "vv", "www":
         with labels(**{"%d" % i * 200: value for i in range(9)}):
@@ -279,7 +279,7 @@ def test_values_of_any_kind(stock_pypy: PyPy, value: object) -> None:
     assert made(run.profile(), "a?b") == {"c": 1}
 
 
-def test_without_sampling_it_does_nothing(stock_pypy: PyPy) -> None:
+def test_labels_do_nothing_without_sampling(stock_pypy: PyPy) -> None:
     run = stock_pypy.run(PROGRAM + """
     import sys
     with labels(k="a") as here:
@@ -291,7 +291,7 @@ def test_without_sampling_it_does_nothing(stock_pypy: PyPy) -> None:
     assert not Path(run.path).exists()
 
 
-def test_time_samples_have_them(stock_pypy: PyPy) -> None:
+def test_cpu_samples_have_labels(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(PROGRAM + """
     import time
     def spin(seconds):

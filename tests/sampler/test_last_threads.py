@@ -1,5 +1,8 @@
-"""Programs whose first thread ends before others: the process ends with the last of
-them, whatever threads of ours there are, and with the code that it has without us."""
+"""Programs whose first thread ends before other threads.
+
+The process ends with its last thread, whatever threads the sampler has.  The exit code
+is the same as without the sampler.
+"""
 from __future__ import annotations
 
 import pytest
@@ -35,7 +38,7 @@ def sampled(pypy: PyPy, source: str, *flags: str) -> Run:
 
 
 @pytest.mark.parametrize("ends", ENDS, ids=NAMES)
-def test_it_ends_as_it_does_without_us(stock_pypy: PyPy, ends: str) -> None:
+def test_process_ends_as_without_the_sampler(stock_pypy: PyPy, ends: str) -> None:
     plain = stock_pypy.run(PROGRAM + "    " + ends)
     for flags in (), ("--rotate", "0.2"), ("--rotate", "1h"):
         run = sampled(stock_pypy, PROGRAM + "    " + ends, "-o", "out.vmprof", *flags)
@@ -43,8 +46,8 @@ def test_it_ends_as_it_does_without_us(stock_pypy: PyPy, ends: str) -> None:
         assert run.profile() is not None
 
 
-def test_its_last_window_is_whole(stock_pypy: PyPy) -> None:
-    """libc calls exit() as it does when the last thread ends, and that ends it."""
+def test_last_segment_is_complete(stock_pypy: PyPy) -> None:
+    """libc calls exit() when the last thread ends, which also ends the last segment."""
     sampled(stock_pypy, PROGRAM + "    " + AFTER + PTHREAD_EXIT, "-o", "out.vmprof",
             "--rotate", "0.2")
     found = [readers.read(path) for path in stock_pypy.folder.glob("out*.vmprof")]
@@ -52,9 +55,12 @@ def test_its_last_window_is_whole(stock_pypy: PyPy) -> None:
     assert all(profile.end_time is not None for profile in found)
 
 
-def test_a_thread_that_ours_began_is_the_programs(stock_pypy: PyPy) -> None:
-    """A finalizer runs in any thread, also in that which rotates; and a thread inherits
-    its name from who began it."""
+def test_thread_that_our_thread_started_belongs_to_the_program(
+        stock_pypy: PyPy) -> None:
+    """A finalizer may run in the sampler's thread for rotation, and start a thread.
+
+    The new thread inherits the name of the sampler's thread.
+    """
     run = sampled(stock_pypy, PROGRAM + """
     def inherits():
         time.sleep(0.3)         # until that has said so

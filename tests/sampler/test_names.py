@@ -1,4 +1,4 @@
-"""What the program calls its threads and itself, in the profile."""
+"""The names of threads, the command and functions in the profile."""
 from __future__ import annotations
 
 import io
@@ -56,12 +56,12 @@ def test_threads_and_the_command_are_named(pypy: PyPy) -> None:
     assert "odd" not in profile.threads.values()
     pid = int(profile.settings["pid"])
     assert profile.threads[pid] == "MainThread"
-    # they are those of the samples
+    # the samples have the numbers of these threads
     sampled = {profile.threads.get(tid, "") for tid in profile.samples.thread}
     assert sampled >= {"w\u00f6rker \x1b?0", "MainThread"}
 
 
-def test_a_program_without_threads_imports_none_for_us(pypy: PyPy) -> None:
+def test_sampler_does_not_import_threading(pypy: PyPy) -> None:
     source = """
         import sys
         for _ in range(20000):
@@ -80,7 +80,7 @@ def test_a_program_that_breaks_threading_has_no_names(
         assert thread_names.of_threads() == []
 
 
-def test_who_has_a_number_now_comes_after_who_had_it() -> None:
+def test_present_thread_follows_an_ended_thread_of_that_number() -> None:
     ended = threading.Thread(target=time.sleep, args=(0,), name="ended")
     ended.start()
     ended.join()
@@ -105,7 +105,7 @@ def test_the_interpreter_s_options_are_not_the_command_s(
 
 
 def test_names_of_any_number_and_length(tmp_path: Path) -> None:
-    """Longer ones are cut, and not within a character."""
+    """Longer names are cut, but not within a character."""
     log, file = new_log(tmp_path)
     log.settings("engine=hook;interval=4096;gaps=fixed;period=")
     given = {0: "app.py 'a;b:c'", 7: "\u00e4" * 700, 8: "x" * 1024, 9: "again",
@@ -121,8 +121,8 @@ def test_names_of_any_number_and_length(tmp_path: Path) -> None:
     assert profile.threads == {**given, 7: "\u00e4" * 512}
 
 
-def test_functions_that_were_made_in_an_earlier_profile(pypy: PyPy) -> None:
-    """vmprof names a function that is made while it is enabled once, at that time."""
+def test_functions_of_an_earlier_profile_have_names(pypy: PyPy) -> None:
+    """vmprof writes the name of a function once, when the function is made."""
     run = pypy.run("""
         import vmprof_allocation
         made = {}

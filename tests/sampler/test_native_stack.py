@@ -1,5 +1,7 @@
-"""native_stack.c, native_names.c and elf_symbols.c: the native frames of a sample, and
-what their functions are called. native/native_harness.c calls them."""
+"""The native frames of a sample, and the names of their functions.
+
+native/native_harness.c calls native_stack.c, native_names.c and elf_symbols.c.
+"""
 from __future__ import annotations
 
 import errno
@@ -26,21 +28,21 @@ def harness() -> pathlib.Path:
 def lines(harness: pathlib.Path, *arguments: object) -> list[str]:
     done = subprocess.run(
         [harness, *map(str, arguments)], text=True, capture_output=True,
-        # what a corrupt file says of itself may be too much
+        # a corrupt file may contain a size that is too large for malloc
         env={**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1"}, timeout=120)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return [line.rstrip() for line in done.stdout.splitlines()]
 
 
-def test_frames_are_there_from_the_innermost_on(harness: pathlib.Path) -> None:
+def test_frames_begin_with_the_innermost(harness: pathlib.Path) -> None:
     shallow, deep = lines(harness, "depths")
     assert re.match("inner recursive main ", shallow)
     assert re.match("inner recursive recursive recursive main ", deep)
 
 
-def test_no_more_frames_than_there_is_room_for(harness: pathlib.Path) -> None:
-    # five, of which the first ones are the harness's own, if the compiler has not
-    # inlined them: the outer ones are missing
+def test_outer_frames_are_missing_if_there_is_no_room(harness: pathlib.Path) -> None:
+    # The innermost of the five frames are the harness's own, if the compiler has not
+    # inlined them.  The outer frames are missing.
     found, = lines(harness, "most")
     assert re.fullmatch("inner( recursive){1,4}", found)
 
@@ -55,7 +57,7 @@ def test_frames_of_libraries(harness: pathlib.Path) -> None:
 
 
 def test_code_without_tables_ends_the_walk(harness: pathlib.Path) -> None:
-    """Nor is the last function there twice, which is what the unwinder says of it."""
+    """The last function appears once, although the unwinder reports it twice."""
     assert lines(harness, "generated") == ["inner called_by_generated"]
 
 
@@ -64,8 +66,10 @@ def test_own_frames_are_left_out(harness: pathlib.Path) -> None:
 
 
 def test_functions_that_run_python_frames_are_learnt(harness: pathlib.Path) -> None:
-    """They are all that the frames have in common, and end each walk.  Before, it
-    goes on to the end."""
+    """The common functions of all frames are learnt, and end each later walk.
+
+    Without them, a walk continues to the end.
+    """
     before, learnt, after = lines(harness, "learn")
     assert re.match(r"%d inner builtin_function at_the_bottom dispatch evaluate "
                     r"called_another_way dispatch" % errno.ENOTSUP, before)
@@ -73,14 +77,14 @@ def test_functions_that_run_python_frames_are_learnt(harness: pathlib.Path) -> N
     assert after == learnt
 
 
-def test_names_are_told_once_and_replaced_at_the_end(harness: pathlib.Path) -> None:
+def test_names_are_written_once_and_replaced_at_the_end(harness: pathlib.Path) -> None:
     file = re.escape(str(harness))
     expected = [r"written %s n:native_harness\S*\+0x[0-9a-f]+:0:" + file,
                 r"written %s n:native_harness\S*\+0x[0-9a-f]+:0:" + file]
     found = lines(harness, "names")
     for line, pattern, name in zip(found, expected, ("inner", "recursive")):
         assert re.fullmatch(pattern % name, line)
-    # the order is that of the file's table
+    # the order of the file's table
     assert sorted(found[2:]) == sorted(
         "%s %s n:%s:0:%s" % (how, name, name, harness)
         for how in ("kept", "written") for name in ("inner", "recursive"))
@@ -88,8 +92,10 @@ def test_names_are_told_once_and_replaced_at_the_end(harness: pathlib.Path) -> N
 
 def test_threads_that_load_libraries_and_forks(
         harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """The loader holds its locks most of the time.  Where the unwinder takes one, the
-    child stands still."""
+    """The loader holds its locks most of the time.
+
+    If the unwinder took such a lock, the child would wait forever.
+    """
     library = tmp_path / "loaded.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-xc", "/dev/null", "-o", library],
                    check=True)
@@ -105,7 +111,7 @@ def symbols(harness: pathlib.Path, file: pathlib.Path,
     return found
 
 
-#: the library's
+#: build ID of the library
 ID = "0123456789abcdef"
 
 
@@ -122,7 +128,7 @@ def small_library(tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def test_symbols_that_nobody_exports_and_stripped_ones(
+def test_symbols_of_static_functions_and_of_stripped_files(
         harness: pathlib.Path, small_library: pathlib.Path) -> None:
     table = subprocess.run(["nm", small_library], check=True, text=True,
                            capture_output=True).stdout
@@ -136,9 +142,9 @@ def test_symbols_that_nobody_exports_and_stripped_ones(
     assert found[0] in expected
 
 
-def test_what_was_stripped_is_beside_the_file(
+def test_stripped_symbols_are_read_from_the_debug_file(
         harness: pathlib.Path, small_library: pathlib.Path) -> None:
-    """As pypy.org's archives have it; and only if it is of the same build."""
+    """The archives of pypy.org have such files, which must be of the same build."""
     subprocess.run(["objcopy", "--only-keep-debug", small_library,
                     "%s.debug" % small_library], check=True)
     everything = sorted(symbols(harness, small_library, ID))
@@ -155,10 +161,10 @@ def test_what_was_stripped_is_beside_the_file(
     assert len(symbols(harness, other, ID)) == 1
 
 
-def test_files_that_are_none_or_damaged(
+def test_missing_and_damaged_files(
         harness: pathlib.Path, small_library: pathlib.Path,
         tmp_path: pathlib.Path) -> None:
-    """Whatever they hold: no more than nothing is found, or nonsense."""
+    """For any content, the functions find nothing, or invalid symbols."""
     assert symbols(harness, tmp_path) == []
     assert symbols(harness, tmp_path / "absent") == []
     whole = small_library.read_bytes()
@@ -168,7 +174,7 @@ def test_files_that_are_none_or_damaged(
         if i % 3 == 0:
             del data[chance.randrange(len(data)):]
         else:
-            # the head, or the table of sections, which is at the end
+            # the file header, or the section headers at the end
             start, end = ((0, 64) if i % 3 == 1
                           else (len(data) - 64 * 16, len(data)))
             for _ in range(1 + i % 5):

@@ -1,6 +1,4 @@
-"""The machine that puts the sample point into the nursery's check: which objects
-are sampled, from a start to a stop.
-"""
+"""The sample point in the nursery's check: the sampled objects from start to stop."""
 from __future__ import annotations
 
 import pathlib
@@ -38,7 +36,7 @@ def harness() -> pathlib.Path:
 def traces(draw: st.DrawFn, unseen: bool = False) -> str:
     nursery = draw(st.sampled_from([4096, 8192, 24576, 65536]))
     pins = draw(st.sampled_from([0, 1, 2, 8]))
-    # as in incminimark: pinned objects leave room for one more of any size
+    # as in incminimark, pinned objects leave room for an object of any size
     largest = nursery // (2 * pins + 1) // 8 * 8
     lines = ["nursery %d" % nursery, "pins %d" % pins]
     if draw(st.integers(0, 3)) == 0:
@@ -57,7 +55,7 @@ def traces(draw: st.DrawFn, unseen: bool = False) -> str:
         "finalizers", "steps", "nomemory",
         "start", "start", "start", "stop", "stop", "rate", "rate", "abandon",
         "unhook"] + ["unseen"] * 3 * unseen
-    # what the engine makes sure of: sampling is off when it is started
+    # sampling is off at each start, as the engine ensures
     phase = "off"
     hooked = False
     for kind in draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=60)):
@@ -129,7 +127,7 @@ def test_random_traces_are_sampled_as_the_oracle_says(
 @given(traces(unseen=True))
 def test_random_traces_with_collections_around_the_hook(
         harness: pathlib.Path, trace: str) -> None:
-    # the point is lost, and nobody knows until when: no oracle, but nothing
+    # the point is lost for an unknown time, so the oracle cannot be used, but nothing
     # may break
     result = run(harness, trace)
     assert result.totals.phase == OFF
@@ -139,7 +137,7 @@ def test_random_traces_with_collections_around_the_hook(
 
 
 # ____________________________________________________________
-# where the sampled byte is
+# the place of the sampled byte
 
 @pytest.mark.parametrize("interval", range(1, 130))
 def test_the_object_with_the_sampled_byte_is_the_sample(
@@ -158,7 +156,8 @@ small 16 1
 
 @pytest.mark.parametrize("interval", [1, 8, 64, 4096, 14336, 2**40, 2**62])
 @pytest.mark.parametrize("fixed", [0, 1])
-def test_each_interval(harness: pathlib.Path, interval: int, fixed: int) -> None:
+def test_number_of_samples_for_each_interval(
+        harness: pathlib.Path, interval: int, fixed: int) -> None:
     result = check(harness, f"""\
 nursery 4096
 start {interval} 99 {fixed}
@@ -188,14 +187,13 @@ small 16 1
 stop
 small 16 1
 """)
-    # the points in the small objects are at 1002009, 1002019 and 1002029
+    # the sampled bytes in the small objects are 1002009, 1002019 and 1002029
     assert result.samples == [Sample(0, 2000, 10), Sample(1, 1000000, 10),
                               Sample(2, 16, 10), Sample(3, 16, 10)]
 
 
-def test_a_point_at_the_first_byte_behind_a_sample(
-        harness: pathlib.Path) -> None:
-    # bytes 791 and 824 are sampled; the second object ends before byte 824
+def test_sample_point_at_the_first_byte_after_a_sample(harness: pathlib.Path) -> None:
+    # bytes 791 and 824 are sampled, and the second object ends before byte 824
     result = check(harness, """\
 nursery 4096
 start 33 0 1
@@ -215,12 +213,12 @@ small 16 1
     ("soon\nlarge 9000 0\nsmall 16 3\n", 1), ("soon\nlarge 9000 1\nsmall 16 3\n", 1),
     ("soon\ncollect\nsmall 16 3\n", 1), ("small 3800 1\nsoon\nsmall 96 2\n", 1),
     ("soon\nsmall 16 1\nsmall 4000 2\n", 2),
-    # behind a pinned object, and then
+    # after a pinned object, and once more
     ("small 16 1\npin 0\ncollect\nsoon\nsmall 16 1\nsoon\nsmall 16 1\n", 2)])
 @pytest.mark.parametrize("interval", [1, 40, 5000])
 def test_a_collection_before_the_nursery_is_full(
         harness: pathlib.Path, lines: str, collections: int, interval: int) -> None:
-    """It comes with the next object in the nursery; all bytes count, and none twice."""
+    """The next object in the nursery causes the collection.  All bytes count once."""
     result = check(harness, f"""\
 nursery 4096
 pins 1
@@ -236,7 +234,7 @@ small 40 5
     ("small 64 2000\n", 1), ("every 8192\nsmall 64 2000\n", 15),
     ("every 8192\nlarge 100000 0\nsmall 64 1\nlarge 100000 0\nsmall 64 1\n", 2),
     ("every 8192\nsmall 64 1000\nevery 0\nsmall 64 500\n", 7),
-    # without a sample, there is no moment for it
+    # without a sample, the collection has no occasion
     ("rate 4611686018427387904\nevery 8192\nsmall 64 1000\n", 0)])
 def test_collection_after_each_number_of_bytes(
         harness: pathlib.Path, lines: str, collections: int) -> None:
@@ -246,7 +244,7 @@ def test_collection_after_each_number_of_bytes(
 
 @pytest.mark.parametrize("interval", range(4080, 4120))
 def test_a_point_at_the_real_top(harness: pathlib.Path, interval: int) -> None:
-    # just before it, on it, or just behind it, where no object may reach
+    # the point is just before, on, or just after the top, which no object may exceed
     for last in (16, 24, 32):
         result = check(harness, f"""\
 nursery 4096
@@ -257,7 +255,7 @@ small 16 3
 stop
 small 16 1
 """)
-        # that is, if the last one does not fit, at the start of the nursery
+        # an object that does not fit is at the start of the nursery
         assert places(result)[255] == (4080 if last == 16 else 0)
         assert len(result.samples) == 1
 
@@ -285,7 +283,7 @@ stop
 small 16 1
 """)
     assert len(result.samples) == 4096
-    assert result.totals.collections == 1       # of the last line
+    assert result.totals.collections == 1       # caused by the last line
 
 
 # ____________________________________________________________
@@ -341,8 +339,8 @@ small 64 1
 
 
 def test_stop_restores_the_real_top(harness: pathlib.Path) -> None:
-    # the harness checks it once the phase is OFF; here: before and behind a
-    # pinned object, and when the nursery was full
+    # The harness checks the top once the phase is OFF.  The cases are before and after
+    # a pinned object, and in a full nursery.
     for before in ("small 16 1", "small 16 100", "small 16 255", "small 4000 1"):
         result = check(harness, f"""\
 nursery 4096
@@ -383,8 +381,8 @@ stop
 small 16 1
 """)
     random = oracle.splitmix64(5)
-    oracle.gap(NEVER, False, random)            # thrown away
-    first = oracle.gap(64, False, random)       # counts from the change
+    oracle.gap(NEVER, False, random)            # is discarded
+    first = oracle.gap(64, False, random)       # counts from the change of the rate
     assert result.samples[0] == Sample(10 + first // 16, 16, 64)
     assert 10 < len(result.samples) < 60
     assert max(result.sampled) < 110
@@ -392,7 +390,7 @@ small 16 1
 
 def test_first_sample_after_a_rate_change_has_the_new_interval(
         harness: pathlib.Path) -> None:
-    # the old gap, 999, would end in the same object as the new one
+    # the old gap of 999 bytes would end in the same object as the new gap
     result = check(harness, """\
 nursery 4096
 start 1000 0 1
@@ -419,11 +417,11 @@ small 16 1
 
 
 # ____________________________________________________________
-# what else may happen
+# other events
 
 def test_errno_is_kept(harness: pathlib.Path) -> None:
-    # the harness compares it after each line.  start_stop.c keeps it over a sample;
-    # drawing gaps, all of them, must not touch it
+    # The harness compares errno after each line.  start_stop.c keeps errno during a
+    # sample, and drawing gaps of any size must not change it.
     for interval in (1, 1000, 2**62):
         check(harness, f"nursery 65536\nstart {interval} 0 0\n"
               + "small 16 1000\nlarge 8000 1\ncollect\npressure\nsmall 64 1\n" * 5
@@ -431,7 +429,7 @@ def test_errno_is_kept(harness: pathlib.Path) -> None:
 
 
 def test_a_forked_child_ends_the_sampling(harness: pathlib.Path) -> None:
-    # the next entry, which comes by itself, ends it
+    # the next call of a GC function ends the sampling
     result = check(harness, """\
 nursery 4096
 start 100 0 0
@@ -449,11 +447,11 @@ def test_a_fork_right_after_the_start(harness: pathlib.Path) -> None:
         result = check(harness, PINNED.replace("pins 2\n", "pins 2\n" + before)
                        + "start 100 0 0\nabandon\nsmall 16 300\nstop\nsmall 16 1\n")
         assert result.totals.phase == OFF
-        assert result.totals.allocated == 16    # with the entry that ends it
+        assert result.totals.allocated == 16    # the allocation that ends the sampling
 
 
 def test_a_collection_that_goes_around_the_hook(harness: pathlib.Path) -> None:
-    # it is noticed at the next entry, and the point is placed anew
+    # the next call of our functions notices it, and places the point again
     result = run(harness, """\
 nursery 4096
 start 1 0 1
@@ -472,7 +470,7 @@ small 16 300
 
 def test_a_collection_around_the_hook_that_moves_the_real_top(
         harness: pathlib.Path) -> None:
-    # the nursery's first part now ends at the pinned object
+    # the first part of the nursery then ends at the pinned object
     result = run(harness, """\
 nursery 4096
 pins 1

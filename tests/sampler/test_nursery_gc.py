@@ -1,6 +1,5 @@
-"""The sample point, and what the garbage collector does to the nursery:
-collections, memory pressure, pinned objects, large ones.
-"""
+"""The sample point during collections, with memory pressure, and with pinned and large
+objects."""
 from __future__ import annotations
 
 import pathlib
@@ -13,9 +12,9 @@ from oracle import Sample
 # ____________________________________________________________
 # collections
 
-def test_retry_after_a_collection_finds_its_room(harness: pathlib.Path) -> None:
-    # the object fills the nursery, and holds the next point: a point that is
-    # placed before the retry makes it fail
+def test_retry_after_a_collection_has_enough_room(harness: pathlib.Path) -> None:
+    # The object fills the nursery, and contains the next point.  If the point is placed
+    # before the retry, the retry fails.
     result = check(harness, """\
 nursery 4096
 start 64 0 0
@@ -66,8 +65,8 @@ small 16 1
 
 @pytest.mark.parametrize("tiny", [0, 8, 16, 200])
 def test_tiny_nursery(harness: pathlib.Path, tiny: int) -> None:
-    # collect_and_reserve() moves nursery_free to just before nursery_top:
-    # these bytes are nobody's
+    # collect_and_reserve() moves nursery_free to just before nursery_top, and these
+    # bytes belong to no object
     result = check(harness, f"""\
 nursery 4096
 tiny {tiny}
@@ -81,7 +80,7 @@ small 16 1
 
 
 def test_second_minor_collection_keeps_sampling(harness: pathlib.Path) -> None:
-    # the finalizers fill the nursery behind the first one
+    # after the first collection, the finalizers fill the nursery
     finalizers = " ".join(["16"] * 255)
     result = check(harness, f"""\
 nursery 4096
@@ -118,8 +117,8 @@ small 16 1
 
 
 def test_finalizers_that_allocate_large_objects(harness: pathlib.Path) -> None:
-    # inside collect_and_reserve() they are nobody's; the nursery_top that the
-    # collector then uses is still its own.  Elsewhere they count.
+    # Within collect_and_reserve(), these objects do not count.  nursery_top is then the
+    # real top, which the collector uses.  Elsewhere, the objects count.
     result = check(harness, """\
 nursery 4096
 start 1 0 0
@@ -198,8 +197,8 @@ small 184 1
 stop
 small 16 1
 """)
-        # the gap was drawn anew before the large object; what is before the
-        # pressure is not counted
+        # the gap was drawn again before the large object; bytes before the memory
+        # pressure do not count
         assert result.samples == [Sample(52, 184, 1000)]
         assert result.totals == (800 + 16 + 184, 1, 1, 0, OFF)
 
@@ -224,7 +223,7 @@ small 16 1
 @pytest.mark.parametrize("before", [0, 3, 250])
 def test_memory_pressure_and_then_a_change(
         harness: pathlib.Path, change: str, before: int) -> None:
-    # nursery_free is our old nursery_top: no place for an object
+    # nursery_free is equal to our former nursery_top, where no object can begin
     result = check(harness, f"""\
 nursery 4096
 start 100 0 1
@@ -262,8 +261,8 @@ small 16 1
 # ____________________________________________________________
 # pinned objects
 
-#: of PINNED, between the two: they are at 1600 (64 bytes) and at 2448 (16 bytes)
-#: of PINNED: before, between and behind the two, in objects of 16 bytes
+#: Numbers of objects of 16 bytes before, between and after the two pinned objects of
+#: PINNED.  These are at 1600 (64 bytes) and at 2448 (16 bytes).
 AREAS = 1600 // 16, (2448 - 1664) // 16, (4096 - 2464) // 16
 
 
@@ -277,15 +276,15 @@ small 16 1000
 stop
 small 16 1
 """)
-    assert "small 251 16 1664" in result.program        # behind the first one
-    # one collection by hand, then one each time the three areas are full
+    assert "small 251 16 1664" in result.program        # after the first pinned object
+    # a collection by hand, and a collection each time that the three areas are full
     assert result.program.count("collection") == 1 + 1000 // sum(AREAS)
 
 
-def test_barrier_jump_charges_no_burst_to_one_object(
+def test_skipped_bytes_before_a_pinned_object_are_not_sampled(
         harness: pathlib.Path) -> None:
-    # 1592 bytes before the pinned object, most of which are wasted, and 80
-    # points would lie in the waste if it counted
+    # Most of the 1592 bytes before the pinned object are wasted.  If they counted, 80
+    # points would lie in the waste.
     result = check(harness, PINNED + """\
 start 20 0 1
 small 16 1
@@ -314,16 +313,16 @@ small 16 1
 stop
 small 16 1
 """)
-    # 1616 fits nowhere but behind the second pinned object: 1584 and 784
-    # bytes before the two are wasted.  The sampled byte is number 1999, with
-    # 16 + 1616 + 352 = 1984 before the fourth object
+    # 1616 bytes only fit after the second pinned object, so 1584 and 784 bytes before
+    # the two are wasted.  The sampled byte has the number 1999, and
+    # 16 + 1616 + 352 = 1984 bytes precede the fourth object.
     assert places(result)[-6:-3] == [0, 2464, 0]
     assert result.sampled == [154]
 
 
 def test_unpin_then_sampling_does_not_overlap(harness: pathlib.Path) -> None:
-    # nothing is pinned any more, but what is behind the barriers is occupied
-    # until the next collection
+    # no object is pinned any more, but the memory after the barriers is occupied until
+    # the next collection
     result = check(harness, PINNED + """\
 unpin 0
 unpin 0
@@ -363,7 +362,7 @@ small 16 1
 # large objects
 
 def test_external_malloc_leaves_the_real_top(harness: pathlib.Path) -> None:
-    # a stale top means collections before the nursery is full
+    # with an outdated top, the GC would collect before the nursery is full
     result = check(harness, """\
 nursery 4096
 start 64 0 0
@@ -394,7 +393,7 @@ small 16 1
 stop
 small 16 1
 """)
-    # 160 + 8000 + 114 * 16 = 9984, and byte 9999 is the last of the next one
+    # 160 + 8000 + 114 * 16 = 9984, and byte 9999 is the last byte of the next object
     assert result.sampled == [125]
 
 

@@ -1,6 +1,6 @@
-"""objects.c against the oracle: random programs, and what is told of each sample.
+"""Random programs whose object events in objects.c are compared with an oracle.
 
-As tests/rpython/test_rpython_gc.py does it with the builtin engine.
+tests/rpython/test_rpython_gc.py does this for the builtin engine.
 """
 from __future__ import annotations
 
@@ -53,12 +53,15 @@ def written(made: Made) -> str:
 
 
 def cards(size: int) -> int:
-    """Bytes before an array of so many bytes: a bit for each 128 pointers, in words."""
+    """Return the size of the GC's cards before an array of this size, both in bytes.
+
+    A card is a bit for 128 pointers, and cards are whole words.
+    """
     return (size // 8 // 128 + 63) // 64 * 8
 
 
 def line(step: Step) -> str:
-    """As the harness reads it."""
+    """Return the step as a line for the harness."""
     if isinstance(step, Start):
         return "sampling %d %d %d %d" % step
     if isinstance(step, Rate):
@@ -86,7 +89,7 @@ def line(step: Step) -> str:
 
 
 class Program:
-    """A random one; `steps` are for the oracle, `lines` for the harness."""
+    """A random program.  `steps` are for the oracle, `lines` for the harness."""
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
@@ -94,11 +97,11 @@ class Program:
         self.lines: list[str] = []
         self._key = 0
         self._state = SCANNING
-        self._was_seen = False      # in this state
+        self._was_seen = False      # a minor collection in this state
         self._running = False
-        self._young: list[tuple[int, int]] = []         # those that live on
+        self._young: list[tuple[int, int]] = []         # objects that will be promoted
         self._pinned: list[tuple[int, int]] = []
-        self._texts: dict[int, int] = {}                # that can shrink: their sizes
+        self._texts: dict[int, int] = {}                # sizes of shrinkable strings
         self._old: list[tuple[int, int]] = []
         choose = self.choose
         self._does(self._start())
@@ -150,7 +153,7 @@ class Program:
 
     def _minor(self) -> Iterator[Step]:
         choose = self.choose
-        # what the GC does between two of them; the engine sees one in each state
+        # the GC changes its state between two collections; the engine sees each state
         if self._was_seen and choose.random() < 0.7:
             self._state = (self._state + 1) % 4
             self._was_seen = False
@@ -202,16 +205,15 @@ def run(harness: pathlib.Path, lines: list[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-#: of each group
+#: traces of each group
 TRACES = 25
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(5))
-def test_random_traces_are_told_as_the_oracle_says(
+def test_object_events_of_random_programs_match_the_oracle(
         harness: pathlib.Path, group: int) -> None:
-    """Which objects are sampled, of which type each of them is, what became of it and
-    at which collection, in the order in which it is found out."""
+    """Compare the sampled objects, their types, outcomes and collections, in order."""
     counts: collections.Counter[str] = collections.Counter()
     for seed in range(group * TRACES, (group + 1) * TRACES):
         program = Program(seed)
@@ -227,7 +229,7 @@ def test_random_traces_are_told_as_the_oracle_says(
                   and step.fate == PROMOTED}
         counts["pinned"] += sum(int(fact.split()[1]) in pinned for fact in expected
                                 if fact.startswith("young") and fact.split()[2] == "1")
-    # none of it is rare
+    # all kinds of events are frequent
     assert counts["sample"] > 3000
     for what in ("minor", "freed", "lost", "outcome 0", "outcome 1", "outcome 3",
                  "outcome 4", "of pieces", "behind a holder", "shrunk", "pinned"):
@@ -235,7 +237,7 @@ def test_random_traces_are_told_as_the_oracle_says(
 
 
 def test_the_oracle_of_a_piece_that_is_freed_in_parts() -> None:
-    """By hand: each byte is sampled, so each object is."""
+    """The expected events were found by hand.  Each byte is a sample point."""
     piece = Birth(1, (Made(16, 7, PROMOTED), Made(24, 8, DIED),
                       Made(16, 7, PROMOTED), Made(32, 0, NOT_KNOWN)))
     assert told([Start(1, 5, True, True), piece, Minor(True), Drop(1, 2),
@@ -246,8 +248,8 @@ def test_the_oracle_of_a_piece_that_is_freed_in_parts() -> None:
         "young 2 4 9 0"]
 
 
-def test_the_oracle_of_what_is_promoted_after_the_marking() -> None:
-    """It is not judged, although nobody holds it any more; the next one does."""
+def test_oracle_of_objects_that_are_promoted_after_the_marking() -> None:
+    """Only the next major collection finds that the object is unreachable."""
     assert told([Start(1, 5, True, True), MarkingEnds(),
                  Birth(1, (Made(16, 7, PROMOTED),)), Minor(True), Drop(1, 0),
                  Minor(True), MarkingEnds(), Minor(True)]) == [

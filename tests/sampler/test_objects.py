@@ -1,7 +1,7 @@
-"""objects.c: which objects of a piece are sampled, and what becomes of them.
+"""The sampled objects of batched allocations, and their outcomes (objects.c).
 
-The heap is that of native/objects_harness.c; tests/end_to_end/test_what_became.py does
-the same in PyPy.
+The heap is in native/objects_harness.c.  tests/end_to_end/test_what_became.py tests the
+same in PyPy.
 """
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ BEGIN = "begin 1 0 1"
 
 
 # ____________________________________________________________
-# pieces
+# batched allocations
 
 @pytest.mark.parametrize("count", [200, 400])
 def test_full_tables_lose_no_bytes_of_batched_allocations(
         harness: pathlib.Path, count: int) -> None:
-    """A table of 256 rows that cannot grow: 200 batched allocations have more objects,
-    400 have no room themselves."""
+    """The table has 256 rows, and cannot grow.
+
+    200 batched allocations have more objects than rows; 400 have no rows themselves.
+    """
     told = run(harness, "begin 1 1 1", "no-memory", *(
         "piece %d 0 16 16d 16d 16d" % key for key in range(1, count + 1)), "minor")
     rows = [tuple(map(int, line.split()[1:])) for line in told]
@@ -75,8 +77,10 @@ def test_fixed_gaps_within_a_piece(harness: pathlib.Path) -> None:
 
 def test_every_object_has_the_probability_of_its_own_size(
         harness: pathlib.Path) -> None:
-    """Pieces are sampled as the sampler does it; then each of their objects has
-    to come out as if it had been allocated alone."""
+    """The sampler samples bytes of batched allocations.
+
+    Then each object must have the probability that it has when it is allocated alone.
+    """
     interval, rounds, sizes = 100, 20000, (16, 104, 48, 32)
     generator = random.Random(12345)
     lines, key = [BEGIN], 0
@@ -98,12 +102,12 @@ def test_every_object_has_the_probability_of_its_own_size(
 
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("seed", [0, 7, 2**63 - 1])
-def test_pieces_are_taken_apart_as_the_oracle_says(
+def test_objects_of_batched_allocations_match_the_oracle(
         harness: pathlib.Path, seed: int, fixed: bool) -> None:
-    """And as the builtin engine does it: tests/rpython/test_rpython_gc.py."""
+    """The builtin engine gives the same results (tests/rpython/test_rpython_gc.py)."""
     choose = random.Random(seed)
     behind = oracle.splitmix64(seed + 1 & 2**64 - 1)
-    oracle.gap(1, fixed, behind)        # is not used
+    oracle.gap(1, fixed, behind)        # is discarded
     lines = ["begin %d %d 1" % (seed, fixed)]
     expected = []
     for key in range(1, 500):
@@ -122,26 +126,27 @@ def test_pieces_are_taken_apart_as_the_oracle_says(
 
 
 @pytest.mark.parametrize("piece, told", [
-    # a guard failed before they were made; what was there was cleared
+    # a guard failed before these objects were made, and their memory was cleared
     ("32d 16- 16-", ["young 3 0 32 32"]), ("16- 48-", ["young 3 3 0 0"]),
     ("16d 16d 32-", ["young 3 0 16 16"]),
-    # a string that was shrunk, whose characters are no header
+    # a string was shrunk, and its characters are no valid header
     ("32p 16x 16x", ["young 3 1 32 32"]), ("16x 32d", ["young 3 3 0 0"]),
 ])
-def test_what_was_not_made(harness: pathlib.Path, piece: str,
-                           told: list[str]) -> None:
+def test_objects_that_were_not_made_are_unknown(
+        harness: pathlib.Path, piece: str, told: list[str]) -> None:
     assert run(harness, BEGIN, "piece 3 0 1000 " + piece, "piece 4 0 1000 16p",
                "minor") == [*told, "young 4 1 16 0"]
 
 
 @pytest.mark.parametrize("at", [0, 31, 32, 63])
-def test_a_string_that_was_shrunk(harness: pathlib.Path, at: int) -> None:
-    """It has the size that was reserved for it."""
+def test_string_that_was_shrunk_keeps_its_sampled_size(
+        harness: pathlib.Path, at: int) -> None:
+    """The string has its reserved size."""
     assert run(harness, BEGIN, "piece 3 %d 1000 32t 32-" % at, "minor") == [
         "young 3 0 32 0"]
 
 
-def test_a_string_that_was_shrunk_lives_on_with_what_it_takes(
+def test_live_string_that_was_shrunk_has_its_present_size(
         harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 3 40 1000 32T 32-", "piece 4 0 1000 64T:7",
                "shrink 4 24", "minor", "end", BEGIN, "piece 5 0 1000 64T",
@@ -149,28 +154,28 @@ def test_a_string_that_was_shrunk_lives_on_with_what_it_takes(
         "young 3 1 32 0 32", "young 4 1 7 0 24", "young 5 4 48 0 48"]
 
 
-def test_what_has_no_field_is_old_with_half_of_its_size(harness: pathlib.Path) -> None:
-    """It needs no room for a forwarding address any more."""
+def test_old_object_without_a_field_has_half_its_size(harness: pathlib.Path) -> None:
+    """An old object needs no room for a forwarding address."""
     assert run(harness, BEGIN, "piece 3 0 1000 16p:999", "piece 4 0 1000 16p:999 16p",
                "minor") == ["young 3 1 999 0 8", "young 4 1 999 16 8"]
 
 
-def test_without_lifetimes_nobody_asks_what_it_takes(harness: pathlib.Path) -> None:
+def test_live_size_is_not_read_without_lifetimes(harness: pathlib.Path) -> None:
     assert run(harness, "begin 1 0 0", "piece 3 40 1000 32T 32-", "minor") == [
         "young 3 3 32 0"]
 
 
-def test_what_follows_a_string_in_a_piece(harness: pathlib.Path) -> None:
+def test_object_after_a_string_in_a_batched_allocation(harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 3 32 1000 32t 32d", "minor") == [
         "young 3 0 32 32"]
 
 
-def test_the_sampled_byte_is_in_what_was_not_made(harness: pathlib.Path) -> None:
+def test_sampled_byte_in_an_object_that_was_not_made(harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 3 40 1000 32d 16- 16-", "minor") == [
         "young 3 3 0 32"]
 
 
-def test_what_was_not_made_holds_one_more_sampled_byte(
+def test_second_sampled_byte_in_an_object_that_was_not_made(
         harness: pathlib.Path) -> None:
     # points at 10 and 60
     assert run(harness, "begin 1 1 1", "piece 1 10 50 24p 24- 40-",
@@ -178,22 +183,22 @@ def test_what_was_not_made_holds_one_more_sampled_byte(
 
 
 def test_a_large_piece_has_to_fit_exactly(harness: pathlib.Path) -> None:
-    """Not all of it was cleared."""
+    """A large batched allocation is not cleared completely."""
     assert run(harness, BEGIN, "piece 1 0 100000 5000d 16-",
                "piece 2 5008 100000 5000d 16p", "minor") == [
         "young 1 3 0 0", "young 2 1 16 16"]
 
 
 # ____________________________________________________________
-# fates
+# outcomes
 
 def test_the_first_minor_collection(harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 1 0 1000 16d", "piece 2 0 1000 16p",
                "minor", "minor") == ["young 1 0 16 0", "young 2 1 16 0"]
 
 
-def test_a_pinned_object_is_asked_for_again(harness: pathlib.Path) -> None:
-    """It was shrunk meanwhile, as a buffer that was read into."""
+def test_pinned_object_is_examined_again(harness: pathlib.Path) -> None:
+    """The object was shrunk meanwhile, like a buffer after a read."""
     assert run(harness, BEGIN, "piece 1 0 1000 16d", "piece 2 0 1000 4096N:7",
                "piece 3 0 1000 24n", "piece 4 0 1000 32n", "minor", "shrink 2 40",
                "unpin 2 0 p", "unpin 3 0 d", "piece 5 0 1000 16p", "minor", "state 1",
@@ -202,12 +207,13 @@ def test_a_pinned_object_is_asked_for_again(harness: pathlib.Path) -> None:
         "young 5 1 16 0", "freed 2 0", "young 4 4 32 0"]
 
 
-def test_a_pinned_object_of_a_piece_is_not_known(harness: pathlib.Path) -> None:
+def test_pinned_object_of_a_batched_allocation_is_unknown(
+        harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 1 0 1000 16n 32d", "minor", "minor") == [
         "young 1 3 16 16"]
 
 
-def test_a_collection_that_nobody_saw_may_have_moved_what_was_pinned(
+def test_pinned_object_is_unknown_after_an_unseen_collection(
         harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 1 0 1000 24n", "minor", "unpin 1 0 p", "unseen",
                "minor") == ["young 1 3 0 0"]
@@ -244,17 +250,20 @@ def test_a_later_snapshot_reaches_an_object_again(harness: pathlib.Path) -> None
 
 
 def test_an_object_that_ended_is_not_inherited(harness: pathlib.Path) -> None:
-    """The next part of the profile does not know it."""
+    """The next segment of the profile does not contain the object."""
     assert run(harness, BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p", "minor",
                "copy", "examined 1 77", "inherit", "copy", "examined 0 88")[2:] == [
         "freed 1 0 at 77", "inherited 2 0"]
 
 
-def test_what_the_gc_counts_stands_beside_what_is_estimated(
+def test_bytes_that_the_gc_counted_come_with_the_estimate(
         harness: pathlib.Path) -> None:
-    """When it has swept: of the old objects that were not found dead, with what they
-    take; p = 1 - exp(-size / interval).  At the beginning counts what is old after the
-    first minor collection: what had been young then is from before, too."""
+    """The comparison happens after a sweep, for old objects that were not found dead.
+
+    The estimate uses their present sizes, and p = 1 - exp(-size / interval).  The first
+    count is read after the first minor collection, which also promotes objects from
+    before the start.
+    """
     found = run(harness, "heap 300", BEGIN, "heap 500", "piece 1 0 100 200p",
                 "piece 2 0 100 400T", "shrink 2 40", "piece 3 0 1000 104p",
                 "piece 4 0 100 16- 16-", "minor", "heap 700", "state 1", "minor",
@@ -267,7 +276,7 @@ def test_what_the_gc_counts_stands_beside_what_is_estimated(
     assert found.index("freed 3 0") < found.index("swept " + " ".join(swept))
 
 
-def test_without_lifetimes_nothing_stands_beside_it(harness: pathlib.Path) -> None:
+def test_no_comparison_with_the_gc_without_lifetimes(harness: pathlib.Path) -> None:
     assert not [line for line in run(
         harness, "heap 500", "begin 1 0 0", "piece 1 0 100 200p", "minor", "state 1",
         "minor", "state 2", "minor", "state 3", "minor") if line.startswith("swept")]
@@ -279,9 +288,9 @@ def test_which_object_of_a_piece_is_freed(harness: pathlib.Path) -> None:
                "sweep", "minor")[3:] == ["freed 1 1", "freed 1 2"]
 
 
-def test_what_is_promoted_while_a_major_collection_sweeps_is_not_judged(
+def test_object_promoted_during_a_sweep_is_not_confirmed_live(
         harness: pathlib.Path) -> None:
-    # it has no mark, and is not swept
+    # the object has no mark, and is not swept
     assert run(harness, BEGIN, "state 1", "minor", "piece 1 0 1000 16p",
                "state 2", "minor", "unmark 1 0", "minor", "state 0",
                "minor") == ["young 1 1 16 0"]
@@ -312,7 +321,7 @@ def test_without_lifetimes(harness: pathlib.Path) -> None:
         "young 1 3 16 0"]
 
 
-def test_a_collection_that_nobody_saw(harness: pathlib.Path) -> None:
+def test_objects_are_unknown_after_an_unseen_collection(harness: pathlib.Path) -> None:
     assert run(harness, BEGIN, "piece 1 0 1000 16p", "minor",
                "piece 2 0 1000 16p", "unseen", "piece 3 0 1000 16p",
                "minor") == ["young 1 1 16 0", "young 2 3 0 0", "young 3 3 0 0",
@@ -341,7 +350,7 @@ def test_one_profile_after_another(harness: pathlib.Path) -> None:
 
 
 # ____________________________________________________________
-# conservation, whatever happens
+# conservation of samples in random programs
 
 def trace(seed: int) -> list[str]:
     r = random.Random(seed)
@@ -376,9 +385,11 @@ def trace(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_conservation(harness: pathlib.Path, seed: int) -> None:
-    """Each sample is told of once, in the order of the keys, but for what is pinned;
-    and later each of its objects at most once."""
+def test_each_sample_is_reported_once(harness: pathlib.Path, seed: int) -> None:
+    """Each sample is reported once, in the order of the keys except for pinned objects.
+
+    Later, each of its objects is reported at most once.
+    """
     lines = trace(seed)
     keys = [int(line.split()[1]) for line in lines
             if line.split()[0] in ("piece", "large")]

@@ -1,9 +1,8 @@
-"""pace.c: the interval follows the program, the limit is kept, and the
-estimates stay unbiased.
+"""The interval follows the program's allocation rate: the limit is kept, and the
+estimates stay unbiased (pace.c).
 
-The program here is a function that tells how fast it allocates at each
-moment; samples are taken where a Poisson process would take them, and the
-clock stands still for nobody.
+The program is a function that returns the allocation rate at each time.  The samples
+form a Poisson process, and the clock also runs during samples.
 """
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ UNSEEN_COST = 300
 SECOND = 10**9
 MB = 2**20
 
-#: bytes per nanosecond, at a time in nanoseconds
+#: allocated bytes per nanosecond, at a time in nanoseconds
 Rate = Callable[[float], float]
 
 
@@ -42,7 +41,7 @@ def pace() -> ctypes.CDLL:
 
 class Sample(NamedTuple):
     time: int
-    #: the mean interval when it was drawn: what it stands for
+    #: mean interval for which the sample's gap was drawn
     interval: int
 
 
@@ -57,7 +56,7 @@ def run(pace: ctypes.CDLL, rate: Rate, seconds: float, *, per_second: int = 0,
     time, end = 0.0, seconds * SECOND
     while True:
         gap = rng.expovariate(1 / interval)
-        # in steps of a millisecond: the rate may change meanwhile
+        # in steps of a millisecond, because the rate may change meanwhile
         while gap > 0 and time < end:
             step = min(gap, rate(time) * 1e6)
             time += step / rate(time)
@@ -73,8 +72,10 @@ def run(pace: ctypes.CDLL, rate: Rate, seconds: float, *, per_second: int = 0,
 
 
 def bursts(slow: float, fast: float, period: float) -> Rate:
-    """`slow` and `fast` bytes per nanosecond in turn, each for `period`
-    nanoseconds."""
+    """Return a rate that alternates between `slow` and `fast` bytes per nanosecond.
+
+    Each phase takes `period` nanoseconds.
+    """
     return lambda time: fast if int(time / period) % 2 else slow
 
 
@@ -97,8 +98,8 @@ def test_number_of_samples_is_bounded(pace: ctypes.CDLL, name: str,
                                       per_second: int) -> None:
     seconds = 4
     samples = list(run(pace, RATES[name], seconds, per_second=per_second))
-    # a burst of 16 samples with each change of the rate, and as many again
-    # until the interval is right
+    # each change of the rate causes a burst of 16 samples, and 16 more samples until
+    # the interval is right
     assert len(samples) <= 1.05 * seconds * per_second + 50
 
 
@@ -130,7 +131,7 @@ def test_a_steady_program_gets_most_of_its_samples(pace: ctypes.CDLL,
 
 
 def test_interval_follows_within_some_windows(pace: ctypes.CDLL) -> None:
-    """Up within 64 samples, down as well."""
+    """The interval grows and shrinks within 64 samples."""
     samples = list(run(pace, bursts(0.1, 10.0, SECOND), 2, per_second=1000))
     before = [s for s in samples if s.time < SECOND]
     after = [s for s in samples if s.time >= SECOND]
@@ -142,8 +143,10 @@ def test_interval_follows_within_some_windows(pace: ctypes.CDLL) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RATES)
 def test_estimates_are_not_biased(pace: ctypes.CDLL, name: str) -> None:
-    """Over many runs, the sum of what the samples stand for is what was
-    allocated: within 5.73 standard errors (1e-8)."""
+    """Over many runs, the samples' intervals sum up to the allocated bytes.
+
+    The tolerance is 5.73 standard errors (1e-8).
+    """
     errors = []
     for seed in range(300):
         seconds = 0.4
@@ -154,7 +157,7 @@ def test_estimates_are_not_biased(pace: ctypes.CDLL, name: str) -> None:
         for sample in run(pace, RATES[name], seconds, per_second=2000,
                           cost=lambda time: 0, seed=seed):
             estimate += sample.interval
-            # nothing is allocated while a sample is taken
+            # the program allocates nothing during a sample
             time_lost += UNSEEN_COST * RATES[name](sample.time)
         errors.append((estimate - (truth - time_lost)) / truth)
     error = statistics.fmean(errors)

@@ -1,4 +1,4 @@
-"""What pip installs, and what the sources promise."""
+"""The installed packages, the C sources, and rules for the repository."""
 from __future__ import annotations
 
 import os
@@ -42,7 +42,7 @@ def test_c_compiles_for_aarch64(tmp_path: Path, name: str, machine: str) -> None
 
 
 def test_other_programs_do_not_load_us(pypy: PyPy) -> None:
-    """The .pth file is for `-m vmprof` alone."""
+    """The .pth file only affects `-m vmprof`."""
     script = pypy.script("""
         import sys
         print([m for m in sys.modules if m.startswith("vmprof")],
@@ -69,7 +69,7 @@ def test_make_run_of_a_tiny_program(pypy: PyPy, rate: str, said: str) -> None:
          "APP=%s" % pypy.script("print('tiny')"), "RATE=" + rate,
          "PROFILE=%s" % profile],
         cwd=ROOT, capture_output=True, text=True,
-        # `make test` has some for its own jobs
+        # `make test` sets variables for its own jobs
         env={name: value for name, value in os.environ.items()
              if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
     assert done.returncode == 0, done.stderr
@@ -90,8 +90,8 @@ def test_no_absolute_paths_of_a_machine_in_the_repository() -> None:
 
 @pytest.mark.parametrize("name", ["README.rst",
                                   "vmprof-integration/README.rst"])
-def test_what_is_taught_installs_into_environments(name: str) -> None:
-    """Debian refuses anything else."""
+def test_documented_commands_install_into_environments(name: str) -> None:
+    """Debian refuses other installations."""
     commands = re.findall(r"^ +(\S+) -m pip install",
                           (ROOT / name).read_text(), re.MULTILINE)
     assert all("/bin/" in command for command in commands), commands

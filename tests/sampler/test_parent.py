@@ -1,5 +1,4 @@
-"""Without -o: a parent of the program's shows the report, however the program ends, and
-then ends as it did."""
+"""Runs without -o: a parent process shows the report, and ends as the program did."""
 from __future__ import annotations
 
 import os
@@ -20,7 +19,7 @@ WORK = """
         return [str(i) for i in range(200000)]
     kept = work()
 """
-#: what was allocated is written within a second: see PROFILE.rst
+#: time after which all earlier allocations are in the file (PROFILE.rst: one second)
 WAIT = "time.sleep(2.5)\n"
 
 
@@ -30,7 +29,7 @@ def arguments(script: Path, *flags: str) -> list[str]:
 
 @pytest.fixture
 def temporary(pypy: PyPy) -> Iterator[Path]:
-    """Where the profiles are while they are needed, and not longer."""
+    """Return the folder of the temporary profiles, and check that none remains."""
     path = pypy.folder / "tmp"
     path.mkdir()
     pypy.environment["TMPDIR"] = str(path)
@@ -46,8 +45,10 @@ def script(pypy: PyPy, end: str) -> Path:
 
 
 def run_in(pypy: PyPy, command: list[str], code: int) -> tuple[str, str]:
-    """What it prints on stdout and stderr; that is read until nobody holds
-    it any more."""
+    """Run a command, and return its stdout and stderr.
+
+    They are read until all processes have closed them.
+    """
     done = subprocess.run(command, cwd=pypy.folder, env=pypy.environment,
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stderr
@@ -55,7 +56,7 @@ def run_in(pypy: PyPy, command: list[str], code: int) -> tuple[str, str]:
 
 
 def remove_held(err: str) -> None:
-    """Profiles of processes that outlive the report stay, and are named."""
+    """Remove the profiles of processes that outlive the report, which names them."""
     for path in re.findall(r"is still running, and continues to write into "
                            r"(\S+)", err):
         os.unlink(path)
@@ -85,7 +86,7 @@ def test_timeout_shows_a_report(pypy: PyPy, temporary: Path) -> None:
 
 def test_interrupt_of_the_group_shows_a_report(
         pypy: PyPy, temporary: Path) -> None:
-    """Ctrl-C reaches all who belong to the terminal."""
+    """Ctrl-C sends the signal to all processes of the terminal."""
     process = subprocess.Popen(
         [PYPY, *arguments(script(pypy, "print('up', flush=True)\n" + WAIT))],
         cwd=pypy.folder, env=pypy.environment, start_new_session=True,
@@ -99,8 +100,8 @@ def test_interrupt_of_the_group_shows_a_report(
     assert "did not end normally" not in err
 
 
-def test_who_ignores_dead_children(pypy: PyPy, temporary: Path) -> None:
-    """SIGCHLD ignored, as some supervisors do: nobody can be waited for."""
+def test_report_if_sigchld_is_ignored(pypy: PyPy, temporary: Path) -> None:
+    """Some supervisors ignore SIGCHLD, so the parent cannot wait for its child."""
     path = script(pypy, "print('ran')\n")
     done = subprocess.run(
         [PYPY, *arguments(path)], cwd=pypy.folder, env=pypy.environment,
@@ -123,12 +124,12 @@ def test_names_that_the_terminal_cannot_show(
 
 def test_report_is_out_before_the_program_ends(
         pypy: PyPy, temporary: Path) -> None:
-    """And comes after what the program printed, in the same file."""
+    """In a common file, the report follows the output of the program."""
     path = script(pypy, "print('out'); print('err', file=sys.stderr)\n")
     with (pypy.folder / "both").open("w") as file:
         subprocess.run([PYPY, *arguments(path)], stdout=file, stderr=file,
                        cwd=pypy.folder, env=pypy.environment, check=True)
-        # at once: not after whoever holds it has closed it
+        # the report is complete now, although the file is still open
         text = (pypy.folder / "both").read_text()
     assert text.index("out\n") < text.index("allocated in")
     assert "the GC itself counted: " in text and text.endswith("\n")
@@ -148,14 +149,14 @@ NOTICED = """
 """
 
 
-def test_program_has_no_child_of_ours(pypy: PyPy, temporary: Path) -> None:
+def test_program_sees_no_child_of_the_sampler(pypy: PyPy, temporary: Path) -> None:
     path = pypy.script(NOTICED)
     out, err = run_in(pypy, [PYPY, *arguments(path)], 0)
     assert out.startswith("no child\n\n")
     assert "the GC itself counted" in err
 
 
-#: makes PYPY adopt the orphans among its descendants, as process 1 does
+#: Program that executes PYPY so that it adopts orphaned descendants, as process 1 does.
 SUBREAPER = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
@@ -165,7 +166,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 def test_parent_that_adopts_orphans_waits_for_the_program(
         pypy: PyPy, temporary: Path) -> None:
-    """As process 1 of a container: orphans end, and one outlives the program."""
+    """In a container's process 1, orphans end, and one orphan outlives the program."""
     path = script(pypy, """
 for seconds in "0", "60":
     subprocess.run(["sh", "-c", "sleep %s >/dev/null 2>&1 & echo $!" % seconds])
@@ -198,7 +199,7 @@ os._exit(6)
     start = time.monotonic()
     _, err = run_in(pypy, [PYPY, *arguments(path)], 6)
     daemon = int((pypy.folder / "daemon").read_text())
-    os.kill(daemon, 0)      # it still sleeps
+    os.kill(daemon, 0)      # the daemon still sleeps
     os.kill(daemon, signal.SIGKILL)
     remove_held(err)
     assert "<listcomp>  " in err
@@ -207,7 +208,7 @@ os._exit(6)
 
 def test_program_that_closes_all_files_and_opens_its_own(
         pypy: PyPy, temporary: Path) -> None:
-    """Its files get our numbers: nothing of ours ends up there."""
+    """The program's files get our numbers, and must not contain our data."""
     path = script(pypy, """
 os.closerange(3, 4096)
 files = [os.open("own", os.O_RDWR | os.O_CREAT | os.O_APPEND)]
@@ -226,7 +227,7 @@ sys.exit(4)
 @pytest.mark.parametrize("to_all", [False, True])
 def test_signal_reaches_the_program_once(
         pypy: PyPy, temporary: Path, to_all: bool) -> None:
-    """Whether it is for the command or, as Ctrl-C, for all of its group."""
+    """The signal is for the command, or, like Ctrl-C, for its whole process group."""
     numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
                signal.SIGUSR1, signal.SIGUSR2)
     path = script(pypy, """
@@ -254,9 +255,8 @@ for number in %r:
     assert "<listcomp>  " in err
 
 
-def test_command_that_is_killed_takes_the_program_with_it(
-        pypy: PyPy, temporary: Path) -> None:
-    """As it would be killed itself, without us."""
+def test_program_is_killed_with_the_command(pypy: PyPy, temporary: Path) -> None:
+    """Without the sampler, the signal would kill the program itself."""
     path = script(pypy, """
 print("ready", flush=True)
 time.sleep(60)
@@ -268,14 +268,14 @@ print("still there")
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.kill()
-        assert process.stdout.read() == ""      # until nobody has it
-    profile, = temporary.iterdir()              # nobody is there to show it
+        assert process.stdout.read() == ""      # returns when all writers have ended
+    profile, = temporary.iterdir()              # no parent is left to show the report
     profile.unlink()
 
 
 def test_program_that_fails_to_start_leaves_no_report(
         pypy: PyPy, temporary: Path) -> None:
-    """It is no program: the interpreter says so."""
+    """The interpreter reports the error, and no program has run."""
     (pypy.folder / "amodule.py").write_text("")
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "1k", "-m",
                        "no_such_module")
@@ -283,18 +283,19 @@ def test_program_that_fails_to_start_leaves_no_report(
 
 
 def test_log_of_the_program_is_its_own(pypy: PyPy, temporary: Path) -> None:
-    """PyPy's log: neither missing nor overwritten by another process."""
+    """PyPy's log of the program is complete, and no other process overwrites it."""
     path = script(pypy, "print(os.environ.get('PYPYLOG'))\n"
                         "import gc; gc.disable(); gc.collect()\n")
     logs = []
-    # of the second, processes of ours collect between fork and exec
+    # with this nursery, processes of the sampler collect between fork and exec
     pypy.environment["PYPY_GC_NURSERY"] = "32k"
     for name, command in ("plain", [str(path)]), ("log", arguments(path)):
         pypy.environment["PYPYLOG"] = "gc-collect-done:" + name
         out, _ = run_in(pypy, [PYPY, *command], 0)
         assert out == "None\n"
         logs.append((pypy.folder / name).read_text().count("{gc-collect-done"))
-    # begin.py asks for one when our modules go, and their import may cause another
+    # begin.py requests a collection when our modules are removed, and their import may
+    # cause another collection
     assert 0 < logs[0] + 1 <= logs[1] <= logs[0] + 2
 
 

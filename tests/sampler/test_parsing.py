@@ -1,4 +1,4 @@
-"""Intervals and limits, as users write them."""
+"""Intervals, limits, outputs and durations that users write."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_sizes_as_people_write_them(text: str, number: int) -> None:
     "128kk", "128bk", "128bits", "1.5.M", ".", ".k", "M", "B", "0x10", "k128",
     "128k/s", "1 k B", "\u0661k", "12\uff4b",
 ])
-def test_what_could_mean_several_things_is_refused(text: str) -> None:
+def test_ambiguous_and_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(AllocationSamplingError,
                        match="write a number of bytes, such as"):
         parse_interval(text)
@@ -63,7 +63,7 @@ def test_limits(text: str, limit: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["128k", "", "automatic", "1000/s", "1%"])
-def test_what_is_no_limit(text: str) -> None:
+def test_intervals_are_not_limits(text: str) -> None:
     assert parse_limit(text) is None
 
 
@@ -80,7 +80,7 @@ def test_bad_limits(text: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**62 + 1])
-def test_out_of_range(number: int) -> None:
+def test_numbers_out_of_range(number: int) -> None:
     with pytest.raises(AllocationSamplingError, match=str(number)):
         check_interval(number)
 
@@ -114,20 +114,20 @@ def test_settings_that_make_no_sense(settings: dict[str, Any],
     (3, TypeError, "invalid output 3: write the name of a file"),
     (None, TypeError, "invalid output None: write the name of a file"),
 ])
-def test_outputs_that_are_no_files(output: object, kind: type[Exception],
-                                   words: str) -> None:
+def test_invalid_outputs_are_refused(
+        output: object, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind) as caught:
         check_output(output)
     assert isinstance(caught.value, AllocationSamplingError)
     assert str(caught.value).startswith(words)
 
 
-def test_outputs_that_are_files() -> None:
+def test_outputs_may_be_bytes_and_paths() -> None:
     assert check_output(b"a.vmprof") == check_output(Path("a.vmprof")) == "a.vmprof"
 
 
 def test_share_of_the_time_can_not_be_kept_with_native_frames() -> None:
-    """Their walk is not in the time that is measured."""
+    """The measured time does not include the walk of native frames."""
     for interval in "auto", "auto:0.1%":
         with pytest.raises(AllocationSamplingError,
                            match="limit in percent of the time is not possible with "
@@ -145,6 +145,6 @@ def test_seconds_with_units(text: object, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "1w", "1 h 5 m", "1hh", "--", None])
-def test_what_is_no_number_of_seconds(text: object) -> None:
+def test_invalid_durations_are_refused(text: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         parsing.seconds(text)

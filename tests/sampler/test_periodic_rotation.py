@@ -1,4 +1,4 @@
-"""--rotate: a run's profiles, one after the other, and those of its children."""
+"""The option --rotate, which divides the profiles of a run and of its children."""
 from __future__ import annotations
 
 import itertools
@@ -38,7 +38,7 @@ def rotate(pypy: PyPy, *arguments: str, every: str = "0.2", output: str = "app.v
 
 
 def profiles(folder: Path) -> dict[str, list[Profile]]:
-    """By the names of the first ones: each process's, in their order."""
+    """Return the segments of each process in order, by the name of the first one."""
     found: dict[str, list[Profile]] = {}
     for path in sorted(folder.glob("*.vmprof"), key=lambda path: (
             int((re.findall(r"\.w(\d+)$", path.stem) or ["1"])[0]))):
@@ -60,9 +60,8 @@ def things(found: list[Profile]) -> int:
                for profile in found for type_ in profile.samples.type)
 
 
-def test_nothing_is_lost_between_them(stock_pypy: PyPy) -> None:
-    """In the first process, in a forked one, in one that is forked by that, and in one
-    that is the interpreter anew."""
+def test_no_object_is_lost_between_segments(stock_pypy: PyPy) -> None:
+    """The processes are the first one, a forked child, its child, and one by exec."""
     anew = stock_pypy.script(THING + """
     print("anew", os.getpid(), len(work(1.5)))
     """, "anew.py")
@@ -95,9 +94,9 @@ def test_nothing_is_lost_between_them(stock_pypy: PyPy) -> None:
         assert name == ("app" if "parent" not in of_process[0].settings
                         else "app." + pid)
         assert things(of_process) == said[int(pid)]
-    # how many, is up to the machine
+    # the number of segments depends on the machine
     assert max(map(len, found.values())) >= 3
-    # the first one's name means all, and a child's all of that
+    # the first profile's name means the run, and a child's name its own segments
     files = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
     assert sorted(len(file.later) + 1 for file in files) == sorted(
         map(len, found.values()))
@@ -107,7 +106,7 @@ def test_nothing_is_lost_between_them(stock_pypy: PyPy) -> None:
             assert len(file.later) + 1 == len(of_process)
 
 
-def test_a_child_without_a_sample_leaves_none(stock_pypy: PyPy) -> None:
+def test_child_without_a_sample_leaves_no_profile(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(THING + """
     if os.fork() == 0:
         time.sleep(1)
@@ -116,13 +115,13 @@ def test_a_child_without_a_sample_leaves_none(stock_pypy: PyPy) -> None:
         bytes(100000000)
     os.wait()
     """)
-    # what the child allocates is some kilobytes: once in thousands of runs a sample
+    # the child allocates some kilobytes, which is a sample once in thousands of runs
     assert rotate(stock_pypy, str(script), interval="64M") == (0, "", "")
     assert set(profiles(stock_pypy.folder)) == {"app"}
 
 
-def test_a_child_of_a_thread_has_one(stock_pypy: PyPy) -> None:
-    """One that is forked by another thread than the main one ends with that."""
+def test_child_of_a_thread_has_one_profile(stock_pypy: PyPy) -> None:
+    """A child that another thread than the main one forks ends with that thread."""
     script = stock_pypy.script(THING + """
     import threading
     def fork():
@@ -142,7 +141,7 @@ def test_a_child_of_a_thread_has_one(stock_pypy: PyPy) -> None:
     assert len(found["app"]) > 1 and len(found["app." + child.strip()]) == 1
 
 
-def test_they_are_shown_as_one_run(stock_pypy: PyPy) -> None:
+def test_segments_are_shown_as_one_run(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(THING + "    work(0.7)\n")
     assert rotate(stock_pypy, str(script)) == (0, "", "")
     of_process, = profiles(stock_pypy.folder).values()
@@ -152,7 +151,7 @@ def test_they_are_shown_as_one_run(stock_pypy: PyPy) -> None:
     assert run.code == 0 and '"samples": %d' % samples in run.out
 
 
-def test_what_ends_the_sampling_ends_that(stock_pypy: PyPy) -> None:
+def test_rotation_ends_with_the_sampling(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(THING + """
     from vmprof_allocation.session import session
     work(0.5)
@@ -164,7 +163,7 @@ def test_what_ends_the_sampling_ends_that(stock_pypy: PyPy) -> None:
     assert rotate(stock_pypy, str(script)) == (0, "", "")
 
 
-def test_a_part_that_the_program_makes_counts(stock_pypy: PyPy) -> None:
+def test_segment_that_the_program_makes_is_counted(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(THING + """
     from vmprof_allocation.session import session
     part = session.current().part
@@ -193,7 +192,7 @@ def test_a_program_that_goes_to_another_folder(stock_pypy: PyPy) -> None:
     assert len(of_process) >= 2
 
 
-def test_a_program_whose_folder_is_no_more(stock_pypy: PyPy) -> None:
+def test_program_whose_folder_was_removed(stock_pypy: PyPy) -> None:
     script = stock_pypy.script(THING + """
     os.mkdir("gone")
     os.chdir("gone")
@@ -206,7 +205,7 @@ def test_a_program_whose_folder_is_no_more(stock_pypy: PyPy) -> None:
 
 
 def test_a_folder_that_goes_away_and_comes_back(stock_pypy: PyPy) -> None:
-    """The present profile goes on, which is said once."""
+    """The present profile continues, and one message reports the error."""
     (stock_pypy.folder / "here").mkdir()
     script = stock_pypy.script(THING + """
     os.rename("here", "there")
@@ -223,8 +222,8 @@ def test_a_folder_that_goes_away_and_comes_back(stock_pypy: PyPy) -> None:
     assert len(of_process) >= 2 and things(of_process) == int(out)
 
 
-def test_those_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
-    """As far as this one has so many; the others are of another run."""
+def test_segments_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
+    """A run replaces the segments of an earlier run that have its own numbers."""
     script = stock_pypy.script(THING + "    work(float(sys.argv[1]))\n")
     for seconds in "1.2", "0.5":
         assert rotate(stock_pypy, str(script), seconds) == (0, "", "")
@@ -265,8 +264,11 @@ def test_requests_that_make_no_sense(stock_pypy: PyPy, flags: list[str],
     assert not list(stock_pypy.folder.glob("*.vmprof"))
 
 
-def test_each_part_says_who_holds_what(stock_pypy: PyPy) -> None:
-    """In a child, each but the last; estimates are of what is alive then."""
+def test_each_segment_contains_the_retainers(stock_pypy: PyPy) -> None:
+    """In a child, each segment except the last one has retainers.
+
+    The estimates concern the objects that were alive at the snapshot.
+    """
     script = stock_pypy.script(THING + """
     kept = []
     def run():
@@ -290,18 +292,18 @@ def test_each_part_says_who_holds_what(stock_pypy: PyPy) -> None:
     for found, is_last_asked in (first[1], True), (of_child, False):
         assert len(found) >= 3
         if not is_last_asked:
-            found.pop()         # on a busy machine, it has them
+            found.pop()         # on a busy machine, the last segment has retainers, too
         sizes: list[int] = []
         for profile in found:
             assert profile.held and {held.problem for held in profile.held} == {0}
             rows = {row.holders[0].path: row
                     for row in holders.find(profile, profile.held[-1]).rows}
-            if "__main__.kept" not in rows:     # a busy machine has just begun
+            if "__main__.kept" not in rows:     # on a busy machine, it has just begun
                 assert sizes == []
                 continue
             row = rows["__main__.kept"]
             low, high = row.estimate.low, row.estimate.high
-            # five standard deviations, and what is still young
+            # five standard deviations, and the objects that are still young
             assert abs(row.estimate.value - row.bytes) < 2.6 * (high - low) + 2e5, row
             sizes.append(row.bytes)
         assert len(sizes) >= 2 and sizes == sorted(sizes)
@@ -327,8 +329,8 @@ def test_each_segment_ends_with_a_snapshot_of_a_small_heap(stock_pypy: PyPy) -> 
         objects.found(profile, "list").check("alive", 200000, also=4000)
 
 
-def test_the_last_part_waits_for_its_turn(stock_pypy: PyPy) -> None:
-    """Somebody else looks as the program ends."""
+def test_last_snapshot_waits_for_another_one(stock_pypy: PyPy) -> None:
+    """Another thread takes a snapshot while the program ends."""
     run = stock_pypy.sample("""
         import _thread, os
         from vmprof_allocation.session.session import current
@@ -362,10 +364,11 @@ def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None
     assert (run.code, run.out) == (2, "") and said in run.err
 
 
-def test_child_of_a_child_that_did_nothing_has_one_thread_that_rotates(
-        stock_pypy: PyPy) -> None:
-    """As that of a program that becomes a daemon: that of the first one would come to
-    it, which begins with a collection."""
+def test_child_of_an_idle_child_has_one_rotating_thread(stock_pypy: PyPy) -> None:
+    """A program that becomes a daemon has such a child.
+
+    The parent's thread would start in the child, too, and begin with a collection.
+    """
     run = stock_pypy.sample("""
         import os, sys, time
         def work():
@@ -381,5 +384,5 @@ def test_child_of_a_child_that_did_nothing_has_one_thread_that_rotates(
             work()
         print(len(os.listdir("/proc/self/task")))
     """, "16k", "--rotate", "60")
-    # its own, what writes, and what rotates
+    # the main thread, the writing thread, and the rotating thread
     assert (run.code, run.out, run.err) == (0, "3\n", "")

@@ -1,5 +1,5 @@
-"""What the probe finds out about the objects of the PyPy that the tests run, and
-what profiles say by it."""
+"""Facts about objects that the probe finds in the PyPy under test, and their effects on
+profiles."""
 from __future__ import annotations
 
 import functools
@@ -27,8 +27,7 @@ JIT = pytest.mark.parametrize("jit", ["off", ""])
 
 
 def test_facts_are_found(stock_pypy: PyPy) -> None:
-    """Those that incminimark's source says, where it says them; and an offset
-    that differs from build to build."""
+    """Compare the facts with incminimark's source, and check an offset that varies."""
     layout = fields(remembered(stock_pypy).read_text())
     known = {name: int(layout[name][0]) for name in (
         "type_info_bits", "type_is_varsize", "type_length", "flag_visited",
@@ -43,7 +42,7 @@ def test_facts_are_found(stock_pypy: PyPy) -> None:
 
 def test_probe_that_never_ends_is_stopped_by_its_processor_time(
         stock_pypy: PyPy) -> None:
-    """A busy machine may need many times as long for the same computation."""
+    """A busy machine may need much more elapsed time for the same computation."""
     done = stock_pypy.run(textwrap.dedent("""
         from vmprof_allocation.engines.hook.probe import __main__ as probe
         def loop(text):
@@ -57,10 +56,10 @@ def test_probe_that_never_ends_is_stopped_by_its_processor_time(
 
 
 # ____________________________________________________________
-# names of what is Python's own, and the interpreter's
+# names of Python's types and the interpreter's types
 
 def texts(pypy: PyPy) -> list[str]:
-    """The lines that the probe has written."""
+    """Return the lines that the probe has written."""
     doctor = pypy.command("-m", "vmprof_allocation", "doctor").out
     (build_id,) = set(re.findall("build-id: ([0-9a-f]+)", doctor))
     path = Path(CACHE, "vmprof-allocation", "%s-%d.types" % (
@@ -69,7 +68,7 @@ def texts(pypy: PyPy) -> list[str]:
 
 
 def by_row(pypy: PyPy) -> dict[int, tuple[int, str, str]]:
-    """For each row of the GC's list: kind, name, the GC's name."""
+    """Return the kind, the name and the GC's name for each row of the GC's list."""
     found = {}
     for line in texts(pypy):
         if line.startswith("type "):
@@ -106,8 +105,10 @@ BUILTINS = {
 
 
 def test_names_of_pythons_own_types(stock_pypy: PyPy) -> None:
-    """Asked in another process, whose heap is not the one that was asked: what
-    `type` says there, and what is the same in all builds."""
+    """Compare the names with `type` in another process, and with BUILTINS.
+
+    The probe examined a different heap.  BUILTINS has the names that all builds share.
+    """
     script = stock_pypy.script("""
         import array, collections, gc, io, itertools, json, re, struct, sys
         import threading, weakref
@@ -139,7 +140,7 @@ def test_names_of_pythons_own_types(stock_pypy: PyPy) -> None:
         expected = name if module == "builtins" else module + "." + name
         assert rows[row][:2] == (PYTHON, expected), source
         same += expected == BUILTINS[source]
-    # some have moved to another module since
+    # newer versions have some types in other modules
     assert same > len(sources) - 8
 
 
@@ -150,10 +151,10 @@ def test_names_of_pythons_own_types(stock_pypy: PyPy) -> None:
     ("GcStruct rpython.jit.metainterp.history.ConstInt {", INTERNAL,
      "JIT compiler"),
     ("GcStruct rpy_string {", STORAGE, "characters"),
-    # these belong to lists, tuples, frames and others
+    # these types belong to lists, tuples, frames and other objects
     ("GcArray of * GcStruct object {", STORAGE, "object array"),
     ("GcArray of Signed", STORAGE, "int array"),
-    # and these to one of Python's types
+    # and these types to one of Python's types
     ("GcArray of Float", STORAGE, "list"),
     ("GcArray of odictentry { key: Signed, value: * GcStruct object {", STORAGE,
      "dict"),
@@ -161,19 +162,19 @@ def test_names_of_pythons_own_types(stock_pypy: PyPy) -> None:
     ("GcStruct pypy.module._collections.interp_deque.Block {", STORAGE,
      "collections.deque"),
 ])
-def test_name_of_what_python_does_not_show(
+def test_names_of_types_that_python_does_not_show(
         stock_pypy: PyPy, of_gc: str, kind: int, name: str) -> None:
-    # to newer versions, one pointer to an object is like the other
+    # in newer versions, all pointers to objects have the same type
     spellings = of_gc, of_gc.replace("GcStruct object {", "GCREF (gcopaque)")
     found = {(kind, name) for kind, name, full in by_row(stock_pypy).values()
              if full.startswith(spellings)}
     assert (kind, name) in found
-    # there are dicts of the interpreter's own that are laid out alike
+    # some dicts of the interpreter have the same layout
     assert len(found) == 1 or "odictentry" in of_gc
 
 
 def test_every_type_has_a_name_or_a_class(stock_pypy: PyPy) -> None:
-    """And none has both."""
+    """No type has both."""
     for _, name, full in by_row(stock_pypy).values():
         of_instances = re.match(
             r"GcStruct pypy\.interpreter\.typedef\.\w+User", full)
@@ -183,8 +184,8 @@ def test_every_type_has_a_name_or_a_class(stock_pypy: PyPy) -> None:
 # ____________________________________________________________
 # instances
 
-#: makes instances, in turn with something else, so that the interpreter is
-#: at work in other places, too
+#: Makes instances in a loop.  Other allocations between them keep other parts of the
+#: interpreter busy.
 MAKE = """
 import gc, sys, types
 kept = []
@@ -195,12 +196,12 @@ def make(kind, *arguments, count=3000):
 """
 
 
-#: of what is in the nursery, nothing is known yet
+#: objects in the nursery have no known type yet
 SETTLE = "gc.collect()\n"
 
 
 def sampled(pypy: PyPy, source: str, jit: str = "") -> Types:
-    """At an interval of 512 bytes."""
+    """Return the types of a program that is sampled at an interval of 512 bytes."""
     return Types(pypy.sample(
         MAKE + textwrap.dedent(source) + "\n" + SETTLE, "512", jit=jit).path)
 
@@ -254,7 +255,7 @@ def test_classes_of_all_kinds(stock_pypy: PyPy, jit: str) -> None:
     others = ["quite.else.where.Foreign", "Nowhere", "ValueError", "KeyError",
               "StopIteration"]
     for name in ["__main__." + name for name in of_main] + others:
-        # 3000 objects of 40 bytes and more: never less in ten million years
+        # 3000 objects of 40 bytes or more: fewer samples once in ten million years
         assert types[name] > 100, (name, types)
     assert not any("Made" in name or name.endswith(("else.where.Nowhere",))
                    for name in types)
@@ -290,8 +291,7 @@ def test_half_a_character_is_a_question_mark(
 
 @JIT
 def test_class_that_is_renamed(stock_pypy: PyPy, jit: str) -> None:
-    """Objects count as what their class was called when it was looked at: at
-    the next collection."""
+    """An object counts under the name that its class has at the next collection."""
     types = sampled(stock_pypy, """
     class Before: pass
     for i in range(5):
@@ -306,7 +306,7 @@ def test_class_that_is_renamed(stock_pypy: PyPy, jit: str) -> None:
 
 @JIT
 def test_module_that_is_changed(stock_pypy: PyPy, jit: str) -> None:
-    """That is seen after the next major collection."""
+    """The change is noticed after the next major collection."""
     types = sampled(stock_pypy, """
     class Moved: pass
     for i in range(5):
@@ -322,7 +322,7 @@ def test_module_that_is_changed(stock_pypy: PyPy, jit: str) -> None:
 
 @JIT
 def test_classes_that_are_deleted(stock_pypy: PyPy, jit: str) -> None:
-    """Others get their memory."""
+    """Later classes get the memory of deleted classes."""
     types = sampled(stock_pypy, """
     for i in range(60):
         make(type("Made%d" % i, (), {}), count=1000)
@@ -331,14 +331,14 @@ def test_classes_that_are_deleted(stock_pypy: PyPy, jit: str) -> None:
     """, jit).counts()
     made = {name: count for name, count in types.items() if ".Made" in name}
     assert set(made) == {"__main__.Made%d" % i for i in range(60)}
-    # 1000 objects of 56 bytes, at 512 bytes: 104 of each, give or take 10
+    # 1000 objects of 56 bytes at 512 bytes give 104 samples of each class, plus or
+    # minus 10
     assert all(40 < count < 170 for count in made.values()), made
 
 
 @JIT
-def test_ten_thousand_classes_of_one_name(stock_pypy: PyPy, jit: str) -> None:
-    """Some have their own number because their instances are laid out in
-    another way."""
+def test_ten_thousand_classes_with_the_same_name(stock_pypy: PyPy, jit: str) -> None:
+    """Some classes have their own number, as their instances have another layout."""
     found = sampled(stock_pypy, """
     for i in range(10000):
         make(type("Same", (), {"__module__": "made"}), count=10)
@@ -349,11 +349,11 @@ def test_ten_thousand_classes_of_one_name(stock_pypy: PyPy, jit: str) -> None:
 
 
 # ____________________________________________________________
-# where nothing is certain
+# uncertain facts
 
 def test_library_of_another_build_is_not_probed(
         stock_pypy: PyPy, tmp_path: Path) -> None:
-    """As if it were on the command line of another PyPy's search.py."""
+    """The layout seems to come from another PyPy's search.py."""
     path = remembered(stock_pypy)
     layout = path.read_text()
     layout = layout[:layout.rindex("check=")].replace("build_id=", "build_id=0")
@@ -375,7 +375,8 @@ def test_library_of_another_build_is_not_probed(
                               "another build"), run
 
 
-#: the second one as for lack of memory: it is not remembered
+#: Programs in place of the probe.  The second program is killed as for lack of memory,
+#: which is not remembered.
 BROKEN = ("import os; os.kill(os.getpid(), 11)", "import os; os.kill(os.getpid(), 9)",
           "print('{}')", "print('')", "raise SystemExit(1)",
           "print('{\"layout\": \"\"}')")
@@ -383,12 +384,12 @@ BROKEN = ("import os; os.kill(os.getpid(), 11)", "import os; os.kill(os.getpid()
 
 @functools.cache
 def answers_of_broken_probes() -> list[dict[str, Any]]:
-    """Of one process; a search takes longest, and is not needed."""
+    """Return the answers of all broken probes, which one process runs."""
     with tempfile.TemporaryDirectory() as folder:
         pypy = PyPy(Path(folder))
         layout = Layout.parse(cache.load(str(remembered(pypy))) or "")
         for name in vars(layout).keys() & vars(Layout).keys():
-            delattr(layout, name)       # what a probe has found
+            delattr(layout, name)       # facts that a probe has found
         (pypy.folder / "layout").write_text(layout.text())
         programs = [str(pypy.script(program, "broken%d.py" % number))
                     for number, program in enumerate(BROKEN)]
@@ -412,9 +413,9 @@ def answers_of_broken_probes() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("program", BROKEN)
-def test_probe_that_fails_leaves_sampling_as_it_was(
+def test_probe_that_fails_does_not_prevent_sampling(
         stock_pypy: PyPy, program: str) -> None:
-    """A wrong pointer kills a process, and not that of the search."""
+    """A wrong pointer kills the probe's process, but not the search's process."""
     answer = answers_of_broken_probes()[BROKEN.index(program)]
     layout = fields(answer["layout"])
     assert layout["gc_state"] == ["-1"] and layout["types_size"] == ["0"]
@@ -423,9 +424,8 @@ def test_probe_that_fails_leaves_sampling_as_it_was(
         "not known this time" if ", 9)" in program else "not known"]
 
 
-def test_what_is_in_the_way_is_told_apart(stock_pypy: PyPy, tmp_path: Path) -> None:
-    """The GC's dump needs room for a file: it is not the build's fault if there is
-    none."""
+def test_temporary_problems_are_distinguished(stock_pypy: PyPy, tmp_path: Path) -> None:
+    """The GC's dump needs space for a file, whose lack is not a fact of the build."""
     text = remembered(stock_pypy).read_text()
     (tmp_path / "layout").write_text(text[:text.rindex("check=")])
     script = stock_pypy.script("""
@@ -445,8 +445,8 @@ def test_what_is_in_the_way_is_told_apart(stock_pypy: PyPy, tmp_path: Path) -> N
     assert run.out == "names: not known this time\nreferences: not known this time\n"
 
 
-def test_what_was_in_the_way_is_not_kept(stock_pypy: PyPy) -> None:
-    """The next run looks again."""
+def test_result_with_a_temporary_problem_is_not_kept(stock_pypy: PyPy) -> None:
+    """The next run searches again."""
     run = stock_pypy.command(str(stock_pypy.script("""
         import os, sys
         from vmprof_allocation.engines.hook.discovery import cache, search
@@ -482,7 +482,7 @@ def test_message_states_why_the_search_is_repeated() -> None:
 
 @pytest.fixture
 def unprobed(stock_pypy: PyPy) -> PyPy:
-    """A build of whose objects nothing is known."""
+    """Return a PyPy whose build has no known facts about objects."""
     path = remembered(
         stock_pypy, gc_state="-1", type_info_bits="-1", type_is_varsize="0",
         type_length="-1", flag_visited="0", flag_pinned="0", forwarded="0",
@@ -491,16 +491,17 @@ def unprobed(stock_pypy: PyPy) -> PyPy:
     return stock_pypy
 
 
-def test_a_build_whose_table_of_compiled_code_is_not_known_says_so(
+def test_unknown_table_of_compiled_code_is_noted_in_the_report(
         stock_pypy: PyPy) -> None:
     loop = "kept = []\nfor i in range(100000):\n    kept.append([i])\n"
     known = stock_pypy.sample(loop, "512")
     assert "callers" in known.profile().settings["capabilities"].split(",")
-    assert "callers: in compiled code, some are wrong: " in all_remarks(known.path)
+    assert "callers: in compiled code, some callers are wrong, " in (
+        all_remarks(known.path))
     remembered(stock_pypy, codemap="0")
     lacking = stock_pypy.sample(loop, "512")
     assert "callers" not in lacking.profile().settings["capabilities"].split(",")
-    assert "callers: where compiled code calls compiled code, stacks are " in (
+    assert "callers: where compiled code calls compiled code, the stacks are " in (
         all_remarks(lacking.path))
 
 
@@ -508,7 +509,7 @@ def all_remarks(path: Path) -> str:
     return " ".join(report(path, "--remarks").stdout.split())
 
 
-def test_sampling_goes_without_types(unprobed: PyPy) -> None:
+def test_sampling_works_without_types(unprobed: PyPy) -> None:
     run = unprobed.sample(MAKE + "make(object)\n" + SETTLE, "512")
     profile = run.profile()
     assert len(profile.samples) > 50
@@ -518,8 +519,7 @@ def test_sampling_goes_without_types(unprobed: PyPy) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "x", "missing", "writable"])
-def test_names_that_are_damaged_are_not_believed(
-        stock_pypy: PyPy, damage: str) -> None:
+def test_damaged_names_are_refused(stock_pypy: PyPy, damage: str) -> None:
     path = remembered(stock_pypy)
     layout = Layout.parse(cache.load(str(path)) or "")
     room = bytearray(layout.types_size)
@@ -538,8 +538,8 @@ def damage_names(types: Path, damage: str) -> None:
         types.write_bytes(damage.encode() * types.stat().st_size)
 
 
-def test_names_that_are_damaged_are_looked_for_again(stock_pypy: PyPy) -> None:
-    """If it is to be quiet, it doesn't say so."""
+def test_damaged_names_are_searched_again(stock_pypy: PyPy) -> None:
+    """With --quiet, the new search is not reported."""
     types = Path(cache.types_path(str(remembered(stock_pypy))))
     good = types.read_bytes()
     damage_names(types, "writable")
@@ -562,8 +562,8 @@ def test_names_are_known_without_a_cache(stock_pypy: PyPy) -> None:
     assert " (Not a directory), so the next run searches again" in kept
 
 
-def test_nothing_of_the_names_stays_on_the_heap(stock_pypy: PyPy) -> None:
-    """They are text of some hundred kilobytes."""
+def test_names_do_not_stay_on_the_heap(stock_pypy: PyPy) -> None:
+    """The names are a text of some hundred kilobytes."""
     script = stock_pypy.script("""
         import gc, sys
         import vmprof_allocation

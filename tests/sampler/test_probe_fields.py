@@ -1,5 +1,7 @@
-"""probe/fields.py, on a table of types that is made here: where a field is, or that it
-is not certain."""
+"""Offsets of fields from an artificial table of types (probe/fields.py).
+
+In case of doubt, a field has no offset.
+"""
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -10,12 +12,12 @@ import pytest
 from vmprof_allocation.engines.hook.probe.fields import Fields
 from vmprof_allocation.engines.hook.probe.memory import NotCertain
 
-#: offset of a type's size, in its entry
+#: offset of a type's size within its entry
 SIZE = 16
 
 
 class Made:
-    """One type: its name, its size with the header, and where its references are."""
+    """One type with its name, its size including the header, and its references."""
 
     table = 0
 
@@ -43,8 +45,9 @@ def fields_of(name: str, size: int, references: list[int]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name, size, references, found", [
-    # where the superclass ends, the size says; what takes one byte stands behind, from
-    # where the alphabet begins anew, and what may change without a word, at the end
+    # The superclass ends where the size implies.  After the words come fields of one
+    # byte, from which on the names are in alphabetical order again.  Fields that may
+    # change without a word (mutate_) are at the end.
     ("Frame { super, inst_b, inst_c, inst_a, mutate_b }", 56, [8, 24, 48],
      {"inst_b": 24, "inst_c": 32, "inst_a": 40, "mutate_b": 48}),
     ("Frame { super, inst_b, inst_c, inst_a, mutate_b }", 40, [16],
@@ -54,23 +57,23 @@ def fields_of(name: str, size: int, references: list[int]) -> dict[str, int]:
     ("Plain { a, inner: * GcStruct Other { c, d }, b }", 32, [8],
      {"a": 8, "inner": 16, "b": 24}),
 ])
-def test_fields_stand_behind_the_superclass(
+def test_fields_follow_the_superclass(
         name: str, size: int, references: list[int], found: dict[str, int]) -> None:
     assert fields_of("GcStruct " + name, size, references) == found
 
 
 @pytest.mark.parametrize("name, size, references", [
-    ("Two { super, inst_a, inst_b }", 16, [8]),     # there is no room for both
+    ("Two { super, inst_a, inst_b }", 16, [8]),     # too small for both
     ("Two { super, inst_a, inst_b }", 28, [8]),
-    ("Two { a, b }", 32, [8]),                      # there is room for another
-    ("Two { a, b }", 24, [12]),                     # a reference is no field
+    ("Two { a, b }", 32, [8]),                      # large enough for another field
+    ("Two { a, b }", 24, [12]),                     # a reference that is not a field
 ])
-def test_what_does_not_fit_is_nowhere(name: str, size: int, references: list[int]
-                                      ) -> None:
+def test_fields_that_do_not_fit_have_no_offset(
+        name: str, size: int, references: list[int] ) -> None:
     assert fields_of("GcStruct " + name, size, references) == {}
 
 
-def test_a_name_that_two_types_have() -> None:
+def test_name_of_two_types_is_refused() -> None:
     made: Any = Made("GcStruct Two { a }", 16, [])
     made.names *= 2
     made.numbers *= 2

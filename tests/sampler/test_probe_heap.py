@@ -1,5 +1,7 @@
-"""What the probe finds out about the words that the GC counts its heap with, and what
-profiles say where it does not."""
+"""The probe's search for the words in which the GC counts its heap.
+
+Without these words, profiles have no size of the heap.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,14 +20,14 @@ from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.profile.model import HEAP, HEAP_HAS, NURSERY, RAW_IN_USE, RESIDENT
 
 BASE = 0x100000
-#: relative to it: the GC's own words, one of its parts, and where its data ends
+#: relative to BASE: the GC's own words, one of its parts, and the end of its data
 GC, PART, END = 0x1000, 0x4000, 0x8000
 BLOCKS, ARENAS, LARGE, SIZE = PART + 0xa8, PART + 0xa0, GC + 0x228, GC + 0x1a0
 NAMES = "heap_blocks", "heap_arenas", "heap_large", "heap_nursery"
 
 
 class Model:
-    """A GC whose words change as those of a real one, and what else stands there."""
+    """A GC whose words change like a real GC's words, with other words between."""
 
     def __init__(self) -> None:
         self.gc = BASE + GC
@@ -33,10 +35,10 @@ class Model:
         self.data = BASE + 0x100, END
         self.time = 0
         self.at = {GC + 0x68: BASE + PART}
-        #: what else follows the collector's figures
+        #: other words that change with the collector's counts
         self.more: dict[int, Callable[[], int]] = {}
         self.peak = self.state = 0
-        #: whether it counts blocks anew while it sweeps
+        #: whether the GC counts blocks again from 0 while it sweeps
         self.forgets = True
 
     def _step(self) -> None:
@@ -87,22 +89,23 @@ def test_each_word_is_found(model: Model) -> None:
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-def test_whether_it_counts_on_while_it_sweeps(model: Any, forgets: bool) -> None:
+def test_probe_finds_whether_the_count_stays_valid_during_a_sweep(
+        model: Any, forgets: bool) -> None:
     model.forgets = forgets
-    # there are none fewer then
+    # the count is never smaller during a sweep
     model.more[BLOCKS] = lambda: (
         0 if forgets and model.state == SWEEPING else 1000 + model.time // 4
         if model.time % 40 else 900)
     assert heap.find(model).is_counted_on is not forgets
 
 
-def test_who_keeps_the_most_is_another_word(model: Model) -> None:
+def test_word_that_keeps_the_maximum_is_not_the_count(model: Model) -> None:
     model.more[PART + 0x88] = lambda: model.peak
     assert find(model) == (BLOCKS, ARENAS, LARGE, SIZE)
 
 
-def test_two_parts_that_overlap(model: Model) -> None:
-    """A word is one word, whichever pointer leads to it."""
+def test_parts_that_overlap_have_each_word_once(model: Model) -> None:
+    """A word counts once if several pointers lead there."""
     model.at[GC + 0x100] = BASE + PART - 0x10
     model.at[GC + 0x338] = BASE + GC
     assert find(model) == (BLOCKS, ARENAS, LARGE, SIZE)
@@ -124,7 +127,7 @@ def test_a_word_that_never_changes(model: Model, word: int) -> None:
 
 @pytest.mark.parametrize("word", [BLOCKS, ARENAS, LARGE])
 def test_a_word_that_only_grows(model: Model, word: int) -> None:
-    """It may be the one that keeps the most."""
+    """It may be the word that keeps the maximum."""
     model.more[word] = lambda: 5000 + model.time
     with pytest.raises(NotCertain):
         find(model)
@@ -136,7 +139,7 @@ def test_a_part_that_is_not_in_the_librarys_data(model: Model) -> None:
         find(model)
 
 
-def test_figures_that_never_stand_still(model: Model) -> None:
+def test_counts_that_change_all_the_time(model: Model) -> None:
     told = model._get_stats
     model._step()
 
@@ -148,14 +151,14 @@ def test_figures_that_never_stand_still(model: Model) -> None:
         find(model)
 
 
-def test_a_build_that_has_no_such_figures(model: Model) -> None:
+def test_build_without_these_counts(model: Model) -> None:
     model._get_stats = None  # type: ignore[assignment,method-assign]
     with pytest.raises(TypeError):
         find(model)
 
 
 # ____________________________________________________________
-# of the PyPy that the tests run
+# the PyPy that the tests run
 
 def test_words_are_found_in_this_pypy(stock_pypy: PyPy) -> None:
     layout = fields(remembered(stock_pypy).read_text())
@@ -166,7 +169,7 @@ def test_words_are_found_in_this_pypy(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [*((name, "0") for name in NAMES),
                                              ("gc_state", "-1")])
-def test_where_one_is_not_known_there_is_no_reading(
+def test_no_heap_size_is_recorded_if_a_word_is_unknown(
         stock_pypy: PyPy, name: str, value: str) -> None:
     remembered(stock_pypy, **{name: value})
     profile = stock_pypy.sample("import gc; gc.collect()", "128k").profile()
@@ -175,8 +178,9 @@ def test_where_one_is_not_known_there_is_no_reading(
         assert not readings(profile, kind)
 
 
-def test_nor_of_what_malloc_has_without_it(stock_pypy: PyPy) -> None:
-    """0 would say that all of raw memory was given back."""
+def test_no_size_of_native_memory_is_recorded_without_its_count(
+        stock_pypy: PyPy) -> None:
+    """A value of 0 would mean that all native memory was freed."""
     remembered(stock_pypy, **dict.fromkeys(NAMES, "0"))
     run = stock_pypy.sample("""
         import ctypes

@@ -1,5 +1,4 @@
-"""The profile's file: what the program, the system and other programs may do to
-it, and how it ends."""
+"""The file of a profile: its end, and harm by the program, the system or others."""
 from __future__ import annotations
 
 import os
@@ -16,8 +15,10 @@ from vmprof_convert import readers
 
 
 def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
-    """Complete up to the last flush, the names of its functions included; the
-    program does nothing for more than a second before it dies."""
+    """The profile is complete up to the last flush, with the names of its functions.
+
+    The program does nothing for more than a second before the signal.
+    """
     script = pypy.script("""
         import sys, time
         def allocate():
@@ -36,7 +37,7 @@ def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
     assert process.stdout.readline() == b"ready\n"
     deadline = time.monotonic() + 30
     size = -1
-    # one second is the promise; a loaded machine may need longer to keep it
+    # a flush is due after one second, but a loaded machine may need longer
     while time.monotonic() < deadline:
         time.sleep(1.2)
         if os.path.getsize(pypy.folder / "out.vmprof") == size:
@@ -58,7 +59,7 @@ def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
 
 
 def test_program_that_closes_all_files(pypy: PyPy) -> None:
-    """Its own file gets our number: nothing of ours may end up there."""
+    """The program's file gets our number, and must not contain our data."""
     run = pypy.sample("""
         import os
         first = [str(i) for i in range(100000)]
@@ -106,8 +107,11 @@ def test_existing_profile_survives_a_refused_start(pypy: PyPy) -> None:
 
 def sampled_into_fifo(pypy: PyPy, source: str) -> tuple[
         subprocess.Popen[str], int]:
-    """Run a program that makes a file "running" when it has begun; until then
-    its profile is read.  Returns it and the descriptor of the pipe."""
+    """Run a program, and read its profile until the program makes the file "running".
+
+    Returns:
+        The process, and the descriptor of the pipe.
+    """
     os.mkfifo(pypy.folder / "fifo")
     reading = os.open(pypy.folder / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     process = subprocess.Popen(
@@ -125,7 +129,7 @@ def sampled_into_fifo(pypy: PyPy, source: str) -> tuple[
 
 
 def test_fifo_whose_reader_leaves(pypy: PyPy) -> None:
-    """The program goes on; it is told at the end."""
+    """The program continues, and the sampler reports the error at the end."""
     process, reading = sampled_into_fifo(pypy, """
         import signal
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -176,9 +180,9 @@ def test_numbers_of_the_programs_descriptors(pypy: PyPy) -> None:
     ("os.kill(os.getpid(), 9)", "the process sent itself a signal"),
     ("import signal; signal.raise_signal(15)", "the process sent itself a signal"),
 ])
-def test_program_that_ends_without_a_word(
+def test_program_that_ends_without_exit_handlers(
         pypy: PyPy, end: str, said: str) -> None:
-    """The samples of a short one are all there."""
+    """All samples of a short program are in the profile."""
     if has_builtin():
         pytest.skip("only the hook engine hears of that")
     run = pypy.command(
@@ -209,7 +213,7 @@ def test_program_that_ends_without_a_word(
 
 
 def test_pipe_whose_reader_stalls(pypy: PyPy) -> None:
-    """The program goes on after some seconds, and is told at the end."""
+    """The program continues after some seconds, and the end reports the error."""
     process, reading = sampled_into_fifo(pypy, """
         open("running", "w").close()
         print(sum(len([i]) for i in range(1000000)))
@@ -225,8 +229,7 @@ def test_pipe_whose_reader_stalls(pypy: PyPy) -> None:
     ("os.unlink('out.vmprof')", "removed 'out.vmprof'"),
     ("os.truncate('out.vmprof', 0)", "this program or another one changed"),
 ])
-def test_program_that_spoils_its_profile(
-        pypy: PyPy, action: str, said: str) -> None:
+def test_program_that_damages_its_profile(pypy: PyPy, action: str, said: str) -> None:
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "4k", "-o", "out.vmprof",
         str(pypy.script("import os\ngarbage = [[i] for i in range(10**5)]\n%s\n"
@@ -236,7 +239,7 @@ def test_program_that_spoils_its_profile(
 
 
 def test_two_runs_with_the_same_output(pypy: PyPy) -> None:
-    """The second one is refused; the first one's profile is whole."""
+    """The second run is refused, and the profile of the first run is complete."""
     script = pypy.script("""
         import subprocess, sys, vmprof_allocation
         garbage = [str(i) for i in range(100000)]
@@ -251,7 +254,7 @@ def test_two_runs_with_the_same_output(pypy: PyPy) -> None:
     assert run.profile().end_time is not None
 
 
-def test_output_that_is_the_program(pypy: PyPy) -> None:
+def test_output_that_would_replace_the_program(pypy: PyPy) -> None:
     script = pypy.script("print('still here')\n")
     run = pypy.command("-m", "vmprof", "--allocation-sampling", "4k", "-o",
                        script.name, str(script))

@@ -1,5 +1,5 @@
-"""profile_log.c writes what PROFILE.rst says: everything that it was given, in batches,
-and each stack once."""
+"""profile_log.c follows PROFILE.rst: it writes all records in batches, and each stack
+once."""
 from __future__ import annotations
 
 import errno
@@ -88,7 +88,7 @@ def logs(draw: st.DrawFn) -> Log:
             path = path[:draw(st.integers(0, len(path)))] + draw(FRAMES_OF)
             paths.append(path)
             known.append(log.stack(path))
-            # one bit makes two of them: neighbours in the table
+            # a shifted bit makes two numbers that are neighbours in the table
             log.remember(len(known) << draw(st.sampled_from([1, 50])))
         elif kind == "known" and log.keys:
             known.append(log.known(draw(st.sampled_from([*log.keys]))))
@@ -111,8 +111,8 @@ def logs(draw: st.DrawFn) -> Log:
 @settings(max_examples=300, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 @given(logs())
-def test_what_goes_in_comes_out(log_harness: pathlib.Path,
-                                tmp_path: pathlib.Path, log: Log) -> None:
+def test_log_contains_all_that_was_written(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path, log: Log) -> None:
     file = tmp_path / "profile"
     log.lines[0] = "open %s %d" % (file, START)
     log.run(log_harness)
@@ -131,7 +131,7 @@ def test_settings(log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 def test_one_log_after_another(log_harness: pathlib.Path,
                                tmp_path: pathlib.Path) -> None:
-    # the first one ends with an error: the second begins with stack 1 and no error
+    # the first log ends with an error, and the second begins with stack 1 and no error
     first = Log("open /dev/full %d" % START)
     first.object(1, 5, stack=first.stack([8]))
     first.flush(7)
@@ -146,9 +146,12 @@ def test_one_log_after_another(log_harness: pathlib.Path,
     second.check(file.read_bytes())
 
 
-def test_each_batch_has_totals_and_each_flush_what_waits(
+def test_batches_have_totals_and_flushes_have_waiting_samples(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """What is new, once.  The totals say that it still waits, or that it does not."""
+    """New waiting samples are written once.
+
+    The totals record whether the oldest sample still waits.
+    """
     log, file = new_log(tmp_path)
     log.settings("facts=types,lifetimes")
     log.lines.append("waits %d" % START)
@@ -175,8 +178,9 @@ def test_each_batch_has_totals_and_each_flush_what_waits(
     assert len(readers.read_bytes(file.read_bytes()).samples) == 1000
 
 
-def test_a_part_begins_anew(log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """Its totals are its own, and its stacks; names and the head are there again."""
+def test_segment_begins_with_empty_tables(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The segment has its own totals and stacks, and repeats the names and the head."""
     log, file = new_log(tmp_path)
     log.settings("run=1")
     log.lines.append("names " + name(8, b"py:f:1:x").hex())
@@ -187,7 +191,7 @@ def test_a_part_begins_anew(log_harness: pathlib.Path, tmp_path: pathlib.Path) -
     log.answers += [0, 0]
     log.lines += ["known 7 %d" % START, "stack " + stack_record([1, 8], 0).hex(),
                   "remember 7", "known 7 %d" % START]
-    # node 2 of the tree, and the second part's first
+    # node 2 of the tree, and the first node of the second segment
     log.answers += [LOST, 1, 1]
     log.lines += ["totals 25 1 1 1 1 1", "flush %d" % (START + 6000), "close"]
     log.answers.append(0)
@@ -209,7 +213,7 @@ def test_a_part_begins_anew(log_harness: pathlib.Path, tmp_path: pathlib.Path) -
 
 def test_names_come_with_the_stacks_that_need_them(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """Before or after them; what no stack has is not written."""
+    """Names are written before or after their stacks, and only if a stack has them."""
     log, file = new_log(tmp_path)
     log.lines.append("names " + (name(8, b"py:a:1:x") + name(16, b"py:b:1:x")).hex())
     log.stack([8, 24])
@@ -247,8 +251,10 @@ def test_another_name_is_written_if_a_stack_has_the_function(
 def test_resident_memory_comes_with_a_stack_that_is_not_known(
         log_harness: pathlib.Path, tmp_path: pathlib.Path, version: int,
         tail: tuple[int, ...]) -> None:
-    """vmprof reads it when it walks.  (It writes meta data in pieces: the length of a
-    string is no header.)"""
+    """vmprof reads the resident memory when it walks a stack.
+
+    vmprof writes its metadata in pieces, and the length of a string is not a header.
+    """
     log, _ = new_log(tmp_path, version, made_profiles.MEMORY + made_profiles.PYPY)
     log.lines += ["bytes 07", "bytes " + made_profiles.word(5).hex(),
                   "stack " + stack_record([1, 8], 0, 500, *tail).hex(), "remember 9"]
@@ -267,7 +273,7 @@ def test_a_stack_that_ends_with_a_time_is_known(
 
 
 # ____________________________________________________________
-# what is no stack
+# invalid stacks
 
 def malformed_stacks() -> list[bytes]:
     good = stack_record((1, 8, 1, 16), 0)
@@ -286,9 +292,8 @@ def malformed_stacks() -> list[bytes]:
 
 
 @pytest.mark.parametrize("record", malformed_stacks(), ids=range(15))
-def test_what_is_no_stack_has_no_number(log_harness: pathlib.Path,
-                                        tmp_path: pathlib.Path,
-                                        record: bytes) -> None:
+def test_invalid_stack_has_no_number(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path, record: bytes) -> None:
     log, file = new_log(tmp_path)
     log.lines.append("stack " + record.hex())
     log.answers.append(LOST)
@@ -313,7 +318,7 @@ def test_depths(log_harness: pathlib.Path, tmp_path: pathlib.Path,
 
 
 # ____________________________________________________________
-# what is full
+# full tables
 
 def test_more_samples_than_a_record_holds(log_harness: pathlib.Path,
                                           tmp_path: pathlib.Path) -> None:
@@ -335,7 +340,7 @@ def test_more_samples_than_a_record_holds(log_harness: pathlib.Path,
 
 def test_stacks_that_share_nothing(log_harness: pathlib.Path,
                                    tmp_path: pathlib.Path) -> None:
-    """Tables grow, and what they held is found again."""
+    """Tables grow, and earlier entries are still found."""
     log, file = new_log(tmp_path)
     stacks = [[number, number + 1] for number in range(1, 30000, 2)]
     for frames in stacks + stacks[::17]:
@@ -348,11 +353,11 @@ def test_stacks_that_share_nothing(log_harness: pathlib.Path,
 
 def test_more_nodes_than_the_tree_holds(log_harness: pathlib.Path,
                                         tmp_path: pathlib.Path) -> None:
-    """Those that come again are told again: to whoever reads they are one."""
+    """Nodes that are written again are the same nodes for a reader."""
     log, file = new_log(tmp_path)
     count = 1100
     for number in [*range(1, count + 1), 1, 2]:
-        # its own outermost frame: nothing is shared
+        # each stack has its own outermost frame, so stacks share no nodes
         log.lines.append("stack " + stack_record((1, number) * 1000, 0).hex())
     log.lines += ["flush %d" % (START + 9), "close"]
     log.answers += [*range(1000, 1000 * (count + 2) + 1, 1000), 0]
@@ -363,10 +368,12 @@ def test_more_nodes_than_the_tree_holds(log_harness: pathlib.Path,
     assert known[1000] == known[1000 * (count + 1)]
 
 
-def test_deep_stacks_in_turn_are_told_once(
+def test_deep_stacks_that_alternate_are_written_once(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """Two recursions, each of which goes up and down; neither has much in
-    common with the stack before it."""
+    """Two recursions alternate, and each gets deeper and shallower.
+
+    No stack has much in common with the previous stack.
+    """
     log, file = new_log(tmp_path)
     depths = [*range(1, 200), *range(200, 0, -1)] * 3
     key = 0
@@ -385,8 +392,8 @@ def test_deep_stacks_in_turn_are_told_once(
     assert len(data) < 10 * (400 + key)
 
 
-def test_names_that_nobody_flushes(log_harness: pathlib.Path,
-                                   tmp_path: pathlib.Path) -> None:
+def test_many_names_without_a_flush(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
     for i in range(300):
         log.records(name(i + 1, b"x" * (LARGEST_RECORD - 17)))
@@ -400,7 +407,7 @@ def test_names_that_nobody_flushes(log_harness: pathlib.Path,
 
 def test_the_largest_batch(log_harness: pathlib.Path,
                            tmp_path: pathlib.Path) -> None:
-    # every record full, of the widest numbers: address sanitizer looks on
+    # all records are full of the widest numbers, and the sanitizer checks the buffer
     log, file = new_log(tmp_path)
     log.records(name(1, b"x" * (LARGEST_RECORD - 17)))
     for i in range(512):
@@ -427,7 +434,7 @@ def test_the_largest_batch(log_harness: pathlib.Path,
 # ____________________________________________________________
 # stacks that are known before they are walked
 
-def test_a_key_has_to_be_said_again_after_so_many_uses(
+def test_key_is_forgotten_after_a_number_of_uses(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
     for _ in range(3):
@@ -442,7 +449,7 @@ def test_a_key_has_to_be_said_again_after_so_many_uses(
     log.check(file.read_bytes())
 
 
-def test_a_key_has_to_be_said_again_after_a_second(
+def test_key_is_forgotten_after_a_second(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     log, _ = new_log(tmp_path)
     log.stack([8])
@@ -456,7 +463,7 @@ def test_a_key_has_to_be_said_again_after_a_second(
 
 def test_two_keys_in_the_same_place(log_harness: pathlib.Path,
                                     tmp_path: pathlib.Path) -> None:
-    """The later one stays."""
+    """The later key stays."""
     log, _ = new_log(tmp_path)
     log.stack([8])
     log.remember(5)
@@ -506,9 +513,9 @@ def test_a_flush_is_due_by_age(log_harness: pathlib.Path,
 
 def test_flushes_early_in_the_run_come_early(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """What a short program loses that ends without a word is little of it."""
+    """A short program that ends without exit handlers loses few samples."""
     log, file = new_log(tmp_path)
-    # an eighth of the time since the start, 10 ms at least
+    # the age is an eighth of the time since the start, and 10 ms at least
     for key, (sampled, due) in enumerate((
             (0, 10_000_000), (20_000_000, 30_000_000), (80_000_000, 91_428_571),
             (700_000_000, 799_999_999)), 1):
@@ -521,8 +528,8 @@ def test_flushes_early_in_the_run_come_early(
     log.check(file.read_bytes())
 
 
-def test_what_waits_elsewhere_is_due_by_age(log_harness: pathlib.Path,
-                                            tmp_path: pathlib.Path) -> None:
+def test_samples_that_wait_elsewhere_are_due_by_age(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     log, _ = new_log(tmp_path)
     late = FLUSH_NS * 100
     log.lines.append("waits %d" % (START + late))
@@ -531,7 +538,8 @@ def test_what_waits_elsewhere_is_due_by_age(log_harness: pathlib.Path,
     log.run(log_harness)
 
 
-def test_a_trailer_alone(log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_empty_log_ends_with_its_trailer(
+        log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     log, file = new_log(tmp_path)
     log.close()
     log.run(log_harness)

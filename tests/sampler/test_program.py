@@ -1,5 +1,5 @@
-"""The program runs as it would without us: in an interpreter that is started
-for it, with nothing in it but the sampler."""
+"""The program runs as without the sampler, in an interpreter that contains only the
+program and the sampler."""
 from __future__ import annotations
 
 import os
@@ -36,7 +36,11 @@ def sampled(pypy: PyPy, *arguments: str, flags: tuple[str, ...] = (),
 
 def same(pypy: PyPy, *arguments: str, flags: tuple[str, ...] = (),
          **environment: str) -> Run:
-    """A run that does what it does without us."""
+    """Run a program with and without the sampler, and compare both runs.
+
+    Returns:
+        The sampled run.
+    """
     plain = pypy.command(*flags, *arguments, timeout=300, **environment)
     run = sampled(pypy, *arguments, flags=flags, **environment)
     assert [run.code, without_addresses(run.out), without_addresses(run.err)] \
@@ -121,7 +125,7 @@ def test_main_and_argv_while_threads_and_exit_handlers_run(pypy: PyPy) -> None:
 
 
 def test_threads_and_exit_handlers_are_in_the_profile(pypy: PyPy) -> None:
-    """Those that the program registered first run last."""
+    """Exit handlers that the program registered first run last."""
     run = pypy.sample("""
         import atexit, threading, time
         filler = b"x" * 20000
@@ -142,9 +146,8 @@ def test_threads_and_exit_handlers_are_in_the_profile(pypy: PyPy) -> None:
         assert names.count(name) > 850
 
 
-def test_the_profile_is_whole_if_exit_functions_are_cleared(
-        stock_pypy: PyPy) -> None:
-    """Ours is one of them."""
+def test_profile_is_complete_if_exit_functions_are_cleared(stock_pypy: PyPy) -> None:
+    """The sampler registers an exit function, too."""
     run = stock_pypy.sample("""
         import atexit
         atexit.register(print, "not this")
@@ -163,8 +166,7 @@ def test_the_profile_is_whole_if_exit_functions_are_cleared(
     assert names.count("work") > 1700
 
 
-def test_names_of_time_samples_if_exit_functions_are_cleared(
-        stock_pypy: PyPy) -> None:
+def test_names_of_cpu_samples_if_exit_functions_are_cleared(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("""
         import atexit, time
         def only_spins():
@@ -198,14 +200,14 @@ def test_names_of_time_samples_if_exit_functions_are_cleared(
     "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()"
     "\nraise KeyboardInterrupt",
 ])
-def test_odd_ends(pypy: PyPy, end: str) -> None:
-    """The real interpreter's codes and tracebacks, and a whole profile."""
+def test_unusual_ends_of_the_program(pypy: PyPy, end: str) -> None:
+    """Exit codes and tracebacks are the interpreter's, and the profile is complete."""
     (pypy.folder / "app.py").write_text("import sys\nprint('x')\n" + end)
     assert same(pypy, "app.py").profile().end_time is not None
 
 
 def test_signals_are_as_without_us(pypy: PyPy) -> None:
-    """Also for those who ignore Ctrl-C, as shells do for background jobs."""
+    """A shell ignores Ctrl-C for background jobs, so the program may inherit that."""
     path = str(pypy.script("""
         import signal
         for number in signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ:
@@ -227,9 +229,11 @@ def test_signals_are_as_without_us(pypy: PyPy) -> None:
     assert len(outputs) == 2
 
 
-def test_children_inherit_nothing(pypy: PyPy) -> None:
-    """No variable, and, if they are not followed, no descriptor; nor does a run
-    inside a run."""
+def test_children_inherit_nothing_of_the_sampler(pypy: PyPy) -> None:
+    """Children get no variable, and with --no-follow, no descriptor.
+
+    The same holds for a run inside a run.
+    """
     pypy.script("""
         import os, subprocess, sys
         print(sorted(os.environ))
@@ -256,7 +260,7 @@ def test_children_inherit_nothing(pypy: PyPy) -> None:
         expected = plain.out.splitlines()
         assert len(lines) == 8
         if not flags:
-            # their own
+            # descriptors of the children's own profiles
             lines, expected = ([line.replace(", '512', '513', '514', '515'", "")
                                 for line in both] for both in (lines, expected))
         assert lines == expected
@@ -295,10 +299,10 @@ def test_closed_standard_files(
 
 
 # ____________________________________________________________
-# what is in its process
+# contents of the program's process
 
-def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
-    """What is on the heap is walked by every major collection."""
+def test_program_begins_with_few_objects_of_the_sampler(pypy: PyPy) -> None:
+    """Each major collection walks the objects on the heap."""
     source = """
         import sys
         print(" ".join(sorted(sys.modules)))
@@ -312,19 +316,19 @@ def test_program_begins_with_next_to_nothing_of_ours(pypy: PyPy) -> None:
     plain = pypy.run(source).out.splitlines()
     run = pypy.sample(source, "1G").out.splitlines()
     new = set(run[0].split()) - set(plain[0].split())
-    # and what test_resident.py has
+    # and the modules in test_resident.py
     assert new <= {"__future__", "_cffi_backend", "_vmprof", "atexit", "fcntl", "gc",
                    "vmprof_allocation.errors", "vmprof_allocation.critical.forks",
                    "vmprof_allocation.session.resident", "zlib",
                    *(["_jitlog"] if EMULATED else [])}      # for AArch64's stacks
-    # (of the builtin engine more stays; and of the log for AArch64's stacks, what it
-    # told of the program's start)
+    # More of the builtin engine stays.  For AArch64's stacks, the JIT log of the
+    # program's start stays, too.
     most = 500 if has_builtin() else 380 if EMULATED else 330
     assert int(run[1]) - int(plain[1]) < most * 1024
 
 
 # ____________________________________________________________
-# what can't be run
+# refused programs
 
 def refused(run: Run) -> str:
     assert (run.code, run.out) == (2, ""), run
@@ -357,7 +361,7 @@ def test_temporary_folder_that_is_full_is_refused(pypy: PyPy) -> None:
 @pytest.mark.parametrize("name", ["folder.nosuch", "amodule.nosuch", "json"])
 def test_module_of_a_package_that_does_not_exist(
         pypy: PyPy, name: str) -> None:
-    """Known only after the package was imported: the interpreter says so."""
+    """The interpreter itself finds the error, after the package was imported."""
     (pypy.folder / "folder").mkdir()
     (pypy.folder / "folder" / "__init__.py").touch()
     pypy.script("", "amodule.py")
@@ -376,7 +380,7 @@ def test_package_is_imported_once(pypy: PyPy) -> None:
 # commands by name
 
 def make_command(pypy: PyPy, name: str, text: str) -> str:
-    """A folder with a command in it."""
+    """Make a folder with a command, and return a PATH that begins with the folder."""
     (pypy.folder / "bin").mkdir()
     path = pypy.folder / "bin" / name
     path.write_text(text)
@@ -394,7 +398,7 @@ def test_console_script_by_its_name(pypy: PyPy) -> None:
 
 @not_emulated
 def test_console_script_of_this_interpreter(pypy: PyPy) -> None:
-    """Its environment need not be activated."""
+    """The environment of the interpreter need not be active."""
     run = sampled(pypy, "pip", "--version", PATH="/usr/bin:/bin")
     assert run.code == 0 and run.out.startswith("pip "), run
 
@@ -436,7 +440,7 @@ def test_pth_leaves_no_descriptor(pypy: PyPy) -> None:
 
 
 def test_pth_leaves_nothing_in_the_program(pypy: PyPy) -> None:
-    """Wherever `vmprof` stands in the command line."""
+    """The word `vmprof` may be anywhere in the command line."""
     pypy.script("""
         import sys
         print([m for m in sys.modules if m.startswith("vmprof")],
@@ -474,7 +478,7 @@ def test_pth_never_fails(pypy: PyPy, trouble: str, variable: str) -> None:
 
 @not_emulated
 def test_stock_vmprof_with_few_descriptors(pypy: PyPy) -> None:
-    """As many as it needs itself, and not one more."""
+    """Stock vmprof with our .pth file needs as many descriptors as without it."""
     script = str(pypy.script("print('done')"))
     plain = sampled_ = None
     for limit in range(4, 16):
@@ -510,7 +514,7 @@ def test_variable_for_another_process_is_ignored(pypy: PyPy) -> None:
 
 
 def test_cpython_reads_the_pth(pypy: PyPy) -> None:
-    """Where it is installed for its reader: the stock command works."""
+    """The package may be installed for its reader, and CPython then works as before."""
     shutil.copy(pypy.script("print('x')"), pypy.folder / "amodule.py")
     done = subprocess.run([sys.executable, "-m", "amodule", "vmprof"],
                           cwd=pypy.folder, capture_output=True, text=True)

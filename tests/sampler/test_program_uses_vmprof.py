@@ -1,5 +1,8 @@
-"""A program that is sampled and uses vmprof itself: that works, and ends the
-profile, which is whole and says so; or it is refused."""
+"""A sampled program that uses vmprof itself.
+
+Either the call is refused, or it works and ends the profile.  The profile is then
+complete and contains the reason.
+"""
 from __future__ import annotations
 
 import pytest
@@ -30,8 +33,7 @@ def names(run: Run) -> set[str]:
 ])
 def test_program_that_disables_vmprof(
         stock_pypy: PyPy, flags: tuple[str, ...], disable: str) -> None:
-    """The names of functions were read from buffers that were not there any
-    more."""
+    """The names of functions were once read from buffers that vmprof had unmapped."""
     run = sampled(stock_pypy, """
         import time
         def before():
@@ -55,10 +57,11 @@ def test_program_that_disables_vmprof(
     assert "after" not in names(run)
 
 
-def test_program_that_enables_vmprof_for_a_file_of_its_own(
-        stock_pypy: PyPy) -> None:
-    """Refused while we sample; when it has disabled ours, the file gets its
-    time samples and none of our samples."""
+def test_program_that_enables_vmprof_for_its_own_file(stock_pypy: PyPy) -> None:
+    """vmprof.enable() is refused while we sample.
+
+    After vmprof.disable(), the program's file gets CPU samples, but no allocations.
+    """
     run = sampled(stock_pypy, """
         import os, time, vmprof, _vmprof
         def work(seconds):
@@ -82,7 +85,7 @@ def test_program_that_enables_vmprof_for_a_file_of_its_own(
     assert run.profile().end_time is not None
     own = readers.read(stock_pypy.folder / "own.vmprof")
     assert own.settings == {} and own.end_time is not None
-    # 50, if the machine has nothing else to do; ours would be thousands
+    # 50 samples on an idle machine; our samples would be thousands
     assert 5 <= len(own.samples) <= 500
 
 
@@ -113,7 +116,7 @@ def test_program_that_disables_vmprof_while_threads_allocate(
 
 
 def test_program_that_keeps_vmprofs_functions(stock_pypy: PyPy) -> None:
-    """What it got before the sampling began is the same thing."""
+    """A function that was imported before the start has the same effect."""
     script = stock_pypy.script("""
         from _vmprof import disable
         import vmprof_allocation

@@ -1,7 +1,8 @@
-"""recorder.c: threads that take samples at the same time, a thread that
-writes them, forks, and one profile after another.
+"""Threads that take samples at the same time, a thread that writes them, forks, and
+several profiles (recorder.c).
 
-Built once to find errors of memory, once to find data races, and for AArch64.
+The harness is built with a sanitizer for memory errors, with a sanitizer for data
+races, and for AArch64.
 """
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str,
         profile = readers.read(path)
         assert profile.end_time is not None
         assert profile.settings["engine"] == "harness"
-        # The thread that notes them goes on while the profile stops: the second of
-        # its two notes may come too late.
+        # The thread with these notes runs while the profile stops, so its second note
+        # may come too late.
         assert profile.settings["ended"] in ("", "perhaps")
         assert "children" not in profile.settings
         assert len(profile.samples) == samples + time_samples

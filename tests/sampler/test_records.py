@@ -1,4 +1,4 @@
-"""records.c: tables of numbers, a column at a time, whatever they are."""
+"""Tables of numbers in columns, for any numbers (records.c)."""
 from __future__ import annotations
 
 import ctypes
@@ -75,7 +75,7 @@ def library() -> Library:
 
 def check(data: bytes, rows: list[tuple[int, ...]], texts: list[bytes] | None = None
           ) -> None:
-    """By the definition, and by the converter."""
+    """Compare a record with its definition, and with the converter's result."""
     found = record_rows.record(data)
     assert found.rows == rows and found.texts == (texts or [])
     parsed = records.parse(data[9:])
@@ -98,7 +98,7 @@ NUMBERS = st.one_of(
 
 @st.composite
 def columns(draw: st.DrawFn, rows: int) -> list[int]:
-    """Whatever is worth a code of its own, or nearly."""
+    """Make columns for each encoding, and columns that nearly fit it."""
     kind = draw(st.sampled_from(["any", "small", "same", "steps", "units", "steps"]))
     if kind == "same":
         return [draw(NUMBERS)] * rows
@@ -131,7 +131,7 @@ def tables(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]]]:
 @settings(max_examples=500, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))
 @given(tables())
-def test_what_goes_in_comes_out(
+def test_encoded_tables_are_decoded_again(
         library: Library, table: tuple[int, list[tuple[int, ...]]]) -> None:
     kind, rows = table
     for row in rows:
@@ -141,7 +141,7 @@ def test_what_goes_in_comes_out(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in TEXTS])
-def test_full_ones_of_the_widest_numbers(library: Library, kind: int) -> None:
+def test_full_records_of_the_widest_numbers(library: Library, kind: int) -> None:
     rows, count = [], 0
     while library.has_room(kind):
         count += 1
@@ -150,7 +150,7 @@ def test_full_ones_of_the_widest_numbers(library: Library, kind: int) -> None:
         library.add(kind, rows[-1])
     assert count == library.of(kind).most_rows
     data = library.encode(kind)
-    assert len(data) < 65536            # of profile_log.c's buffer
+    assert len(data) < 65536            # the size of profile_log.c's buffer
     check(data, rows)
 
 
@@ -166,7 +166,7 @@ def test_texts(library: Library, kind: int) -> None:
     check(data, rows, texts)
     assert [text for _, text in records.parse(data[9:]).texts()] == [
         text.decode("utf-8", "replace") for text in texts]
-    # and until there is no room
+    # add texts until there is no room
     count = 0
     while library.has_room(kind):
         library.add(kind, (1,) * library.of(kind).columns, b"y" * LARGEST_TEXT)
@@ -179,7 +179,7 @@ def test_a_long_text_is_cut_between_two_characters(library: Library) -> None:
     library.add(MARKS, (5, 0), b"\x80" * 2000)
     assert record_rows.record(library.encode(TYPES)).texts == [
         ("x" + "\u20ac" * 341).encode()]
-    # which is no UTF-8
+    # these bytes are not valid UTF-8
     assert record_rows.record(library.encode(MARKS)).texts == [b""]
 
 
@@ -189,8 +189,11 @@ def test_settings(library: Library, text: bytes) -> None:
 
 
 def test_usual_samples_take_few_bytes(library: Library) -> None:
-    """Of one thread and interval, in whole microseconds, of some types and sizes, most
-    of which die: seven bytes, of which two are the time's, two the stack's."""
+    """A sample takes seven bytes, two for its time and two for its stack.
+
+    The samples have one thread and interval, times in whole microseconds, and some
+    types and sizes.  Most objects are short-lived.
+    """
     rows: list[tuple[int, ...]] = []
     for i in range(500):
         rows.append((i + 1, 0, i * 50_000 + i * 7919 % 90 * 1000, 4321, i * 37 % 300,

@@ -1,5 +1,7 @@
-"""While a program of the command line's runs, next to nothing of ours is on its heap,
-and what is there ends the profile, wherever the program has gone meanwhile."""
+"""The few objects of the sampler that stay on the heap while the program runs.
+
+These objects end the profile, whatever the program has changed meanwhile.
+"""
 from __future__ import annotations
 
 import textwrap
@@ -13,7 +15,7 @@ from vmprof_convert.profile.model import Profile
 
 
 def work(name: str = "work") -> str:
-    """Allocates 20 MB in a function of this name."""
+    """Return a program that allocates 20 MB in a function of this name."""
     return ("def %s():\n    filler = b'x' * 20000\n"
             "    for i in range(2000):\n        filler[:10000]\n%s()\n" % (name, name))
 
@@ -26,7 +28,7 @@ def samples_in(profile: Profile, name: str) -> int:
     return [innermost(profile, stack) for stack in profile.samples.stack].count(name)
 
 
-def test_next_to_nothing_of_ours_is_there(stock_pypy: PyPy) -> None:
+def test_few_objects_of_the_sampler_stay_on_the_heap(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("""
         import gc, types
         gc.collect()
@@ -51,11 +53,12 @@ def test_next_to_nothing_of_ours_is_there(stock_pypy: PyPy) -> None:
     "sys.meta_path = ()",
     "sys.modules.clear()",
     "sys.setrecursionlimit(15)",
-    # which is not told what is on then, and must not stand in its way
+    # the new modules do not know the present session, and must not prevent its end
     "[sys.modules.pop(name) for name in list(sys.modules) if 'vmprof_all' in name]\n"
     "import vmprof_allocation, vmprof_allocation.session.session",
 ])
-def test_profile_ends_wherever_the_program_has_gone(pypy: PyPy, gone: str) -> None:
+def test_profile_is_complete_after_changes_by_the_program(
+        pypy: PyPy, gone: str) -> None:
     run = pypy.sample(program("import os, sys\n", work(), gone), "16k", jit="off")
     assert (run.code, run.err) == (0, "")
     profile = run.profile()
@@ -73,8 +76,8 @@ def test_another_version_was_installed_meanwhile(pypy: PyPy) -> None:
     assert run.profile().end_time is not None
 
 
-def test_program_does_not_see_what_the_end_imports(pypy: PyPy) -> None:
-    """Also if it has emptied sys.modules."""
+def test_program_does_not_see_imports_at_the_end(pypy: PyPy) -> None:
+    """The program may even empty sys.modules."""
     run = pypy.sample(program(work(), """
         import sys
         class Finder:
@@ -89,7 +92,7 @@ def test_program_does_not_see_what_the_end_imports(pypy: PyPy) -> None:
     assert run.profile().end_time is not None
 
 
-def test_lost_profile_of_a_session_that_was_left_on_is_told(pypy: PyPy) -> None:
+def test_lost_profile_of_an_open_session_is_reported(pypy: PyPy) -> None:
     run = pypy.run("""
         import os, vmprof_allocation
         vmprof_allocation.start("lost.vmprof", "16k")
@@ -100,8 +103,8 @@ def test_lost_profile_of_a_session_that_was_left_on_is_told(pypy: PyPy) -> None:
                        "removed 'lost.vmprof'\n")
 
 
-def test_program_that_is_elsewhere_hears_that_its_profile_is_lost(pypy: PyPy) -> None:
-    """What went wrong is known where our modules are."""
+def test_lost_profile_is_reported_after_changes_by_the_program(pypy: PyPy) -> None:
+    """Only the sampler's modules have the reason."""
     run = pypy.sample(program(work(), """
         import os, sys
         os.unlink("out.vmprof")
@@ -133,8 +136,10 @@ def test_interrupt_at_the_end(pypy: PyPy, delay: float, raises: str) -> None:
 
 
 def test_end_imports_nothing(stock_pypy: PyPy) -> None:
-    """Threads that compute would have the GIL each time that we let go of it, for a
-    second and more: eight of them had the process end ten seconds late."""
+    """Threads that compute take the GIL for a second or more whenever we release it.
+
+    With eight such threads, the process once ended ten seconds late.
+    """
     run = stock_pypy.sample(program(work(), """
         import atexit, sys, threading, time
         ending = []
@@ -153,7 +158,7 @@ def test_end_imports_nothing(stock_pypy: PyPy) -> None:
     assert "sleeps" in profile.threads.values()
 
 
-def test_native_half_ends_the_profile_if_we_can_not(stock_pypy: PyPy) -> None:
+def test_native_code_ends_the_profile_without_exit_functions(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(program(work(), """
         import atexit
         atexit._clear()
@@ -164,7 +169,7 @@ def test_native_half_ends_the_profile_if_we_can_not(stock_pypy: PyPy) -> None:
     assert samples_in(profile, "work") > 800
 
 
-def test_program_that_imports_us_finds_what_is_on(pypy: PyPy) -> None:
+def test_program_that_imports_us_finds_the_present_session(pypy: PyPy) -> None:
     run = pypy.sample(program(work("before"), """
         import vmprof_allocation
         vmprof_allocation.mark("here")
@@ -218,7 +223,7 @@ def test_child_has_no_threads_of_its_parents(stock_pypy: PyPy) -> None:
     assert child.end_time is not None and "parent's" not in child.threads.values()
 
 
-def test_labels_reach_what_was_suspended(pypy: PyPy) -> None:
+def test_labels_apply_to_the_suspended_session(pypy: PyPy) -> None:
     run = pypy.sample(program(work("before"), """
         import vmprof_allocation
         labels = vmprof_allocation.labels(kind="b")
@@ -268,7 +273,7 @@ def test_forked_children_and_theirs(stock_pypy: PyPy, imports: str) -> None:
     assert found["grandchild"].settings["parent"] == str(found["child"].pid)
 
 
-def test_child_begins_a_run_of_its_own(stock_pypy: PyPy) -> None:
+def test_child_starts_another_run(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("""
         import os
         pid = os.fork()
@@ -286,12 +291,12 @@ def test_child_begins_a_run_of_its_own(stock_pypy: PyPy) -> None:
 
 def test_our_own_work_is_not_in_the_profile_of_a_small_program(
         pypy: PyPy) -> None:
-    """It took 4 MiB: more than many a program."""
+    """The sampler once allocated 4 MiB there, more than many programs do."""
     profile = pypy.sample("pass", "4k", jit="off").profile()
     assert 0 < profile.moments[-1].allocated < 3 * 2**20
 
 
-def test_the_collection_after_the_start_is_not_the_programs(stock_pypy: PyPy) -> None:
+def test_collection_after_the_start_is_not_recorded(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample("import gc; gc.collect()", "1M")
     majors = [c for c in run.profile().collections if c.is_major]
     assert len(majors) == 1
@@ -299,7 +304,7 @@ def test_the_collection_after_the_start_is_not_the_programs(stock_pypy: PyPy) ->
     assert not [c for c in none.collections if c.is_major]
 
 
-def test_threads_that_import_it_at_once(pypy: PyPy) -> None:
+def test_threads_that_import_the_session_at_once(pypy: PyPy) -> None:
     run = pypy.sample("""
         import threading
         barrier, found = threading.Barrier(8), []

@@ -1,4 +1,4 @@
-"""rotate() in forked children that are followed."""
+"""rotate() in forked children that are sampled."""
 from __future__ import annotations
 
 from conftest import PyPy
@@ -20,8 +20,8 @@ WORK = """
 """
 
 
-def test_child_that_is_forked_between(stock_pypy: PyPy) -> None:
-    """It is one of the run, and has profiles of its own, which begin with 1."""
+def test_child_that_is_forked_between_rotations(stock_pypy: PyPy) -> None:
+    """The child belongs to the run, and numbers its own profiles from 1."""
     run = stock_pypy.run(WORK + """
     def in_child():
         return work()
@@ -76,7 +76,7 @@ def test_child_that_is_forked_between(stock_pypy: PyPy) -> None:
     assert not any("in_child" in functions(profile) for profile in found)
 
 
-def test_child_that_has_no_profile_as_yet(stock_pypy: PyPy) -> None:
+def test_rotation_in_a_child_without_a_profile_is_refused(stock_pypy: PyPy) -> None:
     run = stock_pypy.run(WORK + """
     session = vmprof_allocation.start("app.vmprof", "1G", seed=1)
     if os.fork() == 0:

@@ -1,4 +1,4 @@
-"""rotate(): one profile ends, the next begins, and nothing is lost between."""
+"""rotate() ends a profile and begins the next one, and loses nothing between them."""
 from __future__ import annotations
 
 import json
@@ -15,9 +15,9 @@ from truth import SIGMAS, sigmas
 from vmprof_convert import readers
 from vmprof_convert.profile.model import ALIVE, FREED, PENDING, UNKNOWN, Profile
 
-#: bytes: conftest.py's
+#: size of the nursery in bytes, as in conftest.py
 NURSERY = 2**20
-#: of a program that rotates
+#: source for a program that rotates
 WORK = """
     import json, os, sys
     import vmprof_allocation
@@ -38,8 +38,10 @@ WORK = """
 
 
 def windows(folder: pathlib.Path) -> list[Profile]:
-    """In their order.  Each is whole, of one run, and goes on where the one before it
-    ended."""
+    """Return the segments in their order, and check them.
+
+    Each segment is complete, belongs to the run, and follows the previous segment.
+    """
     paths = [folder / "app.vmprof", *sorted(
         folder.glob("app.w*.vmprof"), key=lambda path: int(path.stem[5:]))]
     found = [readers.read(path) for path in paths]
@@ -66,7 +68,10 @@ def allocation_samples(profile: Profile) -> int:
 
 
 def keys(folder: pathlib.Path, found: list[Profile]) -> int:
-    """Samples, of which each window has its own; an object more of a piece is none."""
+    """Return the number of samples, each of which belongs to one segment.
+
+    Several objects of one batched allocation are one sample.
+    """
     count = 0
     for number, profile in enumerate(found, 1):
         name = "app.w%d.vmprof" % number if number > 1 else "app.vmprof"
@@ -81,8 +86,10 @@ def totals(found: list[Profile], name: str) -> int:
 
 
 def test_windows_together_are_the_run(pypy: PyPy) -> None:
-    """Each byte whose number is a multiple of the interval is a sample, of one
-    window; what is counted is counted in one window."""
+    """Each byte whose number is a multiple of the interval is a sample of one segment.
+
+    The counts of a segment contain only its own events.
+    """
     run = pypy.run(WORK + """
     def small():
         for i in range(100000):
@@ -109,7 +116,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         assert totals(found, name) == counted[name], name
     assert counted["pressures"] == counted["lost"] == 0
     assert keys(pypy.folder, found) == counted["samples"]
-    # some hold two of these bytes: those that are larger than the interval
+    # objects larger than the interval contain several of these bytes
     assert 0 <= counted["allocated"] // 4096 - counted["samples"] < 40
     assert "early" in functions(found[0])
     for profile in found[1:]:
@@ -117,13 +124,13 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         assert "early" not in functions(profile)
         assert profile.lost_stacks == 0
         assert profile.has_types
-        # what was known of the young ones was told, also at the end
+        # the outcomes of young objects were reported, also at the end
         assert sum(type_ < 0 for type_ in profile.samples.type) < 5
 
 
 @pytest.mark.nurseries("4M", "240M")
-def test_the_type_of_each_sample_is_known_in_its_own_window(stock_pypy: PyPy) -> None:
-    """No sample is of an object that is being allocated while the profile ends."""
+def test_type_of_each_sample_is_known_in_its_own_segment(stock_pypy: PyPy) -> None:
+    """No object is being allocated while the profile ends."""
     run = stock_pypy.run(WORK + """
     vmprof_allocation.start(window(1), 1)
     for number in range(2, 7):
@@ -135,15 +142,17 @@ def test_the_type_of_each_sample_is_known_in_its_own_window(stock_pypy: PyPy) ->
     assert (run.code, run.err) == (0, "")
     found = windows(stock_pypy.folder)
     assert len(found) == 6
-    # stop() ends the last one at any allocation
+    # stop() ends the last profile at any allocation
     assert [sum(type_ < 0 for type_ in profile.samples.type)
             for profile in found[:-1]] == [0] * 5
 
 
 @pytest.mark.nurseries("4M", "240M")
-def test_lives_go_on_in_later_windows(pypy: PyPy) -> None:
-    """Together, the windows say what became of each object: those that were kept are
-    alive, those that were dropped in a later window are freed then."""
+def test_objects_continue_in_later_segments(pypy: PyPy) -> None:
+    """All segments together have the outcome of each object.
+
+    Kept objects are alive.  Objects that a later segment dropped are freed there.
+    """
     run = pypy.run(WORK + """
     import gc
     class Kept: pass
@@ -180,9 +189,11 @@ def test_lives_go_on_in_later_windows(pypy: PyPy) -> None:
 
 
 @pytest.mark.nurseries("4M", "240M")
-def test_what_is_alive_is_carried_over(pypy: PyPy) -> None:
-    """Each window has what was alive when it began, with stack and type: what is
-    carried and what is sampled died, was freed, is alive or is not known."""
+def test_live_objects_are_inherited(pypy: PyPy) -> None:
+    """Each segment inherits the live objects of the previous one, with stack and type.
+
+    Each inherited or sampled object is short-lived, freed, alive or unknown.
+    """
     run = pypy.run(WORK + """
     import gc
     class Kept: pass
@@ -206,9 +217,9 @@ def test_what_is_alive_is_carried_over(pypy: PyPy) -> None:
     old = young = 0
     for number, profile in enumerate(found, 1):
         carried = profile.samples.carried
-        # of these no collection of this window says that it was their first
+        # the first collection of these objects is not in this segment
         assert sum(c.collected < 0 and c.fate != PENDING for c in carried) == old
-        # several objects of one piece are one that is carried over
+        # several objects of a batched allocation are inherited as one
         assert 0 <= len(carried) - old <= young
         fates = [*profile.samples.fate, *(c.fate for c in carried)]
         old = fates.count(ALIVE)
@@ -218,7 +229,7 @@ def test_what_is_alive_is_carried_over(pypy: PyPy) -> None:
         assert not any(c.stack < 0 for c in carried)
         alive = [c for c in carried if c.type >= 0
                  and profile.types[c.type].python == "__main__.Kept"]
-        # of 16 bytes or more each, one in 1024
+        # at least 16 bytes each, and one sample per 1024 bytes
         assert len(alive) > 300
         for c in alive:
             assert c.fate == ALIVE
@@ -232,8 +243,10 @@ def test_what_is_alive_is_carried_over(pypy: PyPy) -> None:
 
 
 def test_stacks_outlive_a_full_table(pypy: PyPy) -> None:
-    """More stacks than the table holds, in one window: what is alive of them has them
-    in the next one."""
+    """A segment has more stacks than the table holds.
+
+    In the next segment, the live objects have these stacks.
+    """
     run = pypy.run(WORK + """
     class Kept: pass
     kept = []
@@ -258,14 +271,14 @@ def test_stacks_outlive_a_full_table(pypy: PyPy) -> None:
     for profile in later:
         stacks = [carried.stack for carried in profile.samples.carried]
         assert len(set(stacks)) > 8192
-        # but those that waited in the nursery when the table became full
+        # except samples that waited in the nursery when the table became full
         assert sum(stack < 0 for stack in stacks) < 4 * NURSERY // 1024
         for stack in set(stacks) - {-1}:
             assert all(profile.function(frame.address).file
                        for frame in profile.stacks[stack])
 
 
-def test_each_window_estimates_what_was_counted_in_it(pypy: PyPy) -> None:
+def test_estimate_of_each_segment_matches_its_count(pypy: PyPy) -> None:
     run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), "4k", seed=1)
     for number in range(2, 12):
@@ -281,8 +294,8 @@ def test_each_window_estimates_what_was_counted_in_it(pypy: PyPy) -> None:
         assert profile.moments[-1].allocated > 10**6
 
 
-def test_the_thousandth_window_costs_what_the_first_did(pypy: PyPy) -> None:
-    """Neither descriptors, nor mappings, nor memory."""
+def test_thousandth_segment_costs_no_more_than_the_first(pypy: PyPy) -> None:
+    """The process needs no more descriptors, mappings or memory."""
     run = pypy.run(WORK + """
     def descriptors():
         return len(os.listdir("/proc/self/fd"))
@@ -341,7 +354,7 @@ def test_eight_threads_allocate(pypy: PyPy) -> None:
     assert keys(pypy.folder, found) == counted["samples"]
 
 
-def test_time_samples_go_on(pypy: PyPy) -> None:
+def test_cpu_samples_continue(pypy: PyPy) -> None:
     run = pypy.run(WORK + """
     import time
     session = vmprof_allocation.start(window(1), "64k", period=0.001)
@@ -367,8 +380,8 @@ def test_time_samples_go_on(pypy: PyPy) -> None:
     assert totals(found, "allocated") == counted["allocated"]
 
 
-def test_handlers_that_raise_amidst(pypy: PyPy) -> None:
-    """Each rotation has happened, or it has not: what `output` says is true."""
+def test_handlers_that_raise_during_a_rotation(pypy: PyPy) -> None:
+    """Each rotation has happened or not, and `output` has the correct path."""
     run = pypy.run(WORK + """
     import random, signal
     class Interrupted(Exception):
@@ -452,7 +465,7 @@ def test_exception_at_any_step(stock_pypy: PyPy, error: str) -> None:
 
 
 def test_next_profile_that_cannot_be_written(pypy: PyPy) -> None:
-    """The present one goes on, as if nothing had been."""
+    """The present profile continues as before."""
     run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
     for path in ("/dev/full", "missing/x.vmprof", "/", window(1), "pipe", 7, "",
@@ -488,7 +501,7 @@ def test_next_profile_that_cannot_be_written(pypy: PyPy) -> None:
 
 
 def test_profile_that_could_not_be_ended(pypy: PyPy) -> None:
-    """The next one begins all the same, and has what is sampled from then on."""
+    """The next profile begins nevertheless, and has the samples from then on."""
     run = pypy.run(WORK + """
     import resource, signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -508,7 +521,7 @@ def test_profile_that_could_not_be_ended(pypy: PyPy) -> None:
     assert "work" in functions(profile)
 
 
-def test_an_earlier_part_is_not_overwritten(pypy: PyPy) -> None:
+def test_earlier_segment_is_not_overwritten(pypy: PyPy) -> None:
     run = pypy.run(WORK + """
     session = vmprof_allocation.start(window(1), 4096)
     session.rotate(window(2))
@@ -528,8 +541,8 @@ def test_an_earlier_part_is_not_overwritten(pypy: PyPy) -> None:
     assert run.out.count("is an earlier profile of this run. Remove it") == 2
 
 
-def test_what_cannot_rotate(stock_pypy: PyPy) -> None:
-    """A pipe, and what tracemalloc keeps."""
+def test_profiles_that_cannot_rotate(stock_pypy: PyPy) -> None:
+    """A pipe cannot be rotated, nor can the samples that tracemalloc keeps."""
     run = stock_pypy.run(WORK + """
     import threading
     os.mkfifo("pipe")
@@ -574,8 +587,8 @@ def test_without_following_children(pypy: PyPy) -> None:
     assert first.settings["children"] == "1"
 
 
-def test_the_next_profile_says_the_interval_that_was_asked_for(pypy: PyPy) -> None:
-    """And no limit, which ended by that."""
+def test_next_profile_has_the_requested_interval(pypy: PyPy) -> None:
+    """The profile has no limit, because the new interval has ended it."""
     run = pypy.command(str(pypy.script(WORK + """
     with vmprof_allocation.sample("app.vmprof", "auto") as session:
         session.set_interval("4k")

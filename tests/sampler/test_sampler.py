@@ -1,4 +1,4 @@
-"""When the next byte is sampled: gaps, and what is estimated from samples."""
+"""The gaps between sample points, and estimates from samples (sampler.c)."""
 from __future__ import annotations
 
 import collections
@@ -25,8 +25,8 @@ def sampler() -> pathlib.Path:
 
 
 # ____________________________________________________________
-# statistics.  Each bound is one that chance exceeds with a probability of at
-# most 1e-8; the seeds are fixed.
+# Statistics.  Chance exceeds each bound with a probability of at most 1e-8, and the
+# seeds are fixed.
 
 IMPROBABLE = 1e-8
 
@@ -42,8 +42,10 @@ def drawn_gaps(sampler: pathlib.Path, interval: int, seed: int, fixed: bool,
 def sampled_objects(sampler: pathlib.Path, interval: int, seed: int,
                     fixed: bool, rounds: int,
                     *size_and_count: tuple[int, int]) -> list[int]:
-    """How many of each size are sampled, if they are allocated in turn,
-    `rounds` times."""
+    """Return the number of sampled objects of each size.
+
+    The sizes are allocated by turns, and the whole sequence `rounds` times.
+    """
     done = subprocess.run(
         [sampler, "objects", str(interval), str(seed), "%d" % fixed, str(rounds)],
         input="".join("%d %d\n" % pair for pair in size_and_count).encode(),
@@ -52,15 +54,17 @@ def sampled_objects(sampler: pathlib.Path, interval: int, seed: int,
 
 
 def is_binomial(successes: int, trials: int, p: float) -> bool:
-    """Chernoff's bound: P(so far from the mean) <= exp(-trials * divergence),
-    on each of the two sides."""
+    """Check a number of successes with Chernoff's bound.
+
+    On each side of the mean, P(this distance or more) <= exp(-trials * divergence).
+    """
     q = successes / trials
     divergence = sum(x * math.log(x / y) if y else math.inf
                      for x, y in ((q, p), (1 - q, 1 - p)) if x)
     return trials * divergence <= math.log(2 / IMPROBABLE)
 
 
-def test_the_bound_is_a_bound() -> None:
+def test_bound_accepts_and_rejects() -> None:
     assert is_binomial(50, 100, 0.5) and is_binomial(0, 100, 0.0)
     assert is_binomial(5000, 10000, 0.5)
     assert not is_binomial(5320, 10000, 0.5)        # 6.4 sigma
@@ -70,8 +74,8 @@ def test_the_bound_is_a_bound() -> None:
 @pytest.mark.parametrize("interval", [1, 64, 4096, 14336, 524288, 2**40, 2**62])
 @pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
 @pytest.mark.parametrize("fixed", [False, True])
-def test_gaps_are_the_oracles(sampler: pathlib.Path, interval: int, seed: int,
-                              fixed: bool) -> None:
+def test_gaps_match_the_oracle(
+        sampler: pathlib.Path, interval: int, seed: int, fixed: bool) -> None:
     random = oracle.splitmix64(seed)
     assert drawn_gaps(sampler, interval, seed, fixed, 2000) == [
         oracle.gap(interval, fixed, random) for _ in range(2000)]
@@ -94,8 +98,10 @@ def test_gaps_fit_in_the_largest_interval(sampler: pathlib.Path) -> None:
 @pytest.mark.parametrize("interval", [2, 10, 64, 1000, 524288, 2**40])
 def test_gaps_are_distributed_exponentially(sampler: pathlib.Path,
                                             interval: int) -> None:
-    """Kolmogorov and Smirnov's distance, with Massart's bound, which holds
-    for any distribution and any number: P(D > d) <= 2 exp(-2 n d**2)."""
+    """Check Kolmogorov and Smirnov's distance D with Massart's bound.
+
+    For any distribution and any n, P(D > d) <= 2 exp(-2 n d**2).
+    """
     count = 100000
     below, distance = 0, 0.0
     gaps = collections.Counter(drawn_gaps(sampler, interval, 42, False, count))
@@ -109,10 +115,12 @@ def test_gaps_are_distributed_exponentially(sampler: pathlib.Path,
 
 
 def test_tails_of_the_gaps(sampler: pathlib.Path) -> None:
-    """Anderson and Darling's statistic, which weighs the tails.  Its limit is
-    a sum of Y / (j (j + 1)) over j >= 1, the Y being squares of normal
-    variables; the mean of exp(0.9 * sum) is 5.16, and by Markov's inequality
-    P(sum > 22.3) <= 5.16 exp(-0.9 * 22.3) < 1e-8."""
+    """Check Anderson and Darling's statistic, which weighs the tails.
+
+    Its limit is a sum of Y / (j (j + 1)) over j >= 1, where each Y is the square of a
+    normal variable.  The mean of exp(0.9 * sum) is 5.16.  By Markov's inequality,
+    P(sum > 22.3) <= 5.16 exp(-0.9 * 22.3) < 1e-8.
+    """
     count = 100000
     for seed in range(3):
         gaps = sorted(drawn_gaps(sampler, 2**40, seed, False, count))
@@ -123,8 +131,11 @@ def test_tails_of_the_gaps(sampler: pathlib.Path) -> None:
 
 
 def test_mean_of_the_gaps(sampler: pathlib.Path) -> None:
-    """A sum of n exponential variables of mean 1 is (1 + d) n or more with
-    probability exp(-n (d - log(1 + d))) at most, and so for d < 0."""
+    """Check the sum of n exponential variables of mean 1.
+
+    It is (1 + d) n or more with a probability of at most exp(-n (d - log(1 + d))).  For
+    d < 0, the same holds for (1 + d) n or less.
+    """
     count = 200000
     for seed in range(3):
         gaps = drawn_gaps(sampler, 2**40, seed, False, count)
@@ -133,7 +144,7 @@ def test_mean_of_the_gaps(sampler: pathlib.Path) -> None:
 
 
 def test_gaps_are_independent(sampler: pathlib.Path) -> None:
-    """The next gap is below the median as often as not, whatever this one."""
+    """The next gap is below the median in half of all cases, for any present gap."""
     count = 200000
     median = 2**40 * math.log(2)
     low = [gap < median for gap in drawn_gaps(sampler, 2**40, 7, False, count)]
@@ -171,12 +182,13 @@ class Kind(NamedTuple):
 
 
 def are_totals_unbiased(kinds: list[Kind]) -> bool:
-    """Horvitz and Thompson's estimator: each sampled object stands for 1 / p
-    of its kind.  Compares the estimated bytes and objects with the true ones.
+    """Compare Horvitz and Thompson's estimates of bytes and objects with the truth.
 
-    Bernstein's inequality: the sum of independent variables of mean 0, at
-    most m each, whose variances add up to v, is t or more with a probability
-    of at most exp(-t**2 / 2 / (v + m t / 3))."""
+    Each sampled object represents 1 / p objects of its kind.  The bound is Bernstein's
+    inequality for independent variables of mean 0 that are at most m.  If their
+    variances sum up to v, their sum is t or more with a probability of at most
+    exp(-t**2 / 2 / (v + m t / 3)).
+    """
     for power in (0, 1):                                # objects, bytes
         t = v = m = 0.0
         for size, interval, count, sampled in kinds:
@@ -196,14 +208,17 @@ def test_horvitz_thompson_is_unbiased(sampler: pathlib.Path) -> None:
     kinds = [Kind(size, interval, count * rounds, k)
              for (size, count), k in zip(pairs, sampled)]
     assert are_totals_unbiased(kinds)
-    # and it would tell if the weight were wrong: a tenth of the interval more
+    # a weight that is wrong by a tenth of the interval is noticed
     assert not are_totals_unbiased(
         [kind._replace(interval=interval * 11 // 10) for kind in kinds])
 
 
 def test_horvitz_thompson_through_the_nursery(harness: pathlib.Path) -> None:
-    """The same with everything that draws gaps anew: memory pressure, other
-    rates, collections, pinned objects, large objects."""
+    """The estimates stay unbiased after all events that draw a new gap.
+
+    These are memory pressure, changes of the rate, collections, and pinned and large
+    objects.
+    """
     once = """\
 small 16 50
 pressure
@@ -230,7 +245,7 @@ unpin 0
             interval = event.interval
         elif isinstance(event, oracle.Allocation):
             count[event.size, interval] += 1
-    count[16, 2000] -= 1                                # behind the stop
+    count[16, 2000] -= 1                                # allocated after the stop
     sampled = collections.Counter(
         (sample.size, sample.interval) for sample in result.samples)
     assert set(sampled) <= set(count)
@@ -241,21 +256,23 @@ unpin 0
 
 @pytest.mark.parametrize("interval", [1, 7, 64, 4096, 14336, 2**40])
 def test_fixed_gaps_sample_exactly(sampler: pathlib.Path, interval: int) -> None:
-    """Objects below the interval: one sample in each `interval` bytes."""
+    """There is one sample per `interval` bytes for objects below the interval."""
     for kinds in ([(8, 1000)], [(24, 333), (40, 21)], [(4000, 5), (16, 1), (56, 7)]):
         small = [(size, count) for size, count in kinds if size <= interval]
         total = 50 * sum(size * count for size, count in small)
         if total:
             assert sum(sampled_objects(sampler, interval, 0, True, 50, *small)
                        ) == total // interval
-    # above it: all of them
+    # all objects above the interval are sampled
     assert sampled_objects(sampler, interval, 0, True, 1, (8 * interval, 100)
                            ) == [100]
 
 
 def test_fixed_gaps_alias_with_a_loop(harness: pathlib.Path) -> None:
-    """Two sites in a loop, 24 and 40 bytes, at an interval of 16 KiB: what
-    happened to be allocated before the loop decides which site gets all."""
+    """A loop allocates 24 and 40 bytes at two sites, and the interval is 16 KiB.
+
+    The allocations before the loop decide which site gets all samples.
+    """
     shares = []
     for before in range(16, 80, 8):
         result = check(harness, f"nursery 65536\nstart 16384 0 1\nsmall {before} 1\n"

@@ -1,4 +1,4 @@
-"""The search for the nursery: it finds one answer or refuses."""
+"""The search for the nursery in PyPy's code, which finds one answer or refuses."""
 from __future__ import annotations
 
 import functools
@@ -30,7 +30,7 @@ WHERE = """
 
 @pytest.fixture
 def library(pypy: PyPy) -> Path:
-    """The file that holds PyPy's code."""
+    """Return the file that contains PyPy's code."""
     return Path(pypy.command(str(pypy.script(WHERE, "where.py"))).out.strip())
 
 
@@ -40,7 +40,7 @@ def fields(text: str) -> dict[str, list[str]]:
 
 
 def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:
-    """The layout, or the refusal."""
+    """Return the layout, or the text of the refusal."""
     run = pypy.command(
         "-m", "vmprof_allocation.engines.hook.discovery.search", str(path))
     assert run.code == 0, run.err
@@ -55,12 +55,12 @@ def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:
 
 def changed(pypy: PyPy, library: Path, layout: dict[str, list[str]],
             name: str, code: bytes) -> Path:
-    """A copy of the library with other code at the entry of a function."""
+    """Return a copy of the library with other code at the beginning of a function."""
     index = ("collect_and_reserve", "_minor_collection",
              "external_malloc").index(name)
     data = bytearray(library.read_bytes())
     old = bytes.fromhex(layout["code"][index])
-    position = int(layout["entry"][index])      # code is mapped where it stands
+    position = int(layout["entry"][index])      # the address is also the file offset
     assert data[position:position + len(old)] == old
     data[position:position + len(code)] = code
     copy = pypy.folder / "changed.so"
@@ -68,9 +68,11 @@ def changed(pypy: PyPy, library: Path, layout: dict[str, list[str]],
     return copy
 
 
-def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
-    """Also, the search decodes what may matter, and nothing twice: capstone, under
-    ctypes on PyPy, was most of what it took."""
+def test_second_search_finds_the_same(pypy: PyPy, library: Path) -> None:
+    """The search decodes few places, and none twice.
+
+    Decoding with capstone under ctypes on PyPy once took most of the time.
+    """
     script = pypy.script("""
         import sys
         import capstone
@@ -99,13 +101,13 @@ def test_found_twice_alike(pypy: PyPy, library: Path) -> None:
 
 
 @pytest.mark.parametrize("name,code", [
-    # mov rax, [rip+x]: depends on where it is
+    # mov rax, [rip+x] depends on its address
     ("collect_and_reserve", b"\x48\x8b\x05\x00\x01\x00\x00"),
-    # jmp: there is nothing to come back to
+    # jmp does not return to the rest
     ("collect_and_reserve", b"\xe9\x00\x01\x00\x00"),
-    # ret in the first five bytes
+    # ret is within the first five bytes
     ("collect_and_reserve", b"\x90\x90\xc3"),
-    # movabs rax, imm64: too much to swap in one store
+    # movabs rax, imm64 is too long to be replaced in one store
     ("_minor_collection", b"\x48\xb8" + bytes(8)),
 ])
 def test_entry_that_cannot_be_moved_is_refused(
@@ -138,7 +140,7 @@ def test_text_file_is_refused(pypy: PyPy) -> None:
 
 
 class FirstUse(NamedTuple):
-    """What was said, and what is in the cache then: the layout, and the names."""
+    """The messages of a first run, and the modes and contents of the cache after it."""
 
     err: str
     modes: list[int]
@@ -147,9 +149,11 @@ class FirstUse(NamedTuple):
 
 @functools.cache
 def first_use() -> FirstUse:
-    """A run whose cache says nothing that can be believed, in a folder with modules
-    that the search uses, too.  A search takes longer than all else that is done with
-    what it finds."""
+    """Return the results of a run with an invalid cache.
+
+    The folder has modules with the names of modules that the search imports.  The
+    result is cached, because a search takes longer than the tests of its result.
+    """
     with tempfile.TemporaryDirectory() as folder:
         pypy = PyPy(Path(folder))
         place = pypy.folder / "cache" / "vmprof-allocation"
@@ -170,8 +174,11 @@ def first_use() -> FirstUse:
 
 
 def remembered(pypy: PyPy, **other: str) -> Path:
-    """A cache of its own, as after a first run that found `other` values of fields;
-    returns the file."""
+    """Make a cache as after a first run, with `other` values of fields.
+
+    Returns:
+        The file of the layout.
+    """
     pypy.environment["XDG_CACHE_HOME"] = str(pypy.folder / "cache")
     place = pypy.folder / "cache" / "vmprof-allocation"
     place.mkdir(parents=True)
@@ -189,15 +196,15 @@ def remembered(pypy: PyPy, **other: str) -> Path:
 
 
 def known(path: Path) -> bool:
-    """Whether the cache that has this file knows the build."""
+    """Return whether the cache with this file has the build."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(path.parent.parent))
         build_id = path.name.partition("-")[0]
         return lookup.known(Evidence(), build_id, "") is not None
 
 
-def test_first_use_says_why_it_takes_long(stock_pypy: PyPy) -> None:
-    """What is damaged is replaced, by the user's alone."""
+def test_first_use_reports_why_it_takes_long(stock_pypy: PyPy) -> None:
+    """A damaged cache is replaced, and only the user can access the new cache."""
     first = first_use()
     assert first.err == "vmprof: %s\n" % SEARCHING
     assert first.modes == [0o700, 0o600, 0o600]
@@ -214,7 +221,7 @@ def test_answer_is_remembered_by_build_id(pypy: PyPy) -> None:
         "-m", "vmprof_allocation", "doctor").out
 
 
-def test_what_is_remembered_as_not_known_is_said(stock_pypy: PyPy) -> None:
+def test_unknown_references_are_reported_from_the_cache(stock_pypy: PyPy) -> None:
     told = "references: not known, so --held is not possible: "
     doctor = "-m", "vmprof_allocation", "doctor"
     assert told not in stock_pypy.command(*doctor).out
@@ -224,11 +231,11 @@ def test_what_is_remembered_as_not_known_is_said(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("damage", [
     "", "{}", "=", "build_id", "build_id=x", "\0\0", "gc=1\nentry=x"])
-def test_damaged_memory_is_not_believed(pypy: PyPy, damage: str) -> None:
+def test_damaged_cache_is_not_used(pypy: PyPy, damage: str) -> None:
     path = remembered(pypy)
     path.write_text(damage)
     assert not known(path)
-    # also if it is whole
+    # a file with a correct checksum is refused, too
     assert not cache.save(str(path), damage)
     assert not known(path)
 
@@ -251,8 +258,8 @@ def test_search_that_fails_is_a_refusal(
     assert not (pypy.folder / "out.vmprof").exists()
 
 
-def test_program_under_test_holds_no_decoder(pypy: PyPy) -> None:
-    """Its collector would have to walk all that."""
+def test_sampled_program_has_no_decoder(pypy: PyPy) -> None:
+    """Each major collection would have to walk the decoder's objects."""
     remembered(pypy)
     run = pypy.command(str(pypy.script("""
         import sys
@@ -267,8 +274,8 @@ def test_program_under_test_holds_no_decoder(pypy: PyPy) -> None:
     assert run.out == "[]\n", run.err
 
 
-def test_one_wrong_digit_in_the_memory_is_noticed(pypy: PyPy) -> None:
-    """Most would be addresses that are written to."""
+def test_one_wrong_digit_in_the_cache_is_noticed(pypy: PyPy) -> None:
+    """Most fields are addresses to which the sampler writes."""
     path = remembered(pypy)
     good = path.read_text()
     assert cache.load(str(path)) == good[:good.rindex("check=")]
@@ -282,8 +289,7 @@ def test_one_wrong_digit_in_the_memory_is_noticed(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o620, 0o602])
-def test_memory_that_others_may_write_to_is_not_believed(
-        pypy: PyPy, mode: int) -> None:
+def test_cache_that_others_may_write_to_is_not_used(pypy: PyPy, mode: int) -> None:
     path = remembered(pypy)
     for target, good in (path, 0o600), (path.parent, 0o700):
         target.chmod(mode | good)
@@ -293,14 +299,14 @@ def test_memory_that_others_may_write_to_is_not_believed(
     assert known(path)
 
 
-def test_memory_of_another_user_is_not_believed(
+def test_cache_of_another_user_is_not_used(
         pypy: PyPy, monkeypatch: pytest.MonkeyPatch) -> None:
     path = remembered(pypy)
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
     assert cache.load(str(path)) is None
 
 
-def test_link_in_place_of_the_memory_is_not_followed(pypy: PyPy) -> None:
+def test_link_in_place_of_the_cache_is_not_followed(pypy: PyPy) -> None:
     path = remembered(pypy)
     path.rename(path.with_suffix(".moved"))
     path.symlink_to(path.with_suffix(".moved"))
@@ -308,9 +314,9 @@ def test_link_in_place_of_the_memory_is_not_followed(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("folder", ["cache", ""])
-def test_relative_cache_folder_is_not_taken(
+def test_relative_cache_folder_is_not_used(
         monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
-    """Anybody may have put one into the current folder."""
+    """Another user may have made such a folder in the current folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", folder)
     monkeypatch.setenv("HOME", "/home/me")
     assert cache.path("1a2b") == "/home/me/.cache/vmprof-allocation/1a2b-%d" % (
@@ -342,9 +348,9 @@ def test_address_outside_of_its_segment_is_refused(
     ("nursery_top", "nursery_free", "the nursery"),
     ("nursery_free", "gc", "the nursery"),
 ])
-def test_wrong_answer_is_refused_before_anything_is_touched(
+def test_wrong_answer_is_refused_before_memory_is_changed(
         pypy: PyPy, field: str, other: str, said: str) -> None:
-    """As if the search had erred: the process itself is asked, too."""
+    """If the search is wrong, the check in the process itself refuses the layout."""
     layout = fields(first_use().left[0][1].decode())
     value = layout[other][0] if other else ",".join(["00" * 16] * 3)
     remembered(pypy, **{field: value})
@@ -362,7 +368,7 @@ def test_wrong_answer_is_refused_before_anything_is_touched(
 
 
 def test_a_pypy_that_is_one_file_is_refused(stock_pypy: PyPy) -> None:
-    """As one that is translated without --shared: nothing exports its main function."""
+    """A PyPy that is translated without --shared does not export its main function."""
     run = stock_pypy.run("""
         from vmprof_allocation.engines.hook.discovery.process import Process
         from vmprof_allocation.errors import AllocationSamplingError, Evidence
@@ -383,7 +389,7 @@ def test_a_pypy_that_is_one_file_is_refused(stock_pypy: PyPy) -> None:
 
 
 def test_limit_of_files_does_not_end_the_process_that_saves(tmp_path: Path) -> None:
-    """The default action for SIGXFSZ would."""
+    """The default action for SIGXFSZ would end the process."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent("""
         import resource, signal, sys
         from vmprof_allocation.engines.hook.discovery import cache

@@ -1,4 +1,4 @@
-"""The search in AArch64's machine code, and what is known of its instructions."""
+"""The search in AArch64's machine code, and its knowledge of the instructions."""
 from __future__ import annotations
 
 import random
@@ -25,8 +25,8 @@ assembled = pytest.mark.skipif(
 
 
 @assembled
-def test_what_gcc_makes_is_found_without_a_decoder(pypy: PyPy) -> None:
-    """capstone is not there, where it is for another machine."""
+def test_code_by_gcc_is_found_without_a_decoder(pypy: PyPy) -> None:
+    """The search for AArch64 works without capstone, which x86-64 needs."""
     path = pypy.folder / "made.so"
     places = made_library.build(source(), path)
     made_library.strip(path, TOOLS)
@@ -46,8 +46,8 @@ def test_functions_that_call_another_one_to_collect(pypy: PyPy) -> None:
 
 
 @assembled
-def test_names_of_other_registers(pypy: PyPy) -> None:
-    """The table is copied from one to another, and made by `adr`."""
+def test_address_of_the_table_in_other_registers(pypy: PyPy) -> None:
+    """The address of the table is copied between registers, and computed by `adr`."""
     size = SIZE.replace("adrp x8, table\n    add x8, x8, :lo12:table",
                         "adrp x7, table\n    add x7, x7, :lo12:table\n    mov x8, x7")
     path = pypy.folder / "made.so"
@@ -57,7 +57,7 @@ def test_names_of_other_registers(pypy: PyPy) -> None:
 
 @assembled
 @pytest.mark.parametrize("before,new", [
-    # something else is in the table's register by then
+    # the table's register has another value by then
     ("add x4, x5, x8", "mov x8, x20"),
     ("add x4, x5, x8", "ldr w8, [x2]"),
     ("add x4, x5, x8", "ldr x2, [x8], #8"),
@@ -65,15 +65,15 @@ def test_names_of_other_registers(pypy: PyPy) -> None:
     ("add x4, x5, x8", "ldadd x7, x8, [x2]"),
     ("add x4, x5, x8", "fmov x8, d0"),
     ("add x4, x5, x8", "mrs x8, tpidr_el0"),
-    # a call leaves nothing in it, a system call neither
+    # a call changes the register, and so does a system call
     ("add x4, x5, x8", "bl minor"),
     ("add x4, x5, x8", "blr x19"),
     ("add x4, x5, x8", "svc #0"),
-    # and something else in what was loaded
+    # the register with the loaded value was changed
     ("madd x5", "mov x1, x20"),
     ("madd x5", "ldp x3, x1, [x2]"),
 ])
-def test_a_register_that_was_written_since_is_no_type_table(
+def test_register_that_was_written_again_is_not_the_type_table(
         pypy: PyPy, before: str, new: str) -> None:
     assert before in SIZE
     size = ".arch armv8.1-a\n" + SIZE.replace(before, "%s\n    %s" % (new, before))
@@ -82,9 +82,9 @@ def test_a_register_that_was_written_since_is_no_type_table(
 
 @assembled
 @pytest.mark.parametrize("old,new", [
-    # alloc_young is always the same, and left out
+    # alloc_young is always the same, so the compiler left it out
     ("    and w3, w3, #0xff\n", ""),
-    # the typeid is the first argument
+    # the typeid becomes the first argument
     ("mov x19, x0", "mov x0, #0"),
     ("mov x20, x2", "mov x2, x20"),
 ])
@@ -99,7 +99,7 @@ def test_an_argument_that_the_compiler_left_out(
 @pytest.mark.parametrize("first", [
     "adrp x9, gc", "adr x9, minor", "ldr x9, 0f\n0:", "b 0f\n0:", "cbz x0, 0f\n0:",
     "tbz x0, #3, 0f\n0:", "ret", "bl progress", "ldxr x9, [x0]", "svc #0",
-    # the address of this word goes into the signature of the next one
+    # the address of this word is part of the next word's signature
     "hint #39",
     # a loop begins here
     "mov x9, x0\n    cbnz x9, minor",
@@ -113,18 +113,18 @@ def test_entry_that_cannot_be_moved_is_refused(pypy: PyPy, first: str) -> None:
 @pytest.mark.parametrize("more", [
     "    adrp x9, minor\n    add x9, x9, :lo12:minor\n",
     "    adr x9, minor\n",
-    # a pointer to it
+    # a pointer to the function
     "    .data\n    .quad minor\n    .text\n",
 ])
 def test_entry_that_is_called_by_its_address_is_refused(pypy: PyPy, more: str) -> None:
-    """Where calls have to lead to a `bti`, what is written there is none."""
+    """If calls must lead to a `bti`, our entry patch has none."""
     assert "entry of _minor_collection: its address is taken" in problem_of(
         pypy, source(more="    .p2align 4\nother:\n" + more))
 
 
 @assembled
 @pytest.mark.parametrize("old,new,said", [
-    # numbers with a sign are no addresses
+    # addresses are compared without a sign
     ("b.ls 1f", "b.le 1f", "nursery_top (compared with): no candidate"),
     ("cmp x2, x4", "cmp w2, w4", "nursery_top (compared with): no candidate"),
     ("ldr x4, [x1, #0x1b8]", "ldr x4, [x1, #0x1b8]\n    mov x4, x19",
@@ -154,7 +154,7 @@ def test_a_function_that_does_not_move_the_nursery_is_refused(
 
 @assembled
 @pytest.mark.parametrize("binding,read_only", [
-    # free(), whose address is taken, has two, of which one is called
+    # free(), whose address is taken, has two pointers, and calls use one of them
     ("lazy", set()), ("now", {"write", "mmap", "munmap", "sigaction", "free"})])
 def test_pointers_to_c_functions_of_which_some_are_read_only(
         pypy: PyPy, binding: str, read_only: set[str]) -> None:
@@ -179,21 +179,21 @@ def test_a_machine_that_is_not_known_is_refused(pypy: PyPy) -> None:
 
 
 # ____________________________________________________________
-# the instructions, beside a decoder that others wrote
+# the instructions, compared with an independent decoder
 
 PC = 0x12345678
 _NUMBERS = {getattr(arm64, "ARM64_REG_%s%d" % (size, i)): i
             for size in "XW" for i in range(31)}
-#: of these, capstone says that the first operand is written, or that it is not read
+#: instructions whose first operand capstone reports as written, or as not read
 _COMPARED = {"cmp", "cmn", "tst"}
-#: that it writes the register which it adds to another one
+#: instructions whose index register capstone reports as written
 _INDEXED = {"st1"}
-#: that it reads nothing
+#: instructions for which capstone reports no reads
 _TAGGED = {"addg", "subg"}
 
 
 def decoded() -> list[tuple[int, Any]]:
-    """Random words, and what others make of them."""
+    """Return random words, and capstone's results."""
     numbers = random.Random(36)
     decoder = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     decoder.detail = True
@@ -201,9 +201,11 @@ def decoded() -> list[tuple[int, Any]]:
             for instruction in decoder.disasm(struct.pack("<I", w), PC)]
 
 
-def test_each_register_that_is_written_is_known() -> None:
-    """What we say that a word writes is never less, and what we say that it reads is
-    never more."""
+def test_registers_of_random_instructions_match_capstone() -> None:
+    """The registers that we report as written include capstone's.
+
+    Those that we report as read are among capstone's.
+    """
     wrong, names = [], set()
     for w, instruction in decoded():
         read, written = ({_NUMBERS[r] for r in registers if r in _NUMBERS}
@@ -268,7 +270,7 @@ PATTERNS: dict[str, dict[str, object]] = {
 
 
 @assembled
-def test_patterns_are_of_the_instructions_that_they_name(tmp_path: Path) -> None:
+def test_patterns_match_the_assembled_instructions(tmp_path: Path) -> None:
     made, linked, code = (str(tmp_path / name) for name in ("a.o", "a.out", "a.bin"))
     subprocess.run([TOOLS + "as", "-march=armv8.1-a", "-o", made, "-"], text=True,
                    input="\n".join([*PATTERNS, ""]), check=True)

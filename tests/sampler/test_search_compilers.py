@@ -1,4 +1,4 @@
-"""The search in what compilers other than Debian's make of the collector."""
+"""The search in code of the collector that other compilers than Debian's make."""
 from __future__ import annotations
 
 import json
@@ -48,21 +48,21 @@ class Answer:
 
 
 def problem_of(pypy: PyPy, source: Source) -> str:
-    """Why it is refused."""
+    """Return the reason of the refusal."""
     path = pypy.folder / "made.so"
     made_library.build(source, path)
     problem: str = Answer(pypy, path).problem
     return problem
 
 
-def test_what_gcc_makes_is_found(pypy: PyPy) -> None:
+def test_code_by_gcc_is_found(pypy: PyPy) -> None:
     path = pypy.folder / "made.so"
     places = made_library.build(Source(), path)
     made_library.strip(path)
     assert Answer(pypy, path).is_right(places)
 
 
-def test_what_clang_makes_is_found(pypy: PyPy) -> None:
+def test_code_by_clang_is_found(pypy: PyPy) -> None:
     path = pypy.folder / "made.so"
     places = made_library.build(made_library.clangs(), path)
     made_library.strip(path)
@@ -71,7 +71,7 @@ def test_what_clang_makes_is_found(pypy: PyPy) -> None:
     assert answer.findings["symbols"] == "none"
 
 
-def test_a_register_that_was_written_since_is_no_type_table(pypy: PyPy) -> None:
+def test_register_that_was_written_again_is_not_the_type_table(pypy: PyPy) -> None:
     size = made_library.SIZE_BY_INDEX.replace(
         "    mov edi, [rcx]", "    mov r12, [rcx + 8]\n    mov edi, [rcx]")
     assert "type table: 0 candidates" in problem_of(pypy, Source(size=size))
@@ -84,9 +84,9 @@ def test_a_call_leaves_nothing_in_its_registers(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("what,old,new", [
-    # alloc_young is always the same, and left out
+    # alloc_young is always the same, so the compiler left it out
     ("external_malloc", "    test cl, cl", ""),
-    # the typeid is the first argument
+    # the typeid becomes the first argument
     ("external_malloc", "mov r14, rdi", "xor edi, edi"),
 ])
 def test_an_argument_that_the_compiler_left_out(
@@ -98,7 +98,7 @@ def test_an_argument_that_the_compiler_left_out(
 
 
 def test_copies_that_the_compiler_made_for_some_arguments(pypy: PyPy) -> None:
-    """gcc -flto: three of collect_and_reserve(), without the first argument."""
+    """gcc -flto makes three copies of a function, without its first argument."""
     path = pypy.folder / "made.so"
     name = symbols.NAMES["collect_and_reserve"]
     names = made_library.all_names()
@@ -113,7 +113,7 @@ def test_copies_that_the_compiler_made_for_some_arguments(pypy: PyPy) -> None:
     assert "the GC (first argument): no clear answer" in Answer(pypy, path).problem
 
 
-def test_symbols_confirm_what_the_code_says(pypy: PyPy) -> None:
+def test_symbols_confirm_the_result(pypy: PyPy) -> None:
     path = pypy.folder / "made.so"
     places = made_library.build(Source(names=made_library.all_names()), path)
     answer = Answer(pypy, path)
@@ -122,7 +122,7 @@ def test_symbols_confirm_what_the_code_says(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("what", symbols.NAMES)
-def test_a_symbol_that_is_elsewhere_is_a_refusal(pypy: PyPy, what: str) -> None:
+def test_symbol_at_another_address_is_a_refusal(pypy: PyPy, what: str) -> None:
     names = made_library.all_names()
     names[symbols.NAMES[what]] += " + 16"
     problem = problem_of(pypy, Source(names=names))
@@ -130,7 +130,7 @@ def test_a_symbol_that_is_elsewhere_is_a_refusal(pypy: PyPy, what: str) -> None:
                      % re.escape(what), problem), problem
 
 
-#: who else moves both ends of the nursery
+#: a second function that moves both ends of the nursery
 SECOND = """
 second:
     .cfi_startproc
@@ -140,7 +140,7 @@ second:
 
 
 @pytest.mark.parametrize("has_symbols", [False, True])
-def test_a_symbol_decides_between_two_that_do_the_same(
+def test_symbol_decides_between_two_equal_functions(
         pypy: PyPy, has_symbols: bool) -> None:
     path = pypy.folder / "made.so"
     source = Source(reserve=made_library.RESERVE.replace(
@@ -156,7 +156,7 @@ def test_a_symbol_decides_between_two_that_do_the_same(
         assert "_minor_collection: 2 candidates" in answer.problem
 
 
-def test_symbols_in_a_file_beside_a_stripped_library(pypy: PyPy) -> None:
+def test_symbols_in_a_debug_file_of_a_stripped_library(pypy: PyPy) -> None:
     path, debug = pypy.folder / "made.so", pypy.folder / "made.so.debug"
     places = made_library.build(Source(names=made_library.all_names()), path)
     made_library.debug_file(path, debug)
@@ -167,8 +167,7 @@ def test_symbols_in_a_file_beside_a_stripped_library(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("content", ["another build", "no symbols", "no ELF file"])
-def test_a_file_beside_that_says_nothing_of_this_build(
-        pypy: PyPy, content: str) -> None:
+def test_debug_file_that_does_not_belong_to_the_build(pypy: PyPy, content: str) -> None:
     path, debug = pypy.folder / "made.so", pypy.folder / "made.so.debug"
     places = made_library.build(Source(), path)
     made_library.strip(path)
@@ -198,7 +197,7 @@ def test_a_refusal_shows_the_code_that_was_seen(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("binding,read_only", [
-    # the address of free() is taken: its pointer is where the linker protects it
+    # the address of free() is taken, so the linker protects its pointer
     ("lazy", {"free"}), ("now", {"write", "mmap", "munmap", "sigaction", "free"})])
 def test_pointers_to_c_functions_of_which_some_are_read_only(
         pypy: PyPy, binding: str, read_only: set[str]) -> None:

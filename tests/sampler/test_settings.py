@@ -1,4 +1,4 @@
-"""One text for what a run is asked for, whoever hands it to whom."""
+"""The text of a run's settings, which is passed between processes."""
 from __future__ import annotations
 
 import random
@@ -16,7 +16,7 @@ def values(settings: Settings) -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_text_is_all_of_them(number: int) -> None:
+def test_text_contains_all_settings(number: int) -> None:
     rng = random.Random(number)
     flags = [rng.random() < 0.5 for _ in range(5)]
     settings = Settings(
@@ -27,7 +27,7 @@ def test_text_is_all_of_them(number: int) -> None:
     text = settings.text()
     assert values(Settings.parse(text)) == values(settings)
     assert Settings.parse(text).text() == text
-    assert not set("\t\n\0\x1f") & set(text)     # what stands between texts
+    assert not set("\t\n\0\x1f") & set(text)     # separators between such texts
 
 
 def test_another_seed_is_another_run() -> None:

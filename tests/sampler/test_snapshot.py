@@ -1,5 +1,7 @@
-"""tracemalloc's snapshots mean what CPython's mean: the same traces are given to
-both, and all that can be asked is compared."""
+"""tracemalloc's snapshots have the same results as CPython's.
+
+Both get the same traces, and all results are compared.
+"""
 from __future__ import annotations
 
 import math
@@ -18,7 +20,7 @@ FILES = st.sampled_from(["a.py", "b.py", "lib/c.py", "lib/c.pyc", "<x>", "[a].py
 FRAMES = st.tuples(FILES, st.integers(0, 5))
 TRACES = st.lists(st.tuples(
     st.integers(0, 2), st.integers(1, 10**7),
-    # of each file once: see test_a_recursion_counts_once
+    # each file once, because of test_a_recursion_counts_once
     st.lists(FRAMES, min_size=1, max_size=4,
              unique_by=lambda frame: frame[0]).map(tuple),
     st.integers(1, 9)), max_size=30)
@@ -68,7 +70,7 @@ def test_same_as_cpython(new: list[Any], old: list[Any],
 
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 1023, 10239, 10240, 99 * 1024,
                                   10**6, 10**7, 10**9, 10**12, 10**15, -5, -10**7])
-def test_sizes_read_as_in_cpython(size: int) -> None:
+def test_sizes_are_written_as_in_cpython(size: int) -> None:
     frame = (("x", 1),)
     assert str(ours.Statistic(ours.Traceback(frame), size, 1)) == str(
         cpython.Statistic(cpython.Traceback(frame), size, 1))
@@ -76,7 +78,7 @@ def test_sizes_read_as_in_cpython(size: int) -> None:
         cpython.StatisticDiff(cpython.Traceback(frame), 1, size, 1, 2))
 
 
-def test_what_cpython_refuses() -> None:
+def test_arguments_that_cpython_refuses() -> None:
     snapshot = ours.Snapshot([], 1)
     with pytest.raises(ValueError, match="'nonsense'"):
         snapshot.statistics("nonsense")
@@ -106,9 +108,8 @@ def test_dump_and_load(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("content", [
     b"", b"print(1)\n", b"\x1f\x8b\x08\x00", b"\x80\x04\x95", b"\x80\x04h\x07."])
-def test_load_of_what_is_no_snapshot(tmp_path: pathlib.Path,
-                                     content: bytes) -> None:
-    """PyPy's pickle raises KeyError, IndexError and others."""
+def test_load_of_other_files_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:
+    """PyPy's pickle raises KeyError, IndexError and other exceptions."""
     file = tmp_path / "other"
     file.write_bytes(content)
     with pytest.raises(pickle.UnpicklingError, match="other' contains no snapshot: "):
@@ -118,21 +119,23 @@ def test_load_of_what_is_no_snapshot(tmp_path: pathlib.Path,
 
 
 def test_a_recursion_counts_once() -> None:
-    """CPython's counts it as often as a line is in the traceback.  Here all
-    frames of a function have one line: it would be as often as it is deep."""
+    """CPython counts a line for each of its frames in the traceback.
+
+    Here, all frames of a function have the same line, so the count would be the depth.
+    """
     deep = ours.Snapshot([(0, 100, (("x.py", 3),) * 50 + (("x.py", 1),))], 99)
     for key in "lineno", "filename":
         assert {s.size for s in deep.statistics(key, cumulative=True)} == {100}
 
 
 # ____________________________________________________________
-# what CPython's have not: errors
+# errors of estimates, which CPython's snapshots do not have
 
 def trace(size: int, variance: float, key: int, line: int = 1) -> Any:
     return 0, size, (("x.py", line),), 1, size / 16, variance, variance / 256, key
 
 
-def test_the_error_of_a_sum() -> None:
+def test_error_of_a_sum() -> None:
     (statistic,) = ours.Snapshot(
         [trace(1600, 900.0, 1), trace(3200, 1600.0, 2)], 1).statistics("lineno")
     assert (statistic.size, statistic.count) == (4800, 300)
@@ -140,7 +143,7 @@ def test_the_error_of_a_sum() -> None:
     assert math.isclose(statistic.count_error, 1.959964 * 50 / 16)
 
 
-def test_what_is_in_both_adds_nothing_to_the_error_of_a_difference() -> None:
+def test_common_traces_do_not_add_to_the_error_of_a_difference() -> None:
     old = ours.Snapshot([trace(1600, 900.0, 1), trace(100, 1600.0, 2)], 1)
     new = ours.Snapshot([trace(1600, 900.0, 1), trace(100, 900.0, 3)], 1)
     (difference,) = new.compare_to(old, "lineno")

@@ -17,7 +17,7 @@ from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.memory import cgroup
 
 MIB = 2**20
-#: A heap of 1 GiB, and the MiB that its snapshot takes at most.
+#: size of a heap in bytes, and the maximum size of its snapshot in MiB
 HEAP, NEED = 2**30, 646
 
 
@@ -109,7 +109,7 @@ def test_kernel_returns_memory_of_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("own, of_parent, answer", [
     ("Seccomp_filters:\t1\n", "Seccomp_filters:\t0\n", "filtered"),
-    # a container or a service manager has set them
+    # a container or a service manager has set the filters
     ("Seccomp_filters:\t1\n", "Seccomp_filters:\t1\n", "allowed"),
     ("Seccomp_filters:\t1\n", "", "allowed"), ("", "", "allowed")])
 def test_filters_of_system_calls(tmp_path: Path, own: str, of_parent: str,
@@ -130,12 +130,12 @@ def test_limit_of_the_address_space(tmp_path: Path, left: int, answer: str) -> N
     assert found.startswith(answer)
 
 
-def test_nothing_is_known(tmp_path: Path) -> None:
+def test_snapshot_is_allowed_without_known_limits(tmp_path: Path) -> None:
     assert refusal(tmp_path, HEAP, {}).startswith("allowed %d " % NEED)
 
 
 class Snapshot:
-    """The native half, with one outcome."""
+    """The native code, with one outcome."""
 
     def __init__(self, outcome: int) -> None:
         self._outcome = outcome

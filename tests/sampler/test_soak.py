@@ -1,5 +1,8 @@
-"""The hard run (tests/hard), in a minute: programs that start, stop and fork at
-random, and suites of tests that end as they do without sampling."""
+"""A short form of the hard run (tests/hard), which takes a minute.
+
+Programs start, stop and fork at random.  Test suites have the same results as without
+the sampler.
+"""
 from __future__ import annotations
 
 import textwrap
@@ -22,7 +25,7 @@ def test_random_sessions(pypy: PyPy, seed: int) -> None:
     assert (run.code, run.out) == (0, "20 sessions, 0 problems\n"), run.err
 
 
-def test_forks_beside_allocating_threads(pypy: PyPy) -> None:
+def test_forks_while_threads_allocate(pypy: PyPy) -> None:
     run = pypy.command(str(HARD / "forks.py"), "30")
     assert (run.code, run.out) == (0, "30 forks, 0 problems\n"), run.err
 
@@ -33,7 +36,7 @@ def build(pypy: PyPy) -> Build:
 
 
 @pytest.mark.parametrize("name", ["weakset", "yield_from", "asyncio.test_locks"])
-def test_suite_of_cpythons(build: Build, name: str) -> None:
+def test_suite_of_cpython_has_no_differences(build: Build, name: str) -> None:
     suite, = suites([name])
     found = compare.compare(build, suite)
     assert found.plain["(process)"] == "exit code 0"
@@ -82,7 +85,7 @@ def own(build: Build, more: str = "") -> compare.Comparison:
     return compare.compare(build, suite)
 
 
-def test_differences_and_flaky_tests_are_told_apart(build: Build) -> None:
+def test_differences_and_flaky_tests_are_distinguished(build: Build) -> None:
     found = own(build)
     differences = {difference.test.rpartition(".")[2]: difference
                    for difference in found.differences["4k"]}

@@ -1,4 +1,4 @@
-"""stack_nodes.c: vmprof's list tells which stack it is."""
+"""The key of a stack, which is computed from vmprof's list of nodes (stack_nodes.c)."""
 from __future__ import annotations
 
 import ctypes
@@ -9,7 +9,7 @@ import pytest
 from native_build import load
 
 CODE, JITTED = 1, 3
-#: more than vmprof's samples hold
+#: more nodes than vmprof's samples hold
 TOO_LONG = 513
 
 Pair = tuple[int, int]
@@ -24,7 +24,7 @@ Node._fields_ = [("next", ctypes.POINTER(Node)), ("value", ctypes.c_ssize_t),
 
 
 class Piece:
-    """Of the JIT's code: below its stack pointer, where it called from."""
+    """A piece of compiled code, with the return address below its stack pointer."""
 
     def __init__(self, return_address: int) -> None:
         self.word = ctypes.c_uint64(return_address)
@@ -53,7 +53,7 @@ def test_the_same_nodes_have_the_same_key(key: Key) -> None:
 
 
 def test_other_nodes_have_other_keys(key: Key) -> None:
-    """Another number, another order, one more at either end, another state."""
+    """They differ in a number, in their order, in their length, or in the state."""
     piece = Piece(8)
     keys = [key(pairs, state) for state in (0, 1, 2) for pairs in (
         [(CODE, 8)], [(CODE, 16)], [(CODE, 8), (CODE, 16)],
@@ -64,8 +64,8 @@ def test_other_nodes_have_other_keys(key: Key) -> None:
     assert 0 not in keys
 
 
-def test_a_state_does_not_make_up_for_a_node(key: Key) -> None:
-    """Both are small numbers, or differ by one, which must not cancel out."""
+def test_states_and_nodes_do_not_cancel(key: Key) -> None:
+    """States and nodes are small numbers, and their differences must not cancel."""
     outer = (CODE, 24)
     one, other = Piece(0x7f0000001000), Piece(0x7f0000001010)
     keys = [key([*inner, outer], state)
@@ -75,8 +75,8 @@ def test_a_state_does_not_make_up_for_a_node(key: Key) -> None:
     assert len(set(keys)) == 5 * 300
 
 
-def test_a_piece_of_code_counts_by_where_it_called_from(key: Key) -> None:
-    """Not by where it has its frame on the machine's stack."""
+def test_key_of_compiled_code_depends_on_its_return_address(key: Key) -> None:
+    """The address of its frame on the machine stack does not matter."""
     one, same, other = Piece(0x7000), Piece(0x7000), Piece(0x7010)
     outer = (CODE, 8)
     assert key([one.node, outer]) == key([same.node, outer])
@@ -84,17 +84,17 @@ def test_a_piece_of_code_counts_by_where_it_called_from(key: Key) -> None:
     assert key([outer, one.node]) != key([outer, other.node])
 
 
-def test_no_list_no_key(key: Key) -> None:
+def test_empty_list_has_no_key(key: Key) -> None:
     assert key([], 5) == 0
 
 
-def test_longer_than_what_vmprof_records(key: Key) -> None:
-    """vmprof cuts it; where, is not for us to say."""
+def test_stack_that_vmprof_cuts_has_no_key(key: Key) -> None:
+    """vmprof cuts such a stack at a place that this code does not know."""
     pairs = [(CODE, 8 * i) for i in range(TOO_LONG)]
     assert key(pairs) == 0
     assert key(pairs[1:]) != 0
 
 
 @pytest.mark.parametrize("kind", [0, 2, 4, 5, 6, -1])
-def test_a_kind_that_is_not_understood(key: Key, kind: int) -> None:
+def test_unknown_kind_of_node_has_no_key(key: Key, kind: int) -> None:
     assert key([(CODE, 8), (kind, 16)]) == 0

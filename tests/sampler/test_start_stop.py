@@ -1,5 +1,7 @@
-"""Start and stop can't be torn: whatever comes in between, each has happened
-or it has not, and when sampling is off every byte is what it was."""
+"""Start and stop are atomic: each has happened or not, whatever interrupts it.
+
+When sampling is off, memory and descriptors are the same as before.
+"""
 from __future__ import annotations
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from conftest import PyPy
 from peek import PEEK
 
-#: a stand-in for the engine's native half, that raises at one of its calls
+#: Replacement for the engine's native code that raises at one of its calls.
 FAIL_AT = """
     class FailAt:
         "Raises at call number `at`, before or after it is made."
@@ -53,7 +55,7 @@ FAIL_AT = """
 """
 
 
-def test_first_totals_are_those_of_the_session(pypy: PyPy) -> None:
+def test_first_totals_belong_to_the_session(pypy: PyPy) -> None:
     run = pypy.run("""
         import vmprof_allocation
         for number in range(2):
@@ -69,7 +71,7 @@ def test_first_totals_are_those_of_the_session(pypy: PyPy) -> None:
 @pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError",
                                    "RecursionError"])
 def test_exception_at_any_step_of_start(stock_pypy: PyPy, error: str) -> None:
-    """It is off then, and the next start works."""
+    """Sampling is off after the exception, and the next start works."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     lib = engine._lib
     steps = 0
@@ -98,9 +100,8 @@ def test_exception_at_any_step_of_start(stock_pypy: PyPy, error: str) -> None:
     assert run.out == "True\n", run.err
 
 
-def test_exceptions_while_a_failed_start_is_taken_back(
-        stock_pypy: PyPy) -> None:
-    """Then the next start does that first."""
+def test_exceptions_while_a_failed_start_is_undone(stock_pypy: PyPy) -> None:
+    """The next start first completes the undo."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     lib = engine._lib
     steps = 0
@@ -133,7 +134,7 @@ def test_exceptions_while_a_failed_start_is_taken_back(
 
 @pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
 def test_exception_at_any_step_of_stop(stock_pypy: PyPy, error: str) -> None:
-    """It can be done again; a third time is harmless."""
+    """A second stop completes the work, and a third one is harmless."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     lib = engine._lib
     steps = 0
@@ -211,7 +212,7 @@ INTERRUPTS = """
 
 
 def test_random_interrupts_leave_nothing_behind(stock_pypy: PyPy) -> None:
-    """10,000 of them, when `make hard` runs this file's program."""
+    """`make hard` runs this program with 10,000 interrupts."""
     script = stock_pypy.script(
         PEEK + FAIL_AT + INTERRUPTS % (1, 400, 0, 40))
     run = stock_pypy.command(str(script))
@@ -220,7 +221,7 @@ def test_random_interrupts_leave_nothing_behind(stock_pypy: PyPy) -> None:
 
 def test_file_of_the_program_after_an_interrupted_start(
         stock_pypy: PyPy) -> None:
-    """Its number had been the profile's: all that was written was lost."""
+    """The descriptor was once the profile's, so the program's data was lost."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import signal
     lib = engine._lib
@@ -247,10 +248,11 @@ def test_file_of_the_program_after_an_interrupted_start(
     assert run.out == "interrupted\n800 True\n", run.err
 
 
-def test_handler_that_stops_in_the_middle_of_set_interval(
-        stock_pypy: PyPy) -> None:
-    """Another thread has an object pinned: it lies where the GC's nursery
-    ends, and what is stored there must be an object."""
+def test_handler_that_stops_during_set_interval(stock_pypy: PyPy) -> None:
+    """Another thread has pinned an object, which lies at the end of the GC's nursery.
+
+    Only an object may be stored there.
+    """
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import gc, signal, threading, time
     reader, writer = os.pipe()
@@ -288,7 +290,7 @@ def test_handler_that_stops_in_the_middle_of_set_interval(
 
 
 def test_handler_that_toggles_the_sampling(stock_pypy: PyPy) -> None:
-    """What it says is what it does, with allocating threads around it."""
+    """Each call has its effect, while other threads allocate."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import signal, threading, time
     sessions = []
@@ -334,9 +336,11 @@ def test_handler_that_toggles_the_sampling(stock_pypy: PyPy) -> None:
     assert run.out == "set() True\n", run.err
 
 
-def test_fork_in_the_middle_of_start_and_stop(stock_pypy: PyPy) -> None:
-    """Another thread forks: in the child, everything is put back when it is
-    first needed, and it can sample itself."""
+def test_fork_during_start_and_stop(stock_pypy: PyPy) -> None:
+    """Another thread forks meanwhile.
+
+    In the child, everything is restored at the first use, and it can sample itself.
+    """
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import threading
     from vmprof_allocation.critical import forks
@@ -390,8 +394,8 @@ def test_fork_in_the_middle_of_start_and_stop(stock_pypy: PyPy) -> None:
     assert run.out == "True {0} True\n", run.err
 
 
-def test_finalizer_that_stops_what_is_being_started(stock_pypy: PyPy) -> None:
-    """It can't wait for the code that it interrupts: it gets a clear error."""
+def test_finalizer_that_stops_during_a_start(stock_pypy: PyPy) -> None:
+    """The finalizer cannot wait for the code that it interrupts, and gets an error."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import sys
     lib = engine._lib
@@ -414,9 +418,8 @@ def test_finalizer_that_stops_what_is_being_started(stock_pypy: PyPy) -> None:
     assert run.out == "True\nTrue\nTrue\n", run.err
 
 
-def test_signals_that_come_meanwhile_are_not_lost(stock_pypy: PyPy) -> None:
-    """One that comes inside start() is delivered at its end, not with the
-    next one."""
+def test_signals_during_a_start_are_delivered(stock_pypy: PyPy) -> None:
+    """A signal during start() is delivered at its end, not with the next signal."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import signal
     lib = engine._lib
@@ -437,9 +440,8 @@ def test_signals_that_come_meanwhile_are_not_lost(stock_pypy: PyPy) -> None:
     assert run.out == "[False]\n", run.err
 
 
-def test_tracing_function_that_stops_what_is_being_started(
-        stock_pypy: PyPy) -> None:
-    """Refused; what is on can be stopped afterwards."""
+def test_tracing_function_that_stops_during_a_start(stock_pypy: PyPy) -> None:
+    """The call is refused, and sampling that is on can be stopped afterwards."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import sys
     refused = []
@@ -535,9 +537,8 @@ def test_thread_that_disables_vmprof_while_another_stops(
     assert (run.code, run.out) == (0, "True\n"), run.err
 
 
-def test_handler_that_starts_while_the_first_start_gets_ready(
-        stock_pypy: PyPy) -> None:
-    """The trampolines are built once, from entries that are not hooked."""
+def test_handler_that_starts_during_the_first_start(stock_pypy: PyPy) -> None:
+    """The entry patches are built once, from functions that have no entry patch."""
     script = stock_pypy.script("""
         import os, signal, vmprof_allocation
         from vmprof_allocation.engines.hook.discovery import process

@@ -1,4 +1,4 @@
-"""top: what programs allocate, live."""
+"""The top command, which shows the present allocations of programs."""
 from __future__ import annotations
 
 import subprocess
@@ -32,7 +32,7 @@ def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
 
 
 @WAYS
-def test_top_shows_who_allocates(stock_pypy: PyPy, begun: Way) -> None:
+def test_top_shows_the_functions_that_allocate(stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, BUSY) as program:
         run = top(stock_pypy, program, "-d", "0.5", "--pictures", "3",
                   "--allocation-sampling", "16k", "--by", "function")
@@ -40,7 +40,7 @@ def test_top_shows_who_allocates(stock_pypy: PyPy, begun: Way) -> None:
         assert run.out.count("process %d, the last 0.5 seconds" % program.pid) == 3
         assert run.out.count(" allocate ") == 3, run.out
         assert status(stock_pypy, program)["is_on"] is False
-        # that of the answer ends a moment after it
+        # the thread that answers ends some milliseconds after its answer
         wait_until(lambda: program.threads() == 1)
         assert program.end() == "ended\n"
 
@@ -62,12 +62,12 @@ def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy, begun: Way) -
         assert program.end() == "ended\n"
 
 
-def test_top_of_a_program_that_was_just_attached_to(stock_pypy: PyPy) -> None:
-    """Each command gets into it anew; what is left behind is the same."""
+def test_top_of_a_program_after_attach(stock_pypy: PyPy) -> None:
+    """Each command attaches again, and leaves the same threads and descriptors."""
     with running(stock_pypy, THREADS) as program:
         threads = program.threads()
         program.attach()
-        # that of the answer ends a moment after it
+        # the thread that answers ends some milliseconds after its answer
         wait_until(lambda: program.threads() == threads)
         before = threads, set(program.descriptors())
         for _ in range(2):
@@ -81,7 +81,7 @@ def test_top_of_a_program_that_was_just_attached_to(stock_pypy: PyPy) -> None:
 @contextmanager
 def topped(pypy: PyPy, program: Running,
            *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """While top shows it."""
+    """Run top on a program during the block."""
     process = subprocess.Popen(
         [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2",
          *arguments], cwd=pypy.folder, env=pypy.environment, text=True,
@@ -97,8 +97,8 @@ def topped(pypy: PyPy, program: Running,
 
 @pytest.mark.parametrize("arguments", [
     ("snapshot", "-o", "mine.vmprof"), ("stop",), ("rate", "1k")])
-def test_what_top_shows_is_no_others(stock_pypy: PyPy,
-                                     arguments: tuple[str, ...]) -> None:
+def test_other_commands_cannot_change_the_sampling_of_top(
+        stock_pypy: PyPy, arguments: tuple[str, ...]) -> None:
     with prepared(stock_pypy, BUSY) as program:
         with topped(stock_pypy, program):
             assert "another command (attach or top) samples the process" in refused(
@@ -107,8 +107,8 @@ def test_what_top_shows_is_no_others(stock_pypy: PyPy,
         assert program.end() == "ended\n"
 
 
-def test_top_ends_nothing_that_it_did_not_begin(stock_pypy: PyPy) -> None:
-    """The program has ended what top began, and has begun something else."""
+def test_top_does_not_end_the_sampling_of_the_program(stock_pypy: PyPy) -> None:
+    """The program has stopped top's sampling, and has started its own."""
     with prepared(stock_pypy, """
         import select, sys, vmprof_allocation
         print("ready")
@@ -160,8 +160,8 @@ def test_a_child_that_is_forked_while_top_shows_its_parent(
         assert program.end() == "ended\n"
 
 
-def test_a_top_that_stands_still(stock_pypy: PyPy) -> None:
-    """Its patience is a request's field, in seconds."""
+def test_sampling_ends_if_top_is_silent(stock_pypy: PyPy) -> None:
+    """The timeout of top is a field of its request, in seconds."""
     with prepared(stock_pypy, BUSY) as program:
         target = client.Process(program.pid, 10)
         with target.connected() as connection:
@@ -191,7 +191,7 @@ def test_top_of_a_program_that_ends(stock_pypy: PyPy, begun: Way) -> None:
 
 
 @WAYS
-def test_top_of_what_is_sampled_already(stock_pypy: PyPy, begun: Way) -> None:
+def test_top_of_a_sampled_program_is_refused(stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, WAITS) as program:
         done(stock_pypy, program, "start", "-o", "a.vmprof")
         run = top(stock_pypy, program)

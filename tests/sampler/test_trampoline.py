@@ -25,8 +25,8 @@ def test_hooked_functions(machine: str) -> None:
 
 
 @pytest.mark.parametrize("gigabytes", [1, 2, 4])
-def test_hooked_functions_and_a_full_neighbourhood(gigabytes: int) -> None:
-    """(Of what is mapped, the emulator keeps books: so much ends it.)"""
+def test_hooked_functions_without_free_memory_next_to_them(gigabytes: int) -> None:
+    """The emulator keeps records of all mappings, so this test would end it."""
     check(X86_64, gigabytes)
 
 

@@ -1,5 +1,7 @@
-"""true_stack.c: which functions run where compiled code has called from, also when the
-JIT puts other code in the same place."""
+"""The functions that run at a return address of compiled code (true_stack.c).
+
+The JIT may have put other code there.
+"""
 from __future__ import annotations
 
 import pathlib
@@ -9,7 +11,7 @@ import pytest
 
 from native_build import build
 
-#: more than true_stack.c remembers of a place
+#: more functions than true_stack.c remembers for a place
 MANY = 40
 
 
@@ -23,7 +25,7 @@ def harness() -> pathlib.Path:
 
 
 def frames(harness: pathlib.Path, *lines: str) -> list[str]:
-    """What each line "stack ..." prints."""
+    """Return the output of each line "stack ..."."""
     done = subprocess.run([harness], input="\n".join(lines) + "\n", text=True,
                           capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -31,8 +33,10 @@ def frames(harness: pathlib.Path, *lines: str) -> list[str]:
 
 
 def piece(offset: int, *functions: int) -> str:
-    """Each of these calls the next one, which is inlined: they begin 10 bytes behind
-    each other, and all end where the code does."""
+    """Return a line for a piece of code whose functions are inlined into each other.
+
+    Each function begins 10 bytes after its caller, and all end where the code ends.
+    """
     return "piece %d 1000 " % offset + " ".join(
         "%d %d 1000 %d" % (function, 10 * i, len(functions))
         for i, function in enumerate(functions))
@@ -49,9 +53,8 @@ def test_compiled_code_between_interpreted_frames(harness: pathlib.Path) -> None
 
 
 @pytest.mark.parametrize("how", ["interrupted", "unwound"])
-def test_where_a_signal_interrupts_compiled_code(harness: pathlib.Path,
-                                                 how: str) -> None:
-    """Not where its last call was: the node of its own."""
+def test_functions_at_the_interrupted_address(harness: pathlib.Path, how: str) -> None:
+    """The interrupted address is used, not the node's last call."""
     assert frames(harness, piece(5000, 1, 2, 3), piece(7000, 4),
                   how + " 5015 j 5500 c 8 j 7500 c 9", how + " 5008 j 5500 c 8",
                   how + " 5020 c 8", how + " 4999 j 5500 c 8") == [
@@ -60,7 +63,7 @@ def test_where_a_signal_interrupts_compiled_code(harness: pathlib.Path,
 
 
 def test_no_return_address_is_taken_from_the_stack(harness: pathlib.Path) -> None:
-    """Where others are found; what is further out than the last one is not known."""
+    """The addresses come from elsewhere.  Without an address, outer code is unknown."""
     assert frames(harness, piece(5000, 1, 2), piece(7000, 4),
                   "unwound 4000 c 7 j 5500 c 8 j 7500 c 9",
                   "unwound 4000 c 7 j 5500 c 8 j 0 c 9",
@@ -68,12 +71,12 @@ def test_no_return_address_is_taken_from_the_stack(harness: pathlib.Path) -> Non
         "c7 p5000 i2 i1 c8 p7000 i4 c9", "c7 p5000 i2 i1 c8 c9", "c7 c8 c9"]
 
 
-def test_what_is_no_address_of_compiled_code(harness: pathlib.Path) -> None:
+def test_addresses_outside_of_compiled_code(harness: pathlib.Path) -> None:
     assert frames(harness, piece(5000, 1), "stack c 9 j 4999 c 8", "stack j 6000",
                   "stack j 6000 j 5500") == ["c9 c8", "", "p5000 i1"]
 
 
-def test_functions_that_the_table_does_not_tell(harness: pathlib.Path) -> None:
+def test_functions_that_the_table_lacks(harness: pathlib.Path) -> None:
     assert frames(harness, piece(5000, 1, 0, 3), "stack j 5500") == ["p5000 i3 i1"]
 
 
@@ -86,16 +89,16 @@ def test_more_functions_than_are_remembered(harness: pathlib.Path) -> None:
                   "stack j 5900 j 7900", "stack j 5900") == [" ".join(deep), deep[0]]
 
 
-def test_other_code_in_the_same_place(harness: pathlib.Path) -> None:
-    """It is told by the bytes around the call at once."""
+def test_new_code_at_the_same_address(harness: pathlib.Path) -> None:
+    """The bytes around the call show the change at once."""
     asked = "stack j 5500"
     for where in (5500 - 32, 5499, 5500, 5500 + 31):
         assert frames(harness, piece(5000, 1), asked, piece(5000, 2),
                       "code %d 90" % where, asked) == ["p5000 i1", "p5000 i2"]
 
 
-def test_other_code_with_the_same_bytes(harness: pathlib.Path) -> None:
-    """It is told as soon as the keys of stacks are forgotten, each second."""
+def test_new_code_with_the_same_bytes(harness: pathlib.Path) -> None:
+    """The change is noticed when the keys of stacks are forgotten, each second."""
     asked = "stack j 5500"
     found = frames(harness, piece(5000, 1), asked, piece(5000, 2), "forget", asked)
     assert found == ["p5000 i1", "p5000 i2"]
@@ -107,8 +110,8 @@ def test_code_that_was_freed(harness: pathlib.Path) -> None:
                   piece(5000, 3), asked) == ["p5000 i1 c8", "c8", "p5000 i3 c8"]
 
 
-#: a callee, and its caller, which has entered 1 and then 2, of which the callee is the
-#: loop; 2 is left at this offset
+#: A callee, and its caller.  The caller has entered the functions 1 and 2, and calls
+#: the loop of 2.  It leaves 2 at the offset in CALLER.
 CALLEE = "piece 20000 1000 2 0 1000 1"
 CALL = "call 5100 20000 %d"
 CALLER = "piece 5000 1000 1 0 1000 2 2 10 %d 2"
@@ -118,12 +121,14 @@ CALLER = "piece 5000 1000 1 0 1000 2 2 10 %d 2"
 @pytest.mark.parametrize("left", ["before the check for an exception", "behind it"])
 def test_a_loop_is_called_by_its_own_function(harness: pathlib.Path, raises: int,
                                               left: str) -> None:
-    """Whether this JIT leaves the function before that check, or, if there was none,
-    behind it: the function that was entered for its loop is the loop's."""
+    """The trace enters a function for its loop, and the loop belongs to this function.
+
+    The JIT leaves this function before the check for an exception, or after it.
+    """
     begin, between, end = map(int, frames(harness, CALL % raises)[0].split())
     if left == "before the check for an exception":
         stop = between
-    else:           # what is left next counts as this one, if there was an exception
+    else:           # after an exception, the next function that ends counts as this one
         stop = 900 + 5000 if raises else end
     _, during, after = frames(
         harness, CALLER % (stop - 5000), CALLEE, CALL % raises,

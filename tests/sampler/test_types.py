@@ -1,4 +1,4 @@
-"""types.c: which type an object is of, on a heap that is made here."""
+"""The types of objects on an artificial heap (types.c)."""
 from __future__ import annotations
 
 import pathlib
@@ -8,7 +8,7 @@ import pytest
 
 from native_build import build
 
-#: types, as numbers of a table of entries of 64 bytes
+#: types, as offsets into a table with entries of 64 bytes
 OBJECT, LIST, ARRAY, STRING, TEXT, CELL, CLASS, META, MAP, END, DICT, ENTRIES = (
     range(64, 64 * 13, 64))
 VARSIZE = 0x10000
@@ -81,7 +81,7 @@ class Heap:
     def its_class(self, name: bytes, module: bytes | int | None = b"app",
                   attributes: int = 0, flags: int = OLD,
                   kind: int = CLASS) -> int:
-        """`module`: or the address of a value."""
+        """Add a class.  `module` is a text, None, or the address of a value."""
         entries: list[int | str] = []
         for i in range(attributes):
             entries += ["@%d" % self.string(b"attribute%d" % i), 0]
@@ -111,7 +111,7 @@ class Heap:
         self.lines += ["number %d" % at for at in objects]
 
     def run(self) -> tuple[list[int], list[Name]]:
-        """The answers, and the names."""
+        """Return the answers, and the names."""
         done = subprocess.run(
             [str(self.harness)], input="\n".join(self.lines) + "\n", text=True,
             capture_output=True, timeout=300)
@@ -153,27 +153,27 @@ def test_type_is_named_once_in_a_profile(heap: Heap) -> None:
         (2, *of_list), (2, PYTHON, 217, b"list")]
 
 
-def test_type_without_another_name_has_the_gcs(heap: Heap) -> None:
+def test_type_without_another_name_has_the_name_of_the_gc(heap: Heap) -> None:
     heap.number(heap.put(MAP, 0))
     assert heap.run() == ([1], [
         (1, GCS, MAP, b"GcStruct other%d { }" % MAP)])
 
 
 @pytest.mark.parametrize("header", [0, 8, 5000, 2**32 - 42, 2**64 - 42])
-def test_what_is_no_header_is_of_no_type(heap: Heap, header: int) -> None:
+def test_invalid_header_has_no_type(heap: Heap, header: int) -> None:
     at = heap.put(header, 0)
     heap.ask("number %d" % at, "size %d" % at)
     assert heap.run() == ([0, 0], [])
 
 
-def test_nothing_is_known_without_a_text(harness: pathlib.Path) -> None:
+def test_no_type_is_known_without_a_text(harness: pathlib.Path) -> None:
     heap = Heap(harness, "")
     at = heap.put(LIST, 0, 0)
     heap.ask("known", "number %d" % at, "size %d" % at)
     assert heap.run() == ([0, 0, 0], [])
 
 
-def test_text_that_is_cut_off_is_not_believed(harness: pathlib.Path) -> None:
+def test_incomplete_text_is_refused(harness: pathlib.Path) -> None:
     heap = Heap(harness, TEXTS[:-1])
     heap.ask("known")
     assert heap.run() == ([0], [])
@@ -182,13 +182,13 @@ def test_text_that_is_cut_off_is_not_believed(harness: pathlib.Path) -> None:
 @pytest.mark.parametrize("words,size", [
     ((LIST,), 24), ((OBJECT,), 48), ((ARRAY, 0), 16), ((ARRAY, 5), 56),
     ((STRING, 0, 0), 32), ((STRING, 0, 7), 32), ((STRING, 0, 8), 40),
-    # no smaller than what leaves a forwarding address
+    # at least the size of an object that can hold a forwarding address
     ((MAP,), 16),
     # flags of young objects, and of large ones
     ((LIST | 1 << 35,), 24), ((LIST | 1 << 41,), 24), ((ARRAY | OLD, 1), 24),
-    # an old one
+    # an old object
     ((LIST | VISITED,), 0),
-    # lengths that can't be
+    # invalid lengths
     ((ARRAY, -1 & 2**64 - 1), 0), ((ARRAY, 2**60), 0)])
 def test_size(heap: Heap, words: tuple[int, ...], size: int) -> None:
     heap.ask("size %d" % heap.put(*words))
@@ -197,7 +197,7 @@ def test_size(heap: Heap, words: tuple[int, ...], size: int) -> None:
 
 @pytest.mark.parametrize("words,size", [
     ((LIST,), 24), ((MAP,), 8), ((ARRAY, 0), 16), ((LIST | VISITED,), 0)])
-def test_size_of_what_is_old(heap: Heap, words: tuple[int, ...], size: int) -> None:
+def test_size_of_old_objects(heap: Heap, words: tuple[int, ...], size: int) -> None:
     heap.ask("old %d" % heap.put(*words))
     assert heap.run() == ([size], [])
 
@@ -218,7 +218,7 @@ def test_instances_have_the_type_of_their_class(heap: Heap) -> None:
 
 
 def test_objects_of_one_class_with_other_attributes(heap: Heap) -> None:
-    """Other maps, and one end."""
+    """The objects have different maps with the same end."""
     its_class = heap.its_class(b"Node")
     heap.number(*(heap.instance(heap.map(its_class)) for _ in range(3)))
     answers, names = heap.run()
@@ -243,7 +243,7 @@ def test_module_that_was_changed_is_in_a_cell(heap: Heap) -> None:
     assert class_names(heap.run()[1]) == [b"new.Node"]
 
 
-def test_module_that_is_no_text(heap: Heap) -> None:
+def test_module_with_another_type_is_left_out(heap: Heap) -> None:
     for value in (heap.put(LIST | OLD, 0, 0), heap.cell(heap.put(LIST, 0, 0)),
                   heap.cell(0), heap.string(b"bare")):
         heap.number(heap.of_class(b"Node", value))
@@ -253,7 +253,7 @@ def test_module_that_is_no_text(heap: Heap) -> None:
 
 @pytest.mark.parametrize("attributes,name", [
     (1, b"app.Node"), (255, b"app.Node"), (256, b"Node")])
-def test_module_behind_other_attributes(
+def test_module_after_other_attributes(
         heap: Heap, attributes: int, name: bytes) -> None:
     heap.number(heap.of_class(b"Node", attributes=attributes))
     assert class_names(heap.run()[1]) == [name]
@@ -269,12 +269,12 @@ def test_names_with_any_character(heap: Heap, name: str) -> None:
 @pytest.mark.parametrize("name", [
     b"\xed\xa0\x80", b"\xff", b"\xc3", b"\xe2\x82", b"\xc0\x80", b"\xf5abc",
     b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80", b"\x80"])
-def test_what_is_no_utf8_is_made_some(heap: Heap, name: bytes) -> None:
-    """Half a surrogate, which Python's strings may hold, and worse."""
+def test_invalid_utf8_is_replaced(heap: Heap, name: bytes) -> None:
+    """Python's strings may contain half a surrogate pair, and other invalid bytes."""
     heap.number(heap.of_class(b"x" + name + b"\xe2\x82\xac"))
     (found,) = class_names(heap.run()[1])
     assert found.startswith(b"app.x?")
-    assert "\ufffd" not in found.decode()       # strictly
+    assert "\ufffd" not in found.decode()       # raises if it is not valid UTF-8
     assert found.endswith(b"\xe2\x82\xac") and len(found) == 8 + len(name)
 
 
@@ -285,7 +285,7 @@ def test_long_names_are_cut(heap: Heap, letter: str, more: int) -> None:
     heap.number(heap.of_class(b"x" * more + name),
                 heap.of_class(b"x" * more + name + b"other"))
     answers, names = heap.run()
-    assert answers == [1, 2]                # not the same class, for all that
+    assert answers == [1, 2]                # the classes differ, but not the names
     one, other = class_names(names)
     assert one == other and one.decode().endswith(letter + "...")
     assert LONGEST - 4 < len(one) <= LONGEST
@@ -298,18 +298,18 @@ def test_longest_name_that_fits_is_whole(heap: Heap) -> None:
         b"app." + name, b"app." + name[:-3] + b"..."]
 
 
-def test_ten_thousand_classes_of_one_name_share_a_number(heap: Heap) -> None:
+def test_ten_thousand_classes_with_the_same_name_share_a_number(heap: Heap) -> None:
     for _ in range(10000):
         heap.number(heap.of_class(b"N", None))
-        heap.end = 8                        # each where the last one was
+        heap.end = 8                        # each class is at the same address
         heap.ask("major")
     answers, names = heap.run()
     assert set(answers) == {1} and class_names(names) == [b"N"]
 
 
 @pytest.mark.slow
-def test_more_classes_than_there_is_room_for(heap: Heap) -> None:
-    """The others have the GC's type alone."""
+def test_excess_classes_have_the_type_of_the_gc(heap: Heap) -> None:
+    """Instances of further classes have the GC's type."""
     for i in range(NAMES + 3):
         heap.number(heap.of_class(b"N%d" % i, None))
         heap.end = 8
@@ -323,7 +323,7 @@ def test_more_classes_than_there_is_room_for(heap: Heap) -> None:
 
 
 # ____________________________________________________________
-# what is remembered
+# remembered types
 
 def test_class_that_is_renamed_has_its_new_name_at_once(heap: Heap) -> None:
     its_class = heap.its_class(b"Before")
@@ -337,12 +337,12 @@ def test_class_that_is_renamed_has_its_new_name_at_once(heap: Heap) -> None:
 
 
 def replaced(heap: Heap, flags: int, *between: str) -> list[bytes]:
-    """A class is followed, and then another one stands in the same place."""
+    """Return the names of two classes, of which the second replaces the first."""
     at = heap.end
     for name in b"One", b"Two":
         heap.end = at
         string = heap.string(name, flags)
-        # the name keeps its address: what differs is what it says
+        # the name keeps its address, but has another text
         its_class = heap.put(CLASS | flags, 0, 0, "@%d" % string, 0)
         heap.number(heap.instance(heap.map(its_class, flags)))
         heap.ask(*between)
@@ -360,12 +360,12 @@ def test_memory_of_a_class_is_used_again_in_another_profile(
 
 
 def test_young_class_moves(heap: Heap) -> None:
-    """Another one gets its place in the nursery."""
+    """Another class gets its place in the nursery."""
     assert replaced(heap, 0, "minor") == [b"One", b"Two"]
 
 
 @pytest.mark.parametrize("young", ["map", "class", "name"])
-def test_whatever_of_it_is_young_moves(heap: Heap, young: str) -> None:
+def test_young_parts_of_a_class_move(heap: Heap, young: str) -> None:
     at = heap.end
     for name in b"One", b"Two":
         heap.end = at
@@ -379,8 +379,7 @@ def test_whatever_of_it_is_young_moves(heap: Heap, young: str) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 300])
-def test_name_that_is_not_known_to_be_old_is_compared(
-        heap: Heap, length: int) -> None:
+def test_name_that_may_be_young_is_compared(heap: Heap, length: int) -> None:
     """Strings are not marked as old before the first major collection."""
     string = heap.string(b"x" * length + b"1", 0)
     its_class = heap.put(CLASS | OLD, 0, 0, "@%d" % string, 0)
@@ -396,19 +395,19 @@ def test_name_that_is_not_known_to_be_old_is_compared(
 
 
 def test_nothing_moves_until_the_next_collection(heap: Heap) -> None:
-    """Many objects of a new class may be looked at in one: once is enough."""
+    """A class is examined once per collection, for all its new objects."""
     assert replaced(heap, 0) == [b"One"]
 
 
 def test_old_class_is_remembered(heap: Heap) -> None:
-    """Until then, nobody else can get its place: there is no need to look."""
+    """Until the next major collection, no other class can have its address."""
     assert replaced(heap, OLD, "minor") == [b"One"]
 
 
 # ____________________________________________________________
-# what looks like an object
+# invalid objects
 
-#: nothing is mapped there; not aligned; nothing
+#: unmapped, not aligned, or small addresses
 @pytest.mark.parametrize("pointer", [2**46, 2**63, 12345, 4095, 0, 1])
 @pytest.mark.parametrize("step", range(9))
 def test_pointers_that_lead_nowhere(
@@ -431,7 +430,7 @@ def test_pointers_that_lead_nowhere(
 
 
 @pytest.mark.parametrize("header", [0, LIST, STRING, MAP])
-def test_end_of_the_way_that_is_no_class(heap: Heap, header: int) -> None:
+def test_map_that_leads_to_no_class(heap: Heap, header: int) -> None:
     its_class = heap.its_class(b"Node")
     heap.ask("word %d %d" % (its_class, header))
     heap.number(heap.instance(heap.map(its_class)))
@@ -440,7 +439,7 @@ def test_end_of_the_way_that_is_no_class(heap: Heap, header: int) -> None:
 
 
 @pytest.mark.parametrize("length", [-1 & 2**64 - 1, 2**62, 2**45])
-def test_name_whose_length_can_not_be(heap: Heap, length: int) -> None:
+def test_name_with_an_invalid_length(heap: Heap, length: int) -> None:
     its_class = heap.its_class(b"")
     string = heap.put(STRING | OLD, 0, length)
     heap.ask("word %d @%d" % (its_class + 24, string))

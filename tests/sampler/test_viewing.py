@@ -1,4 +1,4 @@
-"""pypy3 -m vmprof --allocation-sampling BYTES --view: runs, converts, opens."""
+"""The option --view, which opens the converted profile in the Firefox Profiler."""
 from __future__ import annotations
 
 import json
@@ -13,8 +13,8 @@ import pytest
 import firefox_rules
 from conftest import PYPY, PyPy
 
-#: what `webbrowser` starts, in a session of its own: fetches the profile, and then
-#: presses Ctrl-C where the command runs
+#: Program that `webbrowser` starts in its own session.  It fetches the profile, and
+#: then sends the signal of Ctrl-C to the command's process group.
 BROWSER = """\
 import os, re, signal, sys, urllib.parse, urllib.request
 place = sys.argv[1].partition("/from-url/")[2]
@@ -38,7 +38,14 @@ class Done:
 
 
 def view(pypy: PyPy, source: str, *flags: str, kill: int = 0) -> Done:
-    """`kill`: the signal that the command gets when the program says so."""
+    """Run a program with --view.
+
+    Args:
+        pypy: the interpreter, and its folder.
+        source: the program.
+        flags: further options.
+        kill: signal for the command when the program prints "ready"; 0 for none.
+    """
     script = pypy.script(source)
     browser = pypy.folder / "browser.py"
     browser.write_text(BROWSER)
@@ -57,12 +64,12 @@ def view(pypy: PyPy, source: str, *flags: str, kill: int = 0) -> Done:
             assert process.stdout.readline() == "ready\n"
             os.kill(process.pid, kill)
         out, err = process.communicate(timeout=300)
-    # nothing of ours is left
+    # no temporary file remains
     assert list(temporary.iterdir()) == []
     return Done(process.returncode, out, err, shown)
 
 
-def test_it_runs_and_opens(pypy: PyPy) -> None:
+def test_program_runs_and_its_profile_opens(pypy: PyPy) -> None:
     done = view(pypy, """
         import sys
         def make():
@@ -77,14 +84,14 @@ def test_it_runs_and_opens(pypy: PyPy) -> None:
     assert "make" in done.profile["shared"]["stringArray"]
 
 
-def test_with_a_name_the_profile_stays(pypy: PyPy) -> None:
+def test_profile_with_a_name_is_kept(pypy: PyPy) -> None:
     done = view(pypy, "x = [str(i) for i in range(20000)]", "-o", "kept.vmprof")
     assert done.code == 0 and done.is_shown
     assert (pypy.folder / "kept.vmprof").stat().st_size
 
 
-def test_what_ends_the_command_ends_the_program(pypy: PyPy) -> None:
-    """As far as it was written, it is shown."""
+def test_signal_to_the_command_ends_the_program(pypy: PyPy) -> None:
+    """The profile up to then is shown."""
     done = view(pypy, """
         import time
         kept = [str(i) for i in range(20000)]
@@ -100,8 +107,8 @@ def test_what_ends_the_command_ends_the_program(pypy: PyPy) -> None:
     (("--view", "app.py"), "--view and --quiet need --allocation-sampling"),
     (("--allocation-sampling", "4k", "--view", "-o", "pipe", "app.py"),
      "--view cannot show a profile that is written into the pipe 'pipe'")])
-def test_what_can_not_be_viewed(pypy: PyPy, arguments: tuple[str, ...],
-                                why: str) -> None:
+def test_profiles_that_cannot_be_viewed(
+        pypy: PyPy, arguments: tuple[str, ...], why: str) -> None:
     pypy.script("pass")
     os.mkfifo(pypy.folder / "pipe")
     reader = os.open(pypy.folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)

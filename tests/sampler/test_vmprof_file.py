@@ -1,4 +1,4 @@
-"""vmprof_file.c: where vmprof keeps its descriptor, from its handler's code."""
+"""The address of vmprof's descriptor, found in its handler's code (vmprof_file.c)."""
 from __future__ import annotations
 
 import subprocess
@@ -9,8 +9,8 @@ from native_build import build, machines, run_of
 
 
 @pytest.mark.parametrize("machine", machines())
-def test_where_the_descriptor_is(machine: str) -> None:
-    """Only what is certain is found: one word, that the handler reads."""
+def test_address_of_the_descriptor_is_found(machine: str) -> None:
+    """The address is found only if the handler reads exactly one such word."""
     harness = build("file_harness", "hook/vmprof/vmprof_file.c",
                     "machines/%s/handler_word.c" % machine, "machines/guarded_read.c",
                     machine=machine)

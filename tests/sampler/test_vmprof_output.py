@@ -1,5 +1,5 @@
-"""vmprof_output.c: what vmprof writes goes to the recorder, and what the
-program writes goes where it should."""
+"""vmprof's writes go to the recorder, and the program's writes to the program's files
+(vmprof_output.c)."""
 from __future__ import annotations
 
 import pathlib
@@ -40,7 +40,7 @@ def test_stacks_and_names_go_to_the_recorder(harness: pathlib.Path) -> None:
         "stack " + STACK, "bytes " + name(8), "bytes 05"]
 
 
-def test_head_and_trailer_come_from_no_buffer(harness: pathlib.Path) -> None:
+def test_head_and_trailer_do_not_come_from_a_buffer(harness: pathlib.Path) -> None:
     assert run(harness, "open", "control 1", "write " + HEAD, "map",
                "control 0", "control 1", "unmap", "write " + TRAILER,
                "control 0", "close") == ["bytes " + HEAD, "bytes " + TRAILER]
@@ -48,7 +48,7 @@ def test_head_and_trailer_come_from_no_buffer(harness: pathlib.Path) -> None:
 
 def test_names_are_taken_before_vmprof_writes_them(
         harness: pathlib.Path) -> None:
-    """And each of them once."""
+    """Each name is taken once."""
     assert run(harness, *ENABLED, "names", "fill 3 " + name(8), "names",
                "names", "fill 3 " + name(16) + name(24), "fill 5 " + name(32),
                "names", "fill 3 " + name(40), "flush 3", "names") == [
@@ -82,7 +82,7 @@ def test_text_that_was_incomplete_is_replaced(
 
 def test_text_that_was_incomplete_is_replaced_in_a_full_buffer(
         harness: pathlib.Path) -> None:
-    """The sampler reads the longest names again, and those before a torn record."""
+    """The sampler reads the longest names again, and names before an incomplete one."""
     many = [name(8 * i, b"py:f%d:1:a" % i) for i in range(1, 100)]
     for text in (b"py:f:1:" + b"x" * 1016, b"py:f:1:b"):
         whole, torn = name(8000, text), name(8000, text.replace(b"f", b"o"))
@@ -92,8 +92,8 @@ def test_text_that_was_incomplete_is_replaced_in_a_full_buffer(
         assert lines == ["bytes " + one for one in [*many, torn, whole]]
 
 
-def test_buffer_that_is_used_anew(harness: pathlib.Path) -> None:
-    """With the same number of bytes, more, or fewer."""
+def test_buffer_that_is_used_again(harness: pathlib.Path) -> None:
+    """The new content has as many bytes, more, or fewer."""
     assert run(harness, *ENABLED, "fill 3 " + name(8), "names", "flush 3",
                "fill 3 " + name(16), "names", "flush 3",
                "fill 3 " + name(24) + name(32), "names", "flush 3",
@@ -108,7 +108,7 @@ def test_buffer_that_is_used_anew(harness: pathlib.Path) -> None:
     "02" + struct.pack("<qq", 8, 9000).hex()])
 def test_buffer_that_holds_something_else(harness: pathlib.Path,
                                           held: str) -> None:
-    """Or is just being written to: it is left alone."""
+    """The sampler ignores such a buffer, and a buffer that is being written."""
     assert run(harness, *ENABLED, "fill 3 " + held, "names") == []
 
 
@@ -121,7 +121,7 @@ def test_full_buffer_of_names(harness: pathlib.Path) -> None:
                "names") == ["bytes " + one for one in names]
 
 
-def test_sample_for_us_alone(harness: pathlib.Path) -> None:
+def test_sample_that_only_the_sampler_gets(harness: pathlib.Path) -> None:
     assert run(harness, *ENABLED, "probe 2 " + STACK, "fill 2 " + STACK,
                "flush 2") == ["probe " + STACK, "stack " + STACK]
 
@@ -134,7 +134,7 @@ def stack(*words: int) -> str:
 @pytest.mark.parametrize("words", [(), (1, 8), tuple(range(1018))])
 def test_words_in_front_of_a_stack(harness: pathlib.Path,
                                    words: tuple[int, ...]) -> None:
-    """What is behind it stays; one that comes late has nothing to do with them."""
+    """The data after the stack stays.  The words do not affect a later record."""
     before, mine = stack(1, 16), stack(*words)
     assert run(harness, *ENABLED, "front 4 " + mine, "front 0 " + mine,
                "front 64 %s %s" % (mine, before), "front 4 ", "fill 2 " + mine,
@@ -147,13 +147,13 @@ def test_words_in_front_of_a_stack(harness: pathlib.Path,
 @pytest.mark.parametrize("words", [(), (1, 8), tuple(range(1018))])
 def test_words_instead_of_a_stack(harness: pathlib.Path,
                                   words: tuple[int, ...]) -> None:
-    """The thread, which is behind it, stays; without words all does."""
+    """The thread's number after the stack stays.  Without words, all stays."""
     mine = stack(*words)
     assert run(harness, *ENABLED, "instead 4 " + mine, "instead 0 " + mine) == [
         "stack " + stack(1000, 1001, 1002, 1003), "stack " + mine]
 
 
-def test_what_is_no_stack_gets_no_words(harness: pathlib.Path) -> None:
+def test_other_records_get_no_words(harness: pathlib.Path) -> None:
     assert run(harness, *ENABLED, "front 2 " + name(8), "front 2 05") == [
         "bytes " + name(8), "bytes 05"]
 
@@ -163,15 +163,17 @@ def test_program_that_disables_vmprof(harness: pathlib.Path) -> None:
                "write " + TRAILER, "close") == ["1", "0", "disabled " + TRAILER]
 
 
-def test_programs_other_files_are_its_own(harness: pathlib.Path) -> None:
+def test_other_files_of_the_program_are_untouched(harness: pathlib.Path) -> None:
     assert run(harness, "own 616263", *ENABLED, "own 616263", "own " + TRAILER,
                "close", "own 616263") == [
         "own 616263", "own 616263", "own " + TRAILER, "own 616263"]
 
 
-def test_program_takes_the_decoys_number(harness: pathlib.Path) -> None:
-    """What it writes there is in its file, and nothing of vmprof's; but
-    vmprof's trailer goes to us."""
+def test_program_reuses_the_number_of_the_decoy(harness: pathlib.Path) -> None:
+    """The program's file contains only the program's data.
+
+    vmprof's trailer goes to the recorder.
+    """
     assert run(harness, *ENABLED, "steal", "write 616263", "fill 1 " + STACK,
                "flush 1", "unmap", "write " + TRAILER, "close", "stolen") == [
         "stack " + STACK, "disabled " + TRAILER, "stolen 616263"]
@@ -190,5 +192,5 @@ def test_second_run(harness: pathlib.Path) -> None:
     assert run(harness, *once, *once) == ["bytes " + name(8)] * 2
 
 
-def test_map_of_the_programs_is_not_vmprofs(harness: pathlib.Path) -> None:
+def test_mapping_of_the_program_does_not_enable_vmprof(harness: pathlib.Path) -> None:
     assert run(harness, "open", "map", "enabled", "unmap", "seek") == ["0"]

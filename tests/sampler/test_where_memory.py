@@ -1,4 +1,4 @@
-"""ctl PID memory: programs that have known amounts of memory, for known reasons."""
+"""The command `ctl PID memory`, on programs with known amounts of memory."""
 from __future__ import annotations
 
 import json
@@ -15,9 +15,9 @@ from native_build import compiled
 from running import Running, running
 
 MIB = 2**20
-#: of a row, what answering itself changes, and what is not about the program
+#: tolerance of a row in bytes: memory of the answer itself, and of no interest
 NOISE = 5 * MIB
-#: does what it is told
+#: program that executes its input
 OBEYS = """
     import ctypes, gc, mmap, os, sys, threading
     libc = ctypes.CDLL(None)
@@ -43,7 +43,7 @@ void fill_zeros(void) { memset(zeros, 1, sizeof zeros); }
 void touch(long size) { char array[size]; memset(array, 1, size);
                         asm volatile("" :: "r"(array) : "memory"); }
 """
-#: another malloc, as jemalloc has it: in a library of its own
+#: another malloc in its own library, like jemalloc
 _MALLOC = r"""
 #include <stddef.h>
 void *__libc_malloc(size_t size);
@@ -52,11 +52,11 @@ void *malloc(size_t size) { return __libc_malloc(size); }
 
 
 def ask(pypy: PyPy, program: Running) -> dict[str, int]:
-    """The rows; and what is resident."""
+    """Return the bytes of each row, and of the resident memory."""
     found = json.loads(done(pypy, program, "memory", "--json"))
     rows = {row["row"]: row["bytes"] for row in found["rows"]}
     assert sum(rows.values()) == found["resident"]
-    # of an instant before
+    # the answer is some milliseconds old
     assert abs(found["resident"] - program.status("VmRSS") * 1024) < NOISE
     return {**rows, "resident": found["resident"]}
 
@@ -66,7 +66,7 @@ class Obedient:
         self.pypy = pypy
         self.program = program
         self.tell("pass")
-        # now what answers is loaded
+        # the modules for the answer are loaded now
         ask(pypy, program)
         self.tell("pass")
 
@@ -74,7 +74,7 @@ class Obedient:
         assert self.program.ask(what) == "done"
 
     def grows(self, *what: str) -> dict[str, int]:
-        """By what each row is more after this, in MiB."""
+        """Return the growth of each row by these lines, in MiB."""
         before = ask(self.pypy, self.program)
         for line in what:
             self.tell(line)
@@ -92,7 +92,7 @@ def obedient(pypy: PyPy) -> Iterator[Obedient]:
 
 
 def check(grown: dict[str, int], **expected: int) -> None:
-    """Each row grew by so many MiB, all others by nothing, and so did the whole."""
+    """Check the growth of each row in MiB, and of the sum.  Other rows do not grow."""
     noise = NOISE // MIB
     for row, value in grown.items():
         if row != "resident":
@@ -114,7 +114,7 @@ def check(grown: dict[str, int], **expected: int) -> None:
         "of a thread", "shared", "mapped"])
 def test_200_mib(pypy: PyPy, what: str, row: str) -> None:
     with obedient(pypy) as program:
-        # what is made on the way is garbage then, which would be among the objects
+        # intermediate objects would be garbage, and count as objects
         check(program.grows(what), **{row: 200})
 
 
@@ -127,9 +127,11 @@ def test_a_file_that_is_mapped(pypy: PyPy) -> None:
               files=100)
 
 
-def test_what_malloc_keeps_free(pypy: PyPy) -> None:
-    """Of 100,000 blocks each fiftieth is in use: it goes to the system when the program
-    says so, and to nobody before."""
+def test_free_memory_that_malloc_keeps(pypy: PyPy) -> None:
+    """Every fiftieth of 100,000 blocks is in use.
+
+    The free memory returns to the system only when the program calls malloc_trim().
+    """
     with obedient(pypy) as program:
         check(program.grows("kept = [block(1000) for i in range(100000)]"), c=96)
         check(program.grows(
@@ -140,18 +142,18 @@ def test_what_malloc_keeps_free(pypy: PyPy) -> None:
         check(program.grows("libc.malloc_trim(0)"), malloc_free=-87)
 
 
-def test_memory_that_is_asked_for_and_never_written_to(pypy: PyPy) -> None:
+def test_memory_that_is_allocated_but_never_written(pypy: PyPy) -> None:
     with obedient(pypy) as program:
         check(program.grows("kept = libc.malloc(500 * 2**20)"), c=500, untouched=-500)
-        # and what else is mapped does not fill its place
+        # other mappings do not change this row
         check(program.grows(
             "more = mmap.mmap(-1, 100 * 2**20, "
             "flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); more.write(b'x' * len(more))"
         ), mapped=100)
 
 
-def test_a_block_of_which_the_program_advises_a_part(pypy: PyPy) -> None:
-    """As numpy does, of huge pages: the kernel makes several mappings of it."""
+def test_block_that_the_program_advises_in_part(pypy: PyPy) -> None:
+    """numpy advises huge pages in this way, and the kernel splits the mapping."""
     with obedient(pypy) as program:
         check(program.grows(
             "kept = block(100 * 2**20)",
@@ -159,7 +161,7 @@ def test_a_block_of_which_the_program_advises_a_part(pypy: PyPy) -> None:
 
 
 def test_pages_that_the_kernel_makes_huge(pypy: PyPy) -> None:
-    """It gives 2 MiB for each of 100 bytes that are written to."""
+    """The kernel gives 2 MiB for each byte that is written."""
     with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
         if "[never]" in file.read():
             pytest.skip("this kernel makes no page huge")
@@ -173,7 +175,7 @@ def test_pages_that_the_kernel_makes_huge(pypy: PyPy) -> None:
                          r"huge pages", out, re.MULTILINE)
 
 
-def test_what_was_resident_at_most(pypy: PyPy) -> None:
+def test_peak_of_the_resident_memory(pypy: PyPy) -> None:
     with obedient(pypy) as program:
         program.tell("kept = mmap.mmap(-1, 300 * 2**20, flags=mmap.MAP_PRIVATE | "
                      "mmap.MAP_ANONYMOUS); kept.write(b'x' * len(kept)); kept.close()")
@@ -189,7 +191,7 @@ def library(name: str, text: str) -> Path:
 
 
 def test_stacks_and_zeros_of_a_library(pypy: PyPy) -> None:
-    """Blocks may be next to them: the kernel makes one mapping of both."""
+    """Blocks may be next to the zeros, and the kernel then merges the mappings."""
     path = library("where_memory.so", _C)
     with obedient(pypy) as program:
         check(program.grows("lib = ctypes.CDLL(%r)" % str(path), "lib.fill_zeros()"),
@@ -200,12 +202,12 @@ def test_stacks_and_zeros_of_a_library(pypy: PyPy) -> None:
             "event, ready = threading.Event(), threading.Semaphore(0)",
             "threads = [threading.Thread(target=run, daemon=True) for i in range(10)]",
             "for thread in threads: thread.start(); ready.acquire()",
-            # PyPy has 1.25 MiB for each of them, and hardly uses it
+            # PyPy has 1.25 MiB for each thread, and hardly uses it
         ), stacks=40, c=12, untouched=-12)
         check(program.grows("kept = [block(2**20) for i in range(20)]"), c=20)
 
 
-def test_what_processes_share_after_a_fork(pypy: PyPy) -> None:
+def test_memory_that_is_shared_after_a_fork(pypy: PyPy) -> None:
     with prepared(pypy, """
         import os, sys
         kept = ["%990d" % i for i in range(200000)]
@@ -225,8 +227,9 @@ def test_what_processes_share_after_a_fork(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("is_swept", [True, False])
-def test_while_the_gc_sweeps(stock_pypy: PyPy, is_swept: bool) -> None:
-    """It counts anew then: nobody knows how many objects there are."""
+def test_objects_are_unknown_while_the_gc_sweeps(
+        stock_pypy: PyPy, is_swept: bool) -> None:
+    """The GC counts its objects again then, so their size is unknown."""
     with prepared(stock_pypy, """
         import gc, sys
         kept = [[i] for i in range(100000)]
@@ -241,7 +244,7 @@ def test_while_the_gc_sweeps(stock_pypy: PyPy, is_swept: bool) -> None:
     """ % is_swept) as program:
         ask(stock_pypy, program)
         assert program.ask() == "done"
-        # once: what answers allocates, and the GC goes on
+        # a single request, because its answer allocates, and the GC continues
         out = done(stock_pypy, program, "memory")
         assert ("Python objects, with those" in out, "it was sweeping" in out,
                 "the GC's objects, and free room" in out) == (
@@ -249,7 +252,7 @@ def test_while_the_gc_sweeps(stock_pypy: PyPy, is_swept: bool) -> None:
         program.end()
 
 
-def test_another_malloc_is_not_known(pypy: PyPy) -> None:
+def test_memory_of_another_malloc_is_unknown(pypy: PyPy) -> None:
     pypy.environment["LD_PRELOAD"] = str(library("other_malloc.so", _MALLOC))
     with prepared(pypy, OBEYS) as program:
         del pypy.environment["LD_PRELOAD"]
@@ -264,7 +267,7 @@ def test_another_malloc_is_not_known(pypy: PyPy) -> None:
 
 
 @WAYS
-def test_who_is_not_sampled_is_asked_too(pypy: PyPy, begun: Way) -> None:
+def test_memory_of_a_program_that_is_not_sampled(pypy: PyPy, begun: Way) -> None:
     with begun(pypy, WAITS) as program:
         out = done(pypy, program, "memory")
         assert out.startswith("process %d: " % program.pid)
@@ -273,7 +276,7 @@ def test_who_is_not_sampled_is_asked_too(pypy: PyPy, begun: Way) -> None:
         assert program.end() == "ended\n"
 
 
-def test_who_is_sampled(pypy: PyPy) -> None:
+def test_memory_of_a_sampled_program(pypy: PyPy) -> None:
     with prepared(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "out.vmprof")
         before = ask(pypy, program)
@@ -282,7 +285,7 @@ def test_who_is_sampled(pypy: PyPy) -> None:
         assert program.end() == "ended\n"
 
 
-def test_children_too(pypy: PyPy) -> None:
+def test_memory_of_the_children(pypy: PyPy) -> None:
     with running(pypy, """
         import os, sys
         reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""Folders of attach and top: of commands that were killed, none stays."""
+"""Temporary folders of attach and top, and their removal after killed commands."""
 from __future__ import annotations
 
 import fcntl
@@ -15,13 +15,13 @@ OWNER = os.geteuid(), os.getegid()
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where they are."""
+    """Return the folder that contains the temporary folders."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
 def left(folder: Path, name: str = "vmprof-command-left", age: float = 1000) -> Path:
-    """As one that was killed leaves it."""
+    """Make a folder as a killed command leaves it."""
     path = folder / name
     path.mkdir(0o700)
     (path / "1.vmprof").write_bytes(b"data")
@@ -30,20 +30,20 @@ def left(folder: Path, name: str = "vmprof-command-left", age: float = 1000) -> 
     return path
 
 
-def test_it_is_gone_at_the_end(folder: Path) -> None:
+def test_folder_is_removed_at_the_end(folder: Path) -> None:
     with work_folder.own(*OWNER) as own:
         assert os.listdir(folder) == [os.path.basename(own.path)]
         assert os.stat(own.path).st_mode & 0o777 == 0o700
     assert os.listdir(folder) == []
 
 
-def test_what_a_killed_one_left_is_removed(folder: Path) -> None:
+def test_folder_of_a_killed_command_is_removed(folder: Path) -> None:
     left(folder)
     with work_folder.own(*OWNER) as own:
         assert os.listdir(folder) == [os.path.basename(own.path)]
 
 
-def test_what_somebody_holds_or_just_made_stays(folder: Path) -> None:
+def test_locked_and_new_folders_are_kept(folder: Path) -> None:
     with work_folder.own(*OWNER) as other:
         os.utime(other.path, (0, 0))
         young, foreign = left(folder, age=1), left(folder, "others")
@@ -66,14 +66,14 @@ def test_a_link_is_not_followed(folder: Path, tmp_path_factory: pytest.TempPathF
     assert (elsewhere / "1.vmprof").exists()
 
 
-def test_one_that_others_may_look_into_is_none_of_ours(folder: Path) -> None:
+def test_folder_that_others_may_read_is_kept(folder: Path) -> None:
     path = left(folder)
     path.chmod(0o755)
     with work_folder.own(*OWNER):
         assert path.exists()
 
 
-def test_where_there_are_no_locks(
+def test_folders_are_kept_if_locks_do_not_work(
         folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(*_: object) -> None:
         raise OSError

@@ -108,7 +108,7 @@ def frames(profile: Json) -> list[tuple[str, str, str, int | None]]:
 def remarks(profile: Json) -> list[str]:
     """Return the notes on missing data."""
     return [entry["value"] for section in profile["meta"]["extra"]
-            if section["label"] == "What to know"
+            if section["label"] == "Notes"
             for entry in section["entries"]]
 
 

@@ -1,6 +1,6 @@
-"""Made profiles of programs that leak, that do not leak, and whose caches fill.
+"""Synthetic profiles of programs with a leak, without one, and with a growing cache.
 
-The sampled objects that became old are drawn from random processes.
+Random numbers determine when the sampled objects are allocated and when they die.
 """
 from __future__ import annotations
 

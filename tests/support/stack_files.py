@@ -117,7 +117,7 @@ def label(function: Function) -> str:
 
 
 def labelled_log() -> Log:
-    """Return a profile with lines, the JIT, threads, and stacks shown as labels."""
+    """Return a profile with lines, compiled code, two threads and CPU samples."""
     log = Log(flags=4 | 2)
     main, work = (log.function(name, 10 * n + 1, "/srv/app/%s.py" % name)
                   for n, name in enumerate(("main", "work")))

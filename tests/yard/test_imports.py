@@ -64,60 +64,60 @@ SAMPLER_ROOMS = ("errors", "memory", "critical", "settings", "engines", "session
                  "remote", "launch", "tracemalloc", "pytest_plugin")
 
 RULES = {
-    "profiles know nothing of the sampler": Rule((CONVERT,), (SAMPLER, PUSHER)),
-    **{"%s is above what it imports" % room: Rule(
+    "the converter does not import the sampler": Rule((CONVERT,), (SAMPLER, PUSHER)),
+    **{"%s imports only layers below it" % room: Rule(
         (CONVERT + "." + room,), (CONVERT,),
         allowed=tuple(CONVERT + "." + name for name in ROOMS[:number + 1]))
        for number, room in enumerate(ROOMS)},
     # for each existing writer, so that a new one also has a rule
-    **{"the writer %s knows no other" % path.stem: Rule(
+    **{"the writer %s imports no other writer" % path.stem: Rule(
         (WRITERS + "." + path.stem,), (WRITERS,),
         allowed=(WRITERS + "." + path.stem, *PROTOBUF))
        for path in sorted((PACKAGES[CONVERT] / CONVERT / "writers").iterdir())
        if not path.name.startswith(("_", "."))},
-    "the Firefox builder knows the format, and no profile": Rule(
+    "the Firefox builder imports the format only": Rule(
         (FORMAT,), (CONVERT,), allowed=(FORMAT,)),
-    "the viewer gets bytes": Rule(AROUND, (CONVERT,), allowed=AROUND),
-    **{"%s of the sampler is above what it imports" % room: Rule(
+    "the viewer imports no profile": Rule(AROUND, (CONVERT,), allowed=AROUND),
+    **{"%s of the sampler imports only layers below it" % room: Rule(
         (SAMPLER + "." + room,), (SAMPLER,),
         allowed=tuple(SAMPLER + "." + name for name in SAMPLER_ROOMS[:number + 1]))
        for number, room in enumerate(SAMPLER_ROOMS)},
-    "the search knows questions, and no instruction": Rule(
+    "the search is the same for all processors": Rule(
         (HOOK + ".discovery",), OF_MACHINES, excepted=(MACHINES,)),
-    "engines do not know each other": Rule((HOOK,), (BUILTIN,)),
-    "nor the other way round": Rule((BUILTIN,), (HOOK,)),
-    "who samples asks for an engine, and gets one": Rule(
+    "the hook engine does not import the builtin engine": Rule((HOOK,), (BUILTIN,)),
+    "the builtin engine does not import the hook engine": Rule((BUILTIN,), (HOOK,)),
+    "an engine is imported when it is needed": Rule(
         (SAMPLER,), (HOOK, BUILTIN), excepted=(HOOK, BUILTIN), is_lazy=True),
-    "a program that one gets into answers, and loads nothing else": Rule(
+    "an attached program imports only the server of requests": Rule(
         (ENTRY + ".inside",), (SAMPLER,), allowed=(CONTROL + ".serve",)),
-    "who gets into a process knows no request": Rule(
+    "the entry into a process does not depend on requests": Rule(
         (ENTRY,), (REMOTE,), excepted=(ENTRY + ".inside",),
         allowed=(ENTRY, REMOTE + ".process_info")),
     # the command `doctor` is in __main__
-    "only who chooses or tells asks for one by its name": Rule(
+    "only the choice and the searches name an engine": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
         excepted=(HOOK, BUILTIN, ENGINES + ".choose", ENGINES + ".searching",
                   SAMPLER + ".__main__", SAMPLER + ".launch.python2")),
-    "a program that is sampled does not push": Rule(
+    "a sampled program does not import the pusher": Rule(
         (SAMPLER,), (PUSHER,), allowed=STARTS),
-    "what starts the pusher is loaded when it is started": Rule(
+    "the start of the pusher is imported when it is needed": Rule(
         (SAMPLER,), (PUSHER,), is_lazy=True),
-    "the pusher samples nothing": Rule(
+    "the pusher does not import the sampler": Rule(
         (PUSHER,), (SAMPLER,), allowed=(SAMPLER + ".errors", SAMPLER + ".settings")),
-    "and loads nothing of what it sends": Rule(
+    "the start of the pusher imports no sender": Rule(
         STARTS, (PUSHER, CONVERT), allowed=STARTS),
-    "a prepared process has a handler": Rule(
+    "a prepared process imports only its signal handler": Rule(
         (CONTROL + ".prepared",), (SAMPLER,),
         allowed=(SAMPLER + ".errors", SAMPLER + ".critical.forks"),
         is_lazy=True),
-    "and answers without what asks": Rule(
+    "the server of requests does not import their client": Rule(
         (CONTROL + ".serve", CONTROL + ".meeting"), (REMOTE,),
         allowed=(CONTROL + ".meeting", REMOTE + ".peers")),
     # test_pytest_plugin.py checks that an import for types loads no module
-    "a program that is sampled loads no reader": Rule(
+    "a sampled program imports no reader": Rule(
         (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin",),
         is_lazy=True),
-    "only who shows a report asks for one": Rule(
+    "only commands that show reports import the converter": Rule(
         (SAMPLER,), (CONVERT,), excepted=(
             # reads snapshots while the program runs
             SAMPLER + ".tracemalloc",

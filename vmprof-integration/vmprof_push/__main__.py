@@ -78,9 +78,10 @@ class Pusher:
         """Send segments until the program has ended and the folder is empty.
 
         The program has ended if no process has written a segment for `quiet` seconds.
-        Before the first segment, a living owner has `_BEGIN` seconds.  After the
-        program's end, the pusher drains the folder.  It drops the remaining segments
-        when it has sent none for `drain` seconds.
+        Before the first segment, this limit is `_BEGIN` seconds while the process that
+        started the pusher lives.  After the program's end, the pusher sends the
+        remaining segments.  It drops them when the server has accepted none for
+        `drain` seconds.
         """
         if self._spool.drop_fatal():
             say("dropped a segment that had ended the process that pushes the "

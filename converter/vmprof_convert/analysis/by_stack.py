@@ -244,7 +244,7 @@ def left_out(profile: Profile, *lacking: str,
     words = []
     if TICKS in lacking:
         ticks = profile.samples.size.count(0)
-        words += [format_number(ticks, "time sample")] if ticks else []
+        words += [format_number(ticks, "CPU sample")] if ticks else []
     if THREADS in lacking:
         threads = len(set(profile.samples.thread))
         words += ["the thread (of %d)" % threads] if threads > 1 else []
@@ -264,5 +264,5 @@ def left_out(profile: Profile, *lacking: str,
     if not has_times:
         words += [format_number(marks, "mark")] if marks else []
         words.append("times")
-    return [printable("not in there, as the format cannot contain this: %s"
+    return [printable("not included, because the format cannot contain this: %s"
                       % ", ".join(words))] if words else []

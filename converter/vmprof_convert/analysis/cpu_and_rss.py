@@ -93,7 +93,7 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
     # Only stock vmprof for CPython records lines in CPU samples.
     if LINE in choice.by and (profile.settings or not has_lines(profile)):
         notes.append(
-            "lines: time samples have no executed lines; these are the first lines of "
+            "lines: CPU samples have no executed lines; these are the first lines of "
             "the functions")
     if not profile.settings:
         notes.append("allocations: not sampled; use --allocation-sampling")

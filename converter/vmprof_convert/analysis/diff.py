@@ -457,8 +457,8 @@ def compare(sides: Sides, choice: Choice) -> Difference:
     for profile in sides.runs:
         if profile.gaps == "fixed":
             raise ProfileError(
-                "was taken with --allocation-gaps fixed: nobody knows how sure its "
-                "figures are, nor whether two of them differ")
+                "was taken with --allocation-gaps fixed, so the errors of its figures "
+                "are unknown, which a comparison needs")
     measure = choice.sort
     names = Matching(sides.before, sides.after)
 

@@ -326,7 +326,7 @@ def of_malloc(profile: Profile) -> list[str]:
     # The sampler reads it only once in a forked child, at its end.
     before = "" if len(counted) == 1 else (
         "%s in use when sampling began, " % format_bytes(counted[0].value))
-    return ["raw memory, as malloc counts it: %s%s %s" % (
+    return ["native memory, as malloc counts it: %s%s %s" % (
         before, format_bytes(counted[-1].value), _when(profile, counted[-1]))]
 
 

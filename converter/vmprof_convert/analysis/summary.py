@@ -155,7 +155,7 @@ class Subject(NamedTuple):
     label: str = ""
 
     def of_type(self, type_: Shown | None) -> Subject:
-        """Return the same subject with this type."""
+        """Return a copy of this subject with another type of objects."""
         if type_ is self.type:
             return self
         return self._replace(type=type_)

@@ -59,7 +59,7 @@ ALLOCATED, ALIVE, OBJECTS = "allocated", "alive", "objects"
 _MEASURES = {ALLOCATED: diff.ALLOCATED, ALIVE: diff.ALIVE_BYTES, OBJECTS: diff.OBJECTS}
 #: metrics that were read and are exact: the kind of model.Figure, whose largest value
 #: counts, and its description
-_READ = {"peak": (model.HEAP, "what the GC's heap has in use"),
+_READ = {"peak": (model.HEAP, "the use of the GC's heap"),
          "rss": (model.RESIDENT, "resident memory"),
          "private": (model.PRIVATE, "private memory (USS)")}
 
@@ -128,20 +128,19 @@ class Verdict(NamedTuple):
         if low < high:
             text += ", %s to %s" % (*ends,)
         elif condition.is_read and not condition.is_growth:
-            text += ", the most that was read"
+            text += ", the largest reading"
         if not self.failed and high > self.limit:
-            text += "; that it is less than the limit is not certain"
+            text += "; it is not certain that this is less than the limit"
             if self._is_above:
-                text += (", as it may contain garbage: neither a heap snapshot nor a "
-                         "major collection ended the run; call gc.collect() at the end "
-                         "of the program")
+                text += (", because it may contain garbage: neither a heap snapshot "
+                         "nor a major collection ended the run; call gc.collect() at "
+                         "the end of the program")
         if self.failed and condition.is_raw and condition.measure == ALIVE:
-            text += ("; what garbage holds is in use until it is collected: "
-                     "gc.collect() at the end of the program, or at a mark, has it "
-                     "given back")
+            text += ("; memory of garbage is in use until the GC frees the garbage: "
+                     "call gc.collect() at the end of the program, or at a mark")
         if self.failed and self.is_spread_unknown:
-            text += ("; there is one run a side, and equal runs differ, too: whether "
-                     "it is the program that has changed, several tell (%s)" % SEVERAL)
+            text += ("; with one run per side, this may be a difference between equal "
+                     "runs: compare several runs per side (%s)" % SEVERAL)
         return text
 
 
@@ -159,9 +158,9 @@ def parse(text: str) -> Condition:
     if not measure or (raw and measure in _READ) or (
             percent and (unit or byte or not growth)) or (byte and measure == OBJECTS):
         raise ValueError(
-            "%r is no condition: write allocated, alive, objects (of raw memory: raw "
-            "before them), peak, rss or private, perhaps growth, and a limit, such as "
-            "'alive > 10M', 'raw growth > 1M' or 'allocated growth > 5%%'%s" % (
+            "invalid condition %r: write allocated, alive, objects (for native memory: "
+            "raw before them), peak, rss or private, optionally growth, and a limit, "
+            "such as 'alive > 10M', 'raw growth > 1M' or 'allocated growth > 5%%'%s" % (
                 text, similar(text.split(">")[0].split("growth")[0].strip(),
                               [*_MEASURES, *_READ, _RAW])))
     # Bytes are counted in powers of 1024, and objects in powers of 1000, as in reports.
@@ -192,8 +191,8 @@ def check(conditions: Sequence[Condition], profile: Profile,
             continue
         if profile.gaps == "fixed":
             raise ProfileError(
-                "was taken with --allocation-gaps fixed: nobody knows how sure its "
-                "figures are, which --fail-if needs")
+                "was taken with --allocation-gaps fixed, so the errors of its figures "
+                "are unknown, which --fail-if needs")
         if not profile.settings and not profile.moments:
             raise ProfileError("has no allocation samples, which --fail-if needs: it "
                                "was taken without --allocation-sampling")
@@ -218,9 +217,10 @@ def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
     alive = summarize(profile).figures.bytes(STILL_ALIVE, quantile(conditions))
     if missed := missed_frees(profile, alive):
         raise ProfileError(
-            "%s can't be judged: %s more count as alive than malloc itself has in use, "
-            "as free() was called through a pointer that was made before the sampling "
-            "began: start the program with --raw-memory" % (what, format_bytes(missed)))
+            "cannot evaluate %s: the samples count %s more as alive than malloc itself "
+            "has in use, because the program called free() through a pointer that it "
+            "looked up before the sampling began: start the program with "
+            "--raw-memory" % (what, format_bytes(missed)))
     return alive
 
 
@@ -240,14 +240,15 @@ def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
     missed = missed_requests(profile, alive)
     if missed is None:
         raise ProfileError(
-            "'%s' can't be judged: malloc's own count is missing, so that blocks may "
-            "have been asked for or given back unseen; a process reads it when it ends "
-            "by itself, and not when it is killed" % asked[0])
+            "cannot evaluate '%s': malloc's own count is missing, so that calls of "
+            "malloc and free may have been missed; a process reads the count when it "
+            "ends normally, and not when it is killed" % asked[0])
     if missed:
         raise ProfileError(
-            "'%s' can't be judged: malloc itself has come to have %s in use beside "
-            "what was sampled, which was asked for through a pointer that was made "
-            "before the sampling began: start the program with --raw-memory" % (
+            "cannot evaluate '%s': malloc's own count grew by %s more than the "
+            "samples, because the program called malloc through a pointer that it "
+            "looked up before the sampling began: start the program with --raw-memory"
+            % (
                 asked[0], format_bytes(missed)))
 
 
@@ -267,11 +268,12 @@ def check_processes(conditions: Sequence[Condition], is_everything: bool,
     for condition in conditions:
         if condition.is_read and not is_everything:
             raise ProfileError(
-                "'%s' is about whole processes: of the filters, --process and --mine "
-                "go with it" % condition.text)
+                "'%s' is about whole processes: of the filters, it supports only "
+                "--process and --mine" % condition.text)
         if condition.is_read and is_one_run:
-            raise ProfileError("'%s' is about whole runs, and not for --between: write "
-                               "vmprof-convert check, or name two profiles"
+            raise ProfileError("'%s' is about whole runs, and does not support "
+                               "--between: write vmprof-convert check, or name two "
+                               "profiles"
                                % condition.text)
 
 
@@ -289,7 +291,7 @@ def most(condition: Condition, profile: Profile) -> float:
         read = readings(process, kind)
         if not read:
             raise ProfileError(
-                "'%s' can't be judged: %s was not read%s" % (
+                "cannot evaluate '%s': %s was not read%s" % (
                     condition.text, what, " in process %s: choose others with --process"
                     % process.pid if profile.processes else " in this run"))
         found.append(peak(read).value)
@@ -308,9 +310,10 @@ def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
                 sides.is_of_places) and sides.is_spread_unknown(
                 _MEASURES[condition.measure]):
             raise ProfileError(
-                "'%s', of what --function or --file chooses, can't be judged with one "
-                "run a side: compiled code makes objects in one function in this run, "
-                "and in another one in the next; compare several (%s)" % (
+                "cannot evaluate '%s' for --function or --file with one run per side: "
+                "compiled code allocates objects in one function in this run, and in "
+                "another function in the next run. Compare several runs per side (%s)"
+                % (
                     condition.text, SEVERAL))
 
 

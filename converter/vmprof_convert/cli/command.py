@@ -40,7 +40,7 @@ class _Version(argparse.Action):
         try:
             number = version("vmprof-convert")
         except PackageNotFoundError:
-            number = "of no known version: it is not installed"
+            number = "of unknown version: it is not installed"
         print("vmprof-convert %s" % number)
         parser.exit()
 
@@ -48,57 +48,59 @@ class _Version(argparse.Action):
 def _parser(command: str) -> argparse.ArgumentParser:
     parser = options.Parser(
         prog=command,
-        description="Say what is in a vmprof profile, with or without allocation "
-                    "samples: as a table in the terminal, or in the Firefox "
+        description="Report the contents of a vmprof profile, with or without "
+                    "allocation samples, as a table in the terminal or in the Firefox "
                     "Profiler.",
-        epilog="'%s diff' compares profiles, and '%s check' judges one: --help behind "
-               "these says how." % (command, command))
+        epilog="'%s diff' compares profiles, and '%s check' compares a profile with "
+               "limits. Both have a --help." % (command, command))
     parser.add_argument("profiles", metavar="PROFILE", nargs="+",
-                        help="what vmprof wrote, gzipped or not; - is standard "
-                             "input. Of a run of several processes, the first one's "
-                             "(the others are found beside it), or those of some")
+                        help="profile of vmprof, gzipped or not; - is standard input. "
+                             "For a run of several processes, name the profile of the "
+                             "first process (the others are found in its folder), or "
+                             "the profiles of some processes")
     parser.add_argument("--version", action=_Version, nargs=0,
-                        help="print it, and nothing else")
+                        help="print the version, and exit")
     parser.add_argument(
         "-o", "--output", metavar="OUT",
-        help="the file to write, in the format that its name says: %s; with --json, "
+        help="write to the file OUT, whose suffix selects the format: %s; with --json, "
              "the report for programs; - is standard output" % ", ".join(
                  "%s (%s)" % (" or ".join(format_.suffixes), format_.what)
                  for format_ in FORMATS.values() if format_.suffixes))
     parser.add_argument(
         "--view", action="store_true",
-        help="open the profile in the Firefox Profiler; it is served on this "
-             "machine only, until Ctrl-C. With --to html or --to speedscope: write "
-             "that, and open it")
+        help="open the profile in the Firefox Profiler, and serve it on this machine "
+             "only, until Ctrl-C. With --to html or --to speedscope, write a file, and "
+             "open it")
     parser.add_argument(
         "--to", metavar="FORMAT", choices=tuple(FORMATS),
-        help="%s (default: what the output's name says, or a table)" % ", ".join(
+        help="select the format: %s (default: the format of the output's suffix, or a "
+             "table)" % ", ".join(
             "%s (%s)" % (format_.name, format_.what) for format_ in FORMATS.values()))
     of_firefox = parser.add_argument_group("for the Firefox Profiler")
     of_firefox.add_argument(
         "--port", type=_port, default=0, metavar="PORT",
-        help="serve it there, for example where a port is forwarded "
-             "(default: any that is free)")
+        help="serve the profile on this port, for example if it is forwarded (default: "
+             "any free port)")
     of_firefox.add_argument(
         "--sources", action="store_true",
-        help="put the text of the program's own *.py files into the profile, as "
-             "far as this machine has them where the profile says: it goes wherever "
-             "the profile goes")
+        help="include the text of the program's own *.py files, as far as this machine "
+             "has them at the recorded paths. All recipients of the output can read it")
     of_firefox.add_argument(
         "--axis", choices=AXES, default=AXES[0],
-        help="what the Profiler's x axis is: time, or bytes allocated since the "
-             "start (default: time)")
+        help="select the Profiler's x axis: time, or bytes allocated since the start "
+             "(default: time)")
     parser.add_argument_group("for flamegraph.pl").add_argument(
         "--weight", choices=("bytes", "objects", "time"),
-        help="what the numbers behind the stacks are (default: bytes, or time samples "
-             "where there are no others)")
+        help="select the number after each stack (default: bytes, or CPU samples if "
+             "the profile has no others)")
     parser.add_argument(
         "--salvage", action="store_true",
         help="read a profile that was cut off in the middle of a record")
     # name of each profile in messages, if the path means nothing to the user
     parser.add_argument("--called", action="append", default=[], help=argparse.SUPPRESS)
-    options.add_filters(parser.add_argument_group("which samples, in all formats"))
-    options.add_options(parser.add_argument_group("of a report"))
+    options.add_filters(parser.add_argument_group(
+        "selection of samples, in all formats"))
+    options.add_options(parser.add_argument_group("options of a report"))
     return parser
 
 
@@ -106,7 +108,7 @@ def _port(text: str) -> int:
     if re.fullmatch("[0-9]{1,5}", text, re.ASCII) and 0 < int(text) < 2**16:
         return int(text)
     raise argparse.ArgumentTypeError(
-        "%r is no port: write a number from 1 to 65535" % text)
+        "invalid port %r: write a number from 1 to 65535" % text)
 
 
 def _parse(parser: argparse.ArgumentParser,
@@ -126,8 +128,9 @@ def _parse(parser: argparse.ArgumentParser,
     viewed = [format_.name for format_ in FORMATS.values() if format_.view is not None]
     if asked.view and (asked.to not in (None, *viewed)
                        or asked.form != options.TABLE or target == STANDARD):
-        parser.error("--view opens the Firefox Profiler, or with --to what is one of "
-                     "%s, and no report: leave out --view, or what asks for one"
+        parser.error("--view opens the Firefox Profiler, or a file of one of the "
+                     "formats %s (--to), and no report: leave out --view, or the "
+                     "option that selects a report"
                      % ", ".join(viewed))
     if asked.to is None:
         asked.to = FIREFOX if asked.view else asked.form
@@ -139,8 +142,8 @@ def _parse(parser: argparse.ArgumentParser,
                                  name: FORMATS[name] for name in viewed})))
             if found is None:
                 parser.error(
-                    "%s: the output's name must end with %s; or say with --to what "
-                    "it is to be" % (target, formats.suffixes()))
+                    "%s: the output's name must end with %s; or select the format with "
+                    "--to" % (target, formats.suffixes()))
             asked.to = found.name
             if asked.to == FIREFOX and not asked.view and str(target).endswith(".json"):
                 asked.hint = ", for the Firefox Profiler (--json writes the report)"
@@ -154,8 +157,8 @@ def _parse(parser: argparse.ArgumentParser,
             _check_held(parser, asked, format_)
             given = [name for name in given if name not in _OF_TREE]
         if given:
-            parser.error("%s: this is for reports, and not for %s (%s)" % (
-                ", ".join(given), format_.what, format_.name))
+            parser.error("%s: only reports support this, and not the format %s" % (
+                ", ".join(given), format_.name))
     for other in FORMATS.values():
         for name in other.options:
             if getattr(asked, name) != parser.get_default(name) and (
@@ -164,11 +167,12 @@ def _parse(parser: argparse.ArgumentParser,
                              "with %s" % (name, other.what, other.name,
                                           " or ".join(other.suffixes)))
     if asked.port and not (asked.view and format_.view == formats.SERVED):
-        parser.error("--port is where --view serves a profile to the Firefox Profiler, "
-                     "and here nothing is served: leave it out")
+        parser.error("--port is the port at which --view serves a profile to the "
+                     "Firefox Profiler, and this command does not serve one: leave it "
+                     "out")
     if asked.profiles.count(STANDARD) > 0 and len(asked.profiles) > 1:
-        parser.error("standard input holds one profile: where there are several, each "
-                     "has to be a file")
+        parser.error("standard input contains one profile: to read several, name only "
+                     "files")
     return asked
 
 
@@ -176,18 +180,17 @@ def _check_held(parser: argparse.ArgumentParser, asked: argparse.Namespace,
                 format_: Format) -> None:
     """Check that the format can contain the retainers instead of the samples."""
     if format_.has_held:
-        parser.error("--held is not needed here: %s (%s) has who holds what beside all "
-                     "else, if somebody asked; leave it out" % (
-                         format_.what, format_.name))
+        parser.error("--held is not needed here: the format %s includes the retainers, "
+                     "if the profile has them; leave it out" % format_.name)
     if format_.write_held is None:
-        parser.error("--held is for reports, and for %s, and not for %s (%s)" % (
+        parser.error("--held is for reports and the formats %s, and not for %s" % (
             ", ".join(other.name for other in FORMATS.values() if other.write_held),
-            format_.what, format_.name))
+            format_.name))
     if asked.weight not in (None, "bytes"):
         parser.error("--held is about bytes: leave out --weight %s" % asked.weight)
     if asked.samples is not None:
-        parser.error("--samples is for samples of what was allocated, of which --held "
-                     "has none: leave it out")
+        parser.error("--samples limits the allocation samples, and --held shows none: "
+                     "leave it out")
 
 
 def _with_names(text: str, asked: argparse.Namespace) -> str:
@@ -223,7 +226,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
         if format_.name != "vmprof":
             run_files.check_not_a_profile(target)
     elif sys.stdout is None and not asked.view:
-        raise _Failed("can't write to standard output: it is closed")
+        raise _Failed("cannot write to standard output: it is closed")
     if format_.write is None:
         _report(found, asked, target, name)
         return
@@ -313,7 +316,7 @@ def _room() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _Failed("no room for what is to be written, before it is: %s"
+        raise _Failed("cannot write a temporary file for the output: %s"
                       % error.strerror) from error
 
 
@@ -381,7 +384,7 @@ def main(arguments: Sequence[str] | None = None, *,
         _complain(name, _with_names(text, asked) if asked is not None else text)
         return EXIT_BAD_INPUT
     except OSError as error:
-        _complain(name, "can't write to standard output: %s" % error.strerror)
+        _complain(name, "cannot write to standard output: %s" % error.strerror)
         # otherwise, Python would try to write the buffered rest when it exits
         streams.nobody_listens()
         return EXIT_BAD_INPUT

@@ -72,60 +72,64 @@ def _parser(name: str) -> argparse.ArgumentParser:
     if name == CHECK:
         parser = Parser(
             prog="vmprof-convert check",
-            description="Say whether a run keeps within limits.")
+            description="Report whether a run exceeds limits.")
         parser.add_argument("profiles", metavar="PROFILE", nargs=1)
     else:
         parser = Parser(
             prog="vmprof-convert diff",
-            description="Say what grew and what shrank between the runs of two "
+            description="Report increases and decreases between the runs of two "
                         "versions (--against), between two profiles, or between two "
-                        "moments of one, and whether that is more than chance, and "
-                        "than equal runs differ.")
+                        "moments of one run, and whether they exceed chance and the "
+                        "differences between equal runs.")
         parser.add_argument("profiles", metavar="PROFILE", nargs="+",
-                            help="one from before, one from after; with --against, "
-                                 "those from before; with --between, one alone")
+                            help="a profile from before and a profile from after; with "
+                                 "--against, only profiles from before; with "
+                                 "--between, one profile")
         parser.add_argument(
             "--against", metavar="PROFILE", nargs="+",
-            help="those from after: with two runs a side or more, how much equal runs "
-                 "differ is measured, and a row grew or shrank that differs by more")
+            help="compare with these profiles from after. With two runs per side or "
+                 "more, the command measures the differences between equal runs, and a "
+                 "row that differs by more grew or shrank")
         parser.add_argument(
             "--between", metavar="A..B",
-            help="two marks of one run, or seconds after its start: warm..done")
+            help="compare two marks of one run, or seconds after its start: warm..done")
         parser.add_argument(
             "-o", "--output", metavar="OUT",
-            help="the file to write, in the format that its name says: %s; - is "
+            help="write to the file OUT, whose suffix selects the format: %s; - is "
                  "standard output" % formats.suffixes(DIFF_FORMATS))
         parser.add_argument(
             "--to", metavar="FORMAT", choices=tuple(DIFF_FORMATS),
-            help="%s (default: what the output's name says, or a table)"
-                 % ", ".join(DIFF_FORMATS))
+            help="select the format: %s (default: the format of the output's suffix, "
+                 "or a table)" % ", ".join(DIFF_FORMATS))
         add_options(
-            parser.add_argument_group("of the table, or of the page"),
+            parser.add_argument_group("options of the table or the page"),
             **dict.fromkeys((*_OF_REPORTS, "of"), argparse.SUPPRESS),
-            by="what a row is of: function, line, file, module or type; or one of "
-               "these and type: line,type; a page is of functions, or of types "
-               "(default: the program's own functions; on a page, all)",
-            sort="what is compared: the bytes that a row allocated itself (the "
-                 "default), or with what it calls; its objects; or what of it is "
-                 "still alive",
+            by="make a row for each function, line, file, module or type, or for one "
+               "of these and type: line,type; a page has functions or types (default: "
+               "the functions of user code; on a page, all functions)",
+            sort="compare the bytes that the rows allocate themselves (self, the "
+                 "default), the bytes including callees (total), the objects, or the "
+                 "live bytes (alive)",
             limit="show the N largest rows of the table (default: %d; with --json "
                   "all)" % DEFAULT_LIMIT)
     parser.add_argument(
         "--fail-if", metavar="CONDITION", type=_condition, action="append",
         required=name == CHECK, default=[] if name == DIFF else None,
-        help="end with exit code 1 if it is so beyond doubt (%.4g %%%%), whatever may "
-             "be garbage: 'alive > 10M', 'objects > 2M', 'peak > 200M' (the most that "
-             "the GC's heap had in use), 'rss > 300M', 'private > 90M', 'raw > 50M' "
-             "(what C code has of malloc)%s; more than once: if one of them is%s" % (
+        help="end with exit code 1 if CONDITION is certainly true (%.4g %%%%), even "
+             "without possible garbage: 'alive > 10M', 'objects > 2M', 'peak > 200M' "
+             "(the largest use of the GC's heap), 'rss > 300M', 'private > 90M', "
+             "'raw > 50M' (native memory)%s; repeat the option to test several "
+             "conditions, of which one suffices%s" % (
                  100 * thresholds.CONFIDENCE,
                  ", 'alive growth > 1M', 'allocated growth > 5%%', 'raw growth > 1M'"
                  if name == DIFF else "",
-                 ". It is about all samples, or about those that are chosen: growth of "
-                 "a --function's needs several runs a side" if name == DIFF else ""))
+                 ". A condition is about all samples, or about the selected ones; the "
+                 "growth of a --function needs several runs per side"
+                 if name == DIFF else ""))
     parser.add_argument("--salvage", action="store_true",
                         help="read a profile that was cut off in the middle of a "
                              "record")
-    add_filters(parser.add_argument_group("which samples"))
+    add_filters(parser.add_argument_group("selection of samples"))
     return parser
 
 
@@ -143,8 +147,8 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         for condition in options.fail_if:
             if condition.is_read:
                 parser.error("argument --fail-if: '%s' is about the process, and not "
-                             "about raw memory: leave --raw out, and write raw before "
-                             "the conditions that are about that" % condition.text)
+                             "about native memory: leave --raw out, and write raw "
+                             "before the conditions on native memory" % condition.text)
         options.fail_if = [condition._replace(is_raw=True)
                            for condition in options.fail_if]
     if name == CHECK:
@@ -153,15 +157,15 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--between is about one run, and --against about several: write "
                      "one of them")
     if not options.against and len(options.profiles) != (1 if options.between else 2):
-        parser.error("%d profiles were named: a difference is of two, of one with "
-                     "--between, or of several runs a side (%s)" % (
+        parser.error("%d profiles were named: name two, or one with --between, or "
+                     "several runs per side (%s)" % (
                          len(options.profiles), thresholds.SEVERAL))
     for given in _OF_REPORTS:
         if getattr(options, given) not in (None, False):
             parser.error("--%s is for reports, and not for a difference"
                          % given.replace("_", "-"))
     if options.of not in (None, BYTES):
-        parser.error("--of %s is for reports: a difference is of bytes and objects"
+        parser.error("--of %s is for reports: a difference compares bytes and objects"
                      % options.of)
     if options.output == STANDARD:
         options.output = None
@@ -173,8 +177,8 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
         if options.output is not None and options.form == TABLE:
             found = formats.of_name(options.output, DIFF_FORMATS)
             if found is None:
-                parser.error("%s: the output's name must end with %s; or say with "
-                             "--to what it is to be" % (
+                parser.error("%s: the output's name must end with %s; or select the "
+                             "format with --to" % (
                                  options.output, formats.suffixes(DIFF_FORMATS)))
             options.to = found.name
     _check_options(parser, options)
@@ -189,16 +193,16 @@ def _check_options(parser: argparse.ArgumentParser,
         return
     is_page = format_.name == "html"
     if options.against and not is_page:
-        parser.error("--against: a table or a page is of several runs a side, and not "
-                     "%s (%s)" % (format_.what, format_.name))
+        parser.error("--against: only a table or a page compares several runs per "
+                     "side, and not the format %s" % format_.name)
     given = ["--" + name.replace("_", "-") for name in _OF_TABLES
              if getattr(options, name) not in (None, False)
              and not (is_page and name in _OF_PAGES)]
     if given:
-        parser.error("%s: this is for tables, and not for %s (%s)" % (
-            ", ".join(given), format_.what, format_.name))
+        parser.error("%s: only tables support this, and not the format %s" % (
+            ", ".join(given), format_.name))
     if options.by not in (None, *_BY_OF_PAGES):
-        parser.error("--by %s: a page is of functions, or of types (--by type)"
+        parser.error("--by %s: a page has rows for functions, or for types (--by type)"
                      % ",".join(options.by))
 
 
@@ -221,7 +225,8 @@ def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
             paths, [*paths[1:], None])]
     sides = [run_files.by_run(paths) for paths in (options.profiles, options.against)]
     for run in sides[0].keys() & sides[1].keys():
-        raise ProfileError("%s and %s are of one run, which can't be before and after"
+        raise ProfileError("%s and %s are profiles of one run, which cannot be on both "
+                           "sides: name other runs"
                            % (sides[0][run][0], sides[1][run][0]))
     return [[_find(paths) for paths in side.values()] for side in sides]
 
@@ -247,8 +252,8 @@ def _read(files: list[File], options: argparse.Namespace, is_raw: bool,
     with about(files[0].name):
         if files[0].path == STANDARD and is_raw != options.raw:
             raise ProfileError(
-                "'raw ...' of --fail-if reads a profile by itself, and standard input "
-                "can be read once: name a file, or write --raw")
+                "'raw ...' of --fail-if reads the profile separately, and standard "
+                "input can be read only once: name a file, or write --raw")
         return run_files.read(files, asked, check if is_raw else None)
 
 
@@ -308,7 +313,7 @@ def _diff(options: argparse.Namespace) -> bool:
     from vmprof_convert.analysis.summary import Choice
     from vmprof_convert.report import diff_tables
     if not options.output and sys.stdout is None:
-        raise ProfileError("can't write to standard output: it is closed")
+        raise ProfileError("cannot write to standard output: it is closed")
     sides_files = _find_sides(options)
     if options.output:
         from vmprof_convert.cli import output
@@ -386,7 +391,7 @@ def _sides(options: argparse.Namespace, files: list[list[list[File]]],
         begin = diff.find_moment(profile, first)
         end = diff.find_moment(profile, second, is_last=True)
         if not dots or end <= begin:
-            raise ProfileError("--between %s: write A..B, of which A is before B"
+            raise ProfileError("--between %s: write A..B, where A is before B"
                                % (options.between,))
         sides = diff.of_moments(profile, begin, end)
         paths *= 2

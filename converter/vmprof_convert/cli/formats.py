@@ -72,13 +72,14 @@ def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
     not_held = []
     if carried := len(profile.samples.carried):
         not_held.append(
-            "not in there: %d sampled objects of earlier parts of the profile; the "
-            "report has them, and so has who opens all parts" % carried)
+            "not included: %d sampled objects of earlier segments of the profile; the "
+            "report includes them, and so does an output of all segments" % carried)
     if profile.raw and (carried := len(profile.raw.samples.carried)):
-        not_held.append("not in there: %s of raw memory that earlier parts of the "
-                        "profile asked for" % format_number(carried, "block"))
+        not_held.append("not included: %s of native memory from earlier segments of "
+                        "the profile" % format_number(carried, "block"))
     if profile.raw_interval and not (profile.raw and options.axis == AXES[0]):
-        not_held.append("not in there: raw memory, of which --raw makes a file")
+        not_held.append("not included: native memory, for which --raw writes a "
+                        "separate file")
     return not_held
 
 
@@ -145,27 +146,27 @@ def _vmprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
 
 
 FORMATS = {format_.name: format_ for format_ in (
-    Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler's", _firefox,
+    Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler", _firefox,
            default=".json.gz", options=("sources", "axis"), view=SERVED,
            has_held=True, has_raw=True),
     Format("html", (".html",), "a page", _html, default=".html", view=OPENED,
            has_held=True),
-    Format("pprof", (".pb.gz", ".pb"), "pprof's", _pprof, default=".pb.gz",
+    Format("pprof", (".pb.gz", ".pb"), "pprof", _pprof, default=".pb.gz",
            write_held=_pprof_held),
-    Format("otlp", (".otlp.pb", ".otlp.pb.gz"), "the OpenTelemetry collector's", _otlp,
+    Format("otlp", (".otlp.pb", ".otlp.pb.gz"), "the OpenTelemetry collector", _otlp,
            default=".otlp.pb.gz", write_held=_otlp_held),
-    Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope's",
+    Format("speedscope", (".speedscope.json", ".speedscope.json.gz"), "speedscope",
            _speedscope, default=".speedscope.json", view="speedscope",
            write_held=_speedscope_held),
-    Format("collapsed", (".collapsed", ".folded"), "flamegraph.pl's", _collapsed,
+    Format("collapsed", (".collapsed", ".folded"), "flamegraph.pl", _collapsed,
            options=("weight",), write_held=_collapsed_held),
-    Format("chrome", (".heapprofile",), "that of Chrome's DevTools", _chrome,
+    Format("chrome", (".heapprofile",), "Chrome's DevTools", _chrome,
            default=".heapprofile"),
-    Format("vmprof", (".prof",), "stock vmprof's", _vmprof, default=".prof"),
+    Format("vmprof", (".prof",), "stock vmprof", _vmprof, default=".prof"),
     Format(TABLE, (".txt",), "a table"),
     Format(MARKDOWN, (".md",), "Markdown"),
     # .json means the Firefox Profiler, so this report needs --json
-    Format(JSON, (), "the table for programs"),
+    Format(JSON, (), "a report for programs"),
 )}
 
 

@@ -27,17 +27,17 @@ def read(files: Sequence[File], options: argparse.Namespace
     """
     chosen = selection(options)
     if options.mine or not chosen.is_everything:
-        raise ProfileError("--held is about all that was alive: leave out what chooses "
-                           "samples, such as --mine or --function")
+        raise ProfileError("--held shows all live objects: leave out filters such as "
+                           "--mine or --function")
     parts = [run_files.read_events(file, options) for file in files]
     asked = [(part.profile, part.profile.last_held)
              for part in merging.chosen(parts, chosen.processes)]
     found = [(profile, last) for profile, last in asked if last is not None]
     if not found:
         raise ProfileError(
-            "nothing in this profile says who holds what: ask while the program runs "
-            "(python -m vmprof_allocation ctl PID held), or write --held where it is "
-            "started, for its end")
+            "this profile has no retainers: request them while the program runs "
+            "(python -m vmprof_allocation ctl PID held), or start the program with "
+            "--held, which records them at the end")
     return found
 
 
@@ -68,8 +68,8 @@ def tree(files: Sequence[File], options: argparse.Namespace) -> Tree:
         stacks += [stack._replace(holders=(name, *stack.holders)) if name else stack
                    for stack in found.stacks]
         if found.no_path.value:
-            left_out.append("not in there, as nothing led to it: %s%s; it is garbage "
-                            "that was not collected, or held by C code" % (
+            left_out.append("not included: %s%s, which no reference path reaches; it "
+                            "is uncollected garbage, or held by C code" % (
                                 format_estimate(found.no_path.low, found.no_path.value,
                                                 found.no_path.high),
                                 " of " + name if name else ""))

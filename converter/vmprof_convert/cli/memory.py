@@ -31,8 +31,8 @@ def read(files: Sequence[File], options: argparse.Namespace
     """
     chosen = selection(options)
     if options.mine or not chosen.is_everything:
-        raise ProfileError("--memory is about whole processes: of what chooses "
-                           "samples, --process alone goes with it")
+        raise ProfileError("--memory shows whole processes: of the filters, it "
+                           "supports only --process")
     parts = []
     for file in files:
         part = run_files.read_events(file, options)
@@ -42,9 +42,9 @@ def read(files: Sequence[File], options: argparse.Namespace
     asked = [(part.profile, facts) for part, facts in parts if part in among]
     if all(facts is None for _, facts in asked):
         raise ProfileError(
-            "nothing in this profile says where the memory was: ask while the program "
-            "runs (python -m vmprof_allocation ctl PID memory), or write --memory "
-            "where it is started, for its end")
+            "this profile does not contain the use of the memory: request it while the "
+            "program runs (python -m vmprof_allocation ctl PID memory), or start the "
+            "program with --memory, which records it at the end")
     return asked
 
 
@@ -60,12 +60,12 @@ def _facts(text: str) -> dict[str, int] | None:
     if not text:
         return None
     if not _FACTS.fullmatch(text):
-        raise ProfileError("what it says of where the memory was is damaged")
+        raise ProfileError("the setting memory is damaged")
     facts = {name: int(value) for name, _, value in (
         fact.partition(" ") for fact in text.split(",") if fact)}
     try:
         where_memory.json(facts, 0)
     except KeyError as error:
-        raise ProfileError("what it says of where the memory was is damaged: %s is not "
-                           "there" % error) from None
+        raise ProfileError("the setting memory is damaged: %s is missing"
+                           % error) from None
     return facts

@@ -46,50 +46,51 @@ def add_filters(parser: argparse._ActionsContainer) -> None:
     from vmprof_convert.meaning.lifetimes import FATES
     parser.add_argument(
         "--mine", action="store_true",
-        help="only the program's own code; what libraries allocate counts for who "
-             "calls them")
+        help="show only user code; bytes that libraries allocate are attributed to the "
+             "calling function")
     parser.add_argument(
         "--raw", action="store_true",
-        help="instead of the objects of the GC's heap, the memory that C code had of "
-             "malloc, as --raw-memory samples it")
+        help="show native memory (malloc), as --raw-memory samples it, instead of the "
+             "GC's heap")
     parser.add_argument(
         "--time", type=_times, metavar="A..B",
-        help="what was allocated from A to B, in seconds after the start, such as "
+        help="select allocations from A to B, in seconds after the start, such as "
              "1.5..3 or 2..")
     parser.add_argument(
         "--process", type=_process, metavar="NAME", action="append",
-        help="of several processes, what this one allocated: its number, its "
-             "command or its file, perhaps with *; more than once: these processes")
+        help="select the allocations of a process by its number, its command or its "
+             "file, which may contain *; repeat the option to select several")
     parser.add_argument(
         "--thread", type=_thread, metavar="NAME", action="append",
-        help="what this thread allocated: its name, perhaps with *, or its number "
-             "in the kernel; more than once: these threads; likewise with those "
-             "below")
+        help="select the allocations of a thread by its name, which may contain *, or "
+             "its number in the kernel; this option and the options below may be "
+             "repeated to select several")
     parser.add_argument(
         "--function", metavar="NAME", action="append",
-        help="what this function allocated, and what it calls: a name, perhaps with "
-             "* or with its file (app.py:main)")
+        help="select the allocations of a function and its callees: a name, which may "
+             "contain *, or a file and a name (app.py:main)")
     parser.add_argument(
         "--file", metavar="PATH", action="append",
-        help="likewise, the functions of a file or folder: its end, or with *")
+        help="select the allocations of the functions of a file or folder and their "
+             "callees: the end of its path, or a pattern with *")
     parser.add_argument(
         "--type", metavar="NAME", action="append",
-        help="objects of this type; perhaps with *")
+        help="select the objects of a type, which may contain *")
     parser.add_argument(
         "--label", metavar="KEY=VALUE", type=_label, action="append",
-        help="what was allocated with this label (vmprof_allocation.labels); perhaps "
-             "with *")
+        help="select the allocations with this label (vmprof_allocation.labels), which "
+             "may contain *")
     parser.add_argument(
         "--fate", type=_fates, metavar="WHAT", action="append",
-        help="what became of the objects: %s" % ", ".join(FATES))
+        help="select the objects with this outcome: %s" % ", ".join(FATES))
 
 
     parser.add_argument(
         "--samples", type=_samples, metavar="N",
-        help="of the allocation samples of a run, at most so many (default: %d; 0: "
-             "all). Of more, some are left out, and the others stand for them, as "
-             "though there had been fewer from the beginning. Time samples are all "
-             "there; and a report adds up all samples" % DEFAULT_SAMPLES)
+        help="keep at most N allocation samples of a run (default: %d; 0 keeps all). "
+             "The kept samples also represent the other samples, as though the "
+             "interval had been larger from the beginning. CPU samples are all kept, "
+             "and a report sums all samples" % DEFAULT_SAMPLES)
 
 
 def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
@@ -110,61 +111,61 @@ def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
              % DEFAULT_LIMIT)
     add(
         "--of", choices=_OF,
-        help="what is added up: bytes allocated; time, as far as there are time "
-             "samples; or what resident memory grew by (default: bytes, or time where "
-             "no allocations were sampled)")
+        help="sum allocated bytes, CPU time, or the growth of resident memory "
+             "(default: bytes, or time if no allocations were sampled)")
     add(
         "--by", type=_by, metavar="WHAT",
-        help="what a row is of: function, line, file, module, thread, process or "
-             "type; or one of these and type: line,type (default: the lines of the "
-             "program's own code, as with --mine, or its functions where lines are "
-             "not known)")
+        help="make a row for each function, line, file, module, thread, process or "
+             "type, or for one of these and type: line,type (default: the lines of "
+             "user code, as with --mine, or its functions if lines are unknown)")
     add(
         "--sort", choices=_SORT,
-        help="what comes first: the bytes that a row allocated itself (the "
-             "default), or with what it calls; its objects; or what of it is "
-             "still alive")
+        help="sort the rows by the bytes that they allocate themselves (self, the "
+             "default), by the bytes including callees (total), by objects, or by live "
+             "bytes (alive)")
     add(
         "--focus", metavar="NAME",
-        help="one function: who calls it, and what it calls")
+        help="show the callers and the callees of a function")
     add(
         "--tree", action="store_true",
-        help="who calls whom, from the outside in: the largest branches")
+        help="show the largest branches of the call tree, from the outermost functions")
     add(
         "--at", type=_moment, metavar="SECONDS",
-        help="as though the profile ended so many seconds after its start: what "
-             "was alive then; peak: at the moment at which most was")
+        help="show the profile as though it ended SECONDS after its start, with the "
+             "objects that were alive then; peak is the moment with the most live "
+             "bytes")
     add(
         "--group-storage", action="store_true",
-        help="count storage, such as the items of a list, as what it belongs to, where "
-             "that is one type")
+        help="add storage, such as the items of a list, to the type that owns it, if "
+             "only one type does")
     add(
         "--hide-internal", action="store_true",
-        help="leave out what only the interpreter knows, such as <JIT frame>")
+        help="leave out internal objects of the interpreter, such as <JIT frame>")
     add(
         "--leaks", action="store_true",
-        help="instead of the table: what is held more and more, between marks, or "
-             "in a run without its beginning")
+        help="show the places whose live memory grows, between marks or in a run "
+             "without its beginning, instead of the table")
     add(
         "--held", action="store_true",
-        help="instead of the table: who holds what was alive, when somebody asked (ctl "
-             "PID held, or --held where the program was started); also as a tree for "
-             "pprof, speedscope or flamegraph.pl")
+        help="show the retainers of the live objects instead of the table, if the "
+             "profile has them (ctl PID held, or --held when the program is started); "
+             "also as a tree for pprof, speedscope or flamegraph.pl")
     add(
         "--memory", action="store_true",
-        help="instead of the table: where the memory of each process was when its "
-             "profile ended (--memory where the program was started)")
+        help="show the use of each process's memory at the end of its profile instead "
+             "of the table, if the profile has it (--memory when the program is "
+             "started)")
     add(
         "--remarks", action="store_true",
-        help="all that is to be known about the figures, and not only the few lines "
-             "that change most (with --json always)")
+        help="show all notes on the figures, and not only the most important ones "
+             "(--json always does)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--json", action="store_const", dest="form", const=JSON, default=TABLE,
-        help="for programs: the same, with every figure and bound")
+        help="write the report for programs, with all figures and bounds")
     form.add_argument(
         "--markdown", action="store_const", dest="form", const=MARKDOWN,
-        help="the same as a table in Markdown")
+        help="write the tables as Markdown")
 
 
 def are_given(options: argparse.Namespace) -> list[str]:
@@ -199,12 +200,12 @@ def check(options: argparse.Namespace) -> None:
         ProfileError: two options exclude each other.
     """
     if options.samples is not None and options.of != RESIDENT:
-        raise ProfileError("--samples is for what holds each sample, and a report adds "
-                           "up all of them: leave it out")
+        raise ProfileError("--samples limits the formats that contain single samples, "
+                           "and a report sums all samples: leave it out")
     for name in "held", "memory", "of":
         if options.raw and getattr(options, name) not in (None, False, BYTES):
-            raise ProfileError("--raw is about what C code had of malloc: leave it "
-                               "out, or --%s" % name)
+            raise ProfileError("--raw selects native memory, which --%s does not show: "
+                               "leave one of them out" % name)
     if options.of in (TIME, RESIDENT):
         for given in ("focus", "tree", "at", "hide_internal", "leaks", "held",
                       "memory"):
@@ -215,7 +216,7 @@ def check(options: argparse.Namespace) -> None:
             raise ProfileError("--sort %s is about bytes: write self or total, or "
                                "leave out --of %s" % (options.sort, options.of))
         if options.of == TIME and "type" in (options.by or ()):
-            raise ProfileError("time is of no type: leave out --by type")
+            raise ProfileError("CPU time has no types: leave out --by type")
     for mode in "focus", "tree":
         if not getattr(options, mode):
             continue
@@ -223,14 +224,15 @@ def check(options: argparse.Namespace) -> None:
             raise ProfileError("--focus and --tree are two reports: write one of "
                                "them")
         if options.by and (mode == "focus" or "type" in options.by):
-            raise ProfileError("--%s goes without --by%s: leave it out, or choose "
+            raise ProfileError("--%s does not support --by%s: leave it out, or select "
                                "a type with --type" % (
                                    mode, "" if mode == "focus" else " type"))
         if options.by and options.by[0] in _PARTS:
-            raise ProfileError("--%s goes without --by %s: leave it out, or choose "
+            raise ProfileError("--%s does not support --by %s: leave it out, or select "
                                "one with --%s" % (mode, *options.by[:1] * 2))
         if options.hide_internal:
-            raise ProfileError("--%s goes without --hide-internal" % mode)
+            raise ProfileError("--%s does not support --hide-internal: leave it out"
+                               % mode)
 
 
 def _positive(text: str) -> int:
@@ -241,7 +243,7 @@ def _positive(text: str) -> int:
         number = 0
     if number < 1:
         raise argparse.ArgumentTypeError(
-            "%r is no number of rows: write 1 or more" % text)
+            "invalid number of rows %r: write 1 or more" % text)
     return number
 
 
@@ -249,7 +251,7 @@ def _samples(text: str) -> int:
     if re.fullmatch("[0-9]{1,18}", text, re.ASCII):
         return int(text)
     raise argparse.ArgumentTypeError(
-        "%r is no number of samples: write 1 or more, or 0 for all" % text)
+        "invalid number of samples %r: write 1 or more, or 0 for all" % text)
 
 
 def _by(text: str) -> tuple[str, ...]:
@@ -258,9 +260,9 @@ def _by(text: str) -> tuple[str, ...]:
     known[:0] = [word for word in words if word.startswith(LABEL) and word != LABEL]
     if sorted(known) != sorted(words) or len(set(known) - {"type"}) > 1:
         raise argparse.ArgumentTypeError(
-            "%r is nothing that a row can be of: write function, line, file, module, "
-            "thread, process, type or label:KEY, or one of these and type, such as "
-            "line,type" % text)
+            "invalid kind of row %r: write function, line, file, module, thread, "
+            "process, type or label:KEY, or one of these and type, such as line,type"
+            % text)
     return tuple(known)
 
 
@@ -268,7 +270,7 @@ def _label(text: str) -> str:
     key, equals, _ = text.partition("=")
     if not (key and equals):
         raise argparse.ArgumentTypeError(
-            "%r is no label: write KEY=VALUE, such as endpoint=/users" % text)
+            "invalid label %r: write KEY=VALUE, such as endpoint=/users" % text)
     return text
 
 
@@ -282,7 +284,7 @@ def _times(text: str) -> tuple[int, int | None]:
         dots = ""
     if not dots or text == ".." or (last is not None and last <= first):
         raise argparse.ArgumentTypeError(
-            "%r is no time: write from..to in seconds, such as 1.5..3, 2.. or ..2.5"
+            "invalid period %r: write from..to in seconds, such as 1.5..3, 2.. or ..2.5"
             % text)
     return first, last
 
@@ -290,14 +292,14 @@ def _times(text: str) -> tuple[int, int | None]:
 def _thread(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError(
-            "%r is no thread: write its name, or its number in the kernel" % text)
+            "invalid thread %r: write its name, or its number in the kernel" % text)
     return text
 
 
 def _process(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError(
-            "%r is no process: write its number, its command or its file" % text)
+            "invalid process %r: write its number, its command or its file" % text)
     return text
 
 
@@ -306,8 +308,8 @@ def _fates(text: str) -> list[str]:
     fates = text.split(",")
     if not set(fates) <= set(FATES):
         raise argparse.ArgumentTypeError(
-            "%r is nothing that becomes of objects: write %s, or several of these "
-            "with commas" % (text, ", ".join(FATES)))
+            "invalid outcome %r: write %s, or several of these with commas"
+            % (text, ", ".join(FATES)))
     return fates
 
 
@@ -329,5 +331,5 @@ def _seconds(text: str) -> int:
         seconds = math.nan
     if not 0 <= seconds < 1e9:
         raise argparse.ArgumentTypeError(
-            "%r is no number of seconds: write 0 or more, such as 2.5" % text)
+            "invalid number of seconds %r: write 0 or more, such as 2.5" % text)
     return round(seconds * 1e9)

@@ -188,7 +188,7 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
 
     if any(file.path == STANDARD for file in files):
         raise ProfileError("--at peak reads a profile twice, and standard input can be "
-                           "read once: name a file")
+                           "read only once: name a file")
     changes = [Changes() for _ in files]
     read = []
     for file, of_file in zip(files, changes):
@@ -336,8 +336,9 @@ def _that_says_most(own: View, all_: View, tally: Tally, is_time: bool) -> View:
             largest.text == largest_of_all.text):
         return own
     if largest.says_something:
-        return own._replace(other="--by function is all code: %s" % largest_of_all.text)
-    return all_._replace(other="--mine is the program's own: %s" % largest.text)
+        return own._replace(other="--by function shows all code: %s"
+                                  % largest_of_all.text)
+    return all_._replace(other="--mine shows user code: %s" % largest.text)
 
 
 def _largest(view: View, tally: Tally, is_time: bool) -> _Largest | None:
@@ -385,8 +386,8 @@ def _time(view: View, tally: Tally) -> AmountsView:
     from vmprof_convert.report.tables import AmountsView
 
     if not tally.ticks:
-        raise ProfileError("there are no time samples here, which --of time needs: "
-                           "--period takes some")
+        raise ProfileError("the profile has no CPU samples, which --of time needs: "
+                           "record with --period")
     amounts_ = cpu_and_rss.time(view.profile, tally.ticks, view.choice, view.origins)
     if view.other:
         amounts_.notes.insert(0, view.other)
@@ -407,8 +408,8 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
 
     asked = selection(options)
     if not asked.is_everything:
-        raise ProfileError("resident memory is the whole process's: of the filters, "
-                           "--process and --mine are for --of rss")
+        raise ProfileError("--of rss shows the resident memory of whole processes: of "
+                           "the filters, it supports only --process and --mine")
     parts = []
     samples = limit_of(options)
     for file in files:
@@ -480,7 +481,8 @@ def _refuse_others(options: argparse.Namespace, report: str,
     for given in are_given(options):
         if given not in its_own:
             raise ProfileError(
-                "%s is another report: %s is not for it" % (report, given))
+                "%s is another report, which does not support %s: leave one of them out"
+                % (report, given))
 
 
 #: options that --leaks allows, in addition to the filters
@@ -503,8 +505,8 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
     _refuse_others(options, "--leaks", _OF_LEAKS)
     asked = selection(options)
     if asked.fates:
-        raise ProfileError("--leaks compares what came with what went: leave out "
-                           "--fate, which leaves one of them out")
+        raise ProfileError("--leaks compares the objects that were allocated and "
+                           "freed: leave out --fate, which selects one kind")
     if options.focus:
         asked = asked._replace(functions=(*asked.functions, options.focus))
     if options.raw:
@@ -534,8 +536,8 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
             alone = error.short if isinstance(error, TooFewCollections) else why
         parts.append(ProcessLeaks(part.name, part.profile, alone))
     if not able:
-        raise ProfileError("of none of its %d processes this can be told; of process "
-                           "%d: %s" % (len(parts), blamed, why))
+        raise ProfileError("none of the %d processes can be examined; process %d: %s"
+                           % (len(parts), blamed, why))
     together = find_leaks(able, group_storage=options.group_storage) if (
         len(able) > 1) else found[0]
     text = io.StringIO()
@@ -561,7 +563,7 @@ def _check_raw(files: Sequence[File], options: argparse.Namespace) -> None:
     from vmprof_convert.cli import run_files
     if all(file.path != run_files.STANDARD for file in files):
         run_files.read(files, options,
-                       partial(thresholds.check_frees, "leaks of raw memory"))
+                       partial(thresholds.check_frees, "leaks of native memory"))
 
 
 #: options that --memory allows

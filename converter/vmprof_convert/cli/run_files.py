@@ -41,7 +41,6 @@ class File(NamedTuple):
     #: the first segment, or STANDARD
     path: str
     #: the later segments (see PROFILE.rst), in their order
-    #: the later parts of the same process's profile (PROFILE.rst), in their order
     later: tuple[str, ...] = ()
     #: ns from the start of the run's first process to the start of this one
     begin: int = 0
@@ -78,17 +77,17 @@ def check_not_a_profile(target: str) -> None:
         return
     with about(target), open(target, "rb") as file:
         if container.is_log(file.read(64)):
-            raise ProfileError("this is a profile, which the output would replace; "
+            raise ProfileError("this is a profile, which the output would replace: "
                                "name another file after -o")
 
 
-def find(paths: Sequence[str], beside: str | None = None) -> Found:
+def find(paths: Sequence[str], other: str | None = None) -> Found:
     """Return the profiles of a run.
 
     Args:
         paths: the files that the user named.  If there is only one, the other profiles
             of the run are searched for in its folder.
-        beside: a second profile, to be compared with the first one.  If it is a later
+        other: a second profile, to be compared with the first one.  If it is a later
             segment of the same process, the segments are treated as separate profiles.
 
     Raises:
@@ -102,7 +101,7 @@ def find(paths: Sequence[str], beside: str | None = None) -> Found:
     left_out: list[str] = []
     named = frozenset(paths)
     if len(paths) == 1:
-        paths = [*paths, *_beside(paths[0], left_out, beside)]
+        paths = [*paths, *_beside(paths[0], left_out, other)]
     if len(paths) == 1:
         return Found([File(paths[0])], left_out)
     if len(set(map(_identity, paths))) < len(paths):
@@ -111,11 +110,12 @@ def find(paths: Sequence[str], beside: str | None = None) -> Found:
     for path, head in zip(paths, heads):
         if not head.settings.get("run"):
             with about(path):
-                raise ProfileError("does not say of which run it is (nor do stock "
-                                   "vmprof's profiles): look at it alone")
+                raise ProfileError("cannot be merged with other profiles, because it "
+                                   "has no run ID (stock vmprof's profiles have none): "
+                                   "open it separately")
     runs = {head.settings["run"] for head in heads}
     if len(runs) > 1:
-        raise ProfileError("the %d profiles are of %d runs: look at each run alone"
+        raise ProfileError("the %d profiles are of %d runs: open each run separately"
                            % (len(heads), len(runs)))
     paths, heads = _each_once(paths, heads, left_out)
     parts = _parts(paths, heads)
@@ -229,9 +229,9 @@ def _parts(paths: Sequence[str],
         for number, following in zip(numbers, numbers[1:]):
             if following != number + 1:
                 raise ProfileError(
-                    "of the parts of this profile, number %d is there, and number %d "
-                    "is the next one: name all that are between them, or those before "
-                    "alone" % (number, following))
+                    "segments of this profile are missing between number %d and number "
+                    "%d: name them, too, or name only the earlier segments"
+                    % (number, following))
         result.append((parts[0][2], [path for _, path, _ in parts]))
     return result
 
@@ -244,7 +244,7 @@ def _each_once(paths: Sequence[str], heads: Sequence[Head],
     for path, head in zip(paths, heads):
         process = tuple(head.settings.get(name, "") for name in ("pid", "clock"))
         if all(process) and process in first:
-            left_out.append("%s is of the same process as %s, and is left out"
+            left_out.append("%s was left out, because it is of the same process as %s"
                             % (path, first[process]))
         else:
             first[process] = path
@@ -275,8 +275,8 @@ def _number(text: str) -> int:
 def _head(path: str) -> Head:
     with about(path):
         if not os.path.isfile(path):
-            raise ProfileError("is read once, from its beginning to its end: where "
-                               "there are several profiles, each has to be a file")
+            raise ProfileError("can be read only once: to read several profiles, name "
+                               "only files")
         return readers.read_head(path)
 
 
@@ -331,9 +331,9 @@ def _beside(path: str, left_out: list[str], apart: str | None) -> list[str]:
             if readers.read_head(name).settings.get("run") == run:
                 found.append(name)
         except ProfileError as error:
-            left_out.append("%s may be of this run, and is left out: %s"
+            left_out.append("%s was left out, although it may be of this run: %s"
                             % (name, error))
         except OSError as error:
-            left_out.append("%s may be of this run, and is left out: %s"
+            left_out.append("%s was left out, although it may be of this run: %s"
                             % (name, error.strerror))
     return found

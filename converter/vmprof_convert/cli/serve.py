@@ -175,15 +175,15 @@ def view(data: bytes, query: str = "", port: int = 0) -> None:
             _open(server, profiler_url(server.url, query))
             if not server.fetched.wait(PATIENCE):
                 # in Chrome, too, the page then shows an error about Safari
-                _say("Nothing came for the profile yet. If the page is open and says "
-                     "that it can't load it (or that\nSafari can't), the browser did "
-                     "not let it: allow profiler.firefox.com to reach this machine\n"
-                     "(\"apps on this device\", \"local network\"), and load the page "
-                     "again.")
+                _say("The browser has not requested the profile yet. If the page says "
+                     "that it (or Safari) cannot load\nthe profile, the browser blocks "
+                     "the request: allow profiler.firefox.com to reach this "
+                     "machine\n(\"apps on this device\", \"local network\"), and load "
+                     "the page again.")
             while not server.fetched.wait(_A_WHILE):
                 pass
-            _say("The page has the profile, and can be loaded again until Ctrl-C ends "
-                 "this.")
+            _say("The page has the profile, and can be loaded again until you press "
+                 "Ctrl-C.")
             while thread.is_alive():
                 thread.join(_A_WHILE)
         except KeyboardInterrupt:

@@ -213,8 +213,8 @@ def merge(parts: Sequence[Read]) -> Whole:
         return Whole(parts[0].profile, [0], [0])
     profiles = [part.profile for part in parts]
     if len({profile.gaps for profile in profiles if profile.settings}) > 1:
-        raise ProfileError("some of these profiles have gaps of a fixed size, others "
-                           "have not: look at each alone")
+        raise ProfileError("cannot merge these profiles, because only some have gaps "
+                           "of a fixed size: open each separately")
     stacks = _starts([len(profile.stacks) for profile in profiles])
     types = _starts([len(profile.types) for profile in profiles])
     are_alike = _are_alike(profiles)

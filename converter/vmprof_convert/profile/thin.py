@@ -137,9 +137,9 @@ def _times(intervals: Iterable[int], factor: int) -> array.array[int]:
     try:
         return array.array("q", map(operator.mul, intervals, repeat(factor)))
     except OverflowError:
-        raise ProfileError("its objects are so large that too few of them can be left "
-                           "out, as though the interval were larger: the profile is "
-                           "damaged, or --samples too small") from None
+        raise ProfileError("cannot keep fewer samples, because the objects are too "
+                           "large: the profile is damaged, or --samples is too "
+                           "small") from None
 
 
 class _Ratios(dict[tuple[int, int], float]):

@@ -393,10 +393,11 @@ class Contents:
         self.settings.update({key: new[key] for key in _OF_THE_END if key in new})
         first, this = (_number(p.settings, "clock") for p in (self.parts[0], part))
         if not first or not this:
-            raise ProfileError("the profile has a part without a clock: when it began, "
-                               "nobody knows")
+            raise ProfileError("the profile has a segment without a clock, whose start "
+                               "is unknown")
         if this < first:
-            raise ProfileError("the profile has a part that began before the first one")
+            raise ProfileError("the profile has a segment that began before the first "
+                               "segment")
         part.begin = this - first
 
     def _read_totals(self, record: Record) -> None:
@@ -467,7 +468,7 @@ class Contents:
 
     def _held(self, number: int) -> Held:
         if number not in self.held:
-            raise Damaged("what is held, of a question that nobody asked")
+            raise Damaged("the retainers of an unknown heap snapshot")
         return self.held[number]
 
     def _read_holders(self, record: Record) -> None:
@@ -479,7 +480,7 @@ class Contents:
             bits = {1 << bit for bit in range(set_.bit_length()) if set_ >> bit & 1}
             if (set_ <= 0 or size < 0 or objects < 0 or set_ in named
                     or (len(bits) > 1 if path else len(bits) < 2 or not bits <= named)):
-                raise Damaged("a holder, or several, of the set %d" % set_)
+                raise Damaged("retainers with the invalid set %d" % set_)
             if path:
                 named.add(set_)
             held.holders.append(
@@ -492,7 +493,7 @@ class Contents:
             if (step != len(steps) + 1 or not 0 <= before < step or size < 0
                     or (before and (size > steps[before - 1].bytes
                                     or held.depths[before - 1] == _MOST_STEPS))):
-                raise Damaged("a path that goes on where it can't")
+                raise Damaged("a path with an invalid step")
             held.depths.append(held.depths[before - 1] + 1 if before else 1)
             label, _, type_ = text.partition(_BETWEEN_NAMES)
             steps.append(Step(before - 1, size, label, type_))
@@ -502,7 +503,7 @@ class Contents:
         for (number, node, type_, size, interval, set_, how, path, live_size) in zip(
                 *record.decoded()):
             if size <= 0 or interval <= 0 or not 0 <= live_size < size:
-                raise Damaged("an object that is held, of no size")
+                raise Damaged("a held object without a size")
             held = self._held(number)
             held.stacks.append(self.stack(node, part))
             held.types.append(self.type_index(type_, part))
@@ -512,7 +513,7 @@ class Contents:
             held.sets.append(set_)
             held.hows.append(how)
             if not 0 <= path <= len(held.steps):
-                raise Damaged("an object that is held, with a path that is not told")
+                raise Damaged("a held object with an unknown path")
             held.paths.append(path - 1)
 
     # ________________________________________
@@ -527,7 +528,7 @@ class Contents:
         for parent, frame in zip(*record.decoded()):
             # a parent is written before its children
             if not 0 <= parent < len(nodes) or not 0 < frame < len(frames):
-                raise Damaged("a node of a stack that is none")
+                raise Damaged("an invalid node of a stack")
             if lengths[parent] == MAX_DEPTH:
                 raise Damaged("a stack of more than %d frames" % MAX_DEPTH)
             nodes.append(pypy_stacks.child(self.stacks, nodes[parent], *frames[frame]))
@@ -536,7 +537,7 @@ class Contents:
             depths.append(depths[parent] + (frames[frame][0] != pypy_stacks.LINE))
 
     def stack(self, node: int, part: Part) -> int:
-        """Return the index in `stacks` of the stack of a node.
+        """Return the index in `stacks` of the stack that ends at a node.
 
         Returns:
             The index, or -1 if the stack got lost.
@@ -547,7 +548,7 @@ class Contents:
         found = part.stacks.get(node)
         if found is None:
             if not 0 <= node < len(part.nodes):
-                raise Damaged("a stack that ends with node %d, which is none" % node)
+                raise Damaged("a stack that ends with the unknown node %d" % node)
             self._frames += part.lengths[node]
             if self._frames > _ALWAYS_FRAMES + _FRAMES_FOR_A_BYTE * self._bytes:
                 raise Damaged("stacks of more than %d frames in a profile of %d bytes"
@@ -560,7 +561,7 @@ class Contents:
         found = part.labelled.get((node, label))
         if found is None:
             if label not in self._label_sets:
-                raise Damaged("labels %d, which are none" % label)
+                raise Damaged("unknown labels %d" % label)
             found, set_ = self.stack(node, part), self._label_sets[label]
             if set_ and found >= 0:
                 found = self.stacks.labelled(found, set_)
@@ -670,7 +671,7 @@ class Contents:
     def _read_ended(self, record: Record) -> None:
         keys, which, lost, times = record.decoded()
         if min(which, default=0) < 0 or max(which, default=0) >> _WHICH_BITS:
-            raise Damaged("an object that ended, which is none")
+            raise Damaged("the end of an unknown object")
         try:
             self.ends.add(keys, which, lost, self.part.shifted(times))
         except OverflowError:
@@ -741,6 +742,6 @@ def _number(settings: dict[str, str], name: str) -> int:
     text = settings.get(name, "")
     # the setting may be any text in a damaged profile
     if text and not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise ProfileError("damaged profile: the setting %s is no number: %s"
+        raise ProfileError("damaged profile: invalid number in the setting %s: %s"
                            % (name, text[:40]))
     return int(text or "0")

@@ -90,7 +90,8 @@ class Objects:
         if not record.rows:
             return
         if part.waiting:
-            # a pinned object may wait longer than objects of later samples
+            # a pinned object stays in the nursery; its outcome may be recorded after
+            # the outcomes of later samples
             self._told.update(key for key in record.column(_KEYS) if key >= part.waits)
         self._read(record.column, part)
 
@@ -186,10 +187,10 @@ class Objects:
 def _check(sizes: array.array[int], intervals: array.array[int],
            live_sizes: array.array[int]) -> None:
     if min(sizes) <= 0 or least(intervals) <= 0:
-        raise Damaged("an object of no size, or no interval")
+        raise Damaged("an object without a size or an interval")
     if (live_sizes[0] or not is_one(live_sizes)) and not all(
             0 <= live < size for live, size in zip(live_sizes, sizes)):
-        raise Damaged("an object that takes more than it was allocated")
+        raise Damaged("an object that is larger than its allocation")
 
 
 def _collected(collections: array.array[int], fates: array.array[int], part: Part) -> (

@@ -139,7 +139,7 @@ class Record:
         return self._codes
 
     def _damaged(self) -> Damaged:
-        return Damaged("a record of kind %d that is none" % self.kind)
+        return Damaged("an invalid record of kind %d" % self.kind)
 
 
 def parse(payload: bytes) -> Record:

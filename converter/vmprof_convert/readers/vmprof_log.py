@@ -189,8 +189,8 @@ class Log:
         if end > len(self.data):
             return end
         if not 1 <= version <= 7:
-            raise ProfileError("vmprof's layout version %d is not known; "
-                               "this reads 1 to 7" % version)
+            raise ProfileError("unknown version %d of vmprof's layout; this "
+                               "vmprof-convert reads 1 to 7" % version)
         self.version = version
         self.interpreter = self.data[at + 1:end].decode("ascii", "replace")
         self.flags = flags
@@ -343,8 +343,8 @@ class Log:
         if end <= len(self.data):
             if address == _FORMER_RECORDS and name.startswith("alloc:"):
                 raise ProfileError(
-                    "the profile is of a vmprof-allocation from before December 2026, "
-                    "whose layout is not read any more: sample the program again")
+                    "a vmprof-allocation from before December 2026 wrote this profile, "
+                    "whose layout is no longer supported: sample the program again")
             if self.data[self.at] == NAME or address not in self.names:
                 # vmprof.disable() searches native names for all addresses. It finds
                 # none for a Python function, which keeps its name.
@@ -467,8 +467,8 @@ class Log:
                 if salvage:
                     return rest
                 raise ProfileError(
-                    "the profile is cut off: its last record, at byte %d of "
-                    "%d, is not whole. Read what is before it with --salvage"
+                    "the profile is cut off: its last record, at byte %d of %d, is "
+                    "incomplete. Read the records before it with --salvage"
                     % (self.before + self.at, self.before + self.at + rest))
             self.at = end
             if marker == TRAILER or self.is_enough:

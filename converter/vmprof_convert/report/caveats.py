@@ -52,7 +52,7 @@ def title(profile: Profile, summary: Summary, choice: Choice) -> str:
         return ("no allocation samples: the profile was taken without "
                 "--allocation-sampling")
     return "%s in %s%s (%s samples, %s):" % (
-        "raw memory (malloc)" if profile.is_raw else "allocated",
+        "native memory (malloc)" if profile.is_raw else "allocated",
         _seconds(profile, choice), " by %d processes" % len(profile.processes)
         if profile.processes else "", summary.samples, _intervals(profile, summary))
 
@@ -81,11 +81,11 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
         "processes' GCs" if profile.processes else "GC itself",
         format_bytes(last.allocated))
     if last.pressures:
-        counted += (" (and what was allocated shortly before %d memory "
+        counted += (" (plus the bytes allocated shortly before %d memory "
                     "pressures)" % last.pressures)
     if last.surprises:
-        counted += (" (and what was allocated before %d collections that "
-                    "were not seen)" % last.surprises)
+        counted += (" (plus the bytes allocated before %d collections that the sampler "
+                    "missed)" % last.surprises)
     return "%s; %s" % (estimate, counted)
 
 
@@ -133,8 +133,8 @@ def thinned(*profiles: Profile) -> list[str]:
     """Return a line if the profiles were downsampled, or no line."""
     left_out = [profile.thinned for profile in profiles if profile.thinned]
     return [
-        "thinned: %d of %d allocation samples are in here, each of which stands for as "
-        "much more (--samples 0: all)" % (
+        "downsampled: %d of %d allocation samples were kept, and each represents "
+        "correspondingly more bytes (--samples 0 keeps all)" % (
             sum(samples.stayed for samples in left_out),
             sum(samples.came for samples in left_out))] if left_out else []
 
@@ -188,11 +188,12 @@ def _of_process(profile: Profile, told: _Told) -> list[str]:
     if profile.end_time is None:
         by = told.get((profile.settings.get("run", ""), profile.settings.get("pid")))
         if profile.is_written:
-            lines.append("the process still runs; this is what it has written so far")
+            lines.append("the process still runs; the report contains the records that "
+                         "it has written so far")
         elif by is not None:
-            lines.append("told to end by process %s (%s), as workers of "
-                         "multiprocessing's pools are; this is what was written until "
-                         "then"
+            lines.append("process %s ended this process (%s), as multiprocessing's "
+                         "pools end their workers; the report contains the earlier "
+                         "records"
                          % tuple(map(printable, by)))
         else:
             lines.append(
@@ -204,17 +205,17 @@ def _of_process(profile: Profile, told: _Told) -> list[str]:
                      % profile.ended)
     if profile.unknown:
         lines.append(
-            "records of kinds that are not known here were passed over: %s; a "
-            "newer vmprof-convert may show what is in them"
+            "records of unknown kinds were skipped: %s; a newer vmprof-convert may "
+            "show them"
             % profile.passed_over)
     if profile.children:
         lines.append(
-            "%d child process%s not sampled: what %s allocated is not in here"
+            "%d child process%s not sampled: %s allocations are missing"
             % (profile.children, *(
-                ("es were", "they") if profile.children > 1 else
-                (" was", "it"))))
+                ("es were", "their") if profile.children > 1 else
+                (" was", "its"))))
     if programs := profile.settings.get("programs"):
-        lines.append("other programs that it ran are not in here: %s"
+        lines.append("the process ran other programs, which are not included: %s"
                      % printable(programs.replace(",", ", ")))
     return lines
 
@@ -271,14 +272,14 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
     # at this level, none of thousands of correct runs has a warning by chance
     alive = figures.bytes(STILL_ALIVE, _SURE)
     if bytes_ := missed_frees(profile, alive):
-        return ["wrong: %s more count as alive here than malloc itself has in use: "
-                "free() was called through a pointer that was made before the sampling "
-                "began" % format_bytes(bytes_)]
+        return ["wrong: the samples count %s more as alive than malloc itself has in "
+                "use. The program called free() through a pointer that it looked up "
+                "before the sampling began" % format_bytes(bytes_)]
     unseen = missed_requests(profile, alive)
     if unseen is None and profile.is_raw:
-        return ["unchecked: malloc's own count is missing, so that blocks may have "
-                "been asked for or freed unseen. A process reads it when it ends by "
-                "itself"]
+        return ["unchecked: malloc's own count is missing, so that calls of malloc and "
+                "free may have been missed. A process reads the count when it ends "
+                "normally"]
     if unseen:
         return ["incomplete: malloc's own count grew by %s more than the sampled "
                 "blocks explain. The program calls malloc through pointers that it "
@@ -306,22 +307,22 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
         if len(summary.missing) > 3:
             names += " and %d more" % (len(summary.missing) - 3)
         found.append(Remark(
-            "missing: up to %s are missing from \"total\" of %s, as compiled code does "
-            "not show who waits in \"yield from\" or \"await\"" % (
+            "missing: up to %s are missing from \"total\" of %s, because compiled code "
+            "does not show the callers that wait in \"yield from\" or \"await\"" % (
                 format_bytes(summary.missing_bytes), names),
             summary.missing_bytes > _LEAST * summary.bytes.value))
     found += _callers(profile, summary)
     found += _of_share(
         summary.log_bytes, summary,
-        "log: %.3g %% of the bytes are PyPy's log of what it compiles, "
-        + ("which tells lines" if _tells_callers(profile)
-           else "without which this machine's stacks lack functions")
-        + ": the program alone does not allocate them")
+        "log: %.3g %% of the bytes are PyPy's log of its compiled code, "
+        + ("which contains the lines" if _tells_callers(profile)
+           else "without which stacks lack functions on this machine")
+        + ". Without the sampler, the program does not allocate them")
     if profile.stacks.has_compiled() and not profile.is_raw:
         found.append(Remark(
-            "compiled code: an object counts where the JIT made it, which may be in "
-            "another function of those that it compiled together, before or after the "
-            "one that the program has it in; the type is right"))
+            "compiled code: an object is attributed to the function in which the JIT "
+            "allocates it. Among functions that were compiled together, this may be an "
+            "earlier or a later function than in the program; the type is correct"))
     if profile.cut_stacks:
         found.append(Remark(
             "cut: the stacks of %d samples were deeper than vmprof records; \"total\" "
@@ -331,30 +332,31 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
         samples = summary.time_samples + (
             profile.thinned.came if profile.thinned else summary.samples)
         found.append(Remark(
-            "lost: the stacks of %d of %d samples; their bytes are in %s" % (
-                profile.lost_stacks, samples, LOST.name),
+            "lost: the stacks of %d of %d samples are missing; their bytes are in %s"
+            % (profile.lost_stacks, samples, LOST.name),
             profile.lost_stacks > _LEAST * samples))
     dropped = profile.moments[-1].dropped if profile.moments else 0
     if dropped and not profile.is_raw:
         found.append(Remark(
-            "dropped: %s, as the sampler was recording another sample; shares of time "
-            "do not include them" % format_number(dropped, "CPU sample"),
+            "dropped: %s, because the sampler was recording another sample; shares of "
+            "time do not include them" % format_number(dropped, "CPU sample"),
             dropped > _LEAST * (summary.time_samples + dropped)))
     if profile.missing:
         found.append(Remark(
-            "not there: %s, as vmprof was stopped then, or had no buffer; what is "
-            "estimated is less than the program allocated by that"
+            "missing samples: %s, because vmprof was stopped or had no buffer; the "
+            "estimates are too small by their bytes"
             % format_number(profile.missing, "sample"), True))
     word = alive_word(is_alive_exact(profile, choice.at))
     for state, of, text in (
             (CARRIED, STILL_ALIVE,
-             "carried over: %s of earlier segments of the profile count as "
-             + word + ", and not as allocated"),
+             "inherited: %s of earlier segments of the profile count as "
+             + word + ", but not as allocated"),
             (WAS_LOST, STILL_ALIVE,
-             "lost: what became of %s is not known: there was more than "
-             "can be remembered"),
-            (NOT_TOLD, None, "not told apart: %s allocated in one piece with others, "
-                             "of which neither type nor fate is known")):
+             "unknown outcomes: %s, because there were more objects than the sampler "
+             "can follow"),
+            (NOT_TOLD, None, "batched allocations: the types and outcomes of %s are "
+                             "unknown, because the JIT allocated them together with "
+                             "other objects")):
         if _counts(summary.figures, state, of):
             found.append(Remark(text % _samples(summary, state),
                                 _counts(summary.figures, state, of, _LEAST)))
@@ -370,60 +372,61 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
     elif profile.has_types and TYPE in choice.by and (
             untyped.value_bytes > _NOTHING * summary.bytes.value):
         found.append(Remark(
-            "type not known: %s (%s), what was made since the last minor "
-            "collection included%s" % (
+            "type not known: %s (%s), including the objects allocated since the last "
+            "minor collection%s" % (
                 format_number(untyped.samples, "sampled object"),
                 format_bytes(untyped.value_bytes),
                 "" if any(not c.is_major for c in profile.collections)
                 else " (none happened)"), has_many))
     if profile.misfits:
         found.append(Remark(
-            "passed over: %s that fit no sample; the profile may be damaged"
-            % format_number(profile.misfits, "fact"), True))
+            "skipped: %s without a matching sample; the profile may be damaged"
+            % format_number(profile.misfits, "object event"), True))
     if summary.hidden.sum().samples:
-        found.append(Remark("hidden: %s of what only the interpreter knows"
+        found.append(Remark("hidden: %s of internal objects of the interpreter"
                             % format_bytes(summary.hidden.bytes().value)))
     if LINE in choice.by and summary.samples:
         found += _lines(profile, summary)
     if profile.nameless:
         found.append(Remark(
-            "native: this PyPy has no names for %s of its own; what they allocate is "
-            "their callers'" % format_number(profile.nameless, "function"), True))
+            "native: this PyPy has no names for %s of the interpreter; their "
+            "allocations are attributed to their callers"
+            % format_number(profile.nameless, "function"), True))
     found += map(Remark, [*of_process(profile), *_collections(profile),
                           *_bookkeeping(profile)])
     if summary.time_samples:
-        found.append(Remark("time samples: %d; --of time adds them up, and --view "
-                            "shows them" % summary.time_samples, True))
+        found.append(Remark("CPU samples: %d; --of time sums them, and --view shows "
+                            "them" % summary.time_samples, True))
     return found
 
 
 def _lines(profile: Profile, summary: Summary) -> list[Remark]:
     """Return the notes on executed lines."""
     if profile.is_raw:
-        return [Remark("lines: of raw memory they are not recorded; these are where "
-                       "the functions begin", True)]
+        return [Remark("lines: native memory has no executed lines; these are the "
+                       "first lines of the functions", True)]
     if not summary.has_lines and "lines" not in profile.settings:
         return [Remark(
-            "lines: which ones were executed is not recorded in this profile (--lines, "
-            "when it runs); these are where the functions begin", True)]
+            "lines: this profile has no executed lines (record with --lines); these "
+            "are the first lines of the functions", True)]
     unknown = sum(row.own.sum().value_bytes for row in summary.rows
                   if row.subject.line == UNKNOWN_LINE)
     return _of_share(
         unknown, summary,
-        "lines: of %.3g %% of the bytes, the line is not known, and (def) is where "
-        "their function begins; what PyPy had compiled before the sampling began has "
-        "none, nor has some of the other compiled code") + _of_share(
+        "lines: the line is unknown for %.3g %% of the bytes, and (def) is the first "
+        "line of their function. Code that PyPy compiled before the sampling has no "
+        "lines, and some other compiled code lacks them, too") + _of_share(
         summary.callers_without_line_bytes, summary,
-        "lines of callers: in the stacks of %.3g %% of the bytes, the line of a caller "
-        "is not known. The row (def) of that caller has them in \"total\"; the rows of "
-        "its lines may lack them")
+        "lines of callers: in the stacks of %.3g %% of the bytes, a caller's line is "
+        "unknown. The caller's row (def) contains these bytes in \"total\"; the rows "
+        "of its lines may lack them")
 
 
 def _lines_of_compiled_code(summary: Summary) -> list[Remark]:
     """Return the note that compiled code moves allocations to other lines."""
     share = summary.compiled_bytes / max(summary.bytes.value, 1.0)
     return [Remark(
-        "compiled lines: compiled code made %.3g %% of the bytes. It allocates an "
+        "compiled lines: compiled code allocated %.3g %% of the bytes. It allocates an "
         "object where its value is first needed, which may be a later line or the head "
         "of the loop"
         % (100 * share), share > _MUCH)] if share > _NOTHING else []
@@ -436,17 +439,17 @@ def _callers(profile: Profile, summary: Summary) -> list[Remark]:
     # the log that --lines records also contains these functions
     if profile.settings.get("lines") != "1":
         return [Remark(
-            "callers: in compiled code, some are wrong: in most programs of up to 3 % "
-            "of the samples, but in some of a fifth and more; --lines, when it runs, "
-            "has them right") if _tells_callers(profile) else Remark(
-            "callers: where compiled code calls compiled code, stacks are vmprof's, "
-            "and lack some functions, or have them twice", True)]
+            "callers: in compiled code, some callers are wrong, in most programs for "
+            "up to 3 % of the samples, but in some for a fifth and more. A profile "
+            "recorded with --lines has correct callers"
+        ) if _tells_callers(profile) else Remark(
+            "callers: where compiled code calls compiled code, the stacks are "
+            "vmprof's, which omit or repeat some functions", True)]
     return _of_share(
         summary.not_known_bytes, summary,
-        "callers: in the stacks of %.3g %% of the bytes stands " + NOT_KNOWN.name
-        + ", for the function that it is called by, or others that were compiled with "
-        "that: this machine's PyPy does not tell them of what it compiled before the "
-        "sampling began")
+        "callers: the stacks of %.3g %% of the bytes contain " + NOT_KNOWN.name
+        + " in place of one or more callers. On this machine, PyPy does not name the "
+        "functions of code that it compiled before the sampling")
 
 
 def _tells_callers(profile: Profile) -> bool:
@@ -476,13 +479,13 @@ def _collections(profile: Profile) -> list[str]:
 
 def _counts(figures: Figures, state: str, of: str | None,
             share: float = _NOTHING) -> bool:
-    """Return whether the objects in one state exceed a share of another state's.
+    """Return whether the bytes of one outcome exceed a share of other bytes.
 
     Args:
-        figures: the sums of all states.
-        state: the state (see lifetimes.py).
-        of: the other state; None for all objects.
-        share: the share of the bytes.
+        figures: the sums of all outcomes.
+        state: the outcome (see lifetimes.py).
+        of: the outcome of the other bytes; None for all objects.
+        share: the share of these bytes.
     """
     return figures.sum(state).value_bytes > share * figures.sum(of).value_bytes
 
@@ -513,7 +516,8 @@ def bookkeeping_of(profile: Profile) -> int | None:
 def _bookkeeping(profile: Profile) -> list[str]:
     bytes_ = bookkeeping_of(profile)
     return [] if bytes_ is None else [
-        "bookkeeping: to follow objects took at most %s of the process%s memory" % (
+        "bookkeeping: the sampler's data on objects took at most %s of the process%s "
+        "memory" % (
             format_bytes(bytes_), "es'" if profile.processes else "'s")]
 
 
@@ -523,7 +527,7 @@ def _samples(summary: Summary, state: str) -> str:
         format_bytes(summary.figures.bytes(state).value))
 
 
-_RAW_ALIVE = "alive: what free() was not called for until then"
+_RAW_ALIVE = "alive: blocks that free() had not yet freed"
 
 
 def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
@@ -548,7 +552,7 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
         return ("alive: objects that the program could reach at %.2f s (%s)" % (
             last / 1e9, "major collection" if is_collection else "heap snapshot"))
     remedy = "" if is_brief else (
-        "; --held and --leaks, when the program runs, find out")
+        "; record with --held or --leaks to find out")
     if profile.processes:
         return ("survived: objects that no collection of their process has freed; some "
                 "may be garbage" + remedy)

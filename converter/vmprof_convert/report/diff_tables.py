@@ -49,12 +49,11 @@ from vmprof_convert.text.units import (
 )
 
 WHAT_DIFFERS = (
-    "differs: by more than sampling; but equal runs do, too, as compiled code decides "
-    "in which function an object is born, and whether it is, and what the JIT keeps "
-    "depends on when it compiles: several runs a side tell "
-    "(%s)" % SEVERAL)
+    "differs: by more than sampling, but equal runs may differ as much. Compilation "
+    "decides which function allocates an object, if any, and how much the JIT keeps: "
+    "compare several runs per side (%s)" % SEVERAL)
 #: names of the measures, except for ALIVE_BYTES, whose name is Sides.alive
-_WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with what it calls",
+_WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with callees",
          diff.OBJECTS: "objects"}
 #: maximum length of a path in characters
 _MAX_PATH = 1000
@@ -84,7 +83,7 @@ def of_runs(difference: Difference, names: Names) -> list[str]:
         for line in caveats.lost(profile):
             about.setdefault(line, []).append(name)
     return caveats.thinned(*sides.runs) + [
-        "%s: %s" % ("each of them" if len(those) == len(sides.runs)
+        "%s: %s" % ("all profiles" if len(those) == len(sides.runs)
                     else ", ".join(those), line)
         for line, those in about.items()]
 
@@ -120,8 +119,8 @@ def of(difference: Difference, limit: int | None, names: Names,
     """
     measure, sides = difference.measure, difference.sides
     is_several = len(sides.runs) > 2
-    head = ["what %s: %s%s" % (
-        "became of the run" if sides.is_one_run else "changed", title(names),
+    head = ["changes%s: %s%s" % (
+        " in the run" if sides.is_one_run else "", title(names),
         ", on average" if is_several else "")]
     counts = [[summary.samples for summary in summaries]
               for summaries in (difference.before, difference.after)]
@@ -164,12 +163,12 @@ def of(difference: Difference, limit: int | None, names: Names,
         notes.append(WHAT_DIFFERS)
     if NOISE in said:
         notes.append("noise: " + (
-            "sampling alone makes as large a difference" if is_spread_unknown else
+            "sampling alone explains the difference" if is_spread_unknown else
             "equal runs differ as much (of 100 such %s, %.0f have no row that "
             "changed)" % ("comparisons" if is_several else "pairs",
                           100 * diff.CONFIDENCE)))
     if UNCLEAR in said:
-        notes.append("unclear: more than chance, but it may be garbage")
+        notes.append("unclear: the difference exceeds chance, but may be garbage")
     return Sheet([printable(line) for line in head], tables,
                  [printable(line) for line in notes])
 

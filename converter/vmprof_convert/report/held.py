@@ -52,11 +52,11 @@ _HOLDERS, _HELD = 2, 0.1
 #: prefix of paths to the sampler's own objects
 _OURS = "vmprof_allocation."
 
-_NOBODY = "C code, or garbage not collected yet"
+_NOBODY = "C code, or uncollected garbage"
 _REST = {
-    OTHERWISE: "held in other ways: by smaller holders, or by several",
+    OTHERWISE: "held in other ways: by smaller retainers, or by several",
     INTERPRETER: "held by the interpreter alone",
-    FINALIZER: "waits for its finalizer, or is held by what does",
+    FINALIZER: "waits for its finalizer, or is held by such an object",
     NO_PATH: "no path: held by " + _NOBODY}
 REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
                FINALIZER: "finalizer", NO_PATH: "no_path"}
@@ -65,18 +65,20 @@ REST_NAMES = {OTHERWISE: "otherwise", INTERPRETER: "interpreter",
 _OF_PROBLEM, _OF_SIGNAL = 1000, 2000
 #: texts for the codes of native/held/question.h
 _PROBLEMS = {
-    1: "there was not enough memory for the process that looked",
-    2: "that process met an object of a type that is not known",
-    3: "that process did not find the roots, or the fields of a type",
-    4: "there were too many objects, or more than 32 GiB of them",
-    5: "that process was ended before it had an answer",
+    1: "there was not enough memory for the process that examined the heap",
+    2: "the process that examined the heap met an object of an unknown type",
+    3: "the process that examined the heap did not find the roots, or the fields of a "
+       "type",
+    4: "the heap had too many objects, or more than 32 GiB of them",
+    5: "the process that examined the heap was ended before it had an answer",
     INCOMPLETE - _OF_PROBLEM: "the profile ended before the answer was written"}
 
 
 def problem(number: int) -> str:
     """Return the reason why a heap snapshot has no answer."""
     if number >= _OF_SIGNAL:
-        return "signal %d ended the process that looked" % (number - _OF_SIGNAL)
+        return "signal %d ended the process that examined the heap" % (
+            number - _OF_SIGNAL)
     return _PROBLEMS.get(number - _OF_PROBLEM, "problem %d" % number)
 
 
@@ -87,7 +89,7 @@ def not_known(held: Held, of_which: str = "") -> str:
         held: the snapshot.
         of_which: text that names the process, with a blank in front, or "".
     """
-    return "who held what%s at %s is not known: %s" % (
+    return "the retainers%s at %s are unknown: %s" % (
         of_which, format_moment(held.time), problem(held.problem))
 
 
@@ -138,7 +140,7 @@ def of(profile: Profile, last: Found, limit: int, *,
     of_which = " in process %d" % profile.pid if is_one_of_several else ""
     if held.problem:
         return Sheet([not_known(held, of_which)], [], [])
-    head = ["what was alive%s at %s, by who held it: %s in %d objects" % (
+    head = ["live objects%s at %s, by retainer: %s in %d objects" % (
         of_which, format_moment(held.time), format_bytes(held.bytes), held.objects)]
     shown = [row for row in last.rows if row.bytes >= _LEAST * held.bytes
              and not all(one.path.startswith(_OURS) for one in row.holders)]
@@ -162,27 +164,31 @@ def of(profile: Profile, last: Found, limit: int, *,
             for path, bytes_ in rest.paths if bytes_ >= _SHARE * exact]
     left_out = len(shown) - limit
     table = Table("", [
-        Column("held by it alone", FIGURE), *since.columns, Column("objects", FIGURE),
-        Column("from samples", FIGURE, 1), Column("holder", NAME)], rows,
+        Column("retained size", FIGURE), *since.columns, Column("objects", FIGURE),
+        Column("from samples", FIGURE, 1), Column("retainer", NAME)], rows,
         "... and %d more" % left_out if left_out > 0 else "")
-    notes = ["what a holder keeps would go with it, but for what PyPy itself refers "
-             "to as well, as compiled code does; what it keeps within another one "
-             "counts for both; what is behind "
-             "an arrow is no expression of Python's, and where a class has a property, "
-             "a __getitem__ or the like, an expression may give something else; "
-             "samples are of what was allocated since the sampling began",
-             "the program stood still for %s; another process looked for %s, and "
-             "took %s" % (format_seconds(held.still / 1e9),
-                          format_seconds(held.duration / 1e9),
-                format_bytes(held.memory))]
+    notes = ["the retained size would be freed without the retainer, except for "
+             "objects to which PyPy itself refers, too, as compiled code does. If one "
+             "retainer is within another, the retained sizes of both include the same "
+             "objects",
+             "an arrow is a step that is no expression in Python. If a class has a "
+             "property, a __getitem__ or the like, the expression may have another "
+             "result",
+             "the samples include only objects allocated since the sampling began",
+             "the program paused for %s; another process examined the heap for %s, and "
+             "needed %s of memory" % (
+                 format_seconds(held.still / 1e9), format_seconds(held.duration / 1e9),
+                 format_bytes(held.memory))]
     if since.columns:
-        notes.append("since: only of what was among the largest holders then, too")
+        notes.append("since: only for retainers that were also among the largest at "
+                     "that time")
     later = profile.held[-1]
     if later.problem:
-        notes.append("asked again at %s: %s" % (
+        notes.append("a later heap snapshot at %s has no answer: %s" % (
             format_moment(later.time), problem(later.problem)))
     if len(profile.held) > 1:
-        notes.append("asked %d times; --json has all answers" % len(profile.held))
+        notes.append("the profile has %d heap snapshots with retainers; --json shows "
+                     "all" % len(profile.held))
     return Sheet(head, [table], notes)
 
 

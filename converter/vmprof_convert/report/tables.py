@@ -69,7 +69,7 @@ _NOT_EXECUTED = " (def)"
 _MAX_PATH = 1000
 #: titles of tables: of all code, and of user code
 ALL = "all code"
-OWN = "the program's own code, with what it calls of libraries"
+OWN = "user code, with the libraries that it calls"
 #: the function that formats an amount, by unit
 _FORMATS: dict[str, Callable[[float], str]] = {
     SECONDS: format_seconds, BYTES: format_bytes,
@@ -174,14 +174,14 @@ def of_focus(view: View, focus: Focus) -> Sheet:
     columns = _Columns(view)
     several = len(focus.functions) > 1
     tables = [columns.table(
-        "%d functions are called %s; below, they are as one:" % (
+        "%d functions are called %s; the tables below add them up:" % (
             len(focus.functions), shortened(focus.name)) if several else "",
         focus.functions[:view.limit],
         rest=_more(_beyond(focus.functions, view.limit)))]
     for title, rows, by in (("called by:", focus.callers, FUNCTION),
                             ("calls:", focus.callees, FUNCTION),
                             (_title_of_lines(focus), focus.lines, LINE),
-                            ("types, with what it calls:", focus.types, TYPE)):
+                            ("types, with its callees:", focus.types, TYPE)):
         if rows:
             part = _Columns(view._replace(choice=view.choice._replace(by=(by,))),
                             is_split=True)

@@ -24,9 +24,9 @@ _COLUMNS = [Column("resident", FIGURE), Column("%", FIGURE),
 _LEAST = 0.001
 #: maximum distance in ns between the end of a profile and the reading "at its end"
 _NEAR = 10**9
-_NOT_KNOWN = ("where its memory was is not known: it has not said so at its end (a "
-              "signal has ended it, or exec, or os._exit(), as in multiprocessing; or "
-              "it runs on)")
+_NOT_KNOWN = ("the use of its memory is unknown: the process did not record it at its "
+              "end (a signal, exec or os._exit() ended it, as in multiprocessing, or "
+              "it still runs)")
 
 
 def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
@@ -50,7 +50,7 @@ def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
             small += row.bytes
             continue
         if small and (row.bytes < 0 or row.key == where_memory.REST):
-            rows.append(_cells(small, None, "what is less than 0.1 % each",
+            rows.append(_cells(small, None, "parts of less than 0.1 % each",
                                found.resident))
             small = 0
         rows.append(_cells(row.bytes, row.shared, row.what, found.resident))

@@ -38,7 +38,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
     """
     by_stack.check_samples(profile)
     if not any(profile.samples.size):
-        raise ProfileError("has no allocation samples, and a .heapprofile holds "
+        raise ProfileError("has no allocation samples, and a .heapprofile contains "
                            "nothing else")
     root = _Node(1, Place("(root)"))
     count = 1

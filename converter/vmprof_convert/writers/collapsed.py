@@ -39,7 +39,7 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
     lines.add(profile, weight)
     if not lines.numbers:
         raise ProfileError("has no %s samples: leave out --weight %s" % (
-            "time" if weight == TIME else "allocation", weight))
+            "CPU" if weight == TIME else "allocation", weight))
     lines.write(out)
     lacking = {by_stack.THREADS, by_stack.PROCESSES, by_stack.FATES,
                by_stack.LINES, by_stack.LABELS}

@@ -132,7 +132,7 @@ class _Dictionary:
         return self._strings.number(text.encode("utf-8"))
 
     def location(self, place: Place, line: int) -> int:
-        """Return the index of a place with an executed line, 0 or less if unknown."""
+        """Return the index of a location.  A line of 0 or less is unknown."""
         function = self._functions.number(
             _set(1, self.string(place.text or "?")) + _set(3, self.string(place.file))
             + _set(4, place.line))

@@ -38,7 +38,7 @@ _KINDS = (
     _Kind("allocated objects", "none", lambda value: value.objects),
     # the format's argument is lifetimes.alive_word()
     _Kind("bytes %s", "bytes", lambda value: value.alive_bytes),
-    _Kind("time samples", "none", lambda value: value.ticks))
+    _Kind("CPU samples", "none", lambda value: value.ticks))
 
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:

@@ -42,8 +42,8 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
                for value in parts.values()]
     counts = whole(weights)
     if not any(counts):
-        raise ProfileError("has less than one sample's bytes (%s), and vmprof's format "
-                           "holds whole samples" % format_bytes(unit))
+        raise ProfileError("has fewer bytes than one sample (%s), and vmprof's format "
+                           "contains only whole samples" % format_bytes(unit))
     places = Places(profile)
     names: dict[Place, int] = {}
     seconds = by_stack.tick_seconds(profile) or 0.01
@@ -77,7 +77,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
         *[by_stack.TICKS] * bool(total))
     if not total:
         return lines
-    return ["; ".join(["a sample of this file stands for %s" % format_bytes(unit),
+    return ["; ".join(["each sample of this file represents %s" % format_bytes(unit),
                        *lines])]
 
 

@@ -1,9 +1,9 @@
 """Print the machine code that the JIT's backend makes for allocations.
 
-Runs on Python 2.7, with an RPython tree on its path.  Each kind of allocation
-operation is assembled into a loop, as the backend's own tests do it.  Prints
-JSON: for each piece of code that was made on the way, helpers included, its
-bytes in hexadecimal and its address; and the address of nursery_free.
+Runs on Python 2.7, with an RPython tree on its path; test_rpython_unchanged.py
+calls it.  Assembles each kind of allocation operation into a loop, like the
+backend's own tests.  Prints JSON: the bytes in hexadecimal and the address of
+each piece of code, helpers included, and the address of nursery_free.
 """
 from __future__ import print_function
 
@@ -54,8 +54,8 @@ asmmemmgr.BlockBuilderMixin.materialize = materialize
 
 
 class GCDescr(GCDescrFastpathMalloc):
-    # how the backend reaches an address depends on its distance from others;
-    # these two are far from all, in every process
+    # The instructions that load an address depend on its distance from the code.
+    # These two addresses are far from all code, in every process.
     def get_nursery_free_addr(self):
         return 0x123400000000
 

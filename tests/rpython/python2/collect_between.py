@@ -1,10 +1,9 @@
-# runs on PyPy 2.7: a plugin of pytest's
+# A plugin of pytest that runs on PyPy 2.7.
 """Collect garbage before each test.
 
-rvmprof asks all code objects that are alive for their names.  RPython's tests
-of it leave some behind that have none, and rely on their being gone when the
-next test begins: on CPython they are, on PyPy it depends on when the last
-collection was.
+rvmprof asks all live code objects for their names.  RPython's tests of rvmprof
+make code objects without a name, and expect that these are gone before the next
+test.  CPython frees them at once, but PyPy only in the next collection.
 """
 import gc
 

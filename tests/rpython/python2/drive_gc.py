@@ -1,11 +1,10 @@
-"""Drive RPython's real incminimark, not translated, through operations.
+"""Perform operations on RPython's real incminimark, untranslated.
 
 Runs on Python 2.7, with a patched RPython tree on its path; test_rpython_gc.py
 calls it.  Reads JSON from stdin: a list of traces, each with the GC's
-parameters and a list of operations.  Writes JSON to stdout: for each trace the
-events that took place, in the form that oracle.py takes them in, the samples
-that the GC reported, what it said of their objects beside what is true, and
-what it counted.
+parameters and a list of operations.  Writes JSON to stdout.  For each trace, it
+contains the events in the form of oracle.py, the samples that the GC reported,
+the reported and the true outcomes of their objects, and the GC's counts.
 
 An operation is a list: a name and its arguments.
 
@@ -58,9 +57,11 @@ def is_total_size(offset):
 
 
 def add(address, other, original=llarena.fakearenaaddress.__add__.im_func):
-    """In the simulated memory, address + size of an object is a guess if
-    another object begins at the address.  That happens here: nursery_free may
-    stand right before a pinned object."""
+    """Add a size to an address of the simulated memory.
+
+    The simulated memory guesses the result if another object begins there.  This
+    happens here, because nursery_free may be directly before a pinned object.
+    """
     if is_total_size(other):
         other = llmemory.raw_malloc_usage(other)
     return original(address, other)
@@ -96,37 +97,37 @@ class Run(object):
         self.counted = []
         self.pending = []
         self.allocations = 0
-        # an object is (number, part)
+        # An object is a pair (number, part).
         self.last = []                  # (object, pointer)
         self.held = []                  # objects, in the order of the roots
         self.pinned = []                # objects
         self.ever_pinned = set()
-        self.shrunk_to = []             # of the next fact
-        self.live_sizes = {}            # object -> bytes, of those that were shrunk
+        self.shrunk_to = []             # the next outcome's sizes
+        self.live_sizes = {}            # object -> bytes, if it was shrunk
         self.types = {}                 # number -> types of the parts
         self.immortal = set()           # old from the beginning
         self.sampled = llhelper(rgc.ALLOCATION_SAMPLED, self.on_sampled)
         self.fact = llhelper(rgc.ALLOCATION_FACT, self.on_fact)
-        self.types_found = {}           # what FACT_OBJECT answers -> (key, which, type)
+        self.types_found = {}           # result of FACT_OBJECT -> (key, which, type)
 
     # ________________________________________
-    # what the GC calls
+    # the functions that the GC calls
 
     def on_sampled(self, size, address):
         assert address
         interval = self.totals.interval
         self.pending.append([size, interval])
         if self.follows:
-            # oracle.next_interval()
+            # the same formula as oracle.next_interval()
             self.totals.interval = (interval * 5 + size) % 10007 + 1
-        # allocations return in the order in which they were reserved
+        # Allocations return in the order of their reservations.
         return self.allocations + 1
 
     def on_fact(self, what, key, which, value, size, address):
         if what == FACT_OBJECT:
             assert value == (-1 if address == llmemory.NULL else
                              self.type_index(self.gc.get_type_id(address)))
-            # it is given back with the outcome
+            # The GC passes this value back with the outcome.
             self.types_found[len(self.types_found) + 1] = key, which, value
             return len(self.types_found)
         if what in OUTCOMES:
@@ -135,11 +136,12 @@ class Run(object):
             assert found[:2] == (key, which)
             type = found[2]
             if outcome == PINNED:
-                # as the profiler does it: later, but for one of several
+                # Like the profiler, wait for the outcome of a single object.  Do not
+                # wait for a part of a batch.
                 if size == 0:
                     return 1
                 outcome = NOT_KNOWN
-            # beside what is true of all parts of the piece
+            # Add the true outcomes of all parts of the batch.
             parts = range(len(self.types[key]))
             shrunk_to, self.shrunk_to = self.shrunk_to, []
             self.facts.append(['young', key, which, outcome, type, size,
@@ -240,7 +242,7 @@ class Run(object):
         total = 0
         for operation in operations:
             kind = self.kind(*operation)
-            # as much as the JIT allocates at once
+            # the JIT's limit for a batch
             if total + kind[2] > self.gc.nonlarge_max:
                 break
             total += kind[2]
@@ -281,14 +283,14 @@ class Run(object):
             self.events.append(['rate', interval])
 
     def count(self):
-        """What the GC counted since the start, beside what is true"""
+        """Store the bytes that the GC counted since the start, and the true bytes."""
         truth = sum(event[2] for event in self.events[self.total_before:]
                     if event[0] == 'allocation')
         self.counted.append([self.totals.allocated, truth])
 
     def op_collect(self, generation):
         self.gc.collect(generation)
-        self.last = []          # (a finalizer may have allocated it)
+        self.last = []          # A finalizer may have allocated it.
         self.events.append(['collection'])
 
     def op_pressure(self, size):
@@ -326,7 +328,7 @@ class Run(object):
         if self.held:
             i %= len(self.held)
             root = self.test.stackroots[i]
-            # one that is pinned, or was, confuses the simulated memory
+            # The simulated memory cannot shrink objects that are or were pinned.
             if (lltype.typeOf(root) == lltype.Ptr(CHARS) and len(root) > 8
                     and self.held[i] not in self.ever_pinned):
                 n = len(root) // 2
@@ -336,7 +338,7 @@ class Run(object):
     def run(self, operations):
         for operation in operations:
             getattr(self, 'op_' + operation[0])(*operation[1:])
-        # what is dead is freed by two of them, if it has a finalizer
+        # The GC frees a dead object with a finalizer in the second collection.
         for i in range(3):
             self.op_collect(2)
         if self.gc.sample_point.interval != 0:

@@ -1,8 +1,8 @@
 """A pytest plugin for RPython's own tests: every incminimark samples.
 
-Runs on Python 2.7.  Each GC begins to sample when it was set up, about every
-100 bytes, whether it is simulated or will be translated.  What the tests say
-of the GC must hold all the same.
+Runs on Python 2.7.  Each GC begins to sample after its setup, about every 100
+bytes, whether it is simulated or will be translated.  The tests of the GC have to
+pass nevertheless.
 """
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.sampled_outcomes import (FACT_DIED, FACT_PROMOTED,
@@ -15,11 +15,11 @@ original_setup = IncrementalMiniMarkGC.setup.im_func
 
 
 class Remembered(object):
-    """Of how many objects the GC knows the addresses.
+    """The number of objects whose addresses the GC stores.
 
-    As many as its tables have room for when they have some.  Larger ones take
-    memory from malloc() in large pieces, and test_limited_memory_linux, which
-    ends for lack of memory, then can't even print why.
+    The limit is the first size of the GC's tables.  Larger tables need large blocks
+    from malloc().  test_limited_memory_linux, which runs out of memory, then could
+    not print the reason.
     """
     most = 64
     waiting = 0
@@ -50,7 +50,7 @@ def fact(what, key, which, note, size, address):
 
 def setup(self):
     remembered.waiting = remembered.tracked = 0
-    # the tests of one class set the same GC up again and again
+    # The tests of a class set the same GC up several times.
     self.sample_point.interval = 0
     self.sample_point.real_top = llmemory.NULL
     self.sample_point.objects.waiting.length = 0

@@ -1,4 +1,4 @@
-"""Scenarios of targetscenarios.py: what threads leave behind, and what profiles do."""
+"""Scenarios of targetscenarios.py about ended threads, profiles and the heap."""
 import os
 import time
 
@@ -6,12 +6,12 @@ from rpython.rlib import rgc, rgil, rthread, rvmprof
 
 from scenario_nodes import enable, keep, new_code, open_profile, state
 
-#: nodes that each thread makes
+#: The number of nodes that each thread makes.
 COUNT = 30000
 
 
 def chain(code, count):
-    # nothing in here lets other threads in
+    # This function never releases the GIL.
     state.node = None
     keep(code, count)
     node = state.node
@@ -41,13 +41,13 @@ def thread_that_keeps():
 
 
 def collect():
-    # what a first one has begun, it does not finish
+    # A collection in progress is only finished by the first call.
     rgc.collect()
     rgc.collect()
 
 
 def heap_of_the_gc(files):
-    """It waits where there is little, much, and little again: in arenas, and outside."""
+    """Wait while the heap is small, large, and small again, in arenas and outside."""
     collect()
     fd = open_profile(files[0])
     enable(fd)
@@ -71,7 +71,7 @@ def heap_of_the_gc(files):
 
 
 def threads_end(files):
-    """They leave what they made; what one of them made is dropped later."""
+    """Keep the objects of ended threads, and drop the objects of one thread later."""
     rgil.allocate()
     fd = open_profile(files[0])
     enable(fd)
@@ -89,7 +89,7 @@ def threads_end(files):
 
 
 def print_size(what):
-    """Open files, threads, and pages of data of this process"""
+    """Print the open files, the threads, and the data pages of this process."""
     fd = os.open("/proc/self/statm", os.O_RDONLY, 0)
     words = os.read(fd, 1000).split(" ")
     os.close(fd)
@@ -99,7 +99,7 @@ def print_size(what):
 
 
 def starts_and_stops(files):
-    """10,000 profiles, each with objects that are tracked and judged."""
+    """Record 10,000 profiles with tracked objects, and collections during each."""
     code = new_code("work")
     for i in range(10000):
         fd = open_profile(files[0])

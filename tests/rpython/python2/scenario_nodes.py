@@ -1,5 +1,7 @@
-"""What the scenarios of targetscenarios.py have in common: a function that allocates,
-under any name, and a thread that does."""
+"""Functions and a thread that allocate, for the scenarios of targetscenarios.py.
+
+The allocating function can have any name in the profile.
+"""
 import os
 
 from rpython.rlib import rthread, rvmprof
@@ -26,8 +28,8 @@ class Node(object):
 
 
 class State(object):
-    node = None         # what was allocated last, so that it is allocated
-    threads = 0         # that are at work
+    node = None         # the last object, so that it is allocated
+    threads = 0         # the number that still work
     started = 0
 
 
@@ -54,13 +56,12 @@ def execute(code, count, rounds, depth):
 
 
 def allocate(code, count, depth=0):
-    """Make 'count' objects in a function of this name, which was called by so many
-    of it."""
+    """Make 'count' objects in a function of this name, below 'depth' of its calls."""
     return execute(code, count, 0, depth)
 
 
 def keep(code, count):
-    """Likewise, and all of them live on while the last one does."""
+    """Make 'count' objects that live as long as the last one."""
     return execute(code, count, -1, 0)
 
 
@@ -79,7 +80,7 @@ def enable(fd, interval=INTERVAL, period=0.0):
 
 def thread():
     rthread.gc_thread_start()
-    # (what follows may let other threads in)
+    # (The following calls may release the GIL.)
     number = state.started
     state.started += 1
     allocate(new_code("thread%d" % number), 300000)

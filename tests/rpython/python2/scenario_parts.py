@@ -1,5 +1,4 @@
-"""Scenarios of targetscenarios.py: one part of a profile after the other, and what is
-alive meanwhile."""
+"""Scenarios of targetscenarios.py about segments of a profile and live objects."""
 import os
 
 from rpython.rlib import rgc, rgil, rthread, rvmprof
@@ -39,7 +38,7 @@ def print_statistics():
 
 
 def rotates(files):
-    """What is kept lives from part 1 on, until it is dropped in part 3."""
+    """Keep objects in segment 1, and drop them in segment 3."""
     fd = open_profile(files[0])
     enable_part(fd)
     keep(new_code("kept"), 100000)
@@ -71,7 +70,7 @@ def rotates_without_lifetimes(files):
 
 
 def rotates_often(files):
-    """Threads allocate, and time samples are taken."""
+    """Rotate while threads allocate and CPU samples are taken."""
     rgil.allocate()
     fd = open_profile(files[0])
     enable_part(fd, 0.001)
@@ -95,7 +94,7 @@ def rotates_often(files):
 
 
 def rotates_into_nothing(files):
-    """What can't be begun leaves the present one as it is."""
+    """Try to begin segments that cannot begin, without an effect on the present one."""
     os.close(begin_part("/dev/null", 2))
     fd = open_profile(files[0])
     rvmprof.enable(fd, 0.001)
@@ -123,8 +122,7 @@ def rotates_into_nothing(files):
 
 
 def print_alive(what):
-    """How many nodes are alive, and how many of these addresses are theirs; with the
-    estimated bytes of all."""
+    """Print the live nodes, the right addresses among them, and the estimated bytes."""
     now, most = rvmprof.alive_allocation_bytes()
     words = rvmprof.alive_allocations()
     addresses = {}

@@ -1,5 +1,7 @@
-"""A program that does at random what a sampler could trip over, and prints
-what it should whether it is sampled or not:  soak.py SEED ROUNDS"""
+"""Perform random operations that are difficult for a sampler.
+
+The output is the same with sampling and without.  Usage: soak.py SEED ROUNDS
+"""
 import gc
 import os
 import random

@@ -1,7 +1,7 @@
-"""What the first submission about allocations does, as a program in RPython.
+"""A program in RPython that tests the first submission about allocations.
 
-Runs on Python 2.7: it is translated (`make` does that), with the patches up to
-rvmprof-samples alone, and run by test_rpython_samples.py:
+The source is Python 2.7.  `make` translates it, with the patches up to
+rvmprof-samples alone, and test_rpython_samples.py runs it:
 
     samples NAME PROFILE
 """
@@ -15,7 +15,7 @@ from scenario_nodes import (INTERVAL, allocate, enable, keep, new_code,
 
 
 def both(fd):
-    """Time samples, too."""
+    """Take CPU samples, too."""
     enable(fd, INTERVAL, 0.001)
     for i in range(10):
         allocate(new_code("f%d" % i), 100000)
@@ -24,7 +24,7 @@ def both(fd):
 
 
 def types(fd):
-    """Objects that live, and lists of them, some of which are large."""
+    """Keep objects, and make lists, one of them large."""
     enable(fd)
     keep(new_code("keep"), 50000)
     lists = []
@@ -36,7 +36,7 @@ def types(fd):
 
 
 def deep(fd):
-    """Stacks that fit into a record, and one that does not."""
+    """Allocate with stacks that fit into a record, and with larger ones."""
     enable(fd)
     for depth in [10, 500, 600, 3000]:
         allocate(new_code("deep%d" % depth), 20000, depth)

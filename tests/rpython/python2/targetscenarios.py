@@ -1,7 +1,7 @@
-"""Awkward moments for allocation samples, as a program in RPython.
+"""A program in RPython with situations that are difficult for allocation samples.
 
-Runs on Python 2.7: it is translated (`make` does that), and run by
-test_rpython_rvmprof.py, which says what has to come of each scenario:
+The source is Python 2.7.  `make` translates it, and test_rpython_rvmprof.py runs
+it and checks the result of each scenario:
 
     scenarios NAME PROFILE [PROFILE...]
 """
@@ -98,7 +98,7 @@ def keeps_errno(files):
 
 
 def signals(files):
-    """Time samples go on beside allocation samples, and SIGPROF is put back"""
+    """Take both kinds of samples, after which the action of SIGPROF is restored."""
     print "SIGPROF %d" % sigprof()
     fd = open_profile(files[0])
     enable(fd, 100000, 0.001)
@@ -130,7 +130,7 @@ def stops(files):
     allocate(new_code("after"), 100000)
     rvmprof.disable()
     os.close(fd)
-    # one too many must not bring anything back
+    # An additional start must not revive the sampling.
     rvmprof.start_sampling(None)
     allocate(new_code("disabled"), 100000)
     fd = open_profile(files[1])
@@ -154,7 +154,7 @@ def again(files):
 
 
 def disabled_as_vmprof_does(files):
-    """vmprof's package stops the sampling, disables, and never starts it"""
+    """Stop and disable, but never start, as vmprof's package does."""
     for i in range(len(files)):
         fd = open_profile(files[i])
         if i < 3:
@@ -207,7 +207,7 @@ def forks(files):
 
 
 def child_takes_time_samples(files):
-    """A child whose parent took none"""
+    """Fork a child that takes CPU samples, although its parent took none."""
     fd = open_profile(files[0])
     enable(fd)
     pid = os.fork()
@@ -226,7 +226,7 @@ def child_takes_time_samples(files):
 
 
 def child_forks(files):
-    """A child of a parent that takes time samples, with a child of its own"""
+    """Fork a child during CPU samples, which forks another child."""
     fd = open_profile(files[0])
     enable(fd, INTERVAL, 0.001)
     pid = os.fork()
@@ -248,7 +248,7 @@ def threads(files):
     state.threads = 3
     for i in range(3):
         rthread.start_new_thread(thread, ())
-    # before the others run, or after
+    # This may run before or after the other threads.
     allocate(new_code("main"), 100000)
     while state.threads > 0:
         allocate(new_code("main"), 1000)
@@ -272,7 +272,7 @@ def in_stacklet(handle, arg):
 
 
 def switches(files):
-    """Between two stacks of the machine, in the middle of a profile"""
+    """Switch between two machine stacks during a profile."""
     stacklets.thread = rstacklet.StackletThread()
     stacklets.code = new_code("inside")
     outside = new_code("outside")
@@ -293,7 +293,7 @@ def switches(files):
 
 
 def pinned(files):
-    """What is pinned stays where it is, and no sample of it gets lost"""
+    """Pin objects, which stay in place and lose no samples."""
     fd = open_profile(files[0])
     enable(fd)
     around = new_code("around")
@@ -319,13 +319,13 @@ def ends_without_disable(files):
     fd = open_profile(files[0])
     enable(fd)
     allocate(new_code("work"), 300000)
-    # the last samples are written within a second, if nothing more comes
+    # Without further samples, the last ones are written within a second.
     time.sleep(1.5)
     os._exit(3)
 
 
 def closed_file(files):
-    """The program closes the profile, and reuses its number"""
+    """Close the profile, and reuse its descriptor's number."""
     fd = open_profile(files[0])
     enable(fd)
     allocate(new_code("work"), 100000)

@@ -128,15 +128,15 @@ class _Writer:
                         else "slows down, like a cache that fills", "grew")
         self._say("")
         if leaks.leaks or leaks.slowing:
-            self._write_rest("the rest: what is held at other places " + _total(
+            self._write_rest("the rest: the live bytes of other places " + _total(
                 leaks, leaks.rest.growth, leaks.rest.windows))
         one = _one_object(leaks.largest, _LARGE * leaks.growth.value)
-        self._say("all together: what is held %s%s" % (_total(
+        self._say("all together: the live bytes %s%s" % (_total(
             leaks, leaks.growth, leaks.windows_growth, is_all=True),
             "; " + one if one else ""))
         self._write_memory()
         if leaks.apart.low > 0:
-            self._say("not in it: what the JIT keeps, and what importing keeps: %s/s"
+            self._say("not included: the data of the JIT and of imports: %s/s"
                       % _change(leaks, leaks.apart))
         if len(leaks.windows) == 1:
             windows, = leaks.windows
@@ -148,44 +148,45 @@ class _Writer:
                                   % windows.frees,
                                   first, middle, last, *leaks.seconds)
                       if self._is_raw else
-                      "what heap snapshots found reachable at %.2f, %.2f and %.2f s: "
+                      "objects that heap snapshots reached at %.2f, %.2f and %.2f s: "
                       "two windows of %.2f and %.2f s" % (
                           first, middle, last, *leaks.seconds)
                       if windows.are_snapshots else
-                      "what major collections found alive at %.2f, %.2f and %.2f s "
-                      "(also what waits for its finalizer, or died while they "
-                      "marked%s): two windows of %.2f and %.2f s" % (
+                      "objects that major collections found alive at %.2f, %.2f and "
+                      "%.2f s (some of them wait for a finalizer, or died during the "
+                      "marking%s): two windows of %.2f and %.2f s" % (
                           first, middle, last, "" if not windows.is_single else
-                          "; with two gc.collect() at each mark, neither is there: so "
-                          "what grew or shrank may be that", *leaks.seconds))
+                          "; two calls of gc.collect() at each mark exclude these "
+                          "objects, and otherwise the growth may consist of them",
+                          *leaks.seconds))
         else:
-            found = ("was in use at three moments in each of %d processes"
-                     if self._is_raw else "three heap snapshots or major collections "
-                     "of each of %d processes found alive")
-            self._say("what %s: two windows of %.2f and %.2f s on average" % (
+            found = ("blocks in use at three moments in each of %d processes"
+                     if self._is_raw else "objects that three heap snapshots or major "
+                     "collections of each of %d processes found alive")
+            self._say("%s: two windows of %.2f and %.2f s on average" % (
                           found % len(leaks.windows),
                           *leaks.seconds))
         snapshots = count_snapshots(leaks.windows)
         if leaks.leaks and snapshots < MIN_TREND:
             self._say("only %d heap snapshots or major collections are compared: "
-                      "what warms up, or goes up and down, may still look like a leak; "
-                      "%d or more, in a longer run, tell much of that apart" % (
+                      "memory that warms up, or goes up and down, may still look like "
+                      "a leak. A longer run with %d or more excludes much of this" % (
                           snapshots, MIN_TREND))
         if any(leak.p > _SURE for leak in leaks.leaks):
             # a report without uncertain leaks does not need the error rate
-            self._say("looked at were %s; where nothing leaks, a leak is named in "
-                      "%.0f of 100 runs, if objects come and go one by one" % (
+            self._say("the search tested %s; in %.0f of 100 runs without a leak, it "
+                      "names a leak, if objects come and go one by one" % (
                           format_number(leaks.tested, "place"),
                           100 - 100 * CONFIDENCE))
         if leaks.lost:
-            self._say("lost: what became of %s is not known"
+            self._say("unknown outcomes: %s"
                       % format_number(leaks.lost, "sampled object"))
         if parts:
             self._say("")
         for part in parts:
             self._say("%s: %s" % (shortened(part.name), (
-                "not in it: %s" % part.leaks if isinstance(part.leaks, str)
-                else "what is held %s%s" % (_total(
+                "not included: %s" % part.leaks if isinstance(part.leaks, str)
+                else "the live bytes %s%s" % (_total(
                     part.leaks, part.leaks.growth, part.leaks.windows_growth),
                     _outside(part.leaks.memory)))))
         named = [(str(part.profile.pid or part.name), part.profile)
@@ -196,27 +197,28 @@ class _Writer:
 
     def _write_none(self) -> None:
         leaks = self._leaks
-        enough = ("%s had enough samples; what one place adds shows from about %s/s "
-                  "on, and less with a smaller interval or in a longer run" % (
+        enough = ("%s had enough samples; the growth of one place is visible from "
+                  "about %s/s on, and with a smaller interval or in a longer run from "
+                  "less on" % (
                       format_number(leaks.tested, "place"),
                       format_bytes(leaks.limit)))
         if leaks.growth.low > 0 and min(leaks.windows_growth) > 0:
             # the total grew, but no single allocation site did
             self._write_rest(
-                "what is held grew by %s/s, and no place clearly grew in both windows, "
-                "as what is named a leak does: a few large objects may add much, many "
-                "places too little each, or it began late (%s)" % (
+                "the live bytes grew by %s/s, but no place clearly grew in both "
+                "windows, as a leak does: the growth may be a few large objects, or "
+                "too little at each of many places, or it began late (%s)" % (
                     _change(leaks, leaks.growth), enough))
             return
         self._say("%s in %s: %s" % (
-            "nothing clearly grew in both windows, though freed garbage may hide "
-            "growth," if leaks.unsure else "no leak was found",
+            "no clear growth in both windows was found, although freed garbage may "
+            "hide growth," if leaks.unsure else "no leak was found",
             "the blocks that were sampled" if leaks.unseen != 0.0 else
-            "raw memory" if self._is_raw else "the GC's heap",
-            "no place where %s held more and more of them" % (
-                "blocks are asked for" if self._is_raw else "objects are allocated")
+            "native memory" if self._is_raw else "the GC's heap",
+            "no place that %s retained more and more of them" % (
+                "requests blocks" if self._is_raw else "allocates objects")
             if leaks.tested else
-            "nothing that is kept has enough samples to show one"))
+            "the live objects of no place have enough samples to show a leak"))
         self._write_rest("(%s)" % enough)
 
     def _write_unsure(self) -> None:
@@ -257,20 +259,20 @@ class _Writer:
         if memory.heap:
             self._say("outside of the GC's heap, %s" % grew)
         else:
-            self._say("%s; how much of that is the GC's heap was not read" % grew)
-        self._say("      raw memory was sampled, too (--raw); what else there is: "
-                  "mmap, and what malloc keeps of what was freed" if self._has_raw else
-                  "      nothing tells who allocates there (--raw-memory 512k does, "
-                  "when it runs): look at C extensions, ctypes and cffi, array, mmap, "
-                  "and what malloc keeps of what was freed")
+            self._say("%s; the size of the GC's heap was not read" % grew)
+        self._say("      native memory was sampled, too (--raw). Memory from mmap, and "
+                  "freed memory that malloc keeps, was not" if self._has_raw else
+                  "      the allocating functions are unknown (record them with "
+                  "--raw-memory 512k): look at C extensions, ctypes and cffi, array, "
+                  "mmap, and freed memory that malloc keeps")
 
     def _write_memory(self) -> None:
         """Write the growth of the processes, and the share that the heap explains."""
         memory = self._leaks.memory
         if memory is None:
             return None if self._is_raw else self._say(
-                "memory: resident memory was not read%s: what is kept outside of the "
-                "GC's heap (ctypes, cffi, array, mmap, C extensions) is not known" % (
+                "memory: resident memory was not read%s: growth outside of the GC's "
+                "heap (ctypes, cffi, array, mmap, C extensions) is unknown" % (
                     "" if len(self._leaks.windows) == 1 else " in each process"))
         first, middle, last = memory.resident
         parts = ["memory: meanwhile resident memory %s (%s in the first window, %s in "
@@ -284,20 +286,20 @@ class _Writer:
             parts.append("the GC's own %s" % _did(memory.heap))
             if memory.most and memory.most[2] - memory.most[0] > max(
                     memory.heap[2] - memory.heap[0], 0.0):
-                parts.append("at most it had %s until the first moment, and %s until "
-                             "the last" % (format_bytes(memory.most[0]),
+                parts.append("the GC's largest size was %s until the first moment, and "
+                             "%s until the last" % (format_bytes(memory.most[0]),
                                            format_bytes(memory.most[2])))
             if memory.grown > 0:
                 parts.append("that explains %.0f %%; %s came outside of the GC's heap%s"
                              % (100 * memory.explained / memory.grown,
                                 format_bytes(memory.outside), "" if self._has_raw else
-                                ", where nothing is sampled"))
+                                ", where no samples are taken"))
         else:
-            parts.append("how much of that is the GC's heap was not read")
+            parts.append("the size of the GC's heap was not read")
         if memory.is_far is None:
-            parts.append("resident memory says that more came outside of the GC's "
-                         "heap, private memory doesn't: so that is not known; a forked "
-                         "process, or mapped files, can be the reason")
+            parts.append("growth outside of the GC's heap is unknown: resident memory "
+                         "shows it, and private memory does not, for example because "
+                         "of a forked process or mapped files")
         return self._say("; ".join(parts))
 
     def _write_rest(self, text: str) -> None:
@@ -305,7 +307,7 @@ class _Writer:
         rest = self._leaks.rest
         places = rest.largest[:MAX_PLACES]
         self._say(text + ("" if not places else "; most of it:" if (
-            rest.growth.low > 0 or rest.shrank) else "; what grew of it:"))
+            rest.growth.low > 0 or rest.shrank) else "; the largest growth:"))
         for leak in places:
             self._first_line("      %s/s  %s" % (
                 _change(self._leaks, leak.growth), _types(leak)), leak.places)
@@ -326,8 +328,9 @@ class _Writer:
                 self._leaks, leak.growth, leak.windows)))
             self._write_types(leak)
             if leak.is_replaced:
-                self._say("      it comes and goes, as in a queue: of what came in the "
-                          "first window, %.0f %% was there at the end of the second"
+                self._say("      the objects come and go, as in a queue: of the "
+                          "objects of the first window, %.0f %% existed at the end of "
+                          "the second"
                           % (100 * (leak.stayed or 0.0)))
             if leak.callers:
                 self._say("      called by %s" % _list([
@@ -387,7 +390,7 @@ class _Writer:
         if len(growing) == count:
             return "in each of the %d processes" % count
         if not growing:
-            return "in which of the %d processes, is too little to tell" % count
+            return "the growth in each of the %d processes is too small to tell" % count
         return "in process %s, of %d processes" % (_list([
             "%s (%s/s)" % (shortened(name), format_bytes(value / seconds))
             for value, name in growing], MAX_PROCESSES), count)
@@ -435,7 +438,7 @@ def _one_object(size: int, enough: float) -> str:
     Such an object may be in use at the last moment by chance. The text is empty if the
     object has less than `enough` bytes.
     """
-    return ("%s of it is one object, which was there at the last moment"
+    return ("%s of it is one object, which existed at the last moment"
             % format_bytes(size)) if 0 < enough <= size else ""
 
 

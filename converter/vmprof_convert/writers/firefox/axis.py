@@ -52,14 +52,15 @@ class Axis:
         if unit == BYTES:
             rows = [row for row in by_key(self.samples) if weights[row]]
             if not rows:
-                raise ProfileError("there are no allocation samples, which an axis "
-                                   "in bytes needs")
+                raise ProfileError("the profile has no allocation samples, which an "
+                                   "axis in bytes needs")
             self.interval = 0.0
             self._times = gathered(self.samples, rows)
             self._bytes = list(accumulate(weights[row] for row in rows))
             if self._bytes[-1] >= MOST:
-                raise ProfileError("the samples stand for %d bytes, which is more than "
-                                   "can be: the profile is damaged" % self._bytes[-1])
+                raise ProfileError("the samples represent %d bytes, which is "
+                                   "impossible: the profile is damaged"
+                                   % self._bytes[-1])
             places = array.array("q", map(self._place, self.samples))
             for row, place in zip(rows, self._bytes):
                 places[row] = place

@@ -45,9 +45,9 @@ END_OF_TIME = 253402300800.0
 #: number of bins in tracks of objects and of retainers, whose times matter little
 _BROAD_BINS = 50
 #: name of the thread of retainers
-HELD_BY = "Held by"
+HELD_BY = "Retainers"
 #: name of the thread of native memory, next to the threads of the GC's heap
-RAW_MEMORY = "Raw memory (malloc)"
+RAW_MEMORY = "Native memory (malloc)"
 #: number of texts that are written at once; some are long, and many are short
 _TOGETHER = 2**5
 
@@ -110,10 +110,11 @@ def convert(profile: Profile,
     """
     if not len(profile.samples):
         raise ProfileError(
-            "the profile has no samples: there is nothing to convert" + (
-                "; records of kinds that are not known here were passed over: %s"
+            "cannot convert the profile, because it has no samples" + (
+                "; records of unknown kinds were skipped: %s"
                 % profile.passed_over if profile.unknown else "") + (
-                "; of raw memory, --raw makes a file" if profile.raw_interval else ""))
+                "; --raw writes a file of its native "
+                "memory" if profile.raw_interval else ""))
     summary = sum_up(profile)
     profile.samples.sort()
     raw = profile.raw if unit == TIME and profile.raw and len(

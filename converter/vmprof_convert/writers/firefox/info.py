@@ -15,7 +15,8 @@ _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
              "limit": "Limit that the interval follows",
              "gaps": "Gaps between samples", "seed": "Seed of the gaps",
              "engine": "Engine", "carrier": "Engine",
-             "native": "Library of the interpreter, as native functions were asked for"}
+             "native": "Library of the interpreter, because native functions were "
+                       "requested"}
 #: settings that are not displayed, or displayed elsewhere
 _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
            "bookkeeping", "run", "part", "parent", "clock", "programs",
@@ -48,39 +49,41 @@ def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
                         Entry("Minor collections", "integer", last.collections)]
         entries.append(Entry("Allocation samples", "integer", summary.samples))
     if ticks:
-        entries.append(Entry("Time samples", "integer", ticks))
+        entries.append(Entry("CPU samples", "integer", ticks))
     missing = caveats.of_run(profile) + caveats.missed(profile, summary.figures) + [
         text for text in caveats.of_figures(
             profile, summary, Choice(by=(TYPE,) if profile.has_types else ()))
         # the note that the report omits CPU samples is wrong here
-        if not text.startswith("time samples: ")]
+        if not text.startswith("CPU samples: ")]
     if raw is not None:
         figures = summarize(raw).figures
         total = figures.bytes()
         entries += [
-            Entry("Raw memory that was asked for, an estimate", "string",
+            Entry("Native memory requested, an estimate", "string",
                   "%s (95 %%: %s .. %s)" % format_ends(
                       total.low, total.value, total.high)),
-            Entry("Samples of raw memory", "integer", figures.sum().samples)]
-        missing += ["raw memory: " + text for text in caveats.missed(raw, figures)]
-    builder.add_extra("What was sampled", entries)
+            Entry("Samples of native memory", "integer", figures.sum().samples)]
+        missing += ["native memory: " + text for text in caveats.missed(raw, figures)]
+    builder.add_extra("Samples", entries)
     if profile.cut_off:
-        missing.append("what is below %s has lost its outermost callers" % CUT)
+        missing.append("stacks below %s lack their outermost callers" % CUT)
     if profile.torn:
-        missing.append("%d bytes at the end make no whole record, and were left out"
+        missing.append("%d bytes at the end were left out, because they are an "
+                       "incomplete record"
                        % profile.torn)
     if last and last.dropped:
-        missing.append("%d time samples met another sample, and were dropped"
+        missing.append("%d CPU samples were dropped, because the sampler was recording "
+                       "another sample"
                        % last.dropped)
     if not_embedded:
-        missing.append("the text of %d files is not in here: they are not on this "
+        missing.append("the text of %d files is missing: the files are not on this "
                        "machine, or changed since the run" % not_embedded)
     if unlabelled:
-        missing.append("labels of %d threads changed more than %d times, and are no "
-                       "markers: --label makes a file of what has one"
+        missing.append("labels of %d threads changed more than %d times, and have no "
+                       "markers: --label writes a file for one label"
                        % (unlabelled, label_markers.MOST))
     if missing:
-        builder.add_extra("What to know", [
+        builder.add_extra("Notes", [
             Entry("%d" % number, "string", text)
             for number, text in enumerate(missing, 1)])
     if profile.settings:

@@ -38,7 +38,7 @@ style-src 'unsafe-inline'; script-src 'sha256-%s'">
 %s</style>
 </head>
 <body>
-<noscript>This page is drawn by its own script, which is turned off.</noscript>
+<noscript>JavaScript is turned off, but this page needs its script.</noscript>
 <script type="application/json" id="profile">%s</script>
 <script>"""
 

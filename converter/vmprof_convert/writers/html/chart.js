@@ -1,15 +1,15 @@
-// A flame graph, or an icicle: an element for each frame that is at least a pixel wide,
-// so that a page is as quick with ten thousand frames as with ten.
+// A flame graph or an icicle. Only frames that are at least a pixel wide have an element, so
+// that a page with ten thousand frames is as fast as a page with ten.
 const CELL = 20;
 
-// Widest first, then by name: siblings stand where a reader looks for them.
+// Compares siblings for sorting: the widest comes first, then the first name.
 function inOrder(a, b) {
   if (a.data.value !== b.data.value) return b.data.value - a.data.value;
   return a.data.name < b.data.name ? -1 : 1;
 }
 
-// Frames with their place: `left` and `right` as shares of the whole.  Without
-// recursion, as stacks may be deeper than the browser's own.
+// Returns the tree of frames with their positions, `left` and `right`, as shares of the
+// width. There is no recursion, because the stacks may be deeper than the browser's stack.
 function placed(data) {
   const root = { data, parent: null, depth: 0, left: 0, right: 1, children: [] };
   const waiting = [root];
@@ -29,8 +29,8 @@ function placed(data) {
 }
 
 class Chart {
-  // `data`: { name, value, children }; `colour(data)`: of a frame that is not found;
-  // `onZoom(isZoomed)`: after each
+  // `data` has the properties name, value and children. `colour(data)` returns the colour
+  // of a frame that a search has not found. `onZoom(isZoomed)` is called after each zoom.
   constructor(target, data, { width, isFlame, colour, onZoom }) {
     Object.assign(this, { target, width, isFlame, colour, onZoom });
     this.root = placed(data);
@@ -59,8 +59,8 @@ class Chart {
     this.onZoom(node !== this.root);
   }
 
-  // Marks the frames that `matches(data)` is true of.  Returns their number and their
-  // sum, in which what is below another of them counts once.
+  // Marks the frames for which `matches(data)` is true. Returns their number and their sum.
+  // A frame below another marked frame does not add to the sum.
   search(matches) {
     this.found.clear();
     let sum = 0;
@@ -89,7 +89,7 @@ class Chart {
     let deepest = 0;
     while (waiting.length) {
       const node = waiting.pop();
-      // who calls what is zoomed fills the width
+      // the callers of the zoomed frame fill the width
       const from = Math.max(0, (node.left - left) * scale);
       const to = Math.min(this.width, (node.right - left) * scale);
       if (to - from < 1) continue;

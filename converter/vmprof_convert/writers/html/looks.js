@@ -1,6 +1,7 @@
-// How things look, and what is said of a change.
+// The colours of frames, and the verdicts on changes.
 
-// hue, saturation and lightness in light and in dark; the word for the legend
+// Hue, saturation, lightness in the light theme, lightness in the dark theme, and the text
+// of the legend
 const ORIGINS = {
   program: [28, 88, 70, 62, "the program"],
   "installed packages": [196, 52, 70, 60, "installed packages"],
@@ -33,8 +34,8 @@ function colour(origin, name = "") {
   return `hsl(${hue + 10 * shift} ${saturation}% ${(isDark() ? dark : light) + 10 * shift}%)`;
 }
 
-// The variance of a change.  Of several runs a side, as spread.py has it: the variance
-// between the runs of a side, with that of sampling as its prior.
+// Returns the variance of a change. With several runs per side, this is the variance
+// between the runs of a side, with the sampling variance as its prior (see spread.py).
 function varianceOf(data) {
   if (!diff.runs) return data.variance;
   const [before, after] = diff.counts;
@@ -48,7 +49,7 @@ function varianceOf(data) {
     / (diff.prior + before + after - 2));
 }
 
-// What is said of a change: as large a one is seen between runs that are alike, or not.
+// Returns "grew", "shrank", or "same" if equal runs may differ as much.
 function verdict(data) {
   if (!isBeyondChance(data)) return "same";
   const hasGrown = data.after > data.before;
@@ -78,14 +79,14 @@ function signed(number) {
   return (number < 0 ? "\u2212" : "+") + shown(Math.abs(number));
 }
 
-// 1 MiB → 3 MiB (+2 MiB), and if it may be chance, or garbage, that
+// Returns a text like "1 MiB → 3 MiB (+2 MiB)", which mentions possible chance or garbage.
 function change(data) {
   const doubt = verdict(data) !== "same" || data.after === data.before ? ""
     : isBeyondChance(data) ? ", may be garbage" : ", may be chance";
   return `${shown(data.before)} → ${shown(data.after)} (${signed(data.after - data.before)}${doubt})`;
 }
 
-// A small square of colour, for legends.
+// Returns a small square of a colour for a legend.
 function key(background) {
   const made = element("i", { class: "key" });
   made.style.background = background;

@@ -1,5 +1,5 @@
-// The page of `vmprof-convert --to html`: draws what stands in #profile.  Names are
-// data: they go into text nodes and attributes, and never into HTML.
+// The page of `vmprof-convert --to html`, which draws the profile of the element #profile.
+// Names are data: they are written to text nodes and attributes, and never to HTML.
 const ALIVE = profile.alive_word[0].toUpperCase() + profile.alive_word.slice(1);
 const MEASURES = [["bytes", "Bytes"], ["objects", "Objects"], ["alive", ALIVE]]
   .filter(([key]) => key !== "alive" || profile.has.lifetimes);
@@ -7,7 +7,7 @@ const SHAPES = [["icicle", "Icicle"], ["flame", "Flame graph"]];
 const STACKS = [["plain", "Functions"], ["typed", "… and types"], ["by type", "By type"]];
 const TABLES = [["functions", "Functions"], ["types", "Types"]];
 
-// Buttons of which one is pressed.
+// Returns a group of buttons, one of which is pressed, for a property of the state.
 function choice(options, key, name) {
   return element("span", { class: "choice", role: "group", "aria-label": name },
     ...options.map(([value, text]) => element("button", {
@@ -83,7 +83,7 @@ function say(found, sum) {
 
 const body = element("tbody");
 const headings = element("tr");
-// What a row is sorted by
+// Returns the number by which a row is sorted.
 function size(row, key) {
   const data = row.sides[key];
   return diff ? data ? Math.abs(data.after - data.before) : 0 : row[key];
@@ -132,7 +132,7 @@ function drawTable() {
   }
 }
 
-// A function is searched for, of a type nothing else is shown; once more: all again.
+// Searches for the row's function, or shows only the row's type. A second click undoes this.
 function pick(row) {
   if ("type" in row) {
     state.type = state.type === row.type ? -1 : row.type;
@@ -149,7 +149,7 @@ function pick(row) {
 }
 
 // ---------------------------------------------------------------------------
-// who holds it: as the report says it, if somebody asked
+// the retainers, as in the report, if the profile has them
 
 function heldTable(table) {
   return element("div", { class: "scroll" }, element("table", {},
@@ -161,13 +161,13 @@ function heldTable(table) {
 }
 
 function heldSection(sheet) {
-  return element("section", { class: "panel held" }, element("h2", {}, "Who holds it"),
+  return element("section", { class: "panel held" }, element("h2", {}, "Retainers"),
     ...sheet.head.map((line) => element("p", {}, line)), ...sheet.tables.map(heldTable),
     ...sheet.notes.map((line) => element("p", {}, line)));
 }
 
 // ---------------------------------------------------------------------------
-// all of it
+// the whole page
 
 const searched = element("input", {
   type: "search", placeholder: "Search functions, files, types", "aria-label": "Search",
@@ -230,12 +230,12 @@ function build() {
     }, text));
   }
   const remarks = profile.remarks.length ? [element("details", { class: "remarks" },
-    element("summary", {}, "What to know about these figures"),
+    element("summary", {}, "Notes on these figures"),
     element("ul", {}, ...profile.remarks.map((line) => element("li", {}, line))))] : [];
   document.body.append(
     element("header", {}, element("h1", {}, profile.title),
       element("p", {}, `${profile.head} ${profile.sums}`)), ...remarks,
-    element("div", { class: "bar" }, choice(MEASURES, "measure", "What is counted"),
+    element("div", { class: "bar" }, choice(MEASURES, "measure", "Measure"),
       choice(SHAPES, "shape", "Shape"),
       ...(profile.has.types ? [choice(STACKS, "stacks", "Stacks"), ofType] : []), searched,
       element("button", { type: "button", class: "plain push", "aria-label": "Light or dark",
@@ -246,10 +246,10 @@ function build() {
       element("div", { class: "panel side" }, navigation, element("div", { class: "scroll" },
         element("table", {}, element("thead", {}, headings), body)))),
     ...(profile.held ?? []).map(heldSection),
-    element("footer", {}, diff ? "A function is as wide as the larger one of both, and its colour as full "
-      + "as the share of it that changed. " : "Drag over the time to choose a part of it. ",
-    `Click a function to zoom, a row to find it. Functions of less than ${100 * profile.smallest} % count for who calls them. `
-      + "This file is complete: it loads nothing from anywhere."), tip);
+    element("footer", {}, diff ? "A function is as wide as its larger side, and its colour is stronger "
+      + "if a larger share of it changed. " : "Drag over the time to choose a part of it. ",
+    `Click a function to zoom, or a row to find it. The bytes of functions with less than ${100 * profile.smallest} % are attributed to their callers. `
+      + "This file is complete, and loads nothing."), tip);
   draw();
   let width = innerWidth;
   addEventListener("resize", () => {

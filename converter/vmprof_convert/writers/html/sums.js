@@ -1,16 +1,18 @@
-// What is drawn: the profile of #profile, and what of it is added up.
+// The profile of the element #profile, the page's state, and the sums that the page draws.
 const profile = JSON.parse(document.getElementById("profile").textContent);
-// of a difference: what was before, and how sure it is; the profile's own are after
+// For a difference, the figures of the first side and the variances; the figures of the
+// profile are the figures of the second side. Null for a single profile.
 const diff = profile.diff ?? null;
 
 const state = {
   measure: "bytes", shape: "icicle", stacks: "plain", table: "functions",
   search: "", type: -1, from: 0, to: profile.steps, sort: "self", chosen: null,
-  // what was asked for
+  // the view that the command line selected
   ...profile.begin,
 };
 const count = profile.parent.length;
-// nodes that no other of their function is above: these add up to its total
+// Whether each node has no caller with the same function. These nodes add up to the total
+// of the function.
 const outermost = profile.frame.map((frame, node) => {
   for (let above = profile.parent[node]; above > 0; above = profile.parent[above]) {
     if (profile.frame[above] === frame) return false;
@@ -37,7 +39,7 @@ function shown(number, measure = state.measure) {
     : scaled(number, ["B", "KiB", "MiB", "GiB", "TiB"], 1024).join(" ");
 }
 
-// The time of a step since the start.
+// Returns the time of a step since the start, as text.
 function seconds(step) {
   const time = profile.seconds * step / profile.steps;
   return `${time.toFixed(profile.seconds < 1 ? 3 : profile.seconds < 100 ? 2 : 0)} s`;
@@ -48,30 +50,30 @@ function share(part, whole) {
 }
 
 // ---------------------------------------------------------------------------
-// what is added up
+// sums
 
-// Of a row.  Of a difference: as wide as the larger one of both, so that nothing is
-// missing that has gone.
+// Returns the value of a row, which determines its width. For a difference, this is the
+// larger side, so that the page also shows functions that the second side lacks.
 const valueOf = (row) => (diff ? Math.max(profile[state.measure][row], diff.before[state.measure][row])
   : profile[state.measure][row]);
 const SIDES = diff ? {
   before: (row) => diff.before[state.measure][row],
   after: (row) => profile[state.measure][row],
   variance: (row) => diff.variance[state.measure][row],
-  // of each run, those after first
+  // the value in each run; the runs of the second side come first
   ...Object.fromEntries((diff.runs ?? []).map((run, number) => [
     `run ${number}`, (row) => run[state.measure][row]])),
 } : {};
 
 let sums;
 
-// Adds up again, as the state is now.
+// Computes all sums anew for the current state.
 function addUp() {
   sums = added(valueOf);
   for (const [side, value] of Object.entries(SIDES)) sums[side] = added(value);
 }
 
-// Of the rows that are chosen: of each node, of each type, and of both.
+// Returns the sums of the selected rows by node, by type, and by both.
 function added(value) {
   const own = new Float64Array(count);
   const types = new Float64Array(profile.types.length);
@@ -105,7 +107,7 @@ function typeNode(type, value) {
   return { name, path: "", line: 0, origin: "type", kind, value, self: value, children: [] };
 }
 
-// Adds what is to be known of a difference to what is drawn, or to a row.
+// Adds the sums of both sides of a difference to a node of the chart, or to a row.
 function compared(data, part, index) {
   for (const side of Object.keys(SIDES)) {
     const sum = sums[side][part];

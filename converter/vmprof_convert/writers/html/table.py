@@ -141,8 +141,8 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
         notes.append(WHAT_DIFFERS)
     return {
         "title": printable(title(names)),
-        "head": "what %s in all%s:" % (
-            "became of the run" if sides.is_one_run else "changed",
+        "head": "changes%s in total%s:" % (
+            " in the run" if sides.is_one_run else "",
             ", on average" if is_several else ""),
         "sums": in_all(difference), "remarks": list(map(printable, notes)), "marks": [],
         "begin": {"measure": {OBJECTS: "objects", ALIVE: "alive"}.get(

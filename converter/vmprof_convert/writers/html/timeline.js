@@ -1,4 +1,4 @@
-// What was allocated over time; drag over it to choose a part.
+// The allocations over time. Dragging over them selects a period.
 const timeline = element("div", { class: "panel time" });
 
 // The name of the live objects, some of which may be garbage without a heap snapshot.
@@ -23,7 +23,7 @@ function svgElement(kind, attributes = {}, ...children) {
   return made;
 }
 
-// `onChoice()`: state.from and state.to have changed
+// Draws the timeline. `onChoice()` is called after state.from or state.to changed.
 function drawTime(onChoice) {
   const width = Math.max(200, timeline.clientWidth - 24);
   const height = 74;
@@ -63,7 +63,8 @@ function drawTime(onChoice) {
   if (profile.steps > 1) makeChoosable(svg, width, height, onChoice);
 }
 
-// Dragging chooses a part, a part that is dragged moves, a click chooses all of it.
+// Makes a period selectable: dragging selects it, dragging the selection moves it, and a
+// click selects the whole time.
 function makeChoosable(svg, width, height, onChoice) {
   const chosen = svgElement("rect", { class: "selection", y: 0, height });
   svg.append(chosen);

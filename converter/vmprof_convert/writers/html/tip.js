@@ -1,4 +1,4 @@
-// What stands beside the pointer, of the frame below it.
+// The text next to the pointer about the frame below the pointer.
 const tip = element("div", { class: "tip", role: "tooltip" });
 
 function showTip(event, { name, path, line, value, self, ...data }) {

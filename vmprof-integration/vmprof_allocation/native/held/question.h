@@ -26,8 +26,8 @@ enum held_problem {
     HELD_NO_MEMORY,
     HELD_UNKNOWN_TYPE,          /* a word in the place of an object's header has no known
                                    type */
-    HELD_NO_ROOTS,              /* invalid list of roots, or a field of a type whose
-                                   offset is unknown */
+    HELD_NO_ROOTS,              /* the list of roots is invalid, or the offset of a
+                                   needed field is unknown */
     HELD_TOO_LARGE,             /* more than 2**32 - 1 objects or 8-byte words */
     HELD_NOT_FINISHED           /* the process was killed, or is still running */
 };

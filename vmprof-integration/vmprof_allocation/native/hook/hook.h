@@ -334,10 +334,11 @@ void hook_collect_every(int64_t bytes);
 int64_t hook_collections(void);
 
 /* Compare our walk of the heap with the GC's own, for probe/references.py.  'dump' is the
- * output of gc.dump_rpy_heap() and has 'words' words.  'types' is as in hook_place, and
- * 'list' as the address for HOOK_HELD.  Returns the number of objects that differ, and
- * stores up to 'most' of their addresses in 'differ'.  If the walk failed, returns the
- * negated error code of hook_held().
+ * output of gc.dump_rpy_heap() and has 'words' words.  'types' contains the names of the
+ * types, in the format of hook_place.types.  'list' is the address of the list of roots,
+ * as for HOOK_HELD.  Returns the number of objects that differ, and stores up to 'most' of
+ * their addresses in 'differ'.  If the walk failed, returns the negated error code of
+ * hook_held().
  */
 int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_size,
                           uint64_t list, const int64_t *dump, size_t words,
@@ -353,8 +354,8 @@ int hook_ignore(int ignored);
 /* Record 'name', in UTF-8, as the program's name for this moment.  Returns 0 or an
    errno. */
 int hook_mark(const char *name);
-/* Record the program's name for a thread, whose number is the kernel's.  Thread 0
-   represents the process, whose name is its command line. */
+/* Record the name that the program gave to a thread.  'thread' is the kernel's number of
+   the thread.  With 0, 'name' is the command line of the process. */
 void hook_named(int64_t thread, const char *name);
 /* Add "key=value" to the settings in the profile (PROFILE.rst). */
 void hook_note(const char *note);

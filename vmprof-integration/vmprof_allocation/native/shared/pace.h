@@ -41,8 +41,8 @@
 /* The limit, and the state of the present window */
 struct pace {
     int64_t per_second;     /* limit in samples per second; 0 if the limit is a share */
-    int64_t share;          /* limit as a share of the time, in millionths; 0 if there is
-                               no such limit */
+    int64_t share;          /* limit of the cost as a share of the run time, in
+                               millionths; 0 if there is no such limit */
     int64_t since;          /* start of the window, in ns */
     int64_t owed;           /* debt of time, in ns */
     int64_t cost;           /* smoothed cost of a sample, in ns */

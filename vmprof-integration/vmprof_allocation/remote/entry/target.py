@@ -178,7 +178,11 @@ class Target:
                 "again") from None
 
     def _find_allocate(self) -> tuple[int, int]:
-        """Return the addresses of RPyGilAllocate(); 0, 0 if the GIL exists already."""
+        """Return the addresses of RPyGilAllocate() in the process and in this one.
+
+        Returns:
+            The addresses; (0, 0) if the process has a GIL already.
+        """
         try:
             places = gil.find(self._ours, self._libpypy)
         except AllocationSamplingError as e:

@@ -103,8 +103,9 @@ class Counter:
         for number, count in enumerate(_binned(ends, ended, last)[1]):
             bins[number] -= count
         name, description, label, color, weight = (
-            "raw-memory", "Bytes of malloc that were not given back, an estimate",
-            "Raw memory in use", "teal", 12) if is_raw else (
+            "raw-memory", "Bytes that malloc returned and that were not freed, an "
+                          "estimate",
+            "Native memory in use", "teal", 12) if is_raw else (
             "held-memory", "Bytes of objects that neither a collection nor a heap "
             "snapshot had found dead, an estimate", "Memory (%s)" % alive, "green", 10)
         return cls(
@@ -137,15 +138,15 @@ class Counter:
     def private(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
         """Return the track of the private memory (USS); see resident()."""
         return cls._level(times, sizes, "private-memory",
-                          "What of the memory in RAM no other process has (USS)",
+                          "Memory in RAM that no other process shares (USS)",
                           "Private memory", 30, "purple")
 
     @classmethod
     def heap(cls, times: Sequence[float], sizes: Sequence[int]) -> Counter:
         """Return the track of the bytes in use in the GC's heap; see resident()."""
         return cls._level(times, sizes, "gc-heap",
-                          "What of the GC's heap is in use, with all of its nursery, "
-                          "as the GC counts it", "GC heap", 15, "blue",
+                          "Bytes in use in the GC's heap, including the whole nursery, "
+                          "as the GC counts them", "GC heap", 15, "blue",
                           "in use in the GC's heap")
 
     @classmethod

@@ -372,10 +372,14 @@ def _show(image: Image, search: Search) -> None:
 
 
 def find(path: str, search: Search) -> Layout:
-    """Search the program or library at `path`.
+    """Find the addresses and the layout of the GC in a program or library.
+
+    Args:
+        path: the file of the program or library.
+        search: receives a note on each step.
 
     Raises:
-        UnknownBuild: an answer is missing or doubtful.
+        UnknownBuild: an address or offset was not found, or is ambiguous.
     """
     try:
         with open(path, "rb") as file:

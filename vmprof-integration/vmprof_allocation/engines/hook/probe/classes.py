@@ -187,10 +187,10 @@ class Classes:
     cell: int
 
     def __init__(self, memory: Memory, types: Types):
-        """Find the offsets.
+        """Find the offsets of the fields in objects of known classes.
 
         Raises:
-            NotCertain: the objects do not agree.
+            NotCertain: no offset fits all objects.
         """
         self._memory, self._types = memory, types
         #: The offset from an object to its map, by the number of its type.

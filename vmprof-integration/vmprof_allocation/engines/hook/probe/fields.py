@@ -143,7 +143,8 @@ class Fields:
     def references(self, row: int) -> set[int]:
         """Return the offsets of references in a type's objects, without its items."""
         entry = self._types.entry(self._types.numbers[row])
-        # the pointer to the offsets follows the fixed size in the table's struct
+        # in an entry of the type table, the field after the fixed size points to the
+        # offsets
         at = entry[self._memory.layout.type_fixed_size // _WORD + 1]
         count = self._memory.word(at)
         if count > 1000:

@@ -77,7 +77,7 @@ struct nursery {
        next gap. */
     int64_t (*take_sample)(const struct nursery_sample *sample);
     /* Return whether the allocations of the calling thread are ignored (hook_ignore()).
-       The pointer may be NULL. */
+       If this field is NULL, no thread is ignored. */
     int (*is_ignored)(void);
     /* Called before and after each minor collection while allocations are sampled.
        Before the collection, all objects in the nursery are complete. */
@@ -127,7 +127,8 @@ void nursery_clear_statistics(void);
 /* Reset the statistics, and place the first sample point.  'interval' is in bytes. */
 void nursery_start(int64_t interval, uint64_t seed, int fixed);
 
-/* Apply 'new_interval' now, instead of at the next call of a replacement. */
+/* Apply nursery.new_interval now.  Otherwise, the next call of a GC function that the
+   engine replaces applies it. */
 void nursery_update(void);
 
 /* Make the next allocation in the nursery behave as if the nursery were full.  It starts

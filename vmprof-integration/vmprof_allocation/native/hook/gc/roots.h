@@ -11,7 +11,7 @@
 /* A position on the shadow stack, or in a copy of its top. */
 struct roots {
     const uintptr_t *start, *at;        /* next word: at[-1] */
-    /* bit pattern for the next words */
+    /* bit i is set if the i-th next word is no reference (see above) */
     intptr_t skip;
 };
 

@@ -18,7 +18,8 @@ static struct known {
     uintptr_t start;
     const struct codemap_entry *entries;
     int count;                          /* number of entries */
-    int is_certain;                     /* whether the kinds of all calls are certain */
+    int is_certain;                     /* whether each call is known to be, or not to
+                                           be, a call of a Python function */
     int returns;                        /* whether the code ends with a return, not a
                                            jump */
     int left_before;                    /* functions in which the piece begins

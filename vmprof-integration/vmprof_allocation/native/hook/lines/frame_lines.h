@@ -39,8 +39,9 @@ void frame_lines_prepare(uintptr_t roots, const int fields[FRAME_FIELDS]);
 /* Return whether the lines of frames can be found. */
 int frame_lines_are_known(void);
 
-/* Find the frames of this thread between two allocations.  'key' identifies the stack,
-   and is not 0.  Returns a key that also identifies the instructions of the frames. */
+/* Find the Python frames on this thread's shadow stack.  No allocation may be in
+   progress.  'key' identifies the stack, and is not 0.  Returns a key that also depends on
+   the present instruction of each frame. */
 uint64_t frame_lines_find(uint64_t key);
 /* Forget the frames. */
 void frame_lines_forget(void);

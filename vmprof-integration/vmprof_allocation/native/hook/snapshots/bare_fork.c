@@ -114,7 +114,7 @@ int bare_fork_reap(pid_t child, int *status, int *is_late)
         (void)kill(child, SIGKILL);
         do
             found = waitpid(child, status, __WCLONE);
-        while (found < 0 && errno == EINTR);    /* a signal of the program's */
+        while (found < 0 && errno == EINTR);    /* a signal handler ran */
     }
     return found == child;
 }

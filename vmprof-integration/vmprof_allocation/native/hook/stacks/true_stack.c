@@ -169,7 +169,7 @@ static void look_into_log(struct place *place, const struct codemap_piece *piece
     place->is_inside = calls_own_loop && count > 0 && told[count - 1] == called;
 }
 
-/* Fill in the entry of a return address. */
+/* Find the functions at a return address, and cache them in 'place'. */
 static void look_at(struct place *place, uintptr_t address)
 {
     int which[CODEMAP_DEEPEST], i;

@@ -64,6 +64,6 @@ void entry_store(uintptr_t entry, uint64_t word)
 
 void entry_changed(uintptr_t code, size_t size)
 {
-    (void)code;         /* the processor does this itself */
+    (void)code;         /* x86-64 notices changes of code */
     (void)size;
 }

@@ -84,19 +84,19 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     def callees(self, function: int) -> set[int]:
-        """Return the functions that it calls directly."""
+        """Return the functions that a function calls directly."""
 
     @abc.abstractmethod
     def calls(self, function: int, others: Set[int]) -> bool:
-        """Return whether it calls one of the other functions."""
+        """Return whether a function calls one of the others."""
 
     @abc.abstractmethod
     def clears(self, function: int, offset: int) -> bool:
-        """Return whether it writes zero to [register + offset]."""
+        """Return whether a function writes zero to [register + offset]."""
 
     @abc.abstractmethod
     def stores(self, function: int, offsets: Set[int]) -> bool:
-        """Return whether it writes to [register + offset], for all offsets."""
+        """Return whether a function writes to [register + offset], for all offsets."""
 
     @abc.abstractmethod
     def factors(self, function: int) -> Iterator[tuple[int, tuple[int, int]]]:
