@@ -452,7 +452,7 @@ def test_the_process_status_is_checked(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(maps, "of", lambda pid: [])
     # If the status is accepted, the next check fails, because the process has no
     # memory.
-    with pytest.raises(AllocationSamplingError, match=words or "is no program"):
+    with pytest.raises(AllocationSamplingError, match=words or "is not a program"):
         Target(7, flag)
 
 

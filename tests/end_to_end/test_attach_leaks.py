@@ -82,7 +82,7 @@ def test_leak_without_major_collections(stock_pypy: PyPy) -> None:
     assert len(stock_pypy.profile().snapshots) >= 3
     assert run.out.startswith("leak: byte array (storage)"), run.out
     assert "held by __main__.KEPT (100 %)" in run.out
-    assert "who held it" not in run.out
+    assert "by retainer" not in run.out
 
 
 @pytest.mark.parametrize("share", [0.0001, 0.02, 0.3])

@@ -883,7 +883,7 @@ def test_without_a_file_both_reports_are_shown(stock_pypy: PyPy) -> None:
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k", "--held",
                              str(script))
     assert run.code == 0
-    assert run.err.index("estimated total") < run.err.index("by who held it")
+    assert run.err.index("estimated total") < run.err.index("by retainer")
     assert "__main__.kept (list)" in run.err
 
 

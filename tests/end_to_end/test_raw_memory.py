@@ -446,7 +446,7 @@ kept.append([[] for _ in range(100000)])
     (("--raw-memory", "auto"), "it cannot follow a limit"),
     (("--raw-memory", "0"), "too small"),
     (("--raw-memory", "many"), "many"),
-    (("--raw-memory", "1k", "--push", "otlp+http://127.0.0.1:1"), "no room for"),
+    (("--raw-memory", "1k", "--push", "otlp+http://127.0.0.1:1"), "--push cannot send"),
 ])
 def test_impossible_flags_are_refused(stock_pypy: PyPy, flags: tuple[str, ...],
                                       said: str) -> None:

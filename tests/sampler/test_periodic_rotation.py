@@ -238,8 +238,8 @@ def test_segments_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("flags, said", [
     (["--rotate", "0", "-o", "app.vmprof"], "'0': it must be 0.1 to 10000000 seconds"),
-    (["--rotate", "nan", "-o", "app.vmprof"], "'nan', is not"),
-    (["--rotate", "1w", "-o", "app.vmprof"], "'1w', is not"),
+    (["--rotate", "nan", "-o", "app.vmprof"], "'nan': it must be"),
+    (["--rotate", "1w", "-o", "app.vmprof"], "'1w': it must be"),
     (["--rotate", "1000d", "-o", "app.vmprof"], "'1000d': it must be"),
     (["--rotate", "-5", "-o", "app.vmprof"], "'-5': it must be"),
     (["--rotate", "60"], "write the name of the first one after -o"),
