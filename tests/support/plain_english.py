@@ -28,7 +28,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 3.0
 
 
-
 class Rule(NamedTuple):
     """A construction, and what to write instead of it."""
 
@@ -39,15 +38,13 @@ class Rule(NamedTuple):
     examples: tuple[tuple[str, ...], ...]
 
 
-def _read_rules() -> tuple[tuple[Rule, ...], frozenset[str]]:
-    """Return the rules, and the folders whose text is not rewritten yet."""
+def _read_rules() -> tuple[Rule, ...]:
     found = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     return tuple(Rule(rule["name"], re.compile(rule["pattern"]), rule["instead"],
-                      tuple(map(tuple, rule["examples"]))) for rule in found["rules"]
-                 ), frozenset(found["unfinished"])
+                      tuple(map(tuple, rule["examples"]))) for rule in found["rules"])
 
 
-RULES, UNFINISHED = _read_rules()
+RULES = _read_rules()
 
 
 class Text(NamedTuple):
@@ -167,16 +164,12 @@ def tracked_files() -> list[Path]:
 
 
 def find_faults(counts: dict[str, Count]) -> Iterator[str]:
-    """Yield a line for each finished folder above LIMIT, and each stale exception."""
+    """Yield a line for each folder above LIMIT, and a line for each of its flags."""
     for folder, found in sorted(counts.items()):
-        if found.density > LIMIT and folder not in UNFINISHED:
+        if found.density > LIMIT:
             yield "%s has %.1f flags per 1000 words, and may have %.1f:" % (
                 folder, found.density, LIMIT)
             yield from ("  " + flag for flag in found.flags)
-    for folder in sorted(UNFINISHED):
-        if folder not in counts or counts[folder].density <= LIMIT:
-            yield ("%s has at most %.1f flags per 1000 words: remove it from "
-                   "'unfinished' in plain_english.toml" % (folder, LIMIT))
 
 
 def main(arguments: list[str] | None = None) -> int:

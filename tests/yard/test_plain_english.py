@@ -57,19 +57,13 @@ def counted(words: int, flags: int) -> Count:
     return found
 
 
-def test_faults_are_folders_above_the_limit_and_stale_exceptions(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_english, "UNFINISHED", {"old", "ready", "gone"})
+def test_faults_are_folders_above_the_limit() -> None:
     faults = list(plain_english.find_faults({
         "good": counted(1000, 3), "bad": counted(1000, 4),
-        "old": counted(1000, 9), "old/part": counted(1000, 4),
-        "ready": counted(10, 0)}))
-    remove = (" has at most 3.0 flags per 1000 words: remove it from 'unfinished' in "
-              "plain_english.toml")
+        "bad/part": counted(1000, 4), "empty": counted(0, 0)}))
     assert [fault for fault in faults if fault != "  flag"] == [
         "bad has 4.0 flags per 1000 words, and may have 3.0:",
-        "old/part has 4.0 flags per 1000 words, and may have 3.0:",
-        "gone" + remove, "ready" + remove]
+        "bad/part has 4.0 flags per 1000 words, and may have 3.0:"]
     assert faults.count("  flag") == 8
 
 
