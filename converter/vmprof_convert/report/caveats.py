@@ -38,11 +38,12 @@ from vmprof_convert.text.units import (
 
 #: maximum number of processes that a line names
 _LISTED = 3
-#: share of the bytes or samples from which on a note is essential
+#: a note is essential if it concerns at least this share of the bytes or samples
 _LEAST = 0.01
-#: share of the bytes below which there is no note
+#: there is no note on less than this share of the bytes
 _NOTHING = 0.001
-#: share of the bytes in compiled code above which the note on lines is essential
+#: the note on the lines of compiled code is essential if compiled code allocated more
+#: than this share of the bytes
 _MUCH = 0.1
 
 
@@ -59,14 +60,14 @@ def title(profile: Profile, summary: Summary, choice: Choice) -> str:
 
 def sums(profile: Profile, summary: Summary, choice: Choice, *,
          is_all: bool = True) -> str:
-    """Return the estimated total.
+    """Return a line with the estimate of all allocated bytes.
 
     Args:
         profile: the profile.
         summary: its sums.
-        choice: contains the moment that the sums are of.
-        is_all: whether no samples were left out. The GC's own count is then added if
-            the two are comparable.
+        choice: contains the time at which the profile is considered to end.
+        is_all: whether the sums include all samples. If they do, the line also has the
+            GC's own count, unless it cannot be compared with the estimate.
     """
     value, low, high = summary.bytes
     if profile.gaps == "fixed":
@@ -90,10 +91,11 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
 
 
 def _intervals(profile: Profile, summary: Summary) -> str:
-    """Return the mean distance of the samples.
+    """Return the mean number of bytes between samples as text.
 
-    The distance is measured if the interval varied, under a limit, or if the profile
-    was downsampled. Otherwise it is the requested interval.
+    The mean is calculated from the samples if the interval varied, if a limit
+    controlled it, or if the profile was downsampled. Otherwise it is the requested
+    interval.
     """
     limit = profile.settings.get("limit", "")
     interval: float = profile.interval
@@ -113,7 +115,8 @@ def _seconds(profile: Profile, choice: Choice) -> str:
 
 #: names of the signals that PROFILE.rst mentions, by their number on Linux on x86-64
 _SIGNALS = {"9": "SIGKILL", "15": "SIGTERM"}
-#: by run ID and pid of a process: the pid of the process that ended it, and the signal
+#: Processes that another process ended by a signal. The key is the run ID and the pid
+#: of the ended process; the value is the pid of the other process, and the signal.
 _Told = dict[tuple[str, Optional[str]], tuple[str, str]]
 
 
@@ -269,7 +272,7 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
         profile: The profile, to its end.
         figures: The sums of all its samples.
     """
-    # at this level, none of thousands of correct runs has a warning by chance
+    # with this quantile, none of thousands of correct runs has a warning by chance
     alive = figures.bytes(STILL_ALIVE, _SURE)
     if bytes_ := missed_frees(profile, alive):
         return ["wrong: the samples count %s more as alive than malloc itself has in "
@@ -436,7 +439,7 @@ def _callers(profile: Profile, summary: Summary) -> list[Remark]:
     """Return the notes on wrong or missing callers in compiled code."""
     if not profile.stacks.has_compiled():
         return []
-    # the log that --lines records also contains these functions
+    # the log that --lines records also names the callers in compiled code
     if profile.settings.get("lines") != "1":
         return [Remark(
             "callers: in compiled code, some callers are wrong, in most programs for "
@@ -491,7 +494,7 @@ def _counts(figures: Figures, state: str, of: str | None,
 
 
 def garbage_in_use(*profiles: Profile) -> str:
-    """Return the comment on the live bytes, for formats that have comments.
+    """Return a comment on whether the live bytes are exact, for formats with comments.
 
     Args:
         profiles: the profile, or the two sides of a difference.
@@ -531,12 +534,12 @@ _RAW_ALIVE = "alive: blocks that free() had not yet freed"
 
 
 def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
-    """Return which objects count as alive.
+    """Return the note on which objects the report counts as alive.
 
     Args:
         profile: the profile.
         choice: contains the moment at which the objects are alive.
-        is_brief: leave out how to get the exact figure.
+        is_brief: whether the note omits the advice how to exclude garbage.
     """
     if profile.is_raw:
         return _RAW_ALIVE
