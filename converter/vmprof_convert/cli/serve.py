@@ -71,7 +71,7 @@ class ProfileServer(http.server.ThreadingHTTPServer):
             self.fetched.set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a connection that the browser closed; it may connect again."""
+        """Ignore errors of a connection, for example if the browser closed it."""
 
 
 #: bytes per write to the connection

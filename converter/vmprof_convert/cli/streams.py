@@ -18,7 +18,7 @@ def say(text: str) -> None:
 
 
 def write(data: BinaryIO) -> None:
-    """Copy the rest of `data` to stdout, unless the reader has gone."""
+    """Copy the rest of a stream to stdout, unless the reader of stdout has gone."""
     try:
         shutil.copyfileobj(data, sys.stdout.buffer)
         sys.stdout.buffer.flush()
