@@ -14,7 +14,7 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers.firefox.format.columns import Milliseconds
 
 TIME, BYTES = "time", "bytes"
-#: upper bound of the allocated bytes
+#: a profile with this number of allocated bytes or more is damaged
 MOST = 2.0**62
 
 #: milliseconds between two CPU samples if the interval is unknown
@@ -71,12 +71,12 @@ class Axis:
         return Milliseconds(places) if self.unit == TIME else places
 
     def at(self, nanoseconds: int) -> float:
-        """Return a time since the start in the unit of the file."""
+        """Return the place of a time since the start, in the unit of the file."""
         # microseconds suffice: more digits are not visible and enlarge the file
         return self.shown([self.place(nanoseconds)])[0]
 
     def place(self, nanoseconds: int) -> int:
-        """Return the place of a time since the start."""
+        """Return the place of a time since the start, in microseconds or bytes."""
         return self._place(nanoseconds // 1000)
 
     def _place(self, microseconds: int) -> int:
