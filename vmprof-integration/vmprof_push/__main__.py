@@ -213,7 +213,12 @@ def _why(error: Exception) -> str:
 
 
 def say(text: str, *stderr: str) -> None:
-    """Write a line for the user; `stderr` are the last arguments of messages.write()."""
+    """Write a line for the user.
+
+    Args:
+        text: The line.
+        stderr: The path and the identity for `messages.write()`, or nothing.
+    """
     write(printable(text), *stderr)
 
 

@@ -349,7 +349,7 @@ def _complain(name: str, text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None, *,
          command: str = "vmprof-convert", name: str = "vmprof-convert") -> int:
-    """Run the command.
+    """Run vmprof-convert.
 
     Args:
         arguments: the arguments; None for the arguments of the process.
@@ -363,8 +363,9 @@ def main(arguments: Sequence[str] | None = None, *,
         if isinstance(stream, io.TextIOWrapper):
             # names may contain characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
-    # Hardly any object here is part of a cycle, and the search for cycles takes a
-    # seventh of the run time. In PyPy, gc.disable() would keep all dead objects.
+    # Hardly any object of this command is part of a cycle of references, and the search
+    # for cycles takes a seventh of the run time. In PyPy, gc.disable() would keep all
+    # dead objects.
     has_gc = sys.implementation.name == "cpython" and gc.isenabled()
     if has_gc:
         gc.disable()
@@ -385,7 +386,7 @@ def main(arguments: Sequence[str] | None = None, *,
         return EXIT_BAD_INPUT
     except OSError as error:
         _complain(name, "cannot write to standard output: %s" % error.strerror)
-        # otherwise, Python would try to write the buffered rest when it exits
+        # otherwise, Python would try to write the rest of the output when it exits
         streams.nobody_listens()
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:

@@ -275,7 +275,7 @@ def _label(text: str) -> str:
 
 
 def _times(text: str) -> tuple[int, int | None]:
-    """Parse a period into its begin and its end, in ns; the end may be None."""
+    """Parse a period into its begin and end in ns; the end is None if it is open."""
     begin, dots, end = text.partition("..")
     try:
         first = _seconds(begin) if begin else 0

@@ -320,17 +320,17 @@ def _is_ours_to_choose(profile: Profile, options: argparse.Namespace, origins: O
                 or options.form == JSON) and has_own_code(profile, origins)
 
 
-#: A row may be uninformative if its own bytes exceed this share of all bytes. ...
+#: a row may be uninformative if its own bytes exceed this share of all bytes
 _MOST = 2 / 3
-#: ... It is uninformative if it also is a label, or if its bytes with callees exceed
-#: this share of all bytes.
+#: a row that exceeds _MOST is uninformative if it is a label, or if its bytes with
+#: callees exceed this share of all bytes
 _NEARLY_ALL = 0.95
 
 
 class _Largest(NamedTuple):
     """The row whose function allocates the most bytes itself."""
 
-    #: whether the row is informative (see _MOST)
+    #: whether the row is informative (see _MOST and _NEARLY_ALL)
     says_something: bool
     #: share of the row in all bytes, and name of its function
     text: str
@@ -462,7 +462,7 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
 
 
 class _Part(NamedTuple):
-    """The profile of one process without its samples, and their sums."""
+    """The profile of one process without its samples, and the sums of the samples."""
 
     read: Read
     tally: Tally

@@ -141,7 +141,7 @@ def by_run(paths: Sequence[str]) -> dict[str, list[str]]:
 
     Raises:
         FileError: a file cannot be read.
-        ProfileError: a file is read once only, such as a pipe.
+        ProfileError: a file can be read only once, such as a pipe.
     """
     runs: dict[str, list[str]] = {}
     for path in paths:

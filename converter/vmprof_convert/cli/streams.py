@@ -35,6 +35,6 @@ def complain(text: str) -> None:
 
 def nobody_listens() -> None:
     """Redirect stdout to /dev/null after its reader has gone."""
-    # otherwise, Python would try to write the buffered rest when it exits
+    # otherwise, Python would try to write the rest of the output when it exits
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

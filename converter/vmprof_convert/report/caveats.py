@@ -48,7 +48,7 @@ _MUCH = 0.1
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
-    """Return the first line of the report."""
+    """Return the first line of a report on allocations."""
     if not (profile.settings or profile.moments):
         return ("no allocation samples: the profile was taken without "
                 "--allocation-sampling")
@@ -121,19 +121,19 @@ _Told = dict[tuple[str, Optional[str]], tuple[str, str]]
 
 
 def of_run(profile: Profile) -> list[str]:
-    """Return the lines about the parts of the run that the profile does not contain."""
+    """Return notes on the parts of the run that the profile does not contain."""
     return thinned(profile) + lost(profile)
 
 
 def lost(profile: Profile) -> list[str]:
-    """Return the lines about data that was never written to the profile."""
+    """Return notes on data that was never written to the profile."""
     return of_runs([
         (str(process.profile.pid or process.source), process.profile)
         for process in profile.processes] or [("", profile)])
 
 
 def thinned(*profiles: Profile) -> list[str]:
-    """Return a line if the profiles were downsampled, or no line."""
+    """Return a note if the profiles were downsampled, or no note."""
     left_out = [profile.thinned for profile in profiles if profile.thinned]
     return [
         "downsampled: %d of %d allocation samples were kept, and each represents "
@@ -143,11 +143,11 @@ def thinned(*profiles: Profile) -> list[str]:
 
 
 def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
-    """Return the lines about data that these profiles do not contain.
+    """Return notes on data that the profiles of some processes do not contain.
 
     Args:
-        named: name and profile of each process. A line that several processes share is
-            returned once, with their names.
+        named: name and profile of each process. A note that several processes share is
+            returned once, with the names of these processes.
     """
     about: dict[str, list[str]] = {}
     told = _told([profile for _, profile in named])
@@ -166,7 +166,7 @@ def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
 
 
 def of_labels(*profiles: Profile) -> list[str]:
-    """Return a line with the label keys of these profiles, or no line."""
+    """Return a note that lists the label keys of some profiles, or no note."""
     keys = sorted({key for profile in profiles for key in profile.label_keys})
     return ["labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
         map(shortened, keys))] if keys else []
@@ -237,12 +237,13 @@ MOST_LINES = 5
 
 def brief(profile: Profile, summary: Summary, choice: Choice, *,
           is_all: bool = True) -> list[str]:
-    """Return the notes that affect the interpretation, at most MOST_LINES lines.
+    """Return the most important notes on the figures, at most MOST_LINES lines.
 
     Args:
         profile: the profile.
         summary: its sums.
-        choice: the kind of rows, and the moment.
+        choice: the kind of rows, and the time at which the profile is considered to
+            end.
         is_all: see sums().
     """
     lines = [sums(profile, summary, choice, is_all=is_all)]

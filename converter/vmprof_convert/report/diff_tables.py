@@ -204,7 +204,7 @@ def _everything(difference: Difference) -> Table:
 
 
 def in_all(difference: Difference) -> str:
-    """Return the changes of all measures in one line."""
+    """Return the changes of the totals in one line, with each measure."""
     parts = []
     for measure, change in difference.in_all.items():
         text, said, before, after = _figures(change, measure)

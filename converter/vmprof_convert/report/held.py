@@ -204,14 +204,14 @@ class _Since:
 
     def __init__(self, first: Held, last: Held) -> None:
         self.columns: list[Column] = []
-        #: cells of a row without a comparison
+        #: empty cell for a row without a comparison; no cell if there is no column
         self.empty: tuple[str, ...] = ()
         self._before: dict[str, int] = {}
         if first is last:
             return
         self.columns = [Column("since %s" % format_moment(first.time), FIGURE)]
         self.empty = "",
-        # several threads may have a path of the same name, which cannot be compared
+        # paths of several threads may have the same text, and are not compared then
         then, now = (Counter(one.path for one in held.holders)
                      for held in (first, last))
         self._before = {one.path: one.bytes for one in first.holders
@@ -270,7 +270,7 @@ _Json = dict[str, Any]
 
 def write_json(asked: Sequence[tuple[Profile, Sequence[Found]]], out: TextIO,
                limit: int | None) -> None:
-    """Write all answers of several processes.
+    """Write all answers of several processes as JSON.
 
     Args:
         asked: the profile of each process, with its answers.

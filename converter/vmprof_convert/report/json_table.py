@@ -51,7 +51,7 @@ def of_rows(view: View) -> _Json:
 
 
 def of_focus(view: View, focus: Focus) -> _Json:
-    """Return the content for one function, with its callers and callees."""
+    """Return the content of a report on one function, its callers and its callees."""
     figures = _Figures(view)
 
     def parts(rows: list[Row]) -> list[_Json]:
@@ -66,7 +66,7 @@ def of_focus(view: View, focus: Focus) -> _Json:
 
 
 def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
-    """Return the content for a call tree, as a list of branches.
+    """Return the content of a report on the call tree, as a list of branches.
 
     Each branch comes after its parent and contains the index of its parent. The list is
     flat because nested objects may be too deep for a JSON parser.
@@ -82,7 +82,7 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
 
 
 def of_amounts(view: AmountsView) -> _Json:
-    """Return the content for CPU samples or resident memory."""
+    """Return the content of a report on CPU samples or resident memory."""
     amounts = view.amounts
     return {
         "schema": AMOUNTS, "of": amounts.of, "unit": amounts.unit, "sum": amounts.sum,

@@ -19,7 +19,7 @@ _ENDS_CODE = re.compile(r"[`|\\]|^ | $")
 
 
 def write(sheet: Sheet, out: TextIO) -> None:
-    """Write the sheet to a file."""
+    """Write a report to a file as Markdown."""
     for line in sheet.head:
         print(escaped(line) + "  ", file=out)
     for table in sheet.tables:

@@ -65,7 +65,7 @@ from vmprof_convert.text.units import (
 #: beginning.
 FIGURE, NAME, PLACE = "figure", "name", "place"
 
-#: suffix of a place whose line is the definition, because no executed line is known
+#: suffix of a line that is the first line of a function, if no executed line is known
 _NOT_EXECUTED = " (def)"
 #: maximum length of a path in characters
 _MAX_PATH = 1000
@@ -133,7 +133,8 @@ class View(NamedTuple):
     limit: int | None = None
     #: sums of the samples of each process in profile.processes
     of_processes: Sequence[Figures] = ()
-    #: whether all notes are shown; otherwise only notes that affect the interpretation
+    #: whether all notes are shown; otherwise only notes without which the reader may
+    #: misinterpret the figures
     all_remarks: bool = False
     #: hint at another view (such as --mine) and its largest row, or ""
     other: str = ""
@@ -151,7 +152,7 @@ def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *
             profile.
 
     Raises:
-        ProfileError: the profile does not contain what `choice` needs.
+        ProfileError: the profile lacks data that `choice` needs.
     """
     origins = Origins(profile)
     summary = summarize(profile, tally, choice, origins=origins)
@@ -273,7 +274,7 @@ def _sheet(view: View, tables: list[Table]) -> Sheet:
 
 
 def _processes(view: View) -> Table:
-    """Return the table of the processes, the largest allocated bytes first."""
+    """Return the table of the processes, sorted by their allocated bytes."""
     of_each = sorted(zip(view.of_processes, view.profile.processes),
                      key=lambda pair: -pair[0].sum().value_bytes)
     shown = of_each[:MAX_PROCESSES]
@@ -336,7 +337,7 @@ def _more(left_out: int, noun: str = "", plural: str = "") -> str:
 
 
 def _indents(branches: Sequence[Branch]) -> Iterable[str]:
-    """Yield the indentation of each branch.
+    """Yield the indentation of each branch of the call tree.
 
     A branch that is shown without siblings is in the column of its parent. Other
     branches are indented and have a hyphen.
@@ -502,14 +503,15 @@ def alive_title(profile: Profile, at: int | None) -> str:
 
     Args:
         profile: the profile.
-        at: the moment, in nanoseconds since the start; None for the end.
+        at: the moment at which the objects are alive, in nanoseconds since the start;
+            None for the end of the profile.
     """
     title = alive_word(is_alive_exact(profile, at))
     return title if at is None else "%s at %s" % (title, format_moment(at))
 
 
 def place_of(function: Function, line: int, origins: Origins) -> str:
-    """Return the place of a function or line, as in ``app.py:12``.
+    """Return the file and line of a function or executed line, as in ``app.py:12``.
 
     Args:
         function: the function.

@@ -18,7 +18,7 @@ _SHORTEST = 12
 
 
 def write(sheet: Sheet, out: TextIO, terminal: Terminal = NO_TERMINAL) -> None:
-    """Write the sheet. No line is longer than the width of the terminal."""
+    """Write a report. No line is longer than the width of the terminal."""
     first, *more = sheet.head
     print_prose(first, out, terminal)
     for line in more:
@@ -109,7 +109,7 @@ def _widths(columns: list[Column], natural: list[int], width: int) -> list[int]:
 
 def _share(result: list[int], labels: list[int], natural: list[int],
            left: int) -> None:
-    """Distribute the remaining width to the labels.
+    """Distribute the remaining width to the columns of labels.
 
     Short labels get their full width. The other labels share the rest equally.
 
@@ -131,7 +131,7 @@ def _fit(text: str, kind: str, width: int) -> str:
     """Return the text cut to a number of terminal columns.
 
     A name loses its end, and a place loses its beginning. If the indentation of a name
-    takes more than half of the width, its depth is written as a number.
+    takes more than half of the width, a number replaces the indentation.
     """
     from rich.cells import cell_len, set_cell_size
     if cell_len(text) <= width:

@@ -14,9 +14,10 @@ from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table
 from vmprof_convert.text.escape import shortened
 from vmprof_convert.text.units import format_bytes, format_moment
 
-#: name of the layout of one process; docs/where-memory.rst of the sampler describes it
+#: name of the JSON layout for one process, which the sampler's docs/where-memory.rst
+#: describes
 SCHEMA = "vmprof-allocation-memory-1"
-#: name of the layout of a list of processes, from profiles
+#: name of the JSON layout for a list of processes, whose profiles were read
 LIST_SCHEMA = "vmprof-allocation-memory-list-1"
 _COLUMNS = [Column("resident", FIGURE), Column("%", FIGURE),
             Column("shared", FIGURE, 1), Column("what", NAME)]
@@ -97,7 +98,7 @@ def _when(profile: Profile, facts: Mapping[str, int]) -> str:
 
 def of_processes(asked: Iterable[tuple[Profile, Mapping[str, int] | None]]
                  ) -> dict[str, object]:
-    """Return the JSON content of a report on several processes.
+    """Return the JSON content of a report on the resident memory of several processes.
 
     Args:
         asked: the profile of each process, with its counts.

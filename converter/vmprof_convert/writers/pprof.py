@@ -216,8 +216,8 @@ class _File:
 def _name(place: Place) -> str:
     """Return the displayed name of a function, such as "main (app:12)".
 
-    pprof merges functions with equal names. It shows only the part of a name after the
-    last dot, so slashes replace the dots of the path.
+    pprof merges functions with equal names. pprof shows only the part of a name after
+    the last dot, so slashes replace the dots of the path.
     """
     path = place.path.removesuffix(".py").replace(".", "/")
     return place._replace(path=path).text

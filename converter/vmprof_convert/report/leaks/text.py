@@ -430,7 +430,7 @@ class _Writer:
 
 def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
            is_all: bool = False) -> str:
-    """Return a text about the growth of many sites, which may be within the error."""
+    """Return a text about the growth of many sites, which may be due to chance."""
     rate = _rate(leaks, growth, windows, is_all)
     if growth.low > 0:
         return "grew by %s" % rate

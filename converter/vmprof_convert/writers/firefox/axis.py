@@ -40,7 +40,7 @@ class Axis:
 
         Raises:
             ProfileError: The unit is BYTES, and the profile has no allocation samples,
-                or their sum is too large.
+                or these represent MOST bytes or more.
         """
         self.unit = unit
         #: milliseconds between two CPU samples, 0.0 without CPU samples
@@ -92,7 +92,7 @@ def _interval(profile: Profile) -> float:
     if not ticks:
         return 0.0
     if not profile.settings and profile.end_time and min(profile.samples.time) < 0:
-        # The clock counted processor time. While the program waited, there were no
+        # The timer counted processor time. While the program waited, there were no
         # samples, and the times of these pauses are unknown.
         run = profile.end_time - profile.start_time
         if profile.start_time and 0 < run < _MAX_RUN:

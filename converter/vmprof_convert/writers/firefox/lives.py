@@ -179,7 +179,7 @@ def set_lives(thread: Thread, rows: Sequence[int], ends: Ends, axis: Axis,
         axis: The x axis.
         stacks: The stack of each sample.
         weights: The bytes that each sample represents.
-        sites: The stack of each place where objects end.
+        sites: The stack for each of stacks.SITES, in which objects end.
     """
     born, typed, allocated = (
         gathered(column, rows) for column in (axis.samples, stacks, weights))
@@ -278,11 +278,14 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[
 
 
 def _by_event(times: list[int], sums: Mapping[int, int]) -> list[int]:
-    """Return for each event the sum of the numbers whose nearest event it is.
+    """Add each number to the event that is nearest in time.
 
     Args:
         times: The times of the events, ascending.
         sums: Numbers by their times.
+
+    Returns:
+        The sum of each event.
     """
     result = [0] * len(times)
     for time, number in sums.items() if times else ():
