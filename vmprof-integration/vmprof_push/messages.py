@@ -32,7 +32,8 @@ def reopened() -> list[str]:
     """Return the path and the identity of this process's stderr for `write()`.
 
     The pusher writes to stderr with these arguments.  The list is empty if stderr is
-    closed, if the pusher inherits it, or if it is a socket, which has no path.
+    closed, if the pusher inherits it, or if it is a socket, which Linux cannot open by
+    its path.
     """
     try:
         status = os.fstat(2)
