@@ -6,25 +6,29 @@ from collections.abc import Iterator
 
 
 class ProfileError(Exception):
-    """A file that is not a profile, or a damaged profile.
+    """An invalid profile, or options that the profile or the command does not support.
 
-    The message has one line and contains the position in the file.
+    The message has one line. If the profile is damaged, the message contains the
+    position in the file.
     """
 
 
 class NotThere(ProfileError):
-    """A requested item that is missing: misspelt, or in another process's profile."""
+    """A request for a thread, function, file, label or type that the profile lacks.
+
+    The name may be misspelt, or in the profile of another process of the run.
+    """
 
     short = "the requested items are missing"
 
 
 class FileError(Exception):
-    """A ProfileError of a named file; the message begins with the file's name."""
+    """An error in a file; the message begins with the name of the file."""
 
 
 @contextlib.contextmanager
 def about(name: str) -> Iterator[None]:
-    """Convert errors in the `with` block into errors of a file.
+    """Convert errors in the `with` block into errors that name a file.
 
     Args:
         name: The name of the file.

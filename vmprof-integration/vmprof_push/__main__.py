@@ -71,7 +71,7 @@ class Pusher:
         self._body: tuple[str, Body] | None = None
         #: time.monotonic() before which no request is sent; 0 after a success
         self._not_before = 0.0
-        #: the last message, so that a repeated one is not written again
+        #: the last message, so that an equal message is not written again
         self._said = ""
 
     def run(self) -> None:
@@ -213,7 +213,12 @@ def _why(error: Exception) -> str:
 
 
 def say(text: str, *stderr: str) -> None:
-    """Write one line for the user by `messages.write()`, whose arguments follow."""
+    """Write a line for the user.
+
+    Args:
+        text: The line.
+        stderr: The path and the identity for `messages.write()`, or nothing.
+    """
     write(printable(text), *stderr)
 
 

@@ -1,8 +1,8 @@
 """Read the HTTP headers with the user's credentials.
 
-They come from the environment, or from a file.  The file is read before each request,
-so that the user can change a secret.  No message and no profile contains a header's
-value.
+The headers come from the environment, or from a file.  The file is read before each
+request, so that the user can change a secret.  No message and no profile contains a
+header's value.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 #: headers that this package sets, in lower case
 _OURS = frozenset(("content-type", "content-encoding", "content-length", "host",
                    "transfer-encoding", "connection"))
-#: number of bytes that are read of the file
+#: largest number of bytes that are read from the file with headers
 _MAX_FILE = 65536
 
 

@@ -29,10 +29,11 @@ def is_inherited() -> bool:
 
 
 def reopened() -> list[str]:
-    """Return the arguments of `write()` that lead to this process's stderr.
+    """Return the path and the identity of this process's stderr for `write()`.
 
-    The list is empty if stderr is closed, inherited, or a socket, which Linux cannot
-    open by its name.
+    The pusher writes to stderr with these arguments.  The list is empty if stderr is
+    closed, if the pusher inherits it, or if it is a socket, which Linux cannot open by
+    its path.
     """
     try:
         status = os.fstat(2)
@@ -57,7 +58,7 @@ def write(text: str, path: str = "", identity: str = "") -> None:
         if not path:
             sys.stderr.write(line)
             sys.stderr.flush()
-        # another process may have got the program's number
+        # the path contains the program's pid, which another process may have by now
         elif _identity(os.stat(path)) == identity:
             fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
             try:

@@ -92,5 +92,5 @@ def _compressed(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
-#: functions by the name of their protocol
+#: for each protocol, the function that makes the body
 MAKE: dict[str, Make] = {"otlp": _otlp, "pyroscope": _pyroscope, "parca": _parca}

@@ -21,14 +21,15 @@ from vmprof_convert.writers import protobuf
 from vmprof_push.protocols import Body
 from vmprof_push.target import Target
 
-#: longest time of a request, as a multiple of the time limit of one step.  It ends a
-#: request whose server answers in small pieces, so that no step exceeds its limit.
+#: longest time of a request, as a multiple of the time limit of one step.  Without this
+#: limit, a server that answers in small pieces could prolong a request forever.
 _STEPS = 3
-#: number of bytes that are read of an answer
+#: largest number of bytes that are read from an answer
 _MAX_ANSWER = 4096
 #: longest time that a server's Retry-After can delay the next request, in seconds
 MAX_RETRY_AFTER = 300.0
-#: status codes below 500 after which the request is repeated; 500 and above are, too
+#: status codes below 500 after which the request is repeated; it is also repeated after
+#: all status codes from 500 on
 _LATER = frozenset((408, 425, 429))
 
 
@@ -39,7 +40,7 @@ class Outcome(NamedTuple):
     is_sent: bool
     #: the reason of the failure, or the server's complaint about an accepted request
     problem: str = ""
-    #: whether the same request would fail again
+    #: whether the same request would fail again, and is not repeated
     is_final: bool = False
     #: the waiting time that the server requests, in seconds; 0 without such a request
     retry_after: float = 0.0
@@ -100,7 +101,7 @@ def _judge(response: http.client.HTTPResponse, data: bytes,
     status = response.status
     if 200 <= status < 300:
         return Outcome(True, _rejected(data) if target.protocol == "otlp" else "")
-    # the server's own words may repeat the user's headers
+    # the message omits the server's text, which may repeat the user's headers
     what = "it answered %d (%s)" % (
         status, http.client.responses.get(status, "unknown"))
     if status in _LATER or status >= 500:

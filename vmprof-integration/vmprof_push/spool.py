@@ -27,7 +27,7 @@ MAX_WINDOW = 8 * 2**20
 _BEGINNING = 60.0
 #: file with the number of dropped segments
 DROPPED = "dropped"
-#: file with the number of attempts to read the current segment, and its name
+#: file with the number of attempts to read a segment, and the segment's name
 _READ = "read"
 #: name of the first segment of the first process
 _FIRST = re.compile(r"\d+%s" % re.escape(SUFFIX), re.ASCII)
@@ -103,7 +103,7 @@ class Spool:
         return Window(status.st_mtime_ns, path, status.st_size)
 
     def take(self, window: Window) -> bool:
-        """Remove a segment that need not wait any more.
+        """Remove a segment that was sent, has no samples, or is dropped.
 
         Returns:
             False if another process had already removed the segment.

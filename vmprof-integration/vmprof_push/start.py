@@ -35,8 +35,8 @@ _QUIET = 3.0
 _DRAIN = 10.0
 #: Shell script that runs the pusher.  The shell has its own session, so that Ctrl-C and
 #: the end of the terminal do not reach the pusher.  The shell is not a child of the
-#: program, because the program may wait for any child.  The script restarts a pusher
-#: that a signal killed after 5 seconds; Linux may choose the pusher when memory is
+#: program, because the program may wait for any child.  If a signal kills the pusher,
+#: the script restarts it after 5 seconds; Linux may kill the pusher when memory is
 #: short.  The program stops sampling when the folder is gone.
 _SCRIPT = """\
 trap '' HUP INT TERM

@@ -1,4 +1,4 @@
-"""The commands of vmprof-convert, and the files and pages that they make."""
+"""The command line of vmprof-convert: options, commands and output files."""
 from __future__ import annotations
 
 from vmprof_convert.cli.command import main

@@ -26,7 +26,7 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 #: options of reports that other formats support together with --held
 _OF_TREE = ("--held", "--group-storage")
-#: commands of diff_check.py; a profile with this name has to be given as ./diff
+#: commands of diff_check.py; a profile that is called diff has to be given as ./diff
 JUDGING = ("diff", "check")
 
 
@@ -251,7 +251,7 @@ def _run(asked: argparse.Namespace, name: str) -> None:
             else:
                 streams.write(whole)
         return
-    # some formats are ten times as large as the profile, so do not hold them in memory
+    # an output may be ten times as large as the profile, so do not keep it in memory
     with _writing(), about(found.files[0].name), output.replacing(target) as out:
         not_held = convert(out)
     streams.say("wrote %s%s" % (target, asked.hint))
@@ -280,7 +280,7 @@ def _report(found: run_files.Found, asked: argparse.Namespace, target: str | Non
 
 def _converter(files: Sequence[run_files.File], asked: argparse.Namespace,
                format_: Format) -> tuple[Profile, Callable[[BinaryIO], Sequence[str]]]:
-    """Read the profiles.
+    """Read the profiles of a run, and choose the function that writes the output.
 
     Returns:
         The profile, and a function that writes it. The function returns lines about
@@ -299,7 +299,7 @@ def _converter(files: Sequence[run_files.File], asked: argparse.Namespace,
 
 def _convert(profile: Profile, asked: argparse.Namespace, format_: Format,
              out: BinaryIO) -> Sequence[str]:
-    """Write the profile, and return lines about data that the output lacks."""
+    """Write a profile, and return lines about data that the output lacks."""
     from vmprof_convert.cli.progress import progress_bar
     assert format_.write is not None
     with progress_bar("converting") as progress:
@@ -329,7 +329,7 @@ def _temporary() -> BinaryIO:
 
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
-    # importing this takes memory, which a report in the terminal does not need
+    # import output.py late, because a report in the terminal does not need its memory
     from vmprof_convert.cli.output import OutputError
     try:
         yield
@@ -349,7 +349,7 @@ def _complain(name: str, text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None, *,
          command: str = "vmprof-convert", name: str = "vmprof-convert") -> int:
-    """Run the command.
+    """Run vmprof-convert.
 
     Args:
         arguments: the arguments; None for the arguments of the process.
@@ -363,8 +363,9 @@ def main(arguments: Sequence[str] | None = None, *,
         if isinstance(stream, io.TextIOWrapper):
             # names may contain characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
-    # Hardly any object here is part of a cycle, and the search for cycles takes a
-    # seventh of the time. In PyPy, gc.disable() would keep all other dead objects, too.
+    # Hardly any object of this command is part of a cycle of references, and the search
+    # for cycles takes a seventh of the run time. In PyPy, gc.disable() would keep all
+    # dead objects.
     has_gc = sys.implementation.name == "cpython" and gc.isenabled()
     if has_gc:
         gc.disable()
@@ -373,7 +374,7 @@ def main(arguments: Sequence[str] | None = None, *,
     asked = None
     try:
         if arguments and arguments[0] in JUDGING:
-            # do not import what only the other commands need
+            # do not import modules that only the other commands need
             from vmprof_convert.cli import diff_check
             with _writing():
                 return diff_check.run(arguments)
@@ -385,7 +386,7 @@ def main(arguments: Sequence[str] | None = None, *,
         return EXIT_BAD_INPUT
     except OSError as error:
         _complain(name, "cannot write to standard output: %s" % error.strerror)
-        # otherwise, Python would try to write the buffered rest when it exits
+        # otherwise, Python would try to write the rest of the output when it exits
         streams.nobody_listens()
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:

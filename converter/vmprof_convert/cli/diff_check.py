@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from vmprof_convert.report import diff_tables
 
 EXIT_FAILED = 1
-#: options of reports that a difference lacks, options of its tables, and options
-#: of its HTML page.
+#: options of reports that `diff` does not support, options of its tables, options of
+#: its HTML page, and values of --by for the page
 _OF_REPORTS = ("focus", "tree", "leaks", "held", "memory", "at", "hide_internal")
 _OF_TABLES = ("limit", "by", "sort", "group_storage")
 _OF_PAGES = ("by", "sort", "group_storage")
 _BY_OF_PAGES = (("function",), ("type",))
-#: first argument of vmprof-convert
+#: names of the commands, each the first argument of vmprof-convert
 DIFF, CHECK = "diff", "check"
 
 
@@ -214,7 +214,7 @@ def _find(paths: Sequence[str], other: str | None = None) -> list[File]:
 
 
 def _find_sides(options: argparse.Namespace) -> list[list[list[File]]]:
-    """Return the files of each run, for both sides.
+    """Return the files of each run on each of the two sides that `diff` compares.
 
     Raises:
         ProfileError: a run is on both sides.
@@ -238,7 +238,7 @@ def _read(files: list[File], options: argparse.Namespace, is_raw: bool,
     Args:
         files: the files of the run.
         options: the command's options.
-        is_raw: read native memory.
+        is_raw: whether to read native memory instead of the GC's heap.
         warnings: gets a line if malloc's own count contradicts the samples.
     """
     def check(profile: Profile) -> None:
@@ -287,7 +287,7 @@ def _check(options: argparse.Namespace) -> bool:
 
 def _check_conditions(options: argparse.Namespace, is_raw: bool, paths: Sequence[str],
                       profiles: Sequence[Profile]) -> None:
-    """Check that the profiles can answer the conditions about them.
+    """Check that the profiles contain the data that the conditions of --fail-if need.
 
     Args:
         options: the command's options.
@@ -296,7 +296,7 @@ def _check_conditions(options: argparse.Namespace, is_raw: bool, paths: Sequence
         profiles: the profiles.
 
     Raises:
-        FileError: a profile cannot answer a condition.
+        FileError: a profile lacks data.
     """
     conditions = [condition for condition in options.fail_if
                   if condition.is_raw == is_raw]
@@ -329,8 +329,8 @@ def _diff(options: argparse.Namespace) -> bool:
         raw_sides = _sides(options, sides_files, True)
     is_own = options.mine
     if not (is_own or options.by or DIFF_FORMATS[options.to].write):
-        # Show user code by default, as in a report.  It depends much less on the JIT's
-        # decisions which function to inline into which.
+        # Show user code by default, as in a report.  Its allocations depend much less
+        # on the JIT's decisions which function to inline into which.
         own = diff.only_own_code(sides)
         is_own, sides = own is not None, own or sides
     choice = Choice(by=options.by or ("function",), sort=options.sort or "self",
@@ -370,12 +370,12 @@ def _diff(options: argparse.Namespace) -> bool:
 
 def _sides(options: argparse.Namespace, files: list[list[list[File]]],
            is_raw: bool, warnings: list[str] | None = None) -> diff.Sides:
-    """Return both sides, of native memory or of the GC's heap.
+    """Read the two sides of a comparison.
 
     Args:
         options: the command's options.
         files: the files of each run, for both sides.
-        is_raw: read native memory.
+        is_raw: whether to read native memory instead of the GC's heap.
         warnings: see _read().
 
     Raises:

@@ -38,7 +38,7 @@ class Format(NamedTuple):
     name: str
     #: endings of file names; an output with .gz is compressed
     suffixes: tuple[str, ...]
-    #: description in the help, such as "the Firefox Profiler's"
+    #: description in the help, such as "the Firefox Profiler"
     what: str
     #: the writer; None for a report
     write: Write | None = None
@@ -165,12 +165,12 @@ FORMATS = {format_.name: format_ for format_ in (
     Format("vmprof", (".prof",), "stock vmprof", _vmprof, default=".prof"),
     Format(TABLE, (".txt",), "a table"),
     Format(MARKDOWN, (".md",), "Markdown"),
-    # .json means the Firefox Profiler, so this report needs --json
+    # the ending .json selects the Firefox Profiler, so a report as JSON needs --json
     Format(JSON, (), "a report for programs"),
 )}
 
 
-#: formats of a difference; here, .json means the report
+#: formats of `vmprof-convert diff`, in which the ending .json selects the report
 DIFF_FORMATS = {name: FORMATS[name] for name in (
     TABLE, MARKDOWN, "html", "collapsed", "pprof", "speedscope")}
 DIFF_FORMATS[JSON] = FORMATS[JSON]._replace(suffixes=(".json",))
@@ -185,6 +185,6 @@ def of_name(name: str, formats: Mapping[str, Format] = FORMATS) -> Format | None
 
 
 def suffixes(formats: Mapping[str, Format] = FORMATS) -> str:
-    """Return the list of endings for a message."""
+    """Return the endings of all formats as text for a message."""
     return " or ".join(suffix for format_ in formats.values()
                        for suffix in format_.suffixes)

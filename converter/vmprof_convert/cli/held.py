@@ -1,4 +1,4 @@
-"""Read the retainers from profiles: as answers, and as a tree."""
+"""Read the retainers that heap snapshots found: for reports, and as a tree."""
 from __future__ import annotations
 
 import argparse

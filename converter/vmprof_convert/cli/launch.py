@@ -12,7 +12,7 @@ from pathlib import Path
 from vmprof_convert.cli import streams
 from vmprof_convert.cli.output import OutputError
 
-#: how to install the commands that open files
+#: for each command that opens output files, a shell command that installs it
 _FROM = {"speedscope": "npm install -g speedscope"}
 
 

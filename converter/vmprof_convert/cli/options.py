@@ -17,16 +17,16 @@ _PARTS = ("thread", "process")
 _BY = (*_PLACES, *_PARTS, "type")
 #: value of --at: the moment at which the most bytes were alive
 PEAK = "peak"
-#: prefix of a value of --by: the values of this label
+#: prefix of a value of --by: label:KEY makes a row for each value of the label KEY
 LABEL = "label:"
 #: values of --of: the amount that a report sums
 BYTES, TIME, RESIDENT = _OF = ("bytes", "time", "rss")
 _SORT = ("self", "total", "objects", "alive")
 
-#: maximum number of rows of a table, and of each table of --focus
+#: default maximum number of rows of a table, and of each table of --focus
 DEFAULT_LIMIT, DEFAULT_PART = 25, 8
 
-#: maximum number of allocation samples in the formats that contain single samples
+#: default maximum number of allocation samples in formats that contain single samples
 DEFAULT_SAMPLES = 1_000_000
 
 #: the forms of a report
@@ -178,7 +178,7 @@ def are_given(options: argparse.Namespace) -> list[str]:
 
 
 def selection(options: argparse.Namespace) -> Selection:
-    """Return the values of the options of add_filters()."""
+    """Return the selection of samples that the options of add_filters() describe."""
     from vmprof_convert.analysis.selection import Selection
     return Selection(
         options.time, tuple(options.thread or ()), tuple(options.function or ()),
@@ -188,13 +188,13 @@ def selection(options: argparse.Namespace) -> Selection:
 
 
 def limit_of(options: argparse.Namespace) -> Limit:
-    """Return the limit for the number of samples in a table."""
+    """Return a limit for the number of allocation samples of a run, from --samples."""
     from vmprof_convert.profile.thin import Limit
     return Limit(DEFAULT_SAMPLES if options.samples is None else options.samples)
 
 
 def check(options: argparse.Namespace) -> None:
-    """Check the combination of the options.
+    """Check that the given options of a report can be combined.
 
     Raises:
         ProfileError: two options exclude each other.
@@ -275,7 +275,7 @@ def _label(text: str) -> str:
 
 
 def _times(text: str) -> tuple[int, int | None]:
-    """Parse a period into its begin and its end, in ns; the end may be None."""
+    """Parse a period into its begin and end in ns; the end is None if it is open."""
     begin, dots, end = text.partition("..")
     try:
         first = _seconds(begin) if begin else 0

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
-#: size of a buffer in bytes
+#: size of a buffer for the output in bytes
 _TOGETHER = 2**16
 
 
@@ -24,7 +24,7 @@ class OutputError(Exception):
 
 
 def check_target(path: str, source: str) -> None:
-    """Check the target before the work starts.
+    """Check that the output file can be written, before the work starts.
 
     Args:
         path: the output file.

@@ -47,7 +47,7 @@ DEFAULT_WIDTH = 100
 
 
 def terminal() -> Terminal:
-    """Return the properties of stdout."""
+    """Return the width, colours and characters of stdout for a report."""
     from vmprof_convert.text.terminal import Terminal
     out = sys.stdout
     width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
@@ -63,7 +63,7 @@ def terminal() -> Terminal:
 
 
 def file_() -> Terminal:
-    """Return the properties of an output file."""
+    """Return the width, colours and characters of an output file for a report."""
     from vmprof_convert.text.terminal import Terminal
     return Terminal(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
                     if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
@@ -97,8 +97,8 @@ def make(files: Sequence[File], options: argparse.Namespace,
          on: Terminal | None = None) -> str:
     """Return the text of the report.
 
-    If native memory was sampled, the table of allocations is followed by one for native
-    memory.
+    If native memory was sampled, the table of allocations is followed by a table of
+    native memory.
 
     Args:
         files: the profiles of a run.
@@ -118,7 +118,7 @@ def make(files: Sequence[File], options: argparse.Namespace,
     try:
         text = _make(files, options, on)
     except ProfileError as error:
-        # the report of native memory may work although this one does not
+        # the report of native memory may be possible although the first one is not
         text = "%s\n" % error
     try:
         return text + "\n" + _make(files, raw, on)
@@ -176,9 +176,9 @@ def _make(files: Sequence[File], options: argparse.Namespace,
 
 
 def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
-    """Return the moment when most memory was alive, in ns since the start.
+    """Return the moment with the most live bytes, in ns since the start.
 
-    This reads the files once more, so that no sample has to be kept in memory.
+    _view() reads the same files again, so that no sample has to be kept in memory.
     """
     from vmprof_convert import readers
     from vmprof_convert.analysis.peak import Changes, time_of_peak
@@ -239,7 +239,15 @@ def _view(files: Sequence[File], options: argparse.Namespace,
     for number, part in enumerate(read):
 
         def in_whole(tally: Tally, number: int = number) -> Tally:
-            """Return the selected sums, with the stack and type numbers of the run."""
+            """Return the sums of the selected samples for the merged profile.
+
+            Args:
+                tally: the sums of all samples of one process.
+                number: index of the process.
+
+            Returns:
+                The sums with the indices of stacks and types in the merged profile.
+            """
             result = tally
             if profile.processes:
                 result = Tally(options.at)
@@ -285,7 +293,14 @@ def _view(files: Sequence[File], options: argparse.Namespace,
 
 
 def _thread_name(process: Read, tid: int, are_several: bool) -> str:
-    """Return the name of a thread for people."""
+    """Return the name of a thread in a report.
+
+    Args:
+        process: the process of the thread.
+        tid: the kernel's number of the thread, 0 if unknown.
+        are_several: whether the report has several processes, so that the name includes
+            the process.
+    """
     from vmprof_convert.analysis.by_part import NO_THREAD
     from vmprof_convert.profile.names import names
     name = " ".join(filter(None, (names(process.profile).get(tid, ""), str(tid)))) if (
@@ -297,33 +312,36 @@ def _is_ours_to_choose(profile: Profile, options: argparse.Namespace, origins: O
                        asked: Selection) -> bool:
     """Return whether the report may choose between user code and all code.
 
-    It may do so if the user did not choose, if the profile contains both, and if the
-    report is not JSON. Programs get the same kind of rows in each run.
+    It may choose if the user did not, if the profile contains both kinds of code, and
+    if the report is not JSON. Programs that read JSON get the same rows in each run.
     """
     from vmprof_convert.meaning.user_code import has_own_code
     return not (options.by or options.tree or options.focus or asked.mine
                 or options.form == JSON) and has_own_code(profile, origins)
 
 
-#: a row whose self bytes exceed this share of all bytes is not informative ...
+#: a row may be uninformative if its own bytes exceed this share of all bytes
 _MOST = 2 / 3
-#: ... if it is a label, or if its total exceeds this share
+#: a row that exceeds _MOST is uninformative if it is a label, or if its bytes with
+#: callees exceed this share of all bytes
 _NEARLY_ALL = 0.95
 
 
 class _Largest(NamedTuple):
-    """The row with the largest self bytes."""
+    """The row whose function allocates the most bytes itself."""
 
+    #: whether the row is informative (see _MOST and _NEARLY_ALL)
     says_something: bool
+    #: share of the row in all bytes, and name of its function
     text: str
 
 
 def _that_says_most(own: View, all_: View, tally: Tally, is_time: bool) -> View:
     """Return the more informative one of two views.
 
-    This is user code, unless one row contains most of its bytes and is a label or a
-    function that everything runs through (`main`). The result mentions the largest row
-    of the other view.
+    The result is the view of user code, unless one row contains most of the bytes and
+    is a label or a function that calls all others (`main`). The result mentions the
+    largest row of the other view.
 
     Args:
         own: the view of user code.
@@ -342,9 +360,10 @@ def _that_says_most(own: View, all_: View, tally: Tally, is_time: bool) -> View:
 
 
 def _largest(view: View, tally: Tally, is_time: bool) -> _Largest | None:
-    """Return the largest row, or None if there are no rows.
+    """Return the row of a view with the largest own number, or None without rows.
 
-    CPU samples count if `is_time` is set, or if there are no allocation samples.
+    The number is the processor time if `is_time` is set or if there are no allocation
+    samples. Otherwise it is the allocated bytes.
     """
     from vmprof_convert.analysis import cpu_and_rss
     from vmprof_convert.profile.model import LABEL
@@ -369,7 +388,10 @@ def _largest(view: View, tally: Tally, is_time: bool) -> _Largest | None:
 
 def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
         asked: Selection) -> tuple[Selection, tuple[str, ...]]:
-    """Return the selection and the kind of rows, with defaults for user code."""
+    """Return the selection and the kind of rows, with defaults for absent options.
+
+    By default, a report shows user code, by line if executed lines are known.
+    """
     from vmprof_convert.meaning.user_code import has_own_code
     from vmprof_convert.meaning.visible_stacks import has_lines
 
@@ -440,7 +462,7 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
 
 
 class _Part(NamedTuple):
-    """The profile of one process without its samples, and their sums."""
+    """The profile of one process without its samples, and the sums of the samples."""
 
     read: Read
     tally: Tally
@@ -532,7 +554,8 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
             if len(read) == 1:
                 raise
             why, blamed = str(error), part.profile.pid
-            # the full message has advice that does not help if other processes worked
+            # the full message has advice that does not help if other processes have a
+            # result
             alone = error.short if isinstance(error, TooFewCollections) else why
         parts.append(ProcessLeaks(part.name, part.profile, alone))
     if not able:
@@ -554,7 +577,7 @@ def _make_leaks(files: Sequence[File], options: argparse.Namespace,
 
 
 def _check_raw(files: Sequence[File], options: argparse.Namespace) -> None:
-    """Check that free() was seen for all blocks; missed calls would look like leaks.
+    """Check that the sampler missed no calls of free(), which would look like leaks.
 
     Raises:
         ProfileError: some calls were missed.
@@ -585,7 +608,7 @@ def _make_memory(files: Sequence[File], options: argparse.Namespace,
 
 def _written(sheets: Sequence[Sheet], options: argparse.Namespace,
              on: Terminal | None) -> str:
-    """Return the text of several sheets, one after the other."""
+    """Return the text of several reports, one after the other."""
     text = io.StringIO()
     for number, sheet in enumerate(sheets):
         if number:

@@ -1,7 +1,8 @@
 """Find the profiles of a run, and read them.
 
 A run has a profile per process, and per segment of a rotated profile. If the user names
-only the profile of the first process, the others are found next to it by their names.
+only the profile of the first process, the other profiles are found in the same folder
+by their names.
 """
 from __future__ import annotations
 
@@ -44,18 +45,21 @@ class File(NamedTuple):
     later: tuple[str, ...] = ()
     #: ns from the start of the run's first process to the start of this one
     begin: int = 0
-    #: Whether the user did not name the file. The process may have been killed, so
-    #: the file is read up to its last complete record.
+    #: Whether the file was found in the folder, and the user did not name it. Its
+    #: process may have been killed, so it is read up to its last complete record.
     is_found: bool = False
 
     @property
     def name(self) -> str:
-        """The name in messages."""
+        """The name of the profile in messages."""
         return "standard input" if self.path == STANDARD else self.path
 
     @property
     def sources(self) -> list[str | int]:
-        """The paths to open, or a new descriptor of standard input to close."""
+        """The paths of the segments, or a new descriptor of standard input.
+
+        The reader closes the descriptor.
+        """
         if self.path != STANDARD:
             return [self.path, *self.later]
         if sys.__stdin__ is None:
@@ -72,7 +76,7 @@ class Found(NamedTuple):
 
 
 def check_not_a_profile(target: str) -> None:
-    """Raise FileError if the output would replace a profile of another run."""
+    """Raise FileError if the output file `target` exists and is a profile."""
     if not os.path.isfile(target):
         return
     with about(target), open(target, "rb") as file:
@@ -137,7 +141,7 @@ def by_run(paths: Sequence[str]) -> dict[str, list[str]]:
 
     Raises:
         FileError: a file cannot be read.
-        ProfileError: a file is read once only, such as a pipe.
+        ProfileError: a file can be read only once, such as a pipe.
     """
     runs: dict[str, list[str]] = {}
     for path in paths:
@@ -155,7 +159,8 @@ def read(files: Sequence[File], asked: argparse.Namespace,
     Args:
         files: the profiles.
         asked: the options.
-        look: gets the merged profile before the samples are selected.
+        look: function that is called with the merged profile before the samples are
+            selected.
 
     Returns:
         The profile with the selected samples.
@@ -180,11 +185,11 @@ def read(files: Sequence[File], asked: argparse.Namespace,
 
 
 def read_raw(files: Sequence[File], asked: argparse.Namespace) -> Profile | None:
-    """Read the native memory of files that read() has read.
+    """Read the samples of native memory from files that read() has read.
 
     Returns:
-        The profile, or None if it cannot be read.  For example, the file is standard
-        input, or a file has no samples of native memory.
+        The profile, or None if these samples cannot be read.  For example, the file is
+        standard input, or a file has no samples of native memory.
     """
     import argparse
     if any(file.path == STANDARD for file in files):
@@ -209,7 +214,15 @@ def read_events(file: File, asked: argparse.Namespace) -> merging.Read:
 
 def _parts(paths: Sequence[str],
            heads: Sequence[Head]) -> list[tuple[Head, list[str]]]:
-    """Return the first head of each process, and the paths of its segments in order.
+    """Group the segments of each process.
+
+    Args:
+        paths: the profiles.
+        heads: the head of each profile, in the same order.
+
+    Returns:
+        For each process, the head of its first segment, and the paths of its segments
+        in order.
 
     Raises:
         ProfileError: a segment is missing.
@@ -238,7 +251,16 @@ def _parts(paths: Sequence[str],
 
 def _each_once(paths: Sequence[str], heads: Sequence[Head],
                left_out: list[str]) -> tuple[list[str], list[Head]]:
-    """Remove copies of a process's profile, and add a line about each to `left_out`."""
+    """Remove copies of profiles.
+
+    Args:
+        paths: the profiles.
+        heads: the head of each profile, in the same order.
+        left_out: gets a line about each copy.
+
+    Returns:
+        The paths and the heads of the other profiles.
+    """
     first: dict[tuple[str, ...], str] = {}
     kept: list[tuple[str, Head]] = []
     for path, head in zip(paths, heads):
@@ -298,7 +320,7 @@ def _called(path: str, pattern: re.Pattern[str]) -> list[str]:
 
 
 def _beside(path: str, left_out: list[str], apart: str | None) -> list[str]:
-    """Return the other profiles of a run.
+    """Return the paths of the other profiles of a run.
 
     For the first process of a run, these are its later segments, and all profiles of
     its children. For a child, these are its later segments.

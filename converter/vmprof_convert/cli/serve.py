@@ -71,7 +71,7 @@ class ProfileServer(http.server.ThreadingHTTPServer):
             self.fetched.set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a connection that the browser closed; it may connect again."""
+        """Ignore errors of a connection, for example if the browser closed it."""
 
 
 #: bytes per write to the connection
@@ -98,7 +98,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_OPTIONS(self) -> None:
         """Allow the preflight request of a browser.
 
-        Browsers send one before a page from the network may fetch from loopback.
+        Browsers send such a request before a page from the network may fetch from
+        loopback.
         """
         if self._allowed():
             self._answer(204, b"", {
@@ -174,7 +175,8 @@ def view(data: bytes, query: str = "", port: int = 0) -> None:
             thread.start()
             _open(server, profiler_url(server.url, query))
             if not server.fetched.wait(PATIENCE):
-                # in Chrome, too, the page then shows an error about Safari
+                # if the browser blocks the request, the page shows an error about
+                # Safari, even in Chrome
                 _say("The browser has not requested the profile yet. If the page says "
                      "that it (or Safari) cannot load\nthe profile, the browser blocks "
                      "the request: allow profiler.firefox.com to reach this "

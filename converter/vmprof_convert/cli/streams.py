@@ -18,7 +18,7 @@ def say(text: str) -> None:
 
 
 def write(data: BinaryIO) -> None:
-    """Copy the rest of `data` to stdout, unless the reader has gone."""
+    """Copy the rest of a stream to stdout, unless the reader of stdout has gone."""
     try:
         shutil.copyfileobj(data, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -35,6 +35,6 @@ def complain(text: str) -> None:
 
 def nobody_listens() -> None:
     """Redirect stdout to /dev/null after its reader has gone."""
-    # otherwise, Python would try to write the buffered rest when it exits
+    # otherwise, Python would try to write the rest of the output when it exits
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

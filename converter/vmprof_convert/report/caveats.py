@@ -38,16 +38,17 @@ from vmprof_convert.text.units import (
 
 #: maximum number of processes that a line names
 _LISTED = 3
-#: share of the bytes or samples from which on a note is essential
+#: a note is essential if it concerns at least this share of the bytes or samples
 _LEAST = 0.01
-#: share of the bytes below which there is no note
+#: there is no note on less than this share of the bytes
 _NOTHING = 0.001
-#: share of the bytes in compiled code above which the note on lines is essential
+#: the note on the lines of compiled code is essential if compiled code allocated more
+#: than this share of the bytes
 _MUCH = 0.1
 
 
 def title(profile: Profile, summary: Summary, choice: Choice) -> str:
-    """Return the first line of the report."""
+    """Return the first line of a report on allocations."""
     if not (profile.settings or profile.moments):
         return ("no allocation samples: the profile was taken without "
                 "--allocation-sampling")
@@ -59,14 +60,14 @@ def title(profile: Profile, summary: Summary, choice: Choice) -> str:
 
 def sums(profile: Profile, summary: Summary, choice: Choice, *,
          is_all: bool = True) -> str:
-    """Return the estimated total.
+    """Return a line with the estimate of all allocated bytes.
 
     Args:
         profile: the profile.
         summary: its sums.
-        choice: contains the moment that the sums are of.
-        is_all: whether no samples were left out. The GC's own count is then added if
-            the two are comparable.
+        choice: contains the time at which the profile is considered to end.
+        is_all: whether the sums include all samples. If they do, the line also has the
+            GC's own count, unless it cannot be compared with the estimate.
     """
     value, low, high = summary.bytes
     if profile.gaps == "fixed":
@@ -90,10 +91,11 @@ def sums(profile: Profile, summary: Summary, choice: Choice, *,
 
 
 def _intervals(profile: Profile, summary: Summary) -> str:
-    """Return the mean distance of the samples.
+    """Return the mean number of bytes between samples as text.
 
-    The distance is measured if the interval varied, under a limit, or if the profile
-    was downsampled. Otherwise it is the requested interval.
+    The mean is calculated from the samples if the interval varied, if a limit
+    controlled it, or if the profile was downsampled. Otherwise it is the requested
+    interval.
     """
     limit = profile.settings.get("limit", "")
     interval: float = profile.interval
@@ -113,24 +115,25 @@ def _seconds(profile: Profile, choice: Choice) -> str:
 
 #: names of the signals that PROFILE.rst mentions, by their number on Linux on x86-64
 _SIGNALS = {"9": "SIGKILL", "15": "SIGTERM"}
-#: by run ID and pid of a process: the pid of the process that ended it, and the signal
+#: Processes that another process ended by a signal. The key is the run ID and the pid
+#: of the ended process; the value is the pid of the other process, and the signal.
 _Told = dict[tuple[str, Optional[str]], tuple[str, str]]
 
 
 def of_run(profile: Profile) -> list[str]:
-    """Return the lines about the parts of the run that the profile does not contain."""
+    """Return notes on the parts of the run that the profile does not contain."""
     return thinned(profile) + lost(profile)
 
 
 def lost(profile: Profile) -> list[str]:
-    """Return the lines about data that was never written to the profile."""
+    """Return notes on data that was never written to the profile."""
     return of_runs([
         (str(process.profile.pid or process.source), process.profile)
         for process in profile.processes] or [("", profile)])
 
 
 def thinned(*profiles: Profile) -> list[str]:
-    """Return a line if the profiles were downsampled, or no line."""
+    """Return a note if the profiles were downsampled, or no note."""
     left_out = [profile.thinned for profile in profiles if profile.thinned]
     return [
         "downsampled: %d of %d allocation samples were kept, and each represents "
@@ -140,11 +143,11 @@ def thinned(*profiles: Profile) -> list[str]:
 
 
 def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
-    """Return the lines about data that these profiles do not contain.
+    """Return notes on data that the profiles of some processes do not contain.
 
     Args:
-        named: name and profile of each process. A line that several processes share is
-            returned once, with their names.
+        named: name and profile of each process. A note that several processes share is
+            returned once, with the names of these processes.
     """
     about: dict[str, list[str]] = {}
     told = _told([profile for _, profile in named])
@@ -163,7 +166,7 @@ def of_runs(named: Sequence[tuple[str, Profile]]) -> list[str]:
 
 
 def of_labels(*profiles: Profile) -> list[str]:
-    """Return a line with the label keys of these profiles, or no line."""
+    """Return a note that lists the label keys of some profiles, or no note."""
     keys = sorted({key for profile in profiles for key in profile.label_keys})
     return ["labels: %s (--by label:KEY, --label KEY=VALUE)" % ", ".join(
         map(shortened, keys))] if keys else []
@@ -234,12 +237,13 @@ MOST_LINES = 5
 
 def brief(profile: Profile, summary: Summary, choice: Choice, *,
           is_all: bool = True) -> list[str]:
-    """Return the notes that affect the interpretation, at most MOST_LINES lines.
+    """Return the most important notes on the figures, at most MOST_LINES lines.
 
     Args:
         profile: the profile.
         summary: its sums.
-        choice: the kind of rows, and the moment.
+        choice: the kind of rows, and the time at which the profile is considered to
+            end.
         is_all: see sums().
     """
     lines = [sums(profile, summary, choice, is_all=is_all)]
@@ -269,7 +273,7 @@ def missed(profile: Profile, figures: Figures) -> list[str]:
         profile: The profile, to its end.
         figures: The sums of all its samples.
     """
-    # at this level, none of thousands of correct runs has a warning by chance
+    # with this quantile, none of thousands of correct runs has a warning by chance
     alive = figures.bytes(STILL_ALIVE, _SURE)
     if bytes_ := missed_frees(profile, alive):
         return ["wrong: the samples count %s more as alive than malloc itself has in "
@@ -436,7 +440,7 @@ def _callers(profile: Profile, summary: Summary) -> list[Remark]:
     """Return the notes on wrong or missing callers in compiled code."""
     if not profile.stacks.has_compiled():
         return []
-    # the log that --lines records also contains these functions
+    # the log that --lines records also names the callers in compiled code
     if profile.settings.get("lines") != "1":
         return [Remark(
             "callers: in compiled code, some callers are wrong, in most programs for "
@@ -491,7 +495,7 @@ def _counts(figures: Figures, state: str, of: str | None,
 
 
 def garbage_in_use(*profiles: Profile) -> str:
-    """Return the comment on the live bytes, for formats that have comments.
+    """Return a comment on whether the live bytes are exact, for formats with comments.
 
     Args:
         profiles: the profile, or the two sides of a difference.
@@ -531,12 +535,12 @@ _RAW_ALIVE = "alive: blocks that free() had not yet freed"
 
 
 def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
-    """Return which objects count as alive.
+    """Return the note on which objects the report counts as alive.
 
     Args:
         profile: the profile.
         choice: contains the moment at which the objects are alive.
-        is_brief: leave out how to get the exact figure.
+        is_brief: whether the note omits the advice how to exclude garbage.
     """
     if profile.is_raw:
         return _RAW_ALIVE

@@ -21,14 +21,14 @@ _Json = dict[str, Any]
 
 def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
           limit: int | None = None, is_own: bool = False) -> None:
-    """Write the `limit` largest changes.
+    """Write the totals and the largest changes of a difference as JSON.
 
     Args:
         difference: the difference.
-        verdicts: on the conditions of --fail-if.
+        verdicts: the results of the conditions of --fail-if.
         out: the file.
-        limit: None for all changes.
-        is_own: whether the difference is about user code.
+        limit: maximum number of changes; None for all changes.
+        is_own: whether the difference contains only user code.
     """
     measure, sides = difference.measure, difference.sides
     json.dump({
@@ -53,7 +53,7 @@ def write(difference: Difference, verdicts: list[Verdict], out: TextIO,
 
 
 def _remarks(runs: Sequence[Profile]) -> list[str]:
-    """Return the notes on the runs of one side, each once."""
+    """Return the notes on the runs of one side of the comparison, each note once."""
     return list(dict.fromkeys(
         line for profile in runs for line in caveats.of_run(profile)))
 

@@ -1,6 +1,7 @@
 """Make the content of a report on a difference between runs: lines and tables.
 
-The input is a `Difference` (analysis/diff.py). The output is a `Sheet` (tables.py).
+The input is a `Difference` (analysis/diff.py). Its two sides are groups of runs, or two
+moments of one run. The output is a `Sheet` (tables.py).
 """
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ WHAT_DIFFERS = (
     "differs: by more than sampling, but equal runs may differ as much. Compilation "
     "decides which function allocates an object, if any, and how much the JIT keeps: "
     "compare several runs per side (%s)" % SEVERAL)
-#: names of the measures, except for ALIVE_BYTES, whose name is Sides.alive
+#: names of the measures in tables, except for ALIVE_BYTES, whose name is Sides.alive
 _WHAT = {diff.ALLOCATED: "allocated", diff.TOTAL: "allocated, with callees",
          diff.OBJECTS: "objects"}
 #: maximum length of a path in characters
@@ -64,7 +65,7 @@ Names = tuple[Sequence[str], Sequence[str]]
 
 
 def title(names: Names) -> str:
-    """Return the names of the two sides."""
+    """Return the part of a title that names the two sides of a difference."""
     return "from %s to %s" % tuple(
         side[0] if len(side) == 1 else "%d runs (%s)" % (len(side), ", ".join(side))
         for side in names)
@@ -73,7 +74,7 @@ def title(names: Names) -> str:
 def of_runs(difference: Difference, names: Names) -> list[str]:
     """Return the lines about data that the profiles do not contain.
 
-    Each line names its profiles.
+    Each line names the profiles that lack the data.
     """
     sides = difference.sides
     if sides.is_one_run:
@@ -89,7 +90,7 @@ def of_runs(difference: Difference, names: Names) -> list[str]:
 
 
 def _what(difference: Difference, measure: str) -> str:
-    """Return the name of a measure."""
+    """Return the name of a measure in tables."""
     return _WHAT.get(measure) or difference.sides.alive
 
 
@@ -115,7 +116,7 @@ def of(difference: Difference, limit: int | None, names: Names,
         difference: the difference.
         limit: maximum number of changes; None for no limit.
         names: the names of the two sides.
-        is_own: whether the difference is about user code.
+        is_own: whether the difference contains only user code.
     """
     measure, sides = difference.measure, difference.sides
     is_several = len(sides.runs) > 2
@@ -203,7 +204,7 @@ def _everything(difference: Difference) -> Table:
 
 
 def in_all(difference: Difference) -> str:
-    """Return the changes of all measures in one line."""
+    """Return the changes of the totals in one line, with each measure."""
     parts = []
     for measure, change in difference.in_all.items():
         text, said, before, after = _figures(change, measure)
@@ -221,7 +222,7 @@ def _figures(change: Change, measure: str) -> tuple[str, ...]:
 
 
 def _value(runs: Sequence[Figures], measure: str) -> str:
-    """Return the mean of the runs as text."""
+    """Return the mean of a measure over the runs, or "-" if they have no samples."""
     sums = [figures.sum(STILL_ALIVE if measure == diff.ALIVE_BYTES else None)
             for figures in runs]
     if not any(sum_.samples for sum_ in sums):

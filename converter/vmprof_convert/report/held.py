@@ -43,11 +43,13 @@ from vmprof_convert.text.units import (
 #: name of the layout, which README.rst describes
 SCHEMA = "vmprof-allocation-held-1"
 
-#: minimum share of a row in all live bytes
+#: a retainer is shown if it retains at least this share of all live bytes
 _LEAST = 0.005
-#: maximum number of parts shown per retainer, and the minimum share of a part
+#: maximum number of parts (a type and the function that allocated it) shown per
+#: retainer, and the minimum share of a part in the retainer's bytes
 _PARTS, _SHARE = 2, 0.08
-#: maximum number of retainers named per leak, and the minimum share of a retainer
+#: maximum number of retainers named per leak, and the minimum share of the leak's bytes
+#: that a retainer keeps
 _HOLDERS, _HELD = 2, 0.1
 #: prefix of paths to the sampler's own objects
 _OURS = "vmprof_allocation."
@@ -75,7 +77,7 @@ _PROBLEMS = {
 
 
 def problem(number: int) -> str:
-    """Return the reason why a heap snapshot has no answer."""
+    """Return the reason why a heap snapshot has no answer, from its problem number."""
     if number >= _OF_SIGNAL:
         return "signal %d ended the process that examined the heap" % (
             number - _OF_SIGNAL)
@@ -128,13 +130,14 @@ def holders_of(shares: Sequence[Share]) -> str:
 
 def of(profile: Profile, last: Found, limit: int, *,
        is_one_of_several: bool = False) -> Sheet:
-    """Return the report of the last answer.
+    """Return the report of the last answer in a profile.
 
     Args:
-        profile: the profile.
+        profile: the profile of one process.
         last: its last answer.
-        limit: maximum number of rows.
-        is_one_of_several: whether the report has several processes.
+        limit: maximum number of retainers.
+        is_one_of_several: whether other processes are reported, too, so that the title
+            names this process.
     """
     held, origins = last.held, Origins(profile)
     of_which = " in process %d" % profile.pid if is_one_of_several else ""
@@ -157,7 +160,8 @@ def of(profile: Profile, last: Found, limit: int, *,
             continue
         rows.append((format_bytes(exact) if rest.paths else "", *since.empty, "",
                      _estimate(rest.estimate), _REST[rest.how]))
-        if rest.how != INTERPRETER:     # no function of the program holds these
+        # the interpreter's objects are listed by purpose (rest.paths) instead
+        if rest.how != INTERPRETER:
             rows += [(*since.empty, *part) for part in _parts(rest.parts, origins)]
         rows += [(*since.empty, "", "", "", "      %.0f %% %s" % (
             100 * bytes_ / exact, shortened_path(path)))
@@ -200,21 +204,21 @@ class _Since:
 
     def __init__(self, first: Held, last: Held) -> None:
         self.columns: list[Column] = []
-        #: cells of a row without a comparison
+        #: empty cell for a row without a comparison; no cell if there is no column
         self.empty: tuple[str, ...] = ()
         self._before: dict[str, int] = {}
         if first is last:
             return
         self.columns = [Column("since %s" % format_moment(first.time), FIGURE)]
         self.empty = "",
-        # several threads may have a path of the same name, which cannot be compared
+        # paths of several threads may have the same text, and are not compared then
         then, now = (Counter(one.path for one in held.holders)
                      for held in (first, last))
         self._before = {one.path: one.bytes for one in first.holders
                         if then[one.path] == now[one.path] == 1}
 
     def cells(self, row: Row) -> tuple[str, ...]:
-        """Return the cells of a row.
+        """Return the cell with the growth of a row's retainer.
 
         The cell is empty if the first answer lacks the retainer. The retainer may have
         existed without being among the largest.
@@ -223,7 +227,7 @@ class _Since:
         return (grown,) if grown else self.empty
 
     def growth(self, holder: Holder) -> str:
-        """Return the growth, or "" if the first answer lacks the retainer."""
+        """Return the growth of a retainer, or "" if the first answer lacks it."""
         before = self._before.get(holder.path)
         if before is None:
             return ""
@@ -247,7 +251,7 @@ def _name(row: Row) -> str:
 
 
 def _parts(parts: Sequence[Part], origins: Origins) -> list[tuple[str, ...]]:
-    """Return the rows below the row of a retainer."""
+    """Return rows with the types and allocating functions of a retainer's objects."""
     rows: list[tuple[str, ...]] = []
     for part in parts[:_PARTS]:
         place = place_of(part.function, part.line, origins)
@@ -266,7 +270,7 @@ _Json = dict[str, Any]
 
 def write_json(asked: Sequence[tuple[Profile, Sequence[Found]]], out: TextIO,
                limit: int | None) -> None:
-    """Write all answers of several processes.
+    """Write all answers of several processes as JSON.
 
     Args:
         asked: the profile of each process, with its answers.

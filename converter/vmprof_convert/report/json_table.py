@@ -1,4 +1,4 @@
-"""Make the content of a report on allocations for JSON, with all figures and bounds.
+"""Make the JSON content of a report, with all figures and their error bounds.
 
 The input is the same as in tables.py. README.rst describes the keys.
 """
@@ -20,8 +20,9 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.report import caveats
 from vmprof_convert.report.tables import AmountsView, View
 
-#: Name of the layout, which README.rst describes. A layout with other meanings gets
-#: another name. New keys may be added under the same name.
+#: Names of the layouts that README.rst describes: of a report on allocations, and of a
+#: report on CPU samples or resident memory. A layout keeps its name if a key is added,
+#: but gets another name if the meaning of a key changes.
 SCHEMA = "vmprof-allocation-report-1"
 AMOUNTS = "vmprof-allocation-amounts-1"
 
@@ -41,7 +42,7 @@ def write(content: _Json, out: TextIO) -> None:
 
 
 def of_rows(view: View) -> _Json:
-    """Return the content for the rows of the table, at most view.limit rows."""
+    """Return the content of a report with the `view.limit` largest rows."""
     rows = view.summary.rows
     figures = _Figures(view)
     return {**_head(view),
@@ -50,7 +51,7 @@ def of_rows(view: View) -> _Json:
 
 
 def of_focus(view: View, focus: Focus) -> _Json:
-    """Return the content for one function, with its callers and callees."""
+    """Return the content of a report on one function, its callers and its callees."""
     figures = _Figures(view)
 
     def parts(rows: list[Row]) -> list[_Json]:
@@ -65,7 +66,7 @@ def of_focus(view: View, focus: Focus) -> _Json:
 
 
 def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
-    """Return the content for a call tree, as a list of branches.
+    """Return the content of a report on the call tree, as a list of branches.
 
     Each branch comes after its parent and contains the index of its parent. The list is
     flat because nested objects may be too deep for a JSON parser.
@@ -81,7 +82,7 @@ def of_tree(view: View, branches: Sequence[Branch], left_out: int) -> _Json:
 
 
 def of_amounts(view: AmountsView) -> _Json:
-    """Return the content for CPU samples or resident memory."""
+    """Return the content of a report on CPU samples or resident memory."""
     amounts = view.amounts
     return {
         "schema": AMOUNTS, "of": amounts.of, "unit": amounts.unit, "sum": amounts.sum,
@@ -186,7 +187,7 @@ class _Figures:
         self._has_bounds = view.profile.gaps != "fixed"
 
     def row(self, row: Row) -> _Json:
-        """Return the figures of a row, with its subject."""
+        """Return the subject of a row, and its figures without and with callees."""
         return {**_subject(row.subject, self._by), "self": self.of(row.own),
                 "total": self.of(row.total)}
 

@@ -14,12 +14,12 @@ from vmprof_convert.report.tables import FIGURE, Sheet, Table
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&|#~$@]")
 #: parts of a URL that GitHub and others turn into a link without any markup
 _LINKS = re.compile(r"(?<=:)//|(?<=www)\.", re.IGNORECASE)
-#: characters that end code or a cell, and blanks at either end of the text
+#: characters that end inline code or a table cell, and blanks at either end of a cell
 _ENDS_CODE = re.compile(r"[`|\\]|^ | $")
 
 
 def write(sheet: Sheet, out: TextIO) -> None:
-    """Write the sheet to a file."""
+    """Write a report to a file as Markdown."""
     for line in sheet.head:
         print(escaped(line) + "  ", file=out)
     for table in sheet.tables:
@@ -50,7 +50,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _name(cell: str) -> str:
-    """Return the cell as code, where Markdown has no special characters."""
+    """Return a cell as inline code, in which Markdown has no special characters."""
     name = cell.lstrip(" ")
     # Markdown removes blanks at the beginning
     indent = "&nbsp;" * (len(cell) - len(name))

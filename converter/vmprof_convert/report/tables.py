@@ -1,8 +1,9 @@
 """Make the content of a report: lines of text, and tables with cells of text.
 
 Each `of_...` function turns the result of an analysis into a `Sheet`, which
-terminal_table.py and markdown.py write. This module makes all text from the profile
-printable.
+terminal_table.py and markdown.py write. The subject of a row is its function, line,
+file, module, type or label. This module replaces unprintable characters in all text
+from the profile.
 """
 from __future__ import annotations
 
@@ -59,22 +60,23 @@ from vmprof_convert.text.units import (
     format_seconds,
 )
 
-#: Kinds of columns: figures, names, and places (file and line). In a narrow terminal,
-#: names lose their end, and places lose their beginning.
+#: Kinds of columns: figures (numbers with their units), names, and places (a file,
+#: often with a line). In a narrow terminal, names lose their end, and places lose their
+#: beginning.
 FIGURE, NAME, PLACE = "figure", "name", "place"
 
-#: suffix of a place whose line is the definition, because no executed line is known
+#: suffix of a line that is the first line of a function, if no executed line is known
 _NOT_EXECUTED = " (def)"
 #: maximum length of a path in characters
 _MAX_PATH = 1000
-#: titles of tables: of all code, and of user code
+#: titles of a table of all code, and of a table of user code
 ALL = "all code"
 OWN = "user code, with the libraries that it calls"
-#: the function that formats an amount, by unit
+#: functions that format an amount in each unit of Amounts
 _FORMATS: dict[str, Callable[[float], str]] = {
     SECONDS: format_seconds, BYTES: format_bytes,
     SAMPLES: lambda number: "%d" % number}
-#: maximum number of processes with a row
+#: maximum number of rows in the table of processes
 MAX_PROCESSES = 12
 
 
@@ -129,9 +131,10 @@ class View(NamedTuple):
     selection: Selection = Selection()
     #: maximum number of rows of a table; None for all rows
     limit: int | None = None
-    #: allocated bytes of each of the profile's processes
+    #: sums of the samples of each process in profile.processes
     of_processes: Sequence[Figures] = ()
-    #: whether all notes are shown; otherwise only notes that affect the interpretation
+    #: whether all notes are shown; otherwise only notes without which the reader may
+    #: misinterpret the figures
     all_remarks: bool = False
     #: hint at another view (such as --mine) and its largest row, or ""
     other: str = ""
@@ -149,7 +152,7 @@ def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *
             profile.
 
     Raises:
-        ProfileError: the profile does not contain what `choice` needs.
+        ProfileError: the profile lacks data that `choice` needs.
     """
     origins = Origins(profile)
     summary = summarize(profile, tally, choice, origins=origins)
@@ -157,7 +160,7 @@ def of(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *
 
 
 def of_rows(view: View) -> Sheet:
-    """Return a report of the summary's rows."""
+    """Return a report with the largest rows of `view.summary`."""
     choice, summary = view.choice, view.summary
     rows = summary.rows[:view.limit]
     title = OWN if view.selection.mine else ""
@@ -271,7 +274,7 @@ def _sheet(view: View, tables: list[Table]) -> Sheet:
 
 
 def _processes(view: View) -> Table:
-    """Return the table of the processes, the largest allocated bytes first."""
+    """Return the table of the processes, sorted by their allocated bytes."""
     of_each = sorted(zip(view.of_processes, view.profile.processes),
                      key=lambda pair: -pair[0].sum().value_bytes)
     shown = of_each[:MAX_PROCESSES]
@@ -294,13 +297,18 @@ def _processes(view: View) -> Table:
 
 
 def _peak(profile: Profile, kind: str) -> str:
-    """Return the largest reading of a kind, or "" if there are no readings."""
+    """Return the largest value of a memory metric, or "" if it was never read.
+
+    Args:
+        profile: the profile of one process.
+        kind: the metric, RESIDENT or HEAP.
+    """
     read = readings(profile, kind)
     return format_bytes(peak(read).value) if read else ""
 
 
 def noun_of(choice: Choice) -> str:
-    """Return the noun for a row of the table, in the singular."""
+    """Return the singular noun for a row of a report, such as "function"."""
     return ("row" if len(choice.by) > 1 else "value" if key_of(choice.by)
             else choice.by[0])
 
@@ -329,7 +337,7 @@ def _more(left_out: int, noun: str = "", plural: str = "") -> str:
 
 
 def _indents(branches: Sequence[Branch]) -> Iterable[str]:
-    """Yield the indentation of each branch.
+    """Yield the indentation of each branch of the call tree.
 
     A branch that is shown without siblings is in the column of its parent. Other
     branches are indented and have a hyphen.
@@ -344,7 +352,7 @@ def _indents(branches: Sequence[Branch]) -> Iterable[str]:
 
 
 def _chain(chain: list[Subject], origins: Origins) -> str:
-    """Return a cell with the names of a branch's subjects."""
+    """Return the name of a branch: its functions, files or modules, outermost first."""
     names = [_name(subject, origins) for subject in chain]
     if len(names) > 3:
         names[1:-1] = ["%d more" % (len(names) - 2)]
@@ -375,7 +383,7 @@ class _Labels:
                 self._place, PLACE if self._place == FILE else NAME))
 
     def of(self, subject: Subject) -> Iterable[str]:
-        """Yield the cells of a row."""
+        """Yield the cells that name the subject of a row."""
         function = subject.function
         if self._has_types:
             # a row without a type has the name of its function instead
@@ -388,7 +396,7 @@ class _Labels:
 
 
 class _Columns:
-    """The columns of figures of a table."""
+    """The columns with figures in a table about allocations, and their cells."""
 
     def __init__(self, view: View, *, is_split: bool = False,
                  is_total: bool = False) -> None:
@@ -396,13 +404,14 @@ class _Columns:
 
         Args:
             view: the profile and the options.
-            is_split: whether each row has only one kind of figures.
+            is_split: whether `own` and `total` of each row are equal, so that one
+                column shows both.
             is_total: whether the first column is the total, whatever the sort order is.
         """
         self._view = view
         choice = view.choice
         self._by = choice.by
-        # fixed gaps may correlate with the program's loops: the error is unknown
+        # fixed gaps may correlate with the program's loops, so the error is unknown
         self._has_intervals = view.profile.gaps != "fixed"
         self._all = view.summary.bytes.value
         self._is_total = is_total or choice.sort == TOTAL
@@ -452,7 +461,7 @@ class _Columns:
         return Table(title, [*self.figures, *labels.columns], cells, rest)
 
     def of(self, row: Row) -> Iterable[str]:
-        """Yield the cells of a row."""
+        """Yield the cells with the figures of a row."""
         shown, other = ((row.total, row.own) if self._is_total
                         else (row.own, row.total))
         for kind in self._kinds:
@@ -494,20 +503,21 @@ def alive_title(profile: Profile, at: int | None) -> str:
 
     Args:
         profile: the profile.
-        at: the moment, in nanoseconds since the start; None for the end.
+        at: the moment at which the objects are alive, in nanoseconds since the start;
+            None for the end of the profile.
     """
     title = alive_word(is_alive_exact(profile, at))
     return title if at is None else "%s at %s" % (title, format_moment(at))
 
 
 def place_of(function: Function, line: int, origins: Origins) -> str:
-    """Return the place of a function or line, as in ``app.py:12``.
+    """Return the file and line of a function or executed line, as in ``app.py:12``.
 
     Args:
         function: the function.
-        line: the executed line. If it is 0 or UNKNOWN_LINE, the place is the line of
-            the definition. For UNKNOWN_LINE, the text marks it as the definition.
-        origins: the paths to shorten.
+        line: the executed line. If it is 0 or UNKNOWN_LINE, the text has the line of
+            the definition. After UNKNOWN_LINE, " (def)" follows.
+        origins: the origins of the profile's functions, which shorten the path.
     """
     if not function.file:
         return ""

@@ -8,15 +8,17 @@ from vmprof_convert.text.terminal import DOTS, NO_TERMINAL, Terminal, plain, pri
 
 #: blanks between two columns
 _GAP = 2
-#: Minimum width of all labels (functions and files) together: a number of characters or
-#: a share of the terminal's width, whichever is larger. Optional figures get the rest.
+#: Minimum width of all columns of labels (functions and files) together: a number of
+#: characters or a share of the terminal's width, whichever is larger. Optional columns
+#: of figures get the rest.
 _LABELS, _LABELS_SHARE = 36, 0.4
-#: minimum width of a label while there are optional figures to leave out
+#: minimum width of a column of labels, unless all optional columns of figures are
+#: already left out
 _SHORTEST = 12
 
 
 def write(sheet: Sheet, out: TextIO, terminal: Terminal = NO_TERMINAL) -> None:
-    """Write the sheet. No line is longer than the width of the terminal."""
+    """Write a report. No line is longer than the width of the terminal."""
     first, *more = sheet.head
     print_prose(first, out, terminal)
     for line in more:
@@ -55,7 +57,7 @@ def _draw(table: Table, out: TextIO, terminal: Terminal) -> None:
             justify="right" if column.kind == FIGURE else "left",
             style=_style(column, number) if terminal.colours else "")
     for row in rows:
-        # not markup: names have brackets
+        # Text and not str, because brackets in names would be read as markup
         drawn.add_row(*(Text(_fit(row[number], table.columns[number].kind,
                                   widths[number]), no_wrap=True)
                         for number in chosen))
@@ -85,7 +87,8 @@ def _widths(columns: list[Column], natural: list[int], width: int) -> list[int]:
     figures = sorted((number for number, column in enumerate(columns)
                       if column.kind == FIGURE),
                      key=lambda number: columns[number].rank)
-    # in a narrow terminal, drop the last labels rather than make all labels unreadable
+    # in a narrow terminal, drop the last columns of labels rather than make all of them
+    # unreadable
     while len(labels) > 1 and _SHORTEST * len(labels) > width - natural[figures[0]]:
         del labels[-1]
     wanted = sum(natural[number] for number in labels) + _GAP * len(labels)
@@ -106,7 +109,7 @@ def _widths(columns: list[Column], natural: list[int], width: int) -> list[int]:
 
 def _share(result: list[int], labels: list[int], natural: list[int],
            left: int) -> None:
-    """Distribute the remaining width to the labels.
+    """Distribute the remaining width to the columns of labels.
 
     Short labels get their full width. The other labels share the rest equally.
 
@@ -128,7 +131,7 @@ def _fit(text: str, kind: str, width: int) -> str:
     """Return the text cut to a number of terminal columns.
 
     A name loses its end, and a place loses its beginning. If the indentation of a name
-    takes more than half of the width, its depth is written as a number.
+    takes more than half of the width, a number replaces the indentation.
     """
     from rich.cells import cell_len, set_cell_size
     if cell_len(text) <= width:

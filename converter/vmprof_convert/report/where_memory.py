@@ -14,15 +14,17 @@ from vmprof_convert.report.tables import FIGURE, NAME, Column, Sheet, Table
 from vmprof_convert.text.escape import shortened
 from vmprof_convert.text.units import format_bytes, format_moment
 
-#: name of the layout of one process; docs/where-memory.rst of the sampler describes it
+#: name of the JSON layout for one process, which the sampler's docs/where-memory.rst
+#: describes
 SCHEMA = "vmprof-allocation-memory-1"
-#: name of the layout of a list of processes, from profiles
+#: name of the JSON layout for a list of processes, whose profiles were read
 LIST_SCHEMA = "vmprof-allocation-memory-list-1"
 _COLUMNS = [Column("resident", FIGURE), Column("%", FIGURE),
             Column("shared", FIGURE, 1), Column("what", NAME)]
 #: share of resident memory below which rows are merged, except for the last row
 _LEAST = 0.001
-#: maximum distance in ns between the end of a profile and the reading "at its end"
+#: a reading counts as "at its end" if it is less than this many ns from the end of the
+#: profile
 _NEAR = 10**9
 _NOT_KNOWN = ("the use of its memory is unknown: the process did not record it at its "
               "end (a signal, exec or os._exit() ended it, as in multiprocessing, or "
@@ -30,7 +32,7 @@ _NOT_KNOWN = ("the use of its memory is unknown: the process did not record it a
 
 
 def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
-    """Return the table of one process.
+    """Return a report on the resident memory of one process.
 
     Args:
         facts: the counts (see vmprof_allocation/memory/facts.py in the sampler).
@@ -59,11 +61,11 @@ def sheet(facts: Mapping[str, int], pid: int, when: str = "") -> Sheet:
 
 
 def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
-    """Return the table of a profile's process.
+    """Return a report on the resident memory of the process of a profile.
 
     Args:
         profile: the profile.
-        facts: the counts at its end; None if it does not contain any.
+        facts: the memory counts in the profile; None if it does not contain any.
 
     Raises:
         KeyError: a count is missing.
@@ -78,7 +80,7 @@ def of_profile(profile: Profile, facts: Mapping[str, int] | None) -> Sheet:
 
 
 def _time(profile: Profile, facts: Mapping[str, int]) -> int | None:
-    """Return the time of the reading in ns since the start, or None if unknown."""
+    """Return when the counts were read, in ns since the start; None if unknown."""
     clock = profile.settings.get("clock", "")
     if "clock" not in facts or not (clock.isascii() and clock.isdigit()):
         return None
@@ -96,7 +98,7 @@ def _when(profile: Profile, facts: Mapping[str, int]) -> str:
 
 def of_processes(asked: Iterable[tuple[Profile, Mapping[str, int] | None]]
                  ) -> dict[str, object]:
-    """Return the content for JSON, for several processes.
+    """Return the JSON content of a report on the resident memory of several processes.
 
     Args:
         asked: the profile of each process, with its counts.
@@ -125,7 +127,7 @@ def _cells(bytes_: int, shared: int | None, what: str, resident: int
 
 
 def json(facts: Mapping[str, int], pid: int) -> dict[str, object]:
-    """Return the content for JSON, for one process.
+    """Return the JSON content of a report on the resident memory of one process.
 
     Args:
         facts: the counts.

@@ -28,7 +28,7 @@ class _Node:
 
 
 def write(profile: Profile, out: BinaryIO) -> list[str]:
-    """Write the allocated bytes of a profile.
+    """Write the allocated bytes of a profile as a .heapprofile file.
 
     Returns:
         A line that lists the omitted data, if there are any.
@@ -61,7 +61,7 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
 
 
 def _write(root: _Node, out: BinaryIO) -> None:
-    """Write the tree without recursion, because it may be too deep for json."""
+    """Write the tree without recursion, because it may be too deep for json.dumps()."""
     out.write(b'{"head":')
     samples = []
     stack = [(root, True)]

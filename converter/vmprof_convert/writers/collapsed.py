@@ -14,7 +14,7 @@ from vmprof_convert.errors import ProfileError
 from vmprof_convert.meaning.type_names import TypeNames
 from vmprof_convert.profile.model import Profile
 
-#: meanings of the number
+#: possible meanings of the number in a line
 BYTES, OBJECTS, TIME = WEIGHTS = ("bytes", "objects", "time")
 
 
@@ -31,7 +31,7 @@ def write(profile: Profile, out: BinaryIO, weight: str = "") -> list[str]:
         A line that lists the omitted data, if there are any.
 
     Raises:
-        ProfileError: The profile has no samples of this kind.
+        ProfileError: The profile has no samples of the kind that `weight` counts.
     """
     by_stack.check_samples(profile)
     weight = weight or (BYTES if any(profile.samples.size) else TIME)
@@ -95,11 +95,17 @@ class _Lines:
         #: parent and name of each node, callers first; node 0 is the root
         self._parent, self._name = [-1], [""]
         self._children: dict[tuple[int, str], int] = {}
-        #: numbers of the nodes that end a line
+        #: numbers of each line, by the last node of its stack
         self.numbers: dict[int, list[float]] = {}
 
     def add(self, profile: Profile, weight: str, side: int = 0) -> None:
-        """Add the samples of a profile to the number of one side."""
+        """Add the samples of a profile to one of the numbers of each line.
+
+        Args:
+            profile: The profile.
+            weight: One of WEIGHTS.
+            side: The index of the number in the line.
+        """
         places, type_names = Places(profile), TypeNames(profile)
         nodes: dict[int, int] = {}
         names: dict[Place, str] = {}

@@ -2,9 +2,9 @@
 
 The file is an ExportProfilesServiceRequest of opentelemetry-proto's profiles
 v1development, in the layout of proto 1.11, which the collector v0.160 reads. Each
-sample type is a separate profile there. All profiles share one dictionary. The first
-element of its tables is empty, because number 0 means nothing. vmprof_push also calls
-write().
+sample type is a separate profile in the request. All profiles share one dictionary. The
+first element of each table of the dictionary is empty, because index 0 represents an
+absent value. vmprof_push also calls write().
 """
 from __future__ import annotations
 
@@ -197,7 +197,8 @@ class _Request:
         self._attributes = attributes
         self._types = types
         self._dictionary = _Dictionary()
-        #: a number for each sample type, by the stack and its attributes
+        #: The numbers of samples, one for each sample type. The keys are the index of a
+        #: stack and the indices of attributes.
         self._samples: dict[tuple[int, tuple[int, ...]], list[float]] = {}
 
     def add_samples(self) -> None:
@@ -216,7 +217,7 @@ class _Request:
             attributes = tuple(
                 self._dictionary.attribute(_KEYS.get(key, key), _any(text))
                 for key, text in sorted(labels.of(part).items()))
-            # two types may have the same displayed name
+            # two types with the same displayed name are added up
             self._add(stack, attributes, self._types.numbers(value, period))
 
     def add_places(self, places: Sequence[Place], *numbers: float) -> None:
@@ -284,5 +285,5 @@ def _set(field: int, number: int) -> bytes:
 
 
 def _any(value: str | int) -> bytes:
-    """Return an AnyValue."""
+    """Return a text or an integer encoded as an AnyValue."""
     return text_field(1, value) if isinstance(value, str) else number_field(3, value)

@@ -85,7 +85,7 @@ def write_held(tree: Tree, out: BinaryIO) -> list[str]:
 
 
 class _File:
-    """A message Profile."""
+    """The content of a file: a message Profile of profile.proto."""
 
     def __init__(self, profile: Profile, sample_types: SampleTypes) -> None:
         """Create a file without samples; `profile` describes the run."""
@@ -96,7 +96,8 @@ class _File:
         self._locations: dict[tuple[Place, int], bytes] = {}
         #: encoded locations and functions in the order of their creation
         self._tables = bytearray()
-        #: locations and labels of each sample, and its numbers before rounding
+        #: encoded locations and labels of each sample; and for each sample type, the
+        #: numbers of all samples before rounding
         self._samples: list[tuple[bytes, bytes]] = []
         self._columns: list[list[float]] = [[] for _ in self._sample_types.types]
 
@@ -107,7 +108,7 @@ class _File:
         Args:
             profile: The profile.
             sign: 1, or -1 to subtract the samples.
-            more: Labels of all samples.
+            more: Labels that are added to each of the samples.
             labels: Whether to distinguish threads, types and labels of the samples.
         """
         places, of_samples = Places(profile), Labels(profile)
@@ -215,8 +216,8 @@ class _File:
 def _name(place: Place) -> str:
     """Return the displayed name of a function, such as "main (app:12)".
 
-    pprof merges functions with equal names. It shows only the part of a name after the
-    last dot, so slashes replace the dots of the path.
+    pprof merges functions with equal names. pprof shows only the part of a name after
+    the last dot, so slashes replace the dots of the path.
     """
     path = place.path.removesuffix(".py").replace(".", "/")
     return place._replace(path=path).text

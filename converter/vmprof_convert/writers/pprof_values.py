@@ -33,7 +33,7 @@ SPACE = SampleType("space", "bytes")
 
 
 class SampleTypes:
-    """The sample types that all of some profiles have."""
+    """The sample types that several profiles have in common."""
 
     def __init__(self, *profiles: Profile) -> None:
         """Find the common sample types of the profiles."""
@@ -44,10 +44,10 @@ class SampleTypes:
         self._has_lifetimes = self.has_allocations and all(
             profile.has_lifetimes for profile in profiles)
         self._has_time = 0 in sizes
-        #: comments, for formats that have them
+        #: comments on the numbers, for formats that have comments
         self.comments = ([caveats.garbage_in_use(*profiles)]
                          if self._has_lifetimes else [])
-        # if the period of CPU samples is unknown, their sum of seconds is, too
+        # if the period of CPU samples is unknown, their processor time is unknown, too
         self._has_seconds = self._has_time and all(
             tick_seconds(profile) > 0 for profile in profiles)
 
@@ -79,7 +79,8 @@ class SampleTypes:
 
         Args:
             profile: The profile.
-            of: The type of the samples, in a format with a period for each type.
+            of: The sample type whose period is returned, in a format with a period for
+                each type.
         """
         if self.has_allocations and of not in (*TICKS, *CPU):
             return SPACE, profile.interval
@@ -87,7 +88,7 @@ class SampleTypes:
 
 
 class HeldBytes(SampleTypes):
-    """The sample type of live bytes below their retainers, which are no samples."""
+    """The sample type of files that show the live bytes of a heap snapshot."""
 
     @property
     def types(self) -> list[SampleType]:
@@ -110,15 +111,15 @@ class Labels:
         self._processes = by_stack.processes(profile)
 
     def set_of(self, stack: int) -> int:
-        """Return a number that is equal for stacks with equal labels of the program."""
+        """Return the number of the set of labels that the program gave to a stack."""
         return (self._profile.stack_labels[stack]
                 if stack >= 0 and len(self._profile.labels) > 1 else 0)
 
     def of(self, part: SampleKey) -> dict[str, str]:
         """Return the labels of some samples.
 
-        These are the program's labels. The labels "thread", "process" and "type" are
-        added as far as they are known, and replace labels of the program.
+        The result contains the program's labels. The labels "thread", "process" and
+        "type" are added as far as they are known, and replace labels of the program.
         """
         labels = {shortened(key): shortened(text) for key, text
                   in self._profile.labels_of(part.stack).items()}

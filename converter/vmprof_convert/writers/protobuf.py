@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 
 def varint(number: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first.
+    """Encode a number in groups of seven bits, with the lowest group first.
 
     A negative number is encoded as 64 bits.
     """
@@ -31,7 +31,7 @@ def number_field(field: int, value: int) -> bytes:
 
 
 def fixed_field(field: int, value: int) -> bytes:
-    """Return a field with an integer of eight bytes, as some fields require."""
+    """Return a field of the kind fixed64, an integer of eight bytes."""
     return varint(field << 3 | 1) + (value % 2**64).to_bytes(8, "little")
 
 

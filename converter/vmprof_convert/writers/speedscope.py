@@ -21,12 +21,12 @@ from vmprof_convert.text.escape import shortened
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-#: numbers of the frames of a stack, outermost first
+#: indices of the frames of a stack, outermost first
 _Stack = tuple[int, ...]
 
 
 class _Kind(NamedTuple):
-    """One of the numbers that a file contains as a profile."""
+    """A number of each stack, for which a file contains a separate profile."""
 
     name: str
     unit: str
@@ -139,7 +139,10 @@ class _Frames:
 
 
 def _sums(profile: Profile, frames: _Frames) -> dict[_Stack, Value]:
-    """Return the sums of each displayed stack."""
+    """Return the sums of the samples of each stack.
+
+    If the profile has types, a stack ends with a frame for the type of the objects.
+    """
     places, type_names = Places(profile), TypeNames(profile)
     known: dict[int, _Stack] = {}
     result: dict[_Stack, Value] = {}

@@ -1,8 +1,8 @@
 """The writer of logs for the tools of stock vmprof.
 
 These tools count samples. So the file contains samples that represent equal numbers of
-bytes. The layout is vmprof 0.5's (PROFILE.rst, version 6), with PyPy's pairs of kind
-and address.
+bytes. The layout is vmprof 0.5's (PROFILE.rst, version 6), in which PyPy writes a pair
+of kind and address for each frame.
 """
 from __future__ import annotations
 
@@ -82,12 +82,15 @@ def write(profile: Profile, out: BinaryIO) -> list[str]:
 
 
 def _stack(places: Places, number: int, names: dict[Place, int]) -> bytes:
-    """Return the words of a stack, innermost frame first."""
+    """Encode a stack: the number of its words, then kind and address of each frame.
+
+    The innermost frame comes first. `names` gets an address for each new function.
+    """
     words: list[int] = []
     for frame in reversed(places.frames(number)):
         words += (_kind(frame), _address(names, places.place(frame)))
     if places.is_cut(number):
-        # the frame for the missing callers is written like a function
+        # the frame that represents missing callers is written like a function
         words += (_INTERPRETED, _address(names, places.of(number)[0]))
     return struct.pack("<q%dq" % len(words), len(words), *words)
 

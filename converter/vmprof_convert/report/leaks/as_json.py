@@ -16,7 +16,8 @@ from vmprof_convert.report.held import REST_NAMES
 SCHEMA = "vmprof-allocation-leaks-2"
 
 _Json = dict[str, Any]
-#: retainers of the objects, by their allocation site; None if no snapshot has them
+#: for each allocation site, the retainers of its objects; None if no heap snapshot
+#: contains retainers
 _Held = Optional[dict[Place, list[holders.Share]]]
 
 
@@ -28,7 +29,7 @@ def write_json(content: _Json, out: TextIO) -> None:
 
 def content_of_process(profile: Profile, leaks: Leaks,
                        limit: int | None = None) -> _Json:
-    """Return the content for one process.
+    """Return the JSON content of a report about the leaks of one process.
 
     Args:
         profile: the profile of the process.
@@ -73,7 +74,7 @@ def _content(leaks: Leaks, limit: int | None, pids: Sequence[int] = (),
 
 def content_of_processes(found: Sequence[tuple[Profile, Leaks | str]],
                  together: Leaks | None, limit: int | None = None) -> _Json:
-    """Return the content for several processes.
+    """Return the JSON content of a report about the leaks of several processes.
 
     Args:
         found: the profile of each process, with its leaks or the reason why they are

@@ -23,14 +23,15 @@ from vmprof_convert.text.terminal import DOTS, NO_TERMINAL, Terminal, plain, pri
 from vmprof_convert.text.units import format_bytes, format_change, format_number
 
 MEBIBYTE = 2.0**20
-#: if a leak's p-value exceeds this one, the report adds the rate of false alarms
+#: if the p-value of a leak exceeds this number, the report adds the rate of false
+#: alarms
 _SURE = 0.001
 #: maximum numbers of types, callers and processes that are named per leak
 MAX_TYPES, MAX_CALLERS, MAX_PROCESSES = 4, 3, 4
-#: A single object is named if it is at least this share of all growth, or of the growth
-#: at one allocation site.
+#: A single object is mentioned if its size is at least this share of the total growth,
+#: or at least this share of the growth at its allocation site.
 _LARGE, _MOST = 0.1, 0.5
-#: maximum number of allocation sites that are named below the rest
+#: maximum number of allocation sites that are listed below the growth of "the rest"
 MAX_PLACES = 3
 
 
@@ -39,15 +40,15 @@ class ProcessLeaks(NamedTuple):
 
     name: str
     profile: Profile
-    #: the leaks of this process alone, or the reason why they are unknown and the sum
-    #: of all processes lacks them
+    #: the leaks of this process alone, or the reason why they are unknown. In that
+    #: case, the totals of all processes do not include this process
     leaks: Leaks | str
 
 
 def write_leaks(profile: Profile, leaks: Leaks, out: TextIO, limit: int = 25, *,
                 parts: Sequence[ProcessLeaks] = (), terminal: Terminal = NO_TERMINAL,
                 only: str = "") -> None:
-    """Write the result of find_leaks().
+    """Write the result of find_leaks() as text.
 
     Args:
         profile: the profile, or the profile of the first process.
@@ -92,7 +93,7 @@ class _Writer:
         if not parts:
             self._held = holders.by_place(profile, self._until)
         is_far = leaks.memory is not None and leaks.memory.is_far is True
-        # memory outside of the heap comes first only if it grew more than each leak
+        # growth outside of the heap is reported first only if it exceeds each leak
         is_most = is_far and leaks.memory is not None and (
             not leaks.leaks or leaks.memory.outside > max(leaks.memory.explained, *(
                 leak.growth.value for leak in leaks.leaks)))
@@ -105,7 +106,8 @@ class _Writer:
             self._write_unseen(leaks.unseen)
         if leaks.unsure:
             self._write_unsure()
-        # The other leaks grow by more than all that was replaced.
+        # smaller leaks may consist of new objects that replaced objects from before the
+        # sampling
         certain = [leak for leak in leaks.leaks
                    if leak.growth.value > 2 * leaks.replaced]
         self._write_all(certain, limit, "leak, or garbage" if leaks.unsure
@@ -222,7 +224,7 @@ class _Writer:
         self._write_rest("(%s)" % enough)
 
     def _write_unsure(self) -> None:
-        """Say that finalizers may still free what grew."""
+        """Write that finalizers may still free the native memory that grew."""
         self._say("whether native memory leaks is unknown: PyPy's finalizers free much "
                   "of it after a major collection. Three of these are compared, after "
                   "the first quarter of the run or near the marks: there are too few "
@@ -230,7 +232,7 @@ class _Writer:
                   "gc.collect() in it" % ", ".join(map(str, self._leaks.unsure)))
 
     def _write_replaced(self) -> None:
-        """Warn about objects that replaced objects without samples."""
+        """Warn that new objects replaced objects from before the sampling."""
         leaks = self._leaks
         self._say("new objects replaced objects from before the sampling: the live "
                   "objects without samples shrank by %s/s, as in a full cache whose "
@@ -267,7 +269,7 @@ class _Writer:
                   "mmap, and freed memory that malloc keeps")
 
     def _write_memory(self) -> None:
-        """Write the growth of the processes, and the share that the heap explains."""
+        """Write the growth of resident memory and the share that the heap explains."""
         memory = self._leaks.memory
         if memory is None:
             return None if self._is_raw else self._say(
@@ -303,7 +305,7 @@ class _Writer:
         return self._say("; ".join(parts))
 
     def _write_rest(self, text: str) -> None:
-        """Write a text, and the sites that grew or shrank most, without the leaks."""
+        """Write a text, and list the sites without a leak that grew or shrank most."""
         rest = self._leaks.rest
         places = rest.largest[:MAX_PLACES]
         self._say(text + ("" if not places else "; most of it:" if (
@@ -356,7 +358,7 @@ class _Writer:
             self._say("... and %d more" % (len(leaks) - limit))
 
     def _by_retainer(self, leaks: list[Leak]) -> list[list[Leak]]:
-        """Return leaks with the same retainer together, in the order of the first."""
+        """Group leaks by their main retainer, in the order of the first leaks."""
         groups: dict[object, list[Leak]] = {}
         for number, leak in enumerate(leaks):
             shares = self._held.get(leak.places[0], [])
@@ -396,7 +398,12 @@ class _Writer:
             for value, name in growing], MAX_PROCESSES), count)
 
     def _first_line(self, text: str, places: tuple[Place, ...]) -> None:
-        """Write the first line of a leak, with as many callers as fit."""
+        """Write a text, the allocation site, and as many of its callers as fit.
+
+        Args:
+            text: the kind of the line and the types.
+            places: the allocation site and its callers, innermost first.
+        """
         from rich.cells import cell_len, set_cell_size
         width = max(self._terminal.width, 8)
         for number, place in enumerate(map(self._place, places)):
@@ -404,7 +411,7 @@ class _Writer:
             if cell_len(longer) > width:
                 if number:
                     break
-                # the place matters more than the other types
+                # cut the names of the types rather than the allocation site
                 room = width - cell_len(place) - 3
                 if room < 12:
                     print(plain(set_cell_size(text, min(width, cell_len(text))),
@@ -423,7 +430,7 @@ class _Writer:
 
 def _total(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
            is_all: bool = False) -> str:
-    """Return a text about the growth of many sites, which may be within the error."""
+    """Return a text about the growth of many sites, which may be due to chance."""
     rate = _rate(leaks, growth, windows, is_all)
     if growth.low > 0:
         return "grew by %s" % rate
@@ -443,7 +450,11 @@ def _one_object(size: int, enough: float) -> str:
 
 
 def _outside(memory: Memory | None) -> str:
-    """Return a text about one process's growth outside of the heap, or ""."""
+    """Return a text about the growth of one process outside of the GC's heap.
+
+    The text is empty if the process did not clearly grow there, or if its heap was not
+    read.
+    """
     return "" if memory is None or not memory.is_far or not memory.heap else (
         "; outside of the GC's heap, it grew by %s" % format_bytes(memory.outside))
 
@@ -484,16 +495,16 @@ def _rate(leaks: Leaks, growth: Estimate, windows: tuple[float, float],
 
 
 def _types(leak: Leak) -> str:
-    """Return the names of the types that clearly grew, or else of the largest ones.
+    """Return the names of the types that clearly grew, or the first types if none did.
 
-    If the leak shrank, these are the types that shrank.
+    If the allocation site shrank, these are the types that shrank.
     """
     if leak.growth.high < 0:
         types = sorted((one for one in leak.types if one.growth.value < 0),
                        key=lambda one: one.growth.value)
     else:
         types = [one for one in leak.types if one.is_clear] or leak.types
-    # a class tells more than the internal objects that the interpreter adds to it
+    # a class is more informative than the internal objects of its instances
     types = [one for one in types if one.type.kind != INTERNAL] or types
     return _list([one.type.name for one in types], MAX_TYPES)
 

@@ -1,9 +1,9 @@
 """The activity graphs of the tracks: allocations over time, and pauses.
 
-The front end draws a thread's track from its samples alone. A sample is as wide as the
-time to its neighbours and has the colour of its innermost frame. So a track without CPU
-samples gets artificial samples. Within a bin of time, the width of a stack is
-proportional to its share of the allocations. convert.py calls this module.
+The Profiler's front end draws a thread's track from its samples alone. A sample is as
+wide as the time to its neighbours and has the colour of its innermost frame. So a track
+without CPU samples gets artificial samples. Within a bin of time, the width of a stack
+is proportional to its share of the allocations. convert.py calls this module.
 """
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ BINS = 500
 #: Largest number of rows of a track, and smallest number of bins. A track with more
 #: rows gets fewer and wider bins.
 MOST, FEWEST = 100_000, 60
-#: inverse of the smallest share of the run that is visible as a gap
+#: a pause is visible in a track if it takes more than 1 / _GAP of the run
 _GAP = 100
 #: Largest number of intervals between two CPU samples of a running program. The kernel
-#: checks its clock less often than once per interval.
+#: may check the processor time of a process less often than once per interval.
 _APART = 20
-#: digits of a time in milliseconds; more digits are not visible and enlarge the file
+#: number of decimal places of a time in milliseconds; more places are not visible and
+#: enlarge the file
 _DIGITS = 4
 
 
@@ -50,9 +51,11 @@ def summarize(times: Sequence[float], stacks: Sequence[int], weights: Iterable[f
         end: The end of the profile.
         idle: The stack for the time without allocations.
         bins_: The number of bins.
-        shown: The stack to show in place of each of `stacks`, None to show these.
+        shown: The stack to show in place of each of `stacks`, None to show `stacks`
+            themselves.
     """
-    # Choose the width of the bins. Counting the rows takes little time.
+    # Halve the number of bins until the track has at most MOST rows. Counting the rows
+    # takes little time.
     while True:
         width = end / bins_ or 1.0
         parts = list(bins_of(times, width))
@@ -85,12 +88,12 @@ def pauses(times: Sequence[float], interval: float, end: float) -> list[int]:
 
     Args:
         times: The time of each CPU sample, ascending.
-        interval: The time between two samples of a running program; 0.0 if the axis is
-            not one of time.
+        interval: The time between two samples of a running program; 0.0 on an axis of
+            bytes, on which no pause is visible.
         end: The end of the profile.
 
     Returns:
-        Numbers of rows.
+        The indices of these samples in `times`.
     """
     if not interval:
         return []
@@ -151,6 +154,6 @@ def _drawn(bins: dict[int, dict[int, float]], width: float, end: float, idle: in
         weights += shown.values()
         before = number + 1
     pause(before, bins_)
-    # rounded times must not descend
+    # the times must not descend after they were rounded
     return Activity(list(accumulate((
         min(round(time, _DIGITS), end) for time in times), max)), stacks, weights)

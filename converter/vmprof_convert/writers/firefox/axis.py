@@ -14,7 +14,7 @@ from vmprof_convert.profile.model import Profile
 from vmprof_convert.writers.firefox.format.columns import Milliseconds
 
 TIME, BYTES = "time", "bytes"
-#: upper bound of the allocated bytes
+#: a profile with this number of allocated bytes or more is damaged
 MOST = 2.0**62
 
 #: milliseconds between two CPU samples if the interval is unknown
@@ -40,7 +40,7 @@ class Axis:
 
         Raises:
             ProfileError: The unit is BYTES, and the profile has no allocation samples,
-                or their sum is too large.
+                or these represent MOST bytes or more.
         """
         self.unit = unit
         #: milliseconds between two CPU samples, 0.0 without CPU samples
@@ -71,12 +71,12 @@ class Axis:
         return Milliseconds(places) if self.unit == TIME else places
 
     def at(self, nanoseconds: int) -> float:
-        """Return a time since the start in the unit of the file."""
+        """Return the place of a time since the start, in the unit of the file."""
         # microseconds suffice: more digits are not visible and enlarge the file
         return self.shown([self.place(nanoseconds)])[0]
 
     def place(self, nanoseconds: int) -> int:
-        """Return the place of a time since the start."""
+        """Return the place of a time since the start, in microseconds or bytes."""
         return self._place(nanoseconds // 1000)
 
     def _place(self, microseconds: int) -> int:
@@ -92,7 +92,7 @@ def _interval(profile: Profile) -> float:
     if not ticks:
         return 0.0
     if not profile.settings and profile.end_time and min(profile.samples.time) < 0:
-        # The clock counted processor time. While the program waited, there were no
+        # The timer counted processor time. While the program waited, there were no
         # samples, and the times of these pauses are unknown.
         run = profile.end_time - profile.start_time
         if profile.start_time and 0 < run < _MAX_RUN:

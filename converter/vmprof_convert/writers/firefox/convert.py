@@ -48,7 +48,8 @@ _BROAD_BINS = 50
 HELD_BY = "Retainers"
 #: name of the thread of native memory, next to the threads of the GC's heap
 RAW_MEMORY = "Native memory (malloc)"
-#: number of texts that are written at once; some are long, and many are short
+#: number of pieces of JSON text that are written at once; some are long, and many are
+#: short
 _TOGETHER = 2**5
 
 _PRODUCTS = {"pypy": "PyPy", "cpython": "CPython"}
@@ -93,9 +94,9 @@ def convert(profile: Profile,
             missing_texts: int = 0) -> Json:
     """Return the profile in the processed format as a dict for encoding.encoded().
 
-    The rows of the profile are sorted by time. If the profile includes native memory
-    (Profile.raw) and the axis is time, each process has an additional thread and a
-    counter.
+    The function sorts the samples in `profile` by time. If the profile includes native
+    memory (Profile.raw) and the axis is time, each process also has a thread and a
+    counter of native memory.
 
     Args:
         profile: The profile.
@@ -250,7 +251,10 @@ class _Conversion:
               weights: Iterable[float], unit: str, end: float, idle: int,
               bins: int = activity.BINS, shown: Mapping[int, int] | None = None
               ) -> None:
-        """Draw the track from allocations; `weights` has the weight of each row."""
+        """Draw a track from its allocations; `weights` has a weight for each of `rows`.
+
+        See activity.summarize() for the other arguments.
+        """
         thread.set_samples(*activity.summarize(
             self._axis.shown(gathered(self._axis.samples, rows)),
             gathered(stacks_, rows), weights, end, idle, bins, shown), unit)
@@ -321,20 +325,24 @@ class _Conversion:
             is_alive_exact(process.profile or self._profile))
 
     def _read(self, process: Process, kind: str) -> list[tuple[float, int]]:
-        """Return the times and the bytes of a metric."""
+        """Return the places on the axis and the bytes of a memory metric."""
         profile = process.profile
         if profile is None:
-            return []       # shared memory would count for each process
+            return []       # a sum would count shared memory for each process
         read = [(figure.time, figure.value) for figure in readings(profile, kind)]
         if read and read[-1][0] < profile.end and kind != HEAP:
-            # Readings are omitted while a metric hardly changes. But the heap is not
-            # read during sweeping, and changes then.
+            # The sampler omits readings while a metric hardly changes, so the last one
+            # is valid until the end. But the heap changes during sweeping, when it is
+            # not read.
             read.append((profile.end, read[-1][1]))
         return [(self._axis.at(time + process.begin), value) for time, value in read]
 
     def _resident(self, process: Process,
                   rows: Sequence[int]) -> list[tuple[float, int]]:
-        """Return times and bytes: the readings, or else the values of the samples."""
+        """Return the places on the axis and the bytes of the resident memory.
+
+        They come from the readings, or from the samples if there are no readings.
+        """
         read = self._read(process, RESIDENT)
         if read or process.profile is None:
             return read
@@ -353,7 +361,7 @@ class _RawMemory(_Conversion):
 
     def __init__(self, profile: Profile, unit: str, builder: ProfileBuilder) -> None:
         super().__init__(profile, unit, builder)
-        #: track of each process that is not in the file yet, by its number
+        #: track of each process that is not in the file yet, by Process.pid
         self._left: dict[str, Track] = {}
         for track in self._tracks.all(by_key(self._axis.samples)):
             self._left.setdefault(track.process.pid, track)
@@ -377,7 +385,7 @@ class _RawMemory(_Conversion):
             ends.sums(self._weights), is_raw=True), pid)
 
     def add_others(self, end: float) -> None:
-        """Add the processes that have no other threads."""
+        """Add the processes that have no thread in the file yet."""
         for pid in list(self._left):
             self.add(pid, end)
 

@@ -10,7 +10,7 @@ from vmprof_convert.writers.firefox import label_markers
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.extra import Entry
 
-#: settings that are displayed with another label
+#: labels of settings that are not displayed with their own names
 _SETTINGS = {"interval": "Mean bytes between two samples, at the beginning",
              "limit": "Limit that the interval follows",
              "gaps": "Gaps between samples", "seed": "Seed of the gaps",
@@ -25,11 +25,11 @@ _UNSAID = ("pid", "period", "facts", "capabilities", "children", "ended",
 
 def describe(profile: Profile, summary: Summary, builder: ProfileBuilder,
              not_embedded: int, unlabelled: int, raw: Profile | None) -> None:
-    """Add the sections of the panel to the builder.
+    """Add the sections of the panel "Profile info" to the builder of the file.
 
     Args:
         profile: The profile.
-        summary: The result of sum_up().
+        summary: The result of sum_up() for the profile.
         builder: The builder of the file.
         not_embedded: The number of files whose text was requested and is missing.
         unlabelled: The number of threads whose labels changed too often for markers.

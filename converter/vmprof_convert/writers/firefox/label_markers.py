@@ -18,7 +18,7 @@ MOST = 20_000
 
 def find(profile: Profile, ticks: Sequence[int], allocations: Sequence[int],
          times: Sequence[float]) -> tuple[list[Marker], bool]:
-    """Return the markers of a thread.
+    """Return the markers for the labels of a thread's samples.
 
     Args:
         profile: The profile.

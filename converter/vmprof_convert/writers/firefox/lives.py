@@ -35,23 +35,23 @@ from vmprof_convert.writers.firefox.format.threads import Thread
 from vmprof_convert.writers.firefox.stacks import MAJOR, MINOR, OUT_OF_SIGHT
 
 _SITE_OF = {lifetimes.DIED_YOUNG: MINOR, lifetimes.FREED_LATER: MAJOR}
-#: states of objects that have no end
+#: outcomes of objects that have no end in the file
 _STAYS = (lifetimes.STILL_ALIVE, lifetimes.NOT_RECORDED)
-#: place where objects with this outcome end, for each outcome with an end
+#: for each outcome with an end, the function in which objects end (stacks.SITES)
 _SITES = {fate: _SITE_OF.get(lifetimes.state(fate, -1, -1), OUT_OF_SIGHT)
           for fate in range(UNTOLD, UNKNOWN + 1)
           if lifetimes.state(fate, -1, -1) not in _STAYS}
-#: table for translate(): whether an object with this outcome became old
+#: table for bytes.translate() with 1 for each outcome of objects that became old
 _IS_OLD = bytes(fate in (ALIVE, FREED, LOST) for fate in range(256))
 
 
 class Ends(NamedTuple):
     """The ends of objects by time, in groups: many objects end at a collection."""
 
-    #: rows of the samples, group by group
+    #: indices of the objects in the table of samples, group by group
     rows: array.array[int]
-    #: Place on the axis, outcome, and end of the rows of each group. The rows of a
-    #: group begin where the rows of the preceding group end.
+    #: For each group, the place on the axis, the outcome, and the index after its last
+    #: element of `rows`. Its first element follows the preceding group.
     moments: array.array[int]
     fates: array.array[int]
     until: array.array[int]
@@ -129,7 +129,8 @@ def find_ends(samples: Samples, axis: Axis, weights: Sequence[int]) -> Ends:
     # the front end interprets a weight of 0 as an allocation
     has_weight = None if all(weights) else bytes(map(bool, weights))
     rows = array.array("i")
-    #: place of the end, outcome, and begin and end of the rows
+    #: for each group, the place on the axis, the outcome, and the begin and the end of
+    #: the group in `rows`
     groups: list[tuple[int, int, int, int]] = []
     for fate in _SITES:
         goes: Sequence[int] = bytes(samples.fate).translate(
@@ -178,11 +179,12 @@ def set_lives(thread: Thread, rows: Sequence[int], ends: Ends, axis: Axis,
         axis: The x axis.
         stacks: The stack of each sample.
         weights: The bytes that each sample represents.
-        sites: The stack of each place where objects end.
+        sites: The stack for each of stacks.SITES, in which objects end.
     """
     born, typed, allocated = (
         gathered(column, rows) for column in (axis.samples, stacks, weights))
-    # the rows of both kinds up to each time at which objects end
+    # for each group of ends, the allocations since the preceding group and the ends of
+    # the group
     births: list[slice] = []
     deaths: list[slice] = []
     at = death = 0
@@ -197,7 +199,12 @@ def set_lives(thread: Thread, rows: Sequence[int], ends: Ends, axis: Axis,
 
     def column(of_births: Callable[[slice], str],
                of_deaths: Callable[[slice, int], str]) -> Texts:
-        """Return a column; `of_deaths` gets some rows and the number of their group."""
+        """Return a column whose rows are allocations and ends, by time.
+
+        Args:
+            of_births: Returns the text of some allocations.
+            of_deaths: Returns the text of some ends of a group, whose number it gets.
+        """
         def make() -> Iterator[str]:
             for number, (some, others) in enumerate(zip(births, deaths)):
                 yield from map(of_births, _parts(some))
@@ -234,7 +241,8 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[
 
     Args:
         profile: The profile of one process.
-        begin: The start of the process in nanoseconds.
+        begin: The start of the process, in nanoseconds since the start of the first
+            process.
         samples: The samples of all processes.
         rows: The rows of the samples of this process.
         axis: The x axis.
@@ -270,11 +278,14 @@ def find_markers(profile: Profile, begin: int, samples: Samples, rows: Sequence[
 
 
 def _by_event(times: list[int], sums: Mapping[int, int]) -> list[int]:
-    """Return for each event the sum of the numbers whose nearest event it is.
+    """Add each number to the event that is nearest in time.
 
     Args:
         times: The times of the events, ascending.
         sums: Numbers by their times.
+
+    Returns:
+        The sum of each event.
     """
     result = [0] * len(times)
     for time, number in sums.items() if times else ():

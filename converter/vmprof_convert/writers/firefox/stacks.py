@@ -22,16 +22,17 @@ from vmprof_convert.writers.firefox.format import categories
 from vmprof_convert.writers.firefox.format.builder import ProfileBuilder
 from vmprof_convert.writers.firefox.format.categories import Category
 
-#: function in a track where nothing was sampled
+#: name of the function that a track shows for times without samples
 IDLE = "[nothing sampled]"
-#: type of a CPU sample, which has none
+#: number in place of a type for CPU samples, which have no type
 _NO_TYPE = -2
 
-#: Functions where objects end, as far as known. Deallocations have no stacks.
+#: Names of the functions in which objects end in the file, because deallocations have
+#: no stacks. OUT_OF_SIGHT is for unknown outcomes.
 MINOR, MAJOR, OUT_OF_SIGHT = SITES = (
     "[minor collection]", "[major collection]", "[not followed any further]")
 
-#: the same as MAJOR for native memory
+#: name that replaces MAJOR for native memory
 GIVEN_BACK = "[free()]"
 
 _ORIGINS = {origins.PROGRAM: categories.PROGRAM,
@@ -157,7 +158,10 @@ class _FrameIndex(dict[Frame, int]):
         return index
 
     def _category(self, function: Function, frame: Frame) -> Category:
-        """Return the category; all frames of a function have the same main category."""
+        """Return the category of a frame.
+
+        All frames of a function have the same main category.
+        """
         if function.kind == LABEL:
             return categories.OTHER
         way = (categories.NATIVE if function.kind == NATIVE
@@ -188,7 +192,7 @@ class _Rows:
     def of(self, stack: int) -> int:
         """Return the builder's stack for a stack of the profile."""
         node = self._tree.nodes[stack]
-        # the outermost frame is a label, and not a function whose callers are missing
+        # if the outermost frame is a label, it is not a function with missing callers
         if stack not in self._cut or self._tree.path(node)[0].kind == LABEL:
             return self._find(self._rows, node)
         if not self._cut_rows:

@@ -1,8 +1,8 @@
 """The tracks that the Firefox Profiler shows, and their samples.
 
 If there are several processes, the first track shows all of them together. Each process
-has a track of all its threads, if there are several, and a track of each thread. Here,
-names distinguish a child from its parent: process_name() and `_CHILD`.
+has a track of all its threads, if there are several, and a track of each thread. The
+names of the tracks distinguish a child from its parent (process_name() and `_CHILD`).
 """
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _CHILD = " (child)"
 
 
 class Process(NamedTuple):
-    """A process of the Profiler: one process, or all of them together."""
+    """A process in the Profiler: a process of the run, or all processes together."""
 
     #: number and name of the process in the Profiler
     pid: str
     name: str
-    #: profile of the process, None for all processes; and its start in nanoseconds
+    #: profile of the process, None for all processes; and the start of the process in
+    #: nanoseconds since the start of the first process
     profile: Profile | None
     begin: int
     #: kernel's number of each thread, by the number in the merged profile
@@ -40,9 +41,9 @@ class Track(NamedTuple):
     process: Process
     name: str
     tid: Union[int, str]
-    #: numbers of the threads
+    #: numbers of the threads in the merged profile
     numbers: Set[int]
-    #: rows of the CPU samples and of the allocations, by time
+    #: rows of the CPU samples, and of the allocation samples, by time
     ticks: Sequence[int]
     allocations: Sequence[int]
 
@@ -154,7 +155,7 @@ class Tracks:
 
     def rows(self, processes: list[Process],
               everything: Sequence[int]) -> dict[str, Sequence[int]]:
-        """Return the rows of each process, by its number in the Profiler."""
+        """Return the rows of the samples of each process, by `Process.pid`."""
         return {process.pid: self._of_threads(process.threads.keys(), everything)
                 for process in processes}
 

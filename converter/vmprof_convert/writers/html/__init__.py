@@ -23,8 +23,8 @@ from vmprof_convert.writers.html import table
 SCRIPTS = ("sums.js", "looks.js", "tip.js", "chart.js", "timeline.js", "page.js")
 STYLE = "page.css"
 
-# The policy forbids to load anything and to run other scripts, even if a name in the
-# profile contains HTML.
+# The content security policy forbids to load anything and to run other scripts, even if
+# a name in the profile contains HTML.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>

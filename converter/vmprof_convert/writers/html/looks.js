@@ -1,7 +1,7 @@
 // The colours of frames, and the verdicts on changes.
 
-// Hue, saturation, lightness in the light theme, lightness in the dark theme, and the text
-// of the legend
+// For each origin of a function: hue, saturation, lightness in the light theme, lightness in
+// the dark theme, and the text of the legend
 const ORIGINS = {
   program: [28, 88, 70, 62, "the program"],
   "installed packages": [196, 52, 70, 60, "installed packages"],

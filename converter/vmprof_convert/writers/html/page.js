@@ -7,7 +7,8 @@ const SHAPES = [["icicle", "Icicle"], ["flame", "Flame graph"]];
 const STACKS = [["plain", "Functions"], ["typed", "… and types"], ["by type", "By type"]];
 const TABLES = [["functions", "Functions"], ["types", "Types"]];
 
-// Returns a group of buttons, one of which is pressed, for a property of the state.
+// Returns a group of buttons that set the property `key` of `state`. The button of the present
+// value is pressed.
 function choice(options, key, name) {
   return element("span", { class: "choice", role: "group", "aria-label": name },
     ...options.map(([value, text]) => element("button", {
@@ -83,7 +84,7 @@ function say(found, sum) {
 
 const body = element("tbody");
 const headings = element("tr");
-// Returns the number by which a row is sorted.
+// Returns the number by which a row of the table is sorted.
 function size(row, key) {
   const data = row.sides[key];
   return diff ? data ? Math.abs(data.after - data.before) : 0 : row[key];

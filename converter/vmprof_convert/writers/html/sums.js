@@ -11,8 +11,8 @@ const state = {
   ...profile.begin,
 };
 const count = profile.parent.length;
-// Whether each node has no caller with the same function. These nodes add up to the total
-// of the function.
+// For each node, whether it has no caller with the same function. The totals of these nodes
+// add up to the total of the function.
 const outermost = profile.frame.map((frame, node) => {
   for (let above = profile.parent[node]; above > 0; above = profile.parent[above]) {
     if (profile.frame[above] === frame) return false;
@@ -52,8 +52,9 @@ function share(part, whole) {
 // ---------------------------------------------------------------------------
 // sums
 
-// Returns the value of a row, which determines its width. For a difference, this is the
-// larger side, so that the page also shows functions that the second side lacks.
+// Returns the value of a row of the profile's table, which determines the width of frames.
+// For a difference, this is the larger side, so that the page also shows functions that the
+// second side lacks.
 const valueOf = (row) => (diff ? Math.max(profile[state.measure][row], diff.before[state.measure][row])
   : profile[state.measure][row]);
 const SIDES = diff ? {
@@ -73,7 +74,7 @@ function addUp() {
   for (const [side, value] of Object.entries(SIDES)) sums[side] = added(value);
 }
 
-// Returns the sums of the selected rows by node, by type, and by both.
+// Returns the sums of the rows that `state` selects: by node, by type, and by both.
 function added(value) {
   const own = new Float64Array(count);
   const types = new Float64Array(profile.types.length);

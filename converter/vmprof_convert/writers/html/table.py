@@ -38,11 +38,11 @@ from vmprof_convert.report.diff_tables import (
 )
 from vmprof_convert.text.escape import printable, shortened
 
-#: Smallest share of the bytes, of the objects or of the live bytes that is visible. A
-#: smaller function is added to its caller.
+#: A function with a smaller share of the bytes, of the objects and of the live bytes is
+#: added to its caller.
 SMALLEST = 0.0002
-#: Possible numbers of steps in time, and largest number of rows. The page has the
-#: largest number of steps that does not exceed MAX_ROWS.
+#: Possible numbers of steps in time, and largest number of rows in the table. The page
+#: has the largest number of steps with which the table does not exceed MAX_ROWS.
 STEPS, MAX_ROWS = (120, 60, 30, 12, 1), 150_000
 
 #: largest number of rows in a table of retainers
@@ -52,12 +52,12 @@ HELD_ROWS = 25
 MEASURES = ("bytes", "objects", "alive")
 _NAMES = ("bytes", "objects", "alive_bytes")
 
-#: a number for each column, by node, type and step
+#: rows of the table: a number for each column, by node of the tree, type and step
 _Rows = dict[tuple[int, int, int], list[float]]
 
 
 class _Group(NamedTuple):
-    """Samples that are counted together, and their numbers."""
+    """Samples with the same stack, type and step in time."""
 
     places: Places
     stack: int
@@ -65,6 +65,7 @@ class _Group(NamedTuple):
     type: Shown
     #: step in time, from 0 to STEPS[0] - 1
     step: int
+    #: sums of the samples, one for each column of the table
     values: list[float]
 
 
@@ -104,10 +105,10 @@ def _held(profile: Profile) -> list[dict[str, Any]]:
 
 
 def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
-    """Return the data of the page.
+    """Return the data of the page for a difference.
 
-    The columns of the table are the second side, on average over its runs. "diff" has
-    these items:
+    The columns of the table contain the numbers of the second side, on average over its
+    runs. "diff" has these items:
 
     - "before": the columns of the first side
     - "variance": the variance of the change by sampling
@@ -163,8 +164,8 @@ def make_diff(difference: Difference, names: Names) -> dict[str, Any]:
     }
 
 
-#: Columns of a difference: three measures after, before, and their variances. Then
-#: follow three measures for each run.
+#: Index of the first of three columns in a difference, one for each of MEASURES: the
+#: second side, the first side, the variances, and the first run. Other runs follow.
 _AFTER, _BEFORE, _VARIANCE, _RUNS = 0, 3, 6, 9
 
 
@@ -175,7 +176,12 @@ def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
 
     def add(profile: Profile, numbers: Callable[[Value], dict[int, Sequence[float]]]
             ) -> None:
-        """Add the groups of a profile; `numbers` returns values by first column."""
+        """Add the groups of a profile.
+
+        Args:
+            profile: The profile.
+            numbers: Returns adjacent columns of a group, by the index of the first one.
+        """
         def columns(value: Value) -> list[float]:
             row = [0.0] * width
             for first, part in numbers(value).items():
@@ -193,7 +199,7 @@ def _compared(sides: Sides, group_storage: bool) -> list[_Group]:
             _VARIANCE + 2: [value.alive_bytes_variance]})
         return groups
     number = 0
-    # The runs after come first, because they determine the order of new functions.
+    # The second side comes first, because its runs determine the order of functions.
     for first, runs in ((_AFTER, sides.after), (_BEFORE, sides.before)):
         for profile in runs:
             def numbers(value: Value, count: int = len(runs), first: int = first,

@@ -63,8 +63,8 @@ function drawTime(onChoice) {
   if (profile.steps > 1) makeChoosable(svg, width, height, onChoice);
 }
 
-// Makes a period selectable: dragging selects it, dragging the selection moves it, and a
-// click selects the whole time.
+// Makes a period selectable: dragging selects a period, dragging the selection moves it, and
+// a click selects the whole run.
 function makeChoosable(svg, width, height, onChoice) {
   const chosen = svgElement("rect", { class: "selection", y: 0, height });
   svg.append(chosen);

@@ -1,4 +1,4 @@
-// The text next to the pointer about the frame below the pointer.
+// The tooltip: a text next to the mouse pointer about the frame under the pointer.
 const tip = element("div", { class: "tip", role: "tooltip" });
 
 function showTip(event, { name, path, line, value, self, ...data }) {

@@ -26,9 +26,9 @@ GECKO_VERSION = 36
 #: show the other tracks by a menu.
 MAX_TRACKS = 12
 #: Interval in milliseconds of a profile without CPU samples. "Profile info" shows it as
-#: 0.0ns. With 0, "Profile info" would not show it, and the front end would divide by
-#: zero. It would draw no track of a rate, and show "<invalid>ns" as the time of a
-#: sample. Without any interval, it would not fill tracks of sizes, either.
+#: 0.0ns. With 0, "Profile info" would not show the interval. The front end would divide
+#: by zero, draw no track of a rate, and show "<invalid>ns" as the time of a sample.
+#: Without any interval, the front end would not fill tracks of sizes, either.
 _NO_INTERVAL = 1e-9
 
 
@@ -36,7 +36,7 @@ class ProfileBuilder:
     """A collection of functions, stacks, threads and counters that becomes a file.
 
     Add functions, then their frames, then stacks of frames. Adding the same item twice
-    returns the same index. After these, add threads and counters, and call build().
+    returns the same index. Then add threads and counters, and call build().
     """
 
     def __init__(self, *, product: str, interval: float, start: float,

@@ -1,4 +1,4 @@
-"""Columns of numbers in the format that need little time or memory to write."""
+"""Columns of numbers in the Profiler's format that take little time or memory."""
 from __future__ import annotations
 
 import operator
@@ -10,7 +10,7 @@ from typing import NamedTuple, Union, overload
 class Milliseconds(Sequence[float]):
     """A column of times in milliseconds, stored as whole microseconds.
 
-    Integers can be written in a third of the time.
+    Integers can be written in a third of the time that floats need.
     """
 
     def __init__(self, microseconds: Sequence[int]) -> None:

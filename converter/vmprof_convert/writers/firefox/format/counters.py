@@ -94,7 +94,7 @@ class Counter:
             times: Milliseconds, ascending, at least one.
             counts: Bytes that were allocated at these times.
             ends: Milliseconds, ascending.
-            ended: Bytes that ended at these times.
+            ended: Bytes of the objects that ended at the times in `ends`.
             is_raw: Whether the bytes are native memory instead of the GC's heap.
             alive: lifetimes.alive_word() for the GC's heap, "" for native memory.
         """

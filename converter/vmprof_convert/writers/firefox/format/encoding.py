@@ -13,7 +13,7 @@ from vmprof_convert.writers.firefox.format.columns import (
 
 #: number of numbers that are written at once
 PIECE = 2**15
-#: largest number of texts in a cache
+#: largest number of texts in a cache of the class Known
 _MOST = 2**16
 
 

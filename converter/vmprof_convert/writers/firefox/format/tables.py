@@ -107,7 +107,8 @@ class FuncTable:
             # The front end distinguishes JavaScript and native code. Python functions
             # are marked as JavaScript.
             "isJS": [row[3] for row in self._rows],
-            # functions of neither kind stay visible in the view of Python functions
+            # functions without a source file, such as types, stay visible in the view
+            # of Python functions
             "relevantForJS": [not row[3] and row[1] is None
                               for row in self._rows],
             "resource": [-1] * length,
