@@ -58,7 +58,7 @@ static struct {
     /* descriptor of /proc/PID/mem, which keeps its meaning if the process ends; or 0 */
     int file;
     sigset_t our_mask;
-    /* whether the process got SIGSTOP at a moment at which it must not stop */
+    /* whether the process got SIGSTOP while the thread was running the injection */
     bool is_to_stop;
 } traced;
 
@@ -284,8 +284,8 @@ static int set(const struct registers *registers, uint64_t mask)
     return 0;
 }
 
-/* Let the stopped thread make a system call, by the instruction that `traced.caller`
-   points after.  Returns the call's result, or -errno.  If this process is
+/* Let the stopped thread make a system call, by the instruction before the program counter
+   in `traced.caller`.  Returns the call's result, or -errno.  If this process is
    killed between the beginning and the end of the call, the thread is lost; this is the
    only such moment.  So the call has no time limit. */
 static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)

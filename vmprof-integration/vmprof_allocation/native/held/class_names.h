@@ -14,8 +14,8 @@
 uint64_t class_of(uint64_t instance, const struct gc_type *type);
 
 /* Return the class at index 'number' in the method resolution order of a class; index 0
-   is the class itself.  Returns 0 after the last class.  If the order is unknown, it has
-   only the class itself. */
+   is the class itself.  Returns 0 after the last class.  If the order is unknown, the only
+   index is 0. */
 uint64_t class_in_mro(uint64_t its_class, uint64_t number);
 
 /* Return whether the full name of a class is 'name', such as "module.Outer.Name". */

@@ -132,8 +132,9 @@ static void settle(uint64_t object, uint32_t from)
     met->through = (uint32_t)(size / 8);
 }
 
-/* Mark an object as visited, and put it into the ring if it is new.  'context' points to
-   the index of its referrer in walk.met.  gc_trace() calls this for each reference. */
+/* Mark an object as visited, and put it into the ring unless it was visited before.
+   'context' points to the index of the object's referrer in walk.met.  gc_trace() calls
+   this function for each reference. */
 static void found(uint64_t object, void *context)
 {
     uint32_t at;

@@ -51,15 +51,16 @@ struct met {
 /* An entry of the hash table of queried objects (question.h) */
 struct asked {
     uint64_t object;            /* address; 0 if the entry is empty */
-    uint32_t at;                /* its index in walk.met, or the index of its referrer if
-                                   it has no references; NOT_MET if it was not visited */
+    uint32_t at;                /* index of the object in walk.met, or of its referrer if
+                                   the object has no references; NOT_MET if the object was
+                                   not visited */
 };
 #define NOT_MET         UINT32_MAX
 
 /* The results of the walk */
 extern struct walk {
-    struct room met, roots;     /* of struct met and of struct root, in the order of the
-                                   visits */
+    struct room met, roots;     /* arrays of struct met and of struct root, in the order
+                                   of the visits */
     struct room ignored;        /* addresses of objects that exist only for this analysis,
                                    such as the list of roots */
     struct asked *asked;        /* hash table of queried objects, by address */
@@ -136,7 +137,7 @@ uint64_t walk_look_up(uint64_t table, const char *name, size_t size);
 /* Return the dict of a module, or 0 if 'module' is no module or has no dict. */
 uint64_t walk_module_dict(uint64_t module);
 /* Return the hash table of the dict of the module that sys.modules has under a name, or 0
-   if it has none. */
+   if no module has this name there. */
 uint64_t walk_module_table(const char *name, size_t size);
 
 #pragma GCC visibility pop

@@ -23,7 +23,7 @@
 #define FINALIZERS      ((uint64_t)1 << 63)
 
 /* A retainer may be replaced by its owner if at least 1/16 of the heap was reached
-   through it. */
+   through the retainer. */
 #define LARGE_SHARE     16
 
 /* Number of objects that wait while their words are prefetched into the cache */
@@ -367,8 +367,9 @@ static int is_there(const uint64_t *holders, int count, uint64_t object)
     return 0;
 }
 
-/* Replace each retainer by its owner if the retainer retains less than half of the bytes
-   that were reached through it.  Returns whether a retainer was replaced. */
+/* Replace each retainer by its owner if a large share of the heap was reached through the
+   retainer, and the retainer retains less than half of this share.  Returns whether a
+   retainer was replaced. */
 static int take_owners(const struct chosen *chosen, int count, uint64_t *holders,
                        struct held_result *result)
 {

@@ -29,8 +29,8 @@ int entry_begin(void);
    'entry'. */
 int entry_is_possible(uintptr_t entry, int moved);
 
-/* Write the slot of a function, while no thread executes the slot.  Returns a word for
-   entry_store(), which makes the function jump to the detour by way of the slot. */
+/* Write the slot of a function, while no thread executes the slot.  Returns the word that
+   entry_store() has to store at the entry to make the function jump to the detour. */
 uint64_t entry_build(unsigned char *slot, uintptr_t entry, int moved,
                      const void *detour);
 

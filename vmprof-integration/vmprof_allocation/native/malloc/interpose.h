@@ -30,9 +30,9 @@ struct interposed {
    if malloc cannot be diverted. */
 int interpose_find(struct interposed *functions, int count);
 
-/* Divert all calls.  Call this and interpose_undo() with the GIL, in one thread at a
-   time.  Waits up to 40 ms for another thread that is loading an object.  Returns 0, or
-   an errno if nothing was changed. */
+/* Divert all calls of the functions from interpose_find().  Call this function and
+   interpose_undo() with the GIL, in one thread at a time.  Waits up to 40 ms for another
+   thread that is loading an object.  Returns 0, or an errno if nothing was changed. */
 int interpose_set(void);
 
 /* Put the addresses of the real functions back into all slots and symbols.  A second call

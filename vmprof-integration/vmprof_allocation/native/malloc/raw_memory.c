@@ -26,7 +26,7 @@
 /* sample points */
 
 /* A thread enters the slow path at least once per STRIDE bytes, to find out whether
-   sampling has begun or ended: no other thread can write to its counter. */
+   sampling has begun or ended: no other thread can write to the counter of this thread. */
 #define STRIDE          ((int64_t)1 << 20)
 
 OF_THREAD int64_t left;                 /* bytes until this thread enters the slow path */

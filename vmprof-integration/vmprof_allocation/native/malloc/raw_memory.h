@@ -50,8 +50,9 @@ struct raw_memory_stacks {
 /* Set the functions for the stacks, before the first raw_memory_plan(). */
 void raw_memory_prepare(const struct raw_memory_stacks *stacks);
 
-/* Set the interval in bytes for the next raw_memory_begin(); 0 for no sampling.  Returns
-   0 or an errno, which is ENOTSUP if the process has no malloc() that can be diverted. */
+/* Set the interval in bytes, the seed and the kind of gaps (sampler_start()) for the next
+   raw_memory_begin().  An interval of 0 means no sampling.  Returns 0 or an errno, which is
+   ENOTSUP if the process has no malloc() that can be diverted. */
 int raw_memory_plan(int64_t interval, uint64_t seed, int fixed);
 
 /* Begin the planned sampling, if any.  Call this and raw_memory_end() with the GIL,

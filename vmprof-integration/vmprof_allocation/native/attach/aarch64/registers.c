@@ -1,7 +1,7 @@
 /* The registers at the end of a system call do not show its first argument, because the
    result is in the same register, x0.  If the kernel makes a call again, it moves the
-   program counter back before it reports the stop.  So registers_read() knows a call only
-   if it was called at both the beginning and the end. */
+   program counter back before it reports the stop.  So registers_read() recognizes the end
+   of a call only after another registers_read() at the beginning of the same call. */
 #define _GNU_SOURCE
 #include "../registers.h"
 

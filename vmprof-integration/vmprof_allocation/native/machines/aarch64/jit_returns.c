@@ -55,7 +55,8 @@ static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t s
     while (frame->sp < sp && unwind_step(&user->rules, frame, sp))
         ;
     if (frame->sp == sp)
-        /* The first function may have no frame; it may also be the piece itself. */
+        /* The function in which the unwinding began may have no frame, or may be the piece
+           itself. */
         found = frame->is_interrupted ? unwind_without_signature(frame->lr) : frame->pc;
     else if (frame->sp == sp - STUB_FRAME)
         /* the piece has called a stub, which has saved the return address in the piece */
@@ -107,8 +108,8 @@ void jit_returns_begin(const struct stack_node *innermost)
     int saved_errno;
     size_t i;
 
-    /* The frame of the caller.  By the ABI, x29 leads to the caller's x29 in a function
-       with a frame pointer, which this function has for this reason. */
+    /* The frame of the caller.  __builtin_frame_address() gives this function a frame
+       pointer, and by the ABI, a frame pointer points to the x29 of the caller. */
     frame.pc = (uintptr_t)__builtin_return_address(0);
     frame.sp = (uintptr_t)__builtin_dwarf_cfa();
     frame.fp = word((uintptr_t)__builtin_frame_address(0));
