@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Maximum size of the Python program in bytes, with its zero byte */
+/* Maximum size of the Python program in bytes, including the final zero byte */
 #define FRAME_MAX_PROGRAM 8192
 /* Size of the memory for vector registers in bytes; AMX alone takes 8 KiB */
 #define FRAME_MAX_VECTORS 16384
@@ -15,8 +15,9 @@
 struct frame {
     /* addresses of libc's functions in the other process */
     uint64_t create, self, detach, sleep, unmap, errno_location;
-    /* and of libpypy's: RPyGilAllocate() if the GIL does not exist yet, or 0; the
-       functions that take and release the GIL; the function that runs a program */
+    /* addresses of libpypy's functions there: RPyGilAllocate() if the GIL does not exist
+       yet, or 0; the functions that take and release the GIL; and the function that runs
+       a Python program */
     uint64_t allocate, ensure, release, run;
     /* the pthread_t of the new thread */
     uint64_t thread;
@@ -26,11 +27,11 @@ struct frame {
     int32_t old_errno;
     /* result of pthread_create() */
     int32_t result;
-    /* whether the new thread has got the GIL, and the result of ensure() */
+    /* whether the new thread has got the GIL, and the result of the function `ensure` */
     int32_t has_gil, state;
-    /* whether the stopped thread has left this memory, which the attaching process sets;
-       and how often the new thread checks it before it returns without unmapping the
-       memory */
+    /* whether the stopped thread has left this memory, set by the attaching process; and
+       how often the new thread still checks `is_left` before it returns without unmapping
+       the memory */
     int32_t is_left, looks;
     /* registers with which the stopped thread continues if the attaching process is
        killed, in the order of MACHINE/registers.c */
@@ -39,13 +40,12 @@ struct frame {
        thread's stack */
     uint64_t memory, memory_size;
     /* the Python program that the new thread runs */
-
     char program[FRAME_MAX_PROGRAM];
-    /* vector registers, in the layout of MACHINE/stub.c */
+    /* vector registers of the stopped thread, in the layout of MACHINE/stub.c */
     char vectors[FRAME_MAX_VECTORS] __attribute__((aligned(64)));
 };
 
-/* Offsets of the fields, for the assembler */
+/* Offsets of the fields of struct frame in bytes, for the assembler in MACHINE/stub.c */
 #define FRAME_CREATE 0
 #define FRAME_SELF 8
 #define FRAME_DETACH 16

@@ -1,7 +1,8 @@
-/* glibc's malloc makes brk, mmap, munmap, mremap, mprotect, madvise, getrandom, futex
-   (FUTEX_WAIT), and, when it counts processors, open, read, close and sched_getaffinity.
-   The dynamic linker makes open, read, pread64, fstat, mmap, mprotect, close, readlink,
-   getcwd, and also futex.  None of these is listed here. */
+/* The system calls in the lists below are made neither by malloc nor by the dynamic
+   linker.  glibc's malloc makes brk, mmap, munmap, mremap, mprotect, madvise, getrandom,
+   futex (FUTEX_WAIT), and, when it counts processors, open, read, close and
+   sched_getaffinity.  The dynamic linker makes open, read, pread64, fstat, mmap, mprotect,
+   close, readlink, getcwd, and also futex.  A read or a futex call is examined further. */
 #define _GNU_SOURCE
 #include "safe_place.h"
 
@@ -15,12 +16,12 @@
 
 #define LENGTH_OF_PATH 64
 
-/* Return whether the system call waits for something, which no signal handler of PyPy or
-   vmprof does. */
+/* Return whether a system call waits for something.  No signal handler of PyPy or vmprof
+   makes such a call. */
 static bool waits(long number)
 {
     switch (number) {
-#ifdef SYS_select               /* older machines have these calls in addition */
+#ifdef SYS_select               /* x86-64 has these older calls in addition */
     case SYS_select: case SYS_poll: case SYS_epoll_wait: case SYS_pause:
 #endif
     case SYS_pselect6: case SYS_ppoll: case SYS_epoll_pwait:
@@ -29,16 +30,15 @@ static bool waits(long number)
     case SYS_accept: case SYS_accept4: case SYS_connect:
     case SYS_rt_sigtimedwait: case SYS_rt_sigsuspend: case SYS_flock:
     case SYS_recvfrom: case SYS_recvmsg:
-    /* one of these calls, or a futex, with a time limit, which was stopped before */
+    /* continues one of these calls, or a futex call with a time limit, after a stop */
     case SYS_restart_syscall:
         return true;
     }
     return false;
 }
 
-/* Return whether the system call is safe outside of a signal handler.  Handlers make
-   such calls, too: PyPy's handler reports a signal by write(), and vmprof's handler
-   takes a sample. */
+/* Return whether a system call is safe unless a signal handler makes it.  PyPy's handler
+   reports a signal by write(), and vmprof's handler takes a sample. */
 static bool is_quick(long number)
 {
     switch (number) {
@@ -80,8 +80,8 @@ static bool reads_no_file(pid_t pid, unsigned long long fd)
                || S_ISCHR(status.st_mode));
 }
 
-/* Return whether the thread may be in a signal handler: then the handler's signal is
-   blocked. */
+/* Return whether the thread may be in a signal handler.  A signal is blocked while its
+   handler runs. */
 static bool may_be_in_handler(pid_t pid, pid_t tid)
 {
     char path[LENGTH_OF_PATH], line[256];
@@ -101,7 +101,7 @@ static bool may_be_in_handler(pid_t pid, pid_t tid)
 /* The mapping that contains an address */
 struct mapping {
     bool is_found, is_code, has_name;
-    /* 0 if the memory belongs to no file */
+    /* inode of the mapped file; 0 if the memory belongs to no file */
     unsigned long inode;
     char device[16];
 };
@@ -153,7 +153,7 @@ bool is_safe_place(pid_t pid, pid_t tid, const struct registers *registers)
         return is_no_lock(registers);
     if (number == SYS_read)
         return reads_no_file(pid, registers->first) && !may_be_in_handler(pid, tid);
-    /* malloc_stats() writes there while it holds malloc's lock */
+    /* malloc_stats() writes to stderr while it holds malloc's lock */
     if (number == SYS_write && registers->first == STDERR_FILENO)
         return false;
     return is_quick(number) && !may_be_in_handler(pid, tid);

@@ -23,7 +23,8 @@
 #include "stub.h"
 
 #define PAGE 4096
-/* stack for the stopped thread; the functions that it calls need less than a tenth */
+/* size in bytes of the stack on which the stopped thread runs the stub; the functions that
+   the stub calls need less than a tenth */
 #define STACK_SIZE 65536
 #define FRAME_SIZE ((sizeof(struct frame) + PAGE - 1) / PAGE * PAGE)
 #define MEMORY_SIZE (PAGE + FRAME_SIZE + STACK_SIZE)
@@ -35,9 +36,9 @@
 #define SPINS 1000
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 #define ALL_SIGNALS (~(uint64_t)0)
-/* number of bytes of a function that are compared */
+/* number of bytes at the beginning of a function that is_same() compares */
 #define SAME 16
-/* how often the new thread checks `is_left`, every 10 ms, before it returns */
+/* how often the new thread checks `is_left`, every 10 ms (see frame.h) */
 #define LOOKS 1000
 /* upper limit for the size of RPyGilAllocate() in bytes */
 #define ALLOCATE_SIZE 512
@@ -57,7 +58,7 @@ static struct {
     /* descriptor of /proc/PID/mem, which keeps its meaning if the process ends; or 0 */
     int file;
     sigset_t our_mask;
-    /* whether the process got SIGSTOP at a moment at which it must not stop */
+    /* whether the process got SIGSTOP while the thread was running the injection */
     bool is_to_stop;
 } traced;
 
@@ -103,8 +104,8 @@ static int signal_of(int status)
     return status >> 16 || number == SYSCALL_STOP ? 0 : number;
 }
 
-/* Get the kernel's description of the stop.  Kernels before 5.3 and some sandboxes do
-   not have it. */
+/* Get the kernel's description of the thread's stop.  Returns false if the kernel is older
+   than 5.3, and in some sandboxes. */
 static bool get_info(struct __ptrace_syscall_info *info)
 {
     return request(PTRACE_GET_SYSCALL_INFO, sizeof *info, (uintptr_t)info) > 0;
@@ -118,7 +119,7 @@ static bool is_entry(int status)
            && (!get_info(&info) || info.op != PTRACE_SYSCALL_INFO_EXIT);
 }
 
-/* Return whether the kernel is about to make the system call again. */
+/* Return whether the kernel is about to make the thread's system call again. */
 static bool will_be_made_again(const struct registers *registers)
 {
     if (registers->number < 0)
@@ -131,8 +132,8 @@ static bool will_be_made_again(const struct registers *registers)
     return false;
 }
 
-/* Return whether a signal is about to be handled.  Then the interrupted system call is
-   not made again. */
+/* Return whether the thread is about to handle a signal.  In this case, the kernel may not
+   make the interrupted system call again. */
 static bool has_signal(void)
 {
     char path[64], line[256];
@@ -152,14 +153,14 @@ static bool has_signal(void)
     return (pending & ~blocked) != 0;
 }
 
-/* Return whether the thread executes RPyGilAllocate(). */
+/* Return whether the thread executes RPyGilAllocate(), which must not run twice at once. */
 static bool is_in_lock_maker(const struct tracer_request *wanted)
 {
     return registers_pc(&traced.registers) - wanted->allocate < ALLOCATE_SIZE;
 }
 
-/* Return whether the thread is at a safe place in PyPy's code, after it was interrupted
-   in user code.  RPyGilAllocate() must not run twice at once. */
+/* Return whether the thread, interrupted outside of system calls, is at a safe place in
+   PyPy's code.  Prepares `traced.caller` for a system call from there. */
 static bool is_in_safe_code(const struct tracer_request *wanted)
 {
     return wanted->is_code_allowed
@@ -169,7 +170,8 @@ static bool is_in_safe_code(const struct tracer_request *wanted)
                            wanted->ensure);
 }
 
-/* Return whether the thread is at a safe place. */
+/* Return whether the thread is at a safe place.  Sets `traced.registers`, `traced.caller`
+   and `wanted->is_in_code`. */
 static bool is_safe(struct tracer_request *wanted, int status)
 {
     struct registers *registers = &traced.registers;
@@ -192,7 +194,7 @@ static bool is_safe(struct tracer_request *wanted, int status)
 }
 
 /* Let the thread continue, with the signal that it was about to get.  If `is_ours`, the
-   thread runs the injection, and must not stop for SIGSTOP; this signal is sent later. */
+   thread runs the injection, and must not stop for SIGSTOP; let_go() sends this signal. */
 static void go_on(int how, int status, bool is_ours)
 {
     int number = signal_of(status);
@@ -253,7 +255,8 @@ static int find_safe_place(struct tracer_request *wanted)
     return error;
 }
 
-/* Let the thread run until the end of a system call whose next instruction is `behind`. */
+/* Let the thread run until the end of the system call after which the program counter is
+   `behind`, and read the registers there.  Returns 0 or an errno. */
 static int run_until(uint64_t behind, struct registers *registers, int64_t deadline)
 {
     int status = 0;
@@ -281,8 +284,8 @@ static int set(const struct registers *registers, uint64_t mask)
     return 0;
 }
 
-/* Let the stopped thread make a system call, with the instruction at which it is or with
-   an instruction in libc.  Returns the call's result, or -errno.  If this process is
+/* Let the stopped thread make a system call, by the instruction before the program counter
+   in `traced.caller`.  Returns the call's result, or -errno.  If this process is
    killed between the beginning and the end of the call, the thread is lost; this is the
    only such moment.  So the call has no time limit. */
 static int64_t call(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
@@ -317,7 +320,8 @@ static int open_memory(void)
     return 0;
 }
 
-/* Return whether a function in the other process begins with the same bytes as here. */
+/* Return whether the function at `there` in the other process begins with the same bytes
+   as the function at `here` in this process. */
 static bool is_same(uint64_t there, uint64_t here)
 {
     for (uint64_t i = 0; i < SAME; i += sizeof(long)) {
@@ -358,7 +362,7 @@ static void fill(struct frame *frame, const struct tracer_request *request)
     registers_save(&traced.resumed, frame->registers);
 }
 
-/* Write the code and the frame, after which the new thread has everything it needs. */
+/* Write the stub's code and its frame into the mapped memory. */
 static int write_all(const struct tracer_request *request)
 {
     static struct frame frame;
@@ -373,8 +377,8 @@ static int write_all(const struct tracer_request *request)
     return error ? error : write_memory(traced.memory + PAGE, &frame, sizeof frame);
 }
 
-/* Map the memory for code, frame and stack by one call.  PyPy's JIT also maps memory
-   that is writable and executable. */
+/* Map the memory for code, frame and stack by one call, writable and executable.  A
+   process in which PyPy's JIT runs is allowed to map such memory. */
 static int map(void)
 {
     int64_t at = call(SYS_mmap, 0, MEMORY_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -399,8 +403,8 @@ static int run_stub(void)
                      now() + STEP_MILLISECONDS);
 }
 
-/* Read a word of the frame.  Returns false if the memory or the process does not exist
-   any more. */
+/* Read the 32-bit field of the frame at the offset `at`.  Returns false if the memory or
+   the process does not exist any more. */
 static bool read_frame(size_t at, int32_t *value)
 {
     return pread(traced.file, value, sizeof *value,
@@ -439,7 +443,8 @@ static int make_thread(const struct tracer_request *wanted)
         call(SYS_munmap, traced.memory, MEMORY_SIZE, 0, 0);
         traced.memory = 0;
     }
-    /* the process cannot have another thread, and trying again does not help */
+    /* EAGAIN from the other process means that it cannot create a thread, and that trying
+       again does not help */
     return error == EAGAIN ? ENOMEM : error;
 }
 
@@ -486,9 +491,9 @@ int tracer_enter(struct tracer_request *wanted)
     return error;
 }
 
-/* Let the kernel know the first argument of the thread's own system call, which it makes
-   again.  For this, the thread makes another call with the same first argument, from its
-   present place, which is after a system call's instruction. */
+/* Let the kernel know the first argument of the thread's own system call, which the kernel
+   makes again.  For this, the thread makes another call with the same first argument, by
+   the instruction before its program counter. */
 static int tell_first_argument(void)
 {
     struct registers registers;
@@ -510,8 +515,8 @@ int tracer_leave(void)
     int status = 0, error = 0;
     if (registers_lack_first && will_be_made_again(&traced.registers))
         error = tell_first_argument();
-    /* the thread stops once more with its own registers and the signals that have
-       arrived, where the kernel decides whether to make a system call again */
+    /* let the thread stop once more, with its own registers and the signals that have
+       arrived; at this stop, the kernel decides whether to make a system call again */
     if (error == 0 && request(PTRACE_INTERRUPT, 0, 0) < 0)
         error = errno;
     if (error == 0)

@@ -1,7 +1,7 @@
 #pragma once
-/* Injection into another process: the attaching process stops one of its threads at a
-   safe place by ptrace, and makes it create a thread.  remote/entry/tracer.py calls
-   these functions.  One process at a time. */
+/* Injection into another process: by ptrace, the attaching process stops a thread of the
+   other process at a safe place (safe_place.h), and makes it create a new thread.
+   remote/entry/tracer.py calls these functions, for one process at a time. */
 #include <stdint.h>
 
 /* The parameters and results of tracer_enter() */
@@ -11,17 +11,18 @@ struct tracer_request {
     int32_t milliseconds;
     /* whether the thread may be stopped in PyPy's code, and not only at a system call */
     int32_t is_code_allowed;
-    /* addresses of functions in the other process, whose libc and libpypy must be the
-       same files as here (see frame.h); and of two of them in this process */
+    /* addresses in the other process of the functions in struct frame; libc and libpypy
+       must be the same files there as in this process */
     uint64_t create, self, detach, sleep, unmap, errno_location;
     uint64_t allocate, ensure, release, run;
+    /* addresses of `create` and `allocate` in this process */
     uint64_t our_create, our_allocate;
-    /* libc's syscall() in the other process */
+    /* address of libc's syscall() in the other process */
     uint64_t syscall;
     /* Python program that the new thread runs */
     const char *program;
-    /* Results: the address of the instruction of the last unsafe stop, or 0; and whether
-       the thread was stopped in PyPy's code.  There, the thread most likely has the GIL. */
+    /* Results: the program counter at the last stop that was no safe place, or 0; and
+       whether the thread was stopped in PyPy's code, where it most likely has the GIL */
     uint64_t pc;
     int32_t is_in_code;
     int32_t unused;
@@ -35,7 +36,7 @@ struct tracer_request {
  *    ESRCH      the thread has ended
  *    ENOEXEC    the process runs another version of libc or libpypy
  *    ENOSYS     the kernel does not have PTRACE_GET_SYSCALL_INFO
- *    ENOTSUP    the thread has more registers than a frame can store
+ *    ENOTSUP    the thread has registers that stub.c cannot save, or a shadow stack
  *    E2BIG      the program is too long
  *    ETIMEDOUT  the thread did not stop in time, and may be traced until this process ends
  */

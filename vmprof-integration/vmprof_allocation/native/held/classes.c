@@ -11,22 +11,22 @@
 #define LEAST_INSTANCES 64
 /* A class is chosen only if at least 1/64 of the heap was reached through its instances. */
 #define LEAST_SHARE     64
-/* Maximum number of objects on the heap.  If classes refer to each other at random, the
-   third walk takes three times as long as everything before, and the process has 25
-   seconds. */
+/* Maximum number of objects on the heap.  If instances of classes refer to each other at
+   random, the third walk takes three times as long as the two walks before it, and the
+   process has 25 seconds. */
 #define MOST_OBJECTS    20000000
 /* Number of objects whose headers are prefetched */
 #define AHEAD           16
-#define MOST_CLASSES    8192    /* places of the hash table of classes, of which at most
-                                   half are used; a power of two, ... */
+#define MOST_CLASSES    8192    /* entries of the hash table 'every', of which at most half
+                                   are used; a power of two, ... */
 #define IS_INSTANCE     0x8000  /* ... less than this flag of 'nearest' */
 
 struct classes classes;
-static struct instances *every;         /* hash table by class, of MOST_CLASSES places */
+static struct instances *every;         /* hash table of all classes, by address */
 static uint32_t class_count;
 
-/* Return the place of an object's class in 'every', from 1, and add the class if it is
-   new.  Returns 0 if the object is no instance of a class, or if the table is full.
+/* Return the *place* of an object's class: its index in 'every' plus 1.  Adds the class if
+   it is new.  Returns 0 if the object is no instance of a class, or if the table is full.
    Modules and classes are instances, too, but do not count: all code is reachable
    through them. */
 static uint32_t place_of(uint64_t object)
@@ -77,7 +77,8 @@ static void count_instances(uint16_t *nearest)
     }
 }
 
-/* Choose the classes through which most words were reached, and store their places. */
+/* Choose the classes through whose instances the first walk reached the most words, and
+   store their places. */
 static void choose(uint32_t places[HELD_CLASSES])
 {
     uint64_t most = (uint64_t)walk.bytes / 8;

@@ -17,8 +17,8 @@ static struct edge {
 } *edges;
 static uint32_t type_count, edge_count;
 
-/* The roles of types, by the beginning of their RPython names.  A type that matches no
-   row is OTHER. */
+/* The roles of types, by the beginning of their RPython names.  A type that matches no row
+   is an ARRAY if its items are references, and OTHER if not. */
 static const struct {
     const char *begin;
     enum role role;
@@ -70,8 +70,9 @@ static const struct {
     { "GcStruct pypy.module._collections.interp_deque.Block {", DEQUE_BLOCK },
     { STD "mapdict.Object {", ATTRIBUTES },
 };
-/* The purposes of types; the last row that matches is used.  A table with weak values
-   and strings as keys is always the table of sys.intern(). */
+/* The purposes of types, by the beginning of their RPython names; the last row that matches
+   is used.  A table with weak values and strings as keys is always the table of
+   sys.intern(). */
 static const struct {
     const char *begin;
     enum own own;
@@ -124,7 +125,7 @@ static int64_t number(const char **p)
     return is_negative ? -value : value;
 }
 
-/* Return whether the name is a class of modules within PyPy, such as
+/* Return whether an RPython name is the class of a module that is a part of PyPy, such as
    pypy.module.sys.moduledef.Module. */
 static int is_builtin_module(const char *gcs)
 {
@@ -134,8 +135,8 @@ static int is_builtin_module(const char *gcs)
     return of != NULL && of < strchr(gcs, '\n');
 }
 
-/* Set role, purpose, custom trace function and visibility of a type from its RPython
-   name.  'kind' is the kind of its Python name in PROFILE.rst. */
+/* Set the role, the purpose, the kind of the custom trace function and the visibility of a
+   type from its RPython name.  PROFILE.rst explains 'kind', the kind of its Python name. */
 static void classify(struct gc_type *type, int kind)
 {
     size_t i;

@@ -3,9 +3,9 @@
  * roles that the probe process found in addition.
  *
  * The GC's table is TYPE_INFO of rpython/memory/gctypelayout.py.  probe/names.py wrote the
- * names and the offsets of fields, and gc_types_read() reads them.  With these, gc_trace()
- * visits the references of any object.  probe/references.py has compared its results with
- * gc.dump_rpy_heap(), object by object.
+ * names and the offsets of fields, and gc_types_read() reads them.  With the table and the
+ * offsets, gc_trace() visits the references of any object.  probe/references.py has
+ * compared these references with gc.dump_rpy_heap(), object by object.
  */
 
 #include <stddef.h>
@@ -20,13 +20,14 @@ struct type_info {
     int64_t bits;
     const void *custom;
     int64_t size;
-    const int64_t *pointers;            /* their number, then their offsets in bytes */
+    const int64_t *pointers;            /* number of the references outside of items, then
+                                           their offsets in bytes */
     /* for types with items only: bytes of an item, offsets of the items and the length,
        and the references in an item (their number, then their offsets) */
     int64_t item_size, items_at, length_at;
     const int64_t *item_pointers;
 };
-/* Bits of 'bits' in gctypelayout.py; the lowest 16 bits are the row of the type */
+/* Flags in type_info.bits, from gctypelayout.py; the lowest 16 bits are gc_type.row */
 #define INFO_HAS_LENGTH         0x010000
 #define INFO_ITEMS_HAVE_POINTERS 0x020000
 #define INFO_ITEMS_ARE_POINTERS 0x040000
@@ -35,42 +36,45 @@ struct type_info {
 #define INFO_KEY_MASK         0xfc000000
 #define INFO_KEY              0x58000000
 
-/* The role of an object in the names of paths; OTHER if it has none */
+/* The role of objects of a type in the names of reference paths; OTHER if it has none */
 enum role {
     OTHER, MODULE_DICT, DICT, TABLE, ENTRIES, ARRAY, LIST_ITEMS, DICT_CELL, CLASS, FRAME,
     CODE, FUNCTION, CELL, CELL_FAMILY, ATTRIBUTE, UNBOXED_ATTRIBUTE, MODULE, FRAME_REF,
     CONTEXT, STRING, TEXT, LIST, TUPLE, MEMBER, GCREF, INT, BOOL, BYTES, THREAD_LOCAL, NONE,
     DEQUE, DEQUE_BLOCK, ATTRIBUTES, PAIR, NUMBERS
 };
-/* The kind of a custom trace function: the type has more references than the table
-   lists.  NOT_WALKED if gc_trace_custom() does not visit them. */
+/* The kind of a type's custom trace function, which visits references that the GC's type
+   table does not list.  NOT_WALKED if gc_trace_custom() does not visit them. */
 enum custom { NO_CUSTOM, JIT_FRAME, SHADOW_STACK, STACKLET, GCREF_TRACER, NOT_WALKED,
               UNKNOWN_CUSTOM };
 
-/* The purpose of an object that only the interpreter reaches, and of all that is reached
-   through it */
+/* The purpose of an object that only the interpreter reaches, and of the objects that are
+   reached through this object */
 enum own {
     OWN, OWN_JIT, OWN_COMPILED_CODE, OWN_INTERNED_NAMES, OWN_FINALIZERS, OWN_KINDS
 };
 
-/* A type, with the facts from both sources */
+/* A type, with its entry in the GC's type table and the facts that the probe found */
 struct gc_type {
     const struct type_info *info;
     uint32_t id, row;           /* offset in the GC's type table in bytes, and index in
                                    gc.get_typeids_z() */
-    int32_t map;                /* offset of the map if it is the type of instances of
-                                   classes; -1 otherwise */
-    uint32_t edges;             /* number of its first named reference, ... */
-    uint16_t edge_count;        /* and number of these references */
+    int32_t map;                /* offset in bytes of the map (pypy.objspace.std.mapdict)
+                                   if objects of this type are instances of classes; -1
+                                   otherwise */
+    uint32_t edges;             /* index in 'edges' (gc_types.c) of the first named
+                                   reference, ... */
+    uint16_t edge_count;        /* ... and number of named references */
     uint8_t role, custom, own;
     uint8_t is_visible;         /* whether it is a type of Python and not of the
                                    interpreter, so that paths name its objects */
-    const char *name;           /* Python's name, ends at a tab */
-    const char *gcs;            /* RPython's name, ends at the end of the line */
+    const char *name;           /* name in Python; a tab follows its end */
+    const char *gcs;            /* name in RPython; a line feed follows its end */
 };
 
-/* Offsets of fields in bytes, or -1 if an offset is unknown.  probe/fields.py has the
-   same names.  gc_types_read() fails if one of these fields is unknown. */
+/* Offsets in bytes of fields of PyPy's objects, or -1 if an offset is unknown.
+   probe/fields.py uses the same names.  gc_types_read() fails if the offset of one of
+   these fields is unknown. */
 #define FIELDS(X) \
     X(module_dict) X(dict_storage) X(code_name) X(code_varnames) X(code_firstlineno) \
     X(code_filename) X(cell_family) X(cell_value) X(family_name) X(frame_code) \
@@ -96,12 +100,12 @@ extern struct fields gc_fields;
 /* Read the types that 'types' and 'type_info' of the question describe.  Fails if a type
    does not match its entry in the GC's table, or if a needed field is unknown. */
 void gc_types_read(const struct held_question *);
-/* Unmap what gc_types_read() mapped. */
+/* Unmap the tables of gc_types_read(). */
 void gc_types_forget(void);
 
-/* Return the name of the reference at this offset in objects of the type, which ends at
-   the end of the line, or NULL if it has no name.  "=N" is the name of an attribute with
-   storage index N, or of an array of the attributes from N on. */
+/* Return the name of the reference at 'offset' in objects of the type, or NULL if it has
+   no name.  A line feed follows the name.  "=N" is the name of an attribute with storage
+   index N, or of an array of the attributes from N on. */
 const char *gc_edge(const struct gc_type *, int64_t offset);
 
 extern uint16_t *gc_type_by_id;         /* index in gc_type_table plus 1, by id / 8; 0 if
@@ -173,9 +177,9 @@ static inline int gc_may_refer(const struct gc_type *type)
 typedef void gc_visit(uint64_t child, void *context);
 #define ALWAYS_INLINE   static inline __attribute__((always_inline))
 
-/* Visit the references on a shadow stack, from 'top' down to 'base'.  An odd word is a
-   mask whose bits tell which of the next words are no references (see
-   rpython/memory/gctransform/shadowstack.py). */
+/* Visit the references on a shadow stack, from 'top' down to 'base'.  If a word is odd, bit
+   i of its absolute value (from bit 1) is set if the i-th word after it is no reference
+   (see rpython/memory/gctransform/shadowstack.py). */
 ALWAYS_INLINE void gc_trace_stack(uint64_t base, uint64_t top, gc_visit *visit,
                                   void *context)
 {
@@ -192,7 +196,8 @@ ALWAYS_INLINE void gc_trace_stack(uint64_t base, uint64_t top, gc_visit *visit,
     }
 }
 
-/* Visit the references that only a custom trace function knows. */
+/* Visit the references of an object that only the custom trace function of its type
+   knows. */
 ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
                                    gc_visit *visit, void *context)
 {
@@ -200,7 +205,7 @@ ALWAYS_INLINE void gc_trace_custom(uint64_t object, const struct gc_type *type,
 
     switch (type->custom) {
     case JIT_FRAME:
-        /* a bitmap of the items that are references */
+        /* a number of words, and a bitmap of this size of the items that are references */
         at = gc_field(object, gc_fields.jit_gcmap);
         for (i = 0; at != 0 && i < word_at(at); i++)
             for (bits = word_at(at + 8 + 8 * i); bits != 0; bits &= bits - 1) {

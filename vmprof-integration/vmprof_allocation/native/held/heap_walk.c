@@ -8,14 +8,16 @@
 
 /* Number of objects that wait while their headers are prefetched into the cache */
 #define RING    32
-/* Limit for a list of frames, in case it is a cycle */
+/* Maximum number of frames in the list of a thread's frames, in case the list is a cycle */
 #define MOST_FRAMES     1000000
 
 struct walk walk;
-static struct room claimed;     /* frames and contexts that become roots of their kind
-                                   later */
+static struct room claimed;     /* addresses of claimed frames and contexts, which become
+                                   roots later */
 static uint32_t done;           /* index in walk.met of the object whose references are
                                    visited next */
+/* Visited objects that wait for the prefetch, with the index of their referrer in walk.met;
+   'object' is 0 if the entry is empty */
 static struct {
     uint64_t object;
     uint32_t from;
@@ -97,7 +99,7 @@ uint64_t walk_module_table(const char *name, size_t size)
 /* ____________________________________________________________ */
 /* the visits */
 
-/* Store the index 'at' if the object is one of the queried objects. */
+/* Store 'at', an index in walk.met, for an object that is one of the queried objects. */
 static void note_if_asked(uint64_t object, uint32_t at)
 {
     struct asked *asked = walk_asked(object);
@@ -130,7 +132,9 @@ static void settle(uint64_t object, uint32_t from)
     met->through = (uint32_t)(size / 8);
 }
 
-/* Mark an object as visited, and put it into the ring; called for each reference. */
+/* Mark an object as visited, and put it into the ring unless it was visited before.
+   'context' points to the index of the object's referrer in walk.met.  gc_trace() calls
+   this function for each reference. */
 static void found(uint64_t object, void *context)
 {
     uint32_t at;
@@ -187,7 +191,7 @@ static void add_root(uint64_t object, enum root_kind kind, uint64_t name)
 /* ____________________________________________________________ */
 /* frames and contexts of threads */
 
-/* Mark an object as visited, so that it becomes a root later. */
+/* Mark a frame or context as visited, and store it, so that it becomes a root later. */
 static void claim(uint64_t object)
 {
     if (marks_meet(object))
@@ -210,7 +214,8 @@ static void claim_if_frame(uint64_t object, void *context)
     claim_frame(object);
 }
 
-/* Return the frame to which a JitVirtualRef leads, or the reference itself. */
+/* Return the frame to which a JitVirtualRef leads, or 'reference' itself if it is no
+   JitVirtualRef. */
 static uint64_t frame_of(uint64_t reference)
 {
     return gc_role(reference) == FRAME_REF ? gc_field(reference, gc_fields.ref_forced)
@@ -223,7 +228,7 @@ static void claim_stack_of(uint64_t context)
     uint64_t frame = frame_of(gc_field(context, gc_fields.context_top));
     int i;
 
-    if (!marks_meet(context))   /* its frames may refer to the context from the stack */
+    if (!marks_meet(context))   /* the thread's frames may refer to its context, too */
         return;
     for (i = 0; gc_role(frame) == FRAME && i < MOST_FRAMES; i++) {
         claim_frame(frame);
@@ -252,8 +257,8 @@ static void claim_threads(const struct room *roots)
 /* ____________________________________________________________ */
 /* the roots */
 
-/* Exclude an object that exists only for the question.  It refers to all roots, and
-   would otherwise retain them all. */
+/* Exclude an object that exists only for this analysis.  Such an object refers to all
+   roots, and would otherwise retain them all. */
 static void ignore(uint64_t object)
 {
     if (marks_meet(object))
@@ -281,8 +286,8 @@ static uint64_t ignored_items(uint64_t list, uint64_t *count)
     return array + (uint64_t)gc_type_of(array)->info->items_at;
 }
 
-/* Return whether a root is the array that gc.get_rpy_roots() made, which refers to all
-   roots.  It begins with the same two roots. */
+/* Return whether an object is the array that gc.get_rpy_roots() made, which refers to all
+   roots.  This array begins with the same two objects as 'roots'. */
 static int is_list_of_roots(uint64_t object, const struct room *roots)
 {
     const struct gc_type *type = gc_type_of(object);
@@ -293,8 +298,8 @@ static int is_list_of_roots(uint64_t object, const struct room *roots)
            gc_field(object, type->info->items_at + 8) == room_word(roots, 1);
 }
 
-/* Read the list of roots into 'roots'.  Returns the number of roots up to the last
-   frame: the GC lists objects with finalizers after it. */
+/* Read the list of roots into 'roots'.  Returns the number of roots up to the last frame,
+   after which the GC lists the objects with finalizers. */
 static size_t read_roots(const struct held_question *question, struct room *roots)
 {
     uint64_t count, items, i, root;
@@ -357,7 +362,7 @@ static void read_asked(const struct held_question *question)
     struct asked *asked;
     size_t i;
 
-    /* keep at least half of the places empty */
+    /* keep at least half of the hash table empty */
     for (walk.asked_places = 16; walk.asked_places < 2 * question->count; )
         walk.asked_places *= 2;
     walk.asked = room_map(walk.asked_places * sizeof *walk.asked);

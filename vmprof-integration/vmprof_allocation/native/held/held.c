@@ -117,8 +117,9 @@ static void look_in_record(uint64_t child, void *context)
     record->is_same = 0;
 }
 
-/* Compare the references of a type that has a custom trace function.  The function may
-   report a reference twice, and in another order than the dump. */
+/* Return whether an object, whose type has a custom trace function, has the references in
+   a record of the dump.  gc_trace() may visit a reference of this object twice, and in
+   another order than the dump. */
 static int has_same_references(uint64_t object, const struct gc_type *type,
                                struct record record)
 {
@@ -131,7 +132,8 @@ static int has_same_references(uint64_t object, const struct gc_type *type,
     return record.is_same;
 }
 
-/* Compare a record of the dump, the words up to 'end', with the object at its address. */
+/* Return whether a record of the dump, from 'words' to 'end', matches the object at the
+   address in the record. */
 static int is_same(const int64_t *words, const int64_t *end)
 {
     uint64_t object = (uint64_t)words[0];

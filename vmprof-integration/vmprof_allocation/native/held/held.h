@@ -34,9 +34,9 @@
    and returns only if the analysis succeeded: otherwise held_fail() ends the process. */
 void held_answer(const struct held_question *, struct held_result *result);
 
-/* Compare this walk of the heap with the output of gc.dump_rpy_heap(): 'dump', an array
-   of 'words' words.  Stores the addresses of at most 'most' objects that differ in type,
-   size or references into 'differ'.  Returns the number of all objects that differ.
+/* Walk the heap, and compare the objects with 'dump', an array of 'words' words that
+   gc.dump_rpy_heap() wrote.  Stores the addresses of at most 'most' objects that differ in
+   type, size or references into 'differ'.  Returns the number of all objects that differ.
    Runs in a forked child, like held_answer(). */
 int64_t held_compare(const struct held_question *, struct held_result *result,
                      const int64_t *dump, size_t words, uint64_t *differ, size_t most);

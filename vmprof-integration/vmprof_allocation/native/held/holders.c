@@ -23,30 +23,31 @@
 #define FINALIZERS      ((uint64_t)1 << 63)
 
 /* A retainer may be replaced by its owner if at least 1/16 of the heap was reached
-   through it. */
+   through the retainer. */
 #define LARGE_SHARE     16
 
 /* Number of objects that wait while their words are prefetched into the cache */
 #define RING            16
-#define GROUPS          1024    /* places in the hash table of sets of retainers; the
-                                   hash has 10 bits */
+#define GROUPS          1024    /* entries of the hash table 'groups'; the hash has 10
+                                   bits */
 
 static uint64_t *words;         /* word of each visited object, by its number in marks.h */
 static const uint64_t *singles; /* the single retainers; NULL in the walk for classes */
-/* Objects whose words must be passed on.  Retainers are in 'later', and come when 'now'
-   is empty, because their words change most often. */
+/* Objects whose words must be passed to the objects to which they refer.  Retainers are in
+   'later', and are visited when 'now' is empty, because their words change most often. */
 static struct room now, later;
 
 /* Referenced objects that wait for the prefetch, and the bits that reach them */
 static struct {
     uint64_t object, new;
-    uint64_t *word;             /* NULL if the place is empty */
+    uint64_t *word;             /* address of the object's word; NULL if the entry is
+                                   empty */
 } ring[RING];
 static uint32_t ring_at;
 
-/* Add the bits to the object's word, and visit the object again if the word changed.
-   The bits of the interpreter's roots do not change the word of an object that the
-   program reaches. */
+/* Add the bits 'new' to the object's word, and visit the object again later if the word
+   changed.  The bits of the interpreter's roots do not change the word of an object that
+   the program reaches. */
 static void settle(uint64_t object, uint64_t new, uint64_t *word)
 {
     uint64_t was = *word & ~IS_HOLDER;
@@ -58,7 +59,8 @@ static void settle(uint64_t object, uint64_t new, uint64_t *word)
         room_add_word(*word & IS_HOLDER ? &later : &now, object);
 }
 
-/* Take a waiting object out of the ring. */
+/* Add the bits that wait at an index of the ring to the word of the object there, and empty
+   the entry. */
 static void settle_at(uint32_t at)
 {
     if (ring[at].word != NULL)
@@ -66,7 +68,8 @@ static void settle_at(uint32_t at)
     ring[at].word = NULL;
 }
 
-/* Put an object into the ring; called for each reference. */
+/* Put an object into the ring, with the word of its referrer, to which 'context' points.
+   gc_trace() calls this function for each reference. */
 static void reach(uint64_t object, void *context)
 {
     int64_t number = marks_rank(object);
@@ -101,16 +104,17 @@ static uint64_t next(void)
     return from->count > 0 ? room_word(from, --from->count) : 0;
 }
 
-/* Return the bits that pass on to the objects after retainer i: no path avoids it any
-   more, and it is the last retainer on the path.  The walk for classes has no THROUGH
-   bits, because groups of classes are not reported. */
+/* Return the bits that retainer i, which has this word, passes to the objects to which it
+   refers: no path avoids retainer i any more, and retainer i is the last one on the path.
+   The walk for classes has no THROUGH bits, because groups of classes are not reported. */
 static uint64_t behind(uint64_t word, int i)
 {
     return (word & ~(ALL << THROUGH | (uint64_t)1 << i | FREE)) |
            (singles == NULL ? 0 : (uint64_t)1 << (THROUGH + i));
 }
 
-/* Return the number of a retainer, or of the class of an instance. */
+/* Return the bit number of a single retainer, or in the walk for classes of the class of an
+   instance. */
 static int which(uint64_t holder)
 {
     int i = 0;
@@ -164,7 +168,8 @@ static void walk_again(void)
 /* hash table of groups, by set */
 static struct held_holder *groups;
 
-/* Return the set of retainers that retain an object with this word, and store how. */
+/* Return the set of retainers that retain an object with this word, and store the way in
+   which it is kept alive. */
 static uint32_t set_of(uint64_t word, enum held_how *how)
 {
     uint32_t lost = (uint32_t)(~word & ALL);
@@ -183,7 +188,8 @@ static void add(struct held_holder *to, int64_t size)
     to->objects++;
 }
 
-/* Add an object to the group of a set.  Does nothing if the table is full. */
+/* Add an object of 'size' bytes to the group of a set.  Does nothing if the hash table is
+   full. */
 static void add_together(uint32_t set, int64_t size)
 {
     size_t at = set * 2654435761u >> 22, tries;
@@ -241,7 +247,7 @@ static void tell_groups(struct held_result *result)
     }
 }
 
-/* Store what retains each queried object. */
+/* Store in the result which retainers each queried object has. */
 static void tell_objects(const struct held_question *question, struct held_result *result)
 {
     size_t i;
@@ -278,8 +284,8 @@ static void weigh(const uint64_t *objects, size_t count, struct held_holder *to)
 /* instances of classes */
 
 /* Remove a class if a single retainer retains more than half of its instances, and more
-   than half of the retained bytes were reached through the instances.  The path of the
-   retainer is more specific. */
+   than half of the bytes of this retainer were reached through the instances.  In this
+   case, the path to the retainer is more specific. */
 static void leave_out_told(const struct held_result *result)
 {
     uint64_t having[HELD_CLASSES][HELD_HOLDERS] = { { 0 } };
@@ -300,7 +306,8 @@ static void leave_out_told(const struct held_result *result)
                 classes.of[i].its_class = 0;
 }
 
-/* Weigh the classes, and append them to the result, after the groups. */
+/* Find the retained sizes of the classes, and append the classes to the result, after the
+   groups. */
 static void weigh_classes(const struct held_question *question,
                           struct held_result *result, size_t words_size)
 {
@@ -349,7 +356,7 @@ static void put_holder(struct held_holder *to, const struct called *one, int i)
     memcpy(to->text, one->text.at, one->text.size);
 }
 
-/* Return whether an object is one of the retainers. */
+/* Return whether an object is one of the 'count' retainers. */
 static int is_there(const uint64_t *holders, int count, uint64_t object)
 {
     int i;
@@ -360,8 +367,9 @@ static int is_there(const uint64_t *holders, int count, uint64_t object)
     return 0;
 }
 
-/* Replace each retainer by its owner if the retainer retains less than half of the bytes
-   that were reached through it.  Returns whether a retainer was replaced. */
+/* Replace each retainer by its owner if a large share of the heap was reached through the
+   retainer, and the retainer retains less than half of this share.  Returns whether a
+   retainer was replaced. */
 static int take_owners(const struct chosen *chosen, int count, uint64_t *holders,
                        struct held_result *result)
 {

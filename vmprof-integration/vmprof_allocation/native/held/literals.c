@@ -5,12 +5,12 @@
 #include "heap_walk.h"
 
 #define MOST_ITEMS      8       /* maximum number of items of a tuple */
-#define MOST_DEPTH      2       /* maximum number of tuples within each other */
+#define MOST_DEPTH      2       /* maximum number of nested tuples */
 
 static int add(struct text *t, uint64_t object, int depth);
 
-/* Append "Class.NAME" for an object that its class has as an attribute, such as a member
-   of an enum.  Returns 0 if the class does not have it. */
+/* Append "Class.NAME" for an object that is an attribute of its class, such as a member of
+   an enum.  Returns 0 if the object is no such attribute. */
 static int add_member(struct text *t, uint64_t object)
 {
     const struct gc_type *type = gc_type_of(object);

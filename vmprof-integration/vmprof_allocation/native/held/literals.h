@@ -1,6 +1,6 @@
 #pragma once
-/* Keys and items in paths, as Python expressions that evaluate to the object wherever
-   they are used. */
+/* Python expressions for the keys and items in reference paths.  The expression evaluates
+   to the key or item wherever the modules in the expression are imported. */
 
 #include <stdint.h>
 
@@ -8,8 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Append an expression for a str, bytes, int, True, False, None, a class, or an
-   attribute of the object's own class (such as a member of an enum), or for a tuple of
+/* Append an expression for a str, bytes, int, True, False, None, a class, or an object
+   that is an attribute of its class (such as a member of an enum), or for a tuple of
    such objects.  Returns 0 for any other object; the text may then have an incomplete
    expression. */
 int literal_add(struct text *, uint64_t object);

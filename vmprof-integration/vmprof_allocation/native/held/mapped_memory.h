@@ -1,7 +1,8 @@
 #pragma once
-/* Memory for the analysis of the heap.  It is mapped, because the forked child must not
-   call malloc(): another thread may have held its lock at the fork.  If the system has
-   no memory, held_fail() ends the process; so no function here fails. */
+/* Memory for the analysis of the heap, from mmap(), because the forked child must not call
+   malloc(): another thread may have held malloc's lock at the fork.  If the system has no
+   memory, held_fail() ends the process; so no function here returns a failure.
+   Identifiers call a growing array a *room*. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +24,7 @@ void room_unmap(void *at, size_t size);
 void room_begin(struct room *, size_t item, size_t most);
 /* Double the number of items that fit.  The array may move. */
 void room_grow(struct room *);
-/* Unmap an array.  Does nothing if this was done before. */
+/* Unmap an array.  Does nothing if the array was unmapped before. */
 void room_end(struct room *);
 
 /* Return the peak size of the mapped memory in bytes.  The unused end of a growing array
@@ -44,7 +45,7 @@ static inline void room_add_word(struct room *r, uint64_t word)
     *(uint64_t *)room_add(r) = word;
 }
 
-/* Return a word of an array of words. */
+/* Return the word at index i in an array of words. */
 static inline uint64_t room_word(const struct room *r, size_t i)
 {
     return ((const uint64_t *)r->at)[i];

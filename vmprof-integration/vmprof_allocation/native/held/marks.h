@@ -15,10 +15,12 @@
 
 /* The bits of 1 MiB of the address space */
 struct marks_chunk {
-    uint64_t met[MARKS_WORDS];  /* a bit for each word: a visited object begins there */
-    uint64_t start;             /* address of its first byte */
+    uint64_t met[MARKS_WORDS];  /* a bit for each 8-byte word of the heap, which is set if
+                                   a visited object begins there */
+    uint64_t start;             /* address of the first byte of the chunk */
     uint64_t before;            /* number of the first object in this chunk */
-    uint32_t rank[MARKS_WORDS]; /* objects in this chunk before each word of 'met' */
+    uint32_t rank[MARKS_WORDS]; /* how many objects in this chunk have their bit before
+                                   each word of 'met' */
 };
 
 /* Start with an empty set. */
@@ -26,14 +28,15 @@ void marks_begin(void);
 /* Unmap the set. */
 void marks_end(void);
 
-/* The chunks by address: a table of MARKS_UPPER bits, which refers to tables of
-   MARKS_LOWER bits.  Together with MARKS_CHUNK, they cover the addresses of user space. */
+/* The chunks by address: the table 'marks_upper' has an index of MARKS_UPPER bits, and
+   refers to tables that have an index of MARKS_LOWER bits and refer to chunks.  With the
+   MARKS_CHUNK bits within a chunk, these bits cover the addresses of user space. */
 #define MARKS_ADDRESS   48      /* user space has 48 bits on AArch64, and 47 on x86-64 */
 #define MARKS_LOWER     13
 #define MARKS_UPPER     (MARKS_ADDRESS - MARKS_CHUNK - MARKS_LOWER)
 extern struct marks_chunk ***marks_upper;
 
-/* Return the chunk of an address, or NULL if it does not exist. */
+/* Return the chunk that contains an address, or NULL if the chunk does not exist. */
 static inline struct marks_chunk *marks_find(uint64_t address)
 {
     struct marks_chunk **lower = address >> MARKS_ADDRESS
@@ -43,8 +46,8 @@ static inline struct marks_chunk *marks_find(uint64_t address)
                          : lower[address >> MARKS_CHUNK & ((1u << MARKS_LOWER) - 1)];
 }
 
-/* Return the chunk of an address, and create it if it does not exist.  Fails if the
-   address is outside of user space. */
+/* Return the chunk that contains an address, and create the chunk if it does not exist.
+   Fails if the address is outside of user space. */
 struct marks_chunk *marks_chunk(uint64_t address);
 
 /* Return the number of chunks. */
@@ -52,7 +55,7 @@ uint32_t marks_chunks(void);
 /* Return a chunk by its number from 0, in the order in which the chunks were created. */
 struct marks_chunk *marks_chunk_number(uint32_t number);
 
-/* Add an object to the set.  Returns 1 if it was not in the set. */
+/* Add an object to the set.  Returns 1 if the object was not in the set before, else 0. */
 static inline int marks_meet(uint64_t address)
 {
     uint64_t *word = &marks_chunk(address)->met[MARKS_LOW(address) / 64];
@@ -62,11 +65,12 @@ static inline int marks_meet(uint64_t address)
     return was == 0;
 }
 
-/* Number the objects, after all were added.  Returns their number. */
+/* Number the objects of the set, from 0.  No object may be added after this.  Returns how
+   many objects the set has. */
 uint64_t marks_count(void);
 
-/* Return the number of bits that are set.  Not __builtin_popcountll(), which is a
-   function call if the processor may lack the instruction. */
+/* Return how many bits of a word are set.  __builtin_popcountll() would be a function call,
+   because the processor may lack the instruction. */
 static inline uint32_t marks_ones(uint64_t word)
 {
     word -= word >> 1 & 0x5555555555555555;
@@ -75,8 +79,8 @@ static inline uint32_t marks_ones(uint64_t word)
     return (uint32_t)(word * 0x0101010101010101 >> 56);
 }
 
-/* Return the number of an object, from 0, or -1 if it is not in the set.  Valid after
-   marks_count(). */
+/* Return the number that marks_count() gave to an object, or -1 if the object is not in the
+   set. */
 static inline int64_t marks_rank(uint64_t address)
 {
     const struct marks_chunk *chunk = marks_find(address);

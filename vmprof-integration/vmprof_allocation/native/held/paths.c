@@ -14,24 +14,26 @@
 #define MOST_STEPS      16
 /* ... and at most this number of objects have a name. */
 #define MOST_NAMED      65536
-/* An object is not chosen if an object after it on the path has at least 9/10 of its
-   bytes. */
+/* An object is not chosen as a retainer if an object after it on the path has at least 9/10
+   of its bytes. */
 #define NEARLY_ALL      9
 #define MOST_ALIASES    3
 #define NOBODY          UINT32_MAX
 
-/* An object with a name, and its part of the path */
+/* An object with a name, and the last step of the path to it */
 struct named {
     uint32_t at;                /* index in walk.met */
     uint32_t owner;             /* index in 'named' of the previous object on the path;
-                                   NOBODY if it is the first */
-    uint32_t steps;             /* number of steps before it on the path */
-    uint32_t label, type;       /* offsets in 'texts' */
-    uint32_t told;              /* number of its step in the result; 0 if it is not there */
-    uint8_t is_place;           /* whether it must not be chosen: a module, a thread, or
-                                   already chosen */
-    uint8_t is_within;          /* whether an object after it on the path has nearly all
-                                   of its bytes */
+                                   NOBODY for the first object */
+    uint32_t steps;             /* number of steps before this one on the path */
+    uint32_t label, type;       /* offsets in 'texts' of the names of the step and of the
+                                   object's type */
+    uint32_t told;              /* number of the step in the result; 0 if the result does
+                                   not have it yet */
+    uint8_t is_place;           /* whether the object must not be chosen, because it is a
+                                   module or a thread, or was chosen before */
+    uint8_t is_within;          /* whether an object after this one on the path has nearly
+                                   all of its bytes */
 };
 static struct room named, texts;
 
@@ -55,8 +57,8 @@ static uint32_t keep(const struct text *t)
 /* ____________________________________________________________ */
 /* objects with a name */
 
-/* Return the root with this index in walk.met, or NULL if it is no root.  A binary
-   search: walk.roots is in the order of these indexes. */
+/* Return the root whose index in walk.met is 'at', or NULL if no root has this index.  A
+   binary search: walk.roots is in the order of these indexes. */
 static const struct root *root_of(uint32_t at)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
@@ -72,13 +74,15 @@ static const struct root *root_of(uint32_t at)
     return low < walk.roots.count && roots[low].at == at ? &roots[low] : NULL;
 }
 
-/* The search for the frame that compiled code runs, among the frames to which its JIT
-   frame refers; the others are frames of functions that it called */
+/* The search for the Python frame that compiled code runs, among the frames to which its
+   JIT frame refers; the others are frames of functions that the compiled code called */
 struct own_frame {
-    uint64_t code, found;       /* address of the JIT frame, and of the frame that was
-                                   found, or 0 */
+    uint64_t code, found;       /* address of the JIT frame, and of the best frame until
+                                   now, or 0 */
+    /* whether the token of the best frame leads to another JIT frame, is 0, or leads to
+       this JIT frame, from the worst to the best */
     enum { OF_OTHERS, OF_NONE, OF_THIS } token;
-    int are_several;
+    int are_several;            /* whether several frames are equally good */
 };
 
 /* Compare a frame with the best frame until now; called for each reference of a JIT
@@ -107,8 +111,8 @@ static void look_for_own_frame(uint64_t child, void *context)
         own->are_several = 1;
 }
 
-/* Append the name of a root, and store whether it must not be chosen.  Returns 0 if it
-   has no name. */
+/* Append the name of a root, and store whether the root must not be chosen as a retainer.
+   Returns 0 if the root has no name. */
 static int put_root(struct text *t, const struct root *root, int *is_place)
 {
     const struct gc_type *type = gc_type_of(root->object);
@@ -131,8 +135,8 @@ static int put_root(struct text *t, const struct root *root, int *is_place)
     return 1;
 }
 
-/* Return the index in 'named' of the object with this index in walk.met, or NOBODY.  A
-   binary search: 'named' is in the order of these indexes. */
+/* Return the index in 'named' of the object whose index in walk.met is 'at', or NOBODY if
+   it has no name.  A binary search: 'named' is in the order of the indexes in walk.met. */
 static uint32_t find_named(uint32_t at)
 {
     uint32_t low = 0, high = (uint32_t)named.count, middle;
@@ -158,7 +162,8 @@ static int is_repeated(uint32_t owner, const char *label, const char *type)
     return 0;
 }
 
-/* Give an object a name, unless its step is already on the path. */
+/* Add the object with the index 'at' in walk.met to 'named', unless a step with the same
+   label and type is already on its path. */
 static void add_named(uint32_t at, uint32_t owner, const struct text *label, int is_place)
 {
     struct named *new;
@@ -187,8 +192,8 @@ static void add_named(uint32_t at, uint32_t owner, const struct text *label, int
         named_number(owner)->is_within = 1;
 }
 
-/* Give the object with this index in walk.met a name: the name of a root, or of the step
-   from the previous object with a name. */
+/* Give the object with the index 'at' in walk.met a name, if possible: the name of a root,
+   or of the step from the previous object with a name. */
 static void name_it(uint32_t at)
 {
     struct way way;
@@ -231,7 +236,7 @@ static void name_it(uint32_t at)
             name_frame(&label, way.object);      /* for example the frame of a greenlet */
         else if (way.type->custom == JIT_FRAME)
             text_add_c(&label, "a value of compiled code");
-        else                                    /* objects after it may have names */
+        else                                    /* the objects after it may have names */
             text_add_c(&label, "a part");
     }
     if (!label.is_cut)
@@ -241,7 +246,7 @@ static void name_it(uint32_t at)
 /* ____________________________________________________________ */
 /* the largest objects */
 
-/* Append the path to an object in 'named'. */
+/* Append the path to the object with the index 'number' in 'named'. */
 static void put_path(struct text *t, uint32_t number)
 {
     uint32_t steps[MOST_STEPS + 1];
@@ -253,7 +258,8 @@ static void put_path(struct text *t, uint32_t number)
         text_add_c(t, texts.at + steps[--count]);
 }
 
-/* Append the path MODULE.NAME to an object, if it differs from the first path and fits. */
+/* Append the alias MODULE.NAME to the text of an object, if the alias fits and differs from
+   the path. */
 static void put_alias(struct called *one, uint64_t module, uint64_t name)
 {
     struct text alias = { { 0 }, 0, 0 }, *t = &one->text;
@@ -270,7 +276,8 @@ static void put_alias(struct called *one, uint64_t module, uint64_t name)
     text_add(t, alias.at, alias.size);
 }
 
-/* Append the other names that modules have for the chosen objects and their owners. */
+/* Append the aliases of the chosen objects and of their owners: the names that modules have
+   for these objects, in addition to the path. */
 static void put_aliases(struct chosen *all, int count)
 {
     const struct root *roots = (const struct root *)walk.roots.at;
@@ -295,7 +302,8 @@ static void put_aliases(struct chosen *all, int count)
     }
 }
 
-/* Return the index in 'named' of the largest object that may be chosen, or NOBODY. */
+/* Return the index in 'named' of the object that may be chosen and through which the walk
+   reached the most words, or NOBODY. */
 static uint32_t largest(void)
 {
     uint32_t best = NOBODY, i, most = 0;
@@ -310,14 +318,15 @@ static uint32_t largest(void)
     return best;
 }
 
-/* Return whether an object is the dict of a module.  These get a name of any size,
-   because all modules together may retain much. */
+/* Return whether the object with the index 'at' in walk.met is the dict of a module.  Such
+   a dict gets a name even if it is small, because all modules together may retain much. */
 static int is_module_table(uint32_t at)
 {
     return walk_met(at)->from == at && gc_is_dict(walk_met(at)->object);
 }
 
-/* Fill in an object's text.  Returns 0 if its path is too long. */
+/* Fill in the address, the path and the type of the object with the index 'number' in
+   'named'.  Returns 0 if the text is too long. */
 static int call(struct called *one, uint32_t number)
 {
     memset(one, 0, sizeof *one);
@@ -360,7 +369,8 @@ int paths_choose(struct chosen chosen[HELD_HOLDERS])
 /* ____________________________________________________________ */
 /* paths in the result */
 
-/* Append a step to the result.  Returns its number, or 0 if there is no room. */
+/* Append a step to the result.  Returns the number of the step from 1, or 0 if the result
+   has no room. */
 static uint32_t tell_step(struct held_result *result, uint32_t owner, const char *label,
                           const char *type, uint64_t words)
 {
@@ -380,9 +390,9 @@ static uint32_t tell_step(struct held_result *result, uint32_t owner, const char
     return ++result->path_count;
 }
 
-/* Append the steps of an object with a name, as far as they are not there.  Returns the
-   number of the last step.  If there is no room, returns the number of its owner's step,
-   or 0. */
+/* Append the steps of the path to the object with the index 'number' in 'named', without
+   the steps that the result has already.  Returns the number of the last step.  If the
+   result has no room for this step, returns the number of the owner's step, or 0. */
 static uint32_t tell(struct held_result *result, uint32_t number)
 {
     struct named *one = named_number(number);
@@ -396,9 +406,9 @@ static uint32_t tell(struct held_result *result, uint32_t number)
     return one->told != 0 ? one->told : owner;
 }
 
-/* Append a step for each purpose of the objects that only the interpreter reaches.  The
-   first object on the way that has a purpose decides.  'nearest' gets the number of the
-   step for each of these objects. */
+/* Append a step for each purpose (enum own) of the objects that only the interpreter
+   reaches.  An object has the purpose of the first object on the way to it that has one.
+   'nearest' gets the number of the step for each of these objects. */
 static void tell_own(struct held_result *result, uint32_t *nearest)
 {
     static const char *const names[OWN_KINDS] = {
@@ -453,8 +463,8 @@ void paths_tell(const struct held_question *question, struct held_result *result
         else if (nearest[at] != NOBODY)
             result->found[i].path = tell(result, nearest[at]);
     }
-    /* append the other names, too: no sampled object may be there, but the objects may
-       be older than the samples */
+    /* append the steps to the other objects with a name, too: they may lead only to objects
+       that are older than the first sample */
     for (at = 0; at < named.count; at++)
         tell(result, at);
     room_unmap(nearest, size);

@@ -18,24 +18,25 @@
 struct called {
     uint64_t object;            /* address; 0 if there is no such object */
     struct text text;           /* path, 0x1f, type, then 0x1f and a path for each alias */
-    size_t path;                /* size of the first path in bytes */
+    size_t path;                /* size in bytes of the path at the beginning of 'text' */
     int aliases;                /* number of aliases */
 };
 /* An object that becomes a retainer */
 struct chosen {
     struct called itself;
-    struct called owner;        /* the previous object with a name on its path, if it may
-                                   be a retainer */
+    struct called owner;        /* the previous object with a name on the path, if this
+                                   object may be a retainer */
     int64_t bytes;              /* bytes that the first walk reached through the object */
 };
 
-/* Choose the objects with a name through which most bytes were reached.  Returns their
-   number, at most HELD_HOLDERS.  Needs walk_heap() before. */
+/* Choose the objects with a name through which the first walk reached the most bytes.
+   Returns how many were chosen, at most HELD_HOLDERS.  Needs walk_heap() before. */
 int paths_choose(struct chosen chosen[HELD_HOLDERS]);
 
-/* Store the paths to the queried objects in the result, and after these all other steps,
-   as far as there is room.  A path ends at the last object on the way that has a name
-   and is large enough.  Call it once after paths_choose(), before walk_forget_met(). */
+/* Store the steps of the paths to the queried objects in the result, and then the steps to
+   all other objects with a name, as far as the result has room.  A path ends at the last
+   object with a name on the way to a queried object.  Call this function once after
+   paths_choose(), before walk_forget_met(). */
 void paths_tell(const struct held_question *, struct held_result *result);
 
 #pragma GCC visibility pop

@@ -1,6 +1,9 @@
 #pragma once
 /* The input (struct held_question) and the output (struct held_result) of the analysis
-   of the heap (held.h).  The result is in memory that the parent process shares. */
+   of the heap (held.h).  The result is in memory that the parent process shares.
+
+   *Queried objects* are the objects for which the caller asks how they are kept alive,
+   such as the sampled objects. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,8 +14,8 @@
    holders.c, and of groups of retainers in the result */
 #define HELD_HOLDERS    30
 #define HELD_GROUPS     32
-/* Maximum number of classes whose instances are weighed as one retainer.  In the bits of
-   a set, they follow the single retainers. */
+/* Maximum number of classes whose instances count as one retainer.  In a set of retainers,
+   the bits of classes follow the bits of single retainers. */
 #define HELD_CLASSES    4
 /* Maximum size of the text of a retainer in bytes: its path, its type, and other paths */
 #define HELD_MOST_TEXT  512
@@ -35,9 +38,9 @@ enum held_problem {
 /* The way in which a queried object is kept alive */
 enum held_how {
     HELD_NO_PATH,               /* unreachable: garbage, or only C code refers to it */
-    HELD_ALONE,                 /* each retainer of the set alone retains it */
-    HELD_TOGETHER,              /* all retainers of the set together retain it, but no
-                                   single one does */
+    HELD_ALONE,                 /* each retainer in held_object.set retains the object */
+    HELD_TOGETHER,              /* all retainers in held_object.set together retain the
+                                   object, but no single one does */
     HELD_OTHERWISE,             /* reachable by the program without passing through a
                                    retainer */
     HELD_BY_INTERPRETER,        /* reachable only from objects that belong to the
@@ -73,7 +76,7 @@ struct held_holder {
     uint64_t set;               /* bit of the retainer; the bits of all members if it is
                                    a group */
     uint64_t address;           /* address of the object or the class; 0 if it is a group */
-    int64_t bytes, objects;     /* size and number of the objects that only it retains */
+    int64_t bytes, objects;     /* size and number of the retained objects */
     char text[HELD_MOST_TEXT];  /* path, 0x1f, type, then 0x1f and a path for each alias;
                                    empty if it is a group */
 };
@@ -89,8 +92,8 @@ struct held_path {
 
 /* The answer for a queried object */
 struct held_object {
-    uint64_t set;               /* bits of single retainers, and of classes that alone
-                                   retain it */
+    uint64_t set;               /* bits of the single retainers (see 'how'), and of each
+                                   class whose instances retain the object */
     uint32_t path;              /* number of the last step of the path to the object, or
                                    to the nearest object with a name on the way; 0 if no
                                    object with a name is on the way */
@@ -100,7 +103,7 @@ struct held_object {
 /* The output, in memory that the parent process shares */
 struct held_result {
     volatile int problem;       /* enum held_problem */
-    int64_t objects, bytes;     /* all reachable objects and their size */
+    int64_t objects, bytes;     /* number and size of all reachable objects */
     int64_t memory;             /* peak size in bytes of the memory that the analysis
                                    mapped */
     int64_t nanoseconds;        /* processor time of the analysis */
@@ -112,11 +115,11 @@ struct held_result {
     struct held_object found[]; /* one for each queried object */
 };
 
-/* Start an analysis: held_fail() stores its reason in this result from now on. */
+/* Start an analysis.  From now on, held_fail() stores the reason in this result. */
 void held_begin(struct held_result *);
 
-/* Store the reason in the result that held_begin() got, and end this process with status
-   1. */
+/* Store 'problem' in the result that was passed to held_begin(), and end this process with
+   status 1. */
 __attribute__((noreturn)) void held_fail(enum held_problem problem);
 
 #pragma GCC visibility pop

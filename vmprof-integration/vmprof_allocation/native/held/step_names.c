@@ -58,8 +58,8 @@ void name_frame(struct text *t, uint64_t frame)
 /* ____________________________________________________________ */
 /* labels */
 
-/* Append the name of a slot by its number, which counts the slots of all bases.  Returns
-   0 if this class does not define the slot. */
+/* Append the name of an item of __slots__ by its number, which counts the slots of all
+   bases.  Returns 0 if this class itself does not define the slot. */
 static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
 {
     struct entries entries;
@@ -75,7 +75,8 @@ static int put_slot_of(struct text *t, uint64_t its_class, uint64_t number)
     return 0;
 }
 
-/* The same for a class or one of its bases. */
+/* Append the name of a slot that a class or one of its bases defines.  Returns 0 if none
+   does. */
 static int put_slot(struct text *t, uint64_t its_class, uint64_t number)
 {
     uint64_t i, one;
@@ -86,8 +87,9 @@ static int put_slot(struct text *t, uint64_t its_class, uint64_t number)
     return 0;
 }
 
-/* Append the attribute that the map stores at 'index'.  Returns 0 if it has no name; the
-   text may then have an incomplete one. */
+/* Append the name of the attribute that 'map' puts at the storage index 'index', for a
+   step from way->owner.  Returns 0 if the attribute has no name; the text may then have an
+   incomplete one. */
 static int put_attribute(struct text *t, const struct way *way, uint64_t map, uint64_t index)
 {
     uint64_t kind;
@@ -127,9 +129,9 @@ static int put_attribute(struct text *t, const struct way *way, uint64_t map, ui
            put_slot(t, class_of(way->owner, way->type), kind - 3);
 }
 
-/* Append the name of the reference from the owner.  'index' is the item in the array
-   between the owner and the object, or -1 if there is no array.  Returns 0 if the
-   reference has no name. */
+/* Append the name of the owner's reference to way->first.  'index' is the index of the
+   object in the array between the owner and the object, or -1 if there is no array.
+   Returns 0 if the reference has no name. */
 static int put_edge(struct text *t, const struct way *way, int64_t index)
 {
     const struct type_info *info = way->type->info;
@@ -170,7 +172,8 @@ static int put_literal(struct text *t, uint64_t key, int are_references, int is_
     return is_literal && !t->is_cut;
 }
 
-/* Append the key of a value in the array of a dict's entries. */
+/* Append the step to 'value', which is in the array of a dict's entries: its key as an
+   attribute or an index, or words after an arrow if the key has no literal. */
 static int put_key(struct text *t, const struct way *way, uint64_t array, uint64_t value)
 {
     struct entries entries;
@@ -198,8 +201,8 @@ static int put_key(struct text *t, const struct way *way, uint64_t array, uint64
     return 1;
 }
 
-/* Append the name of the local variable with this index.  Values after the local
-   variables are on the stack of the frame. */
+/* Append the step from a frame to the value at 'index': the name of a local variable.  The
+   values after the local variables are on the stack of the frame. */
 static int put_local(struct text *t, uint64_t frame, uint64_t index)
 {
     uint64_t code = gc_field(frame, gc_fields.frame_code);
@@ -216,8 +219,8 @@ static int put_local(struct text *t, uint64_t frame, uint64_t index)
 }
 
 /* Append "[index]" for item 'number' of a block of a deque; each block has 'length'
-   items.  Returns 0 if a field is unknown, the block is not part of the deque, or it is
-   too far away. */
+   items.  Returns 0 if the offset of a field is unknown, or if the block was not found
+   among the first MOST_BLOCKS blocks of the deque. */
 static int put_item_of_deque(struct text *t, uint64_t deque, uint64_t block, uint64_t number,
                              uint64_t length)
 {
@@ -237,9 +240,9 @@ static int put_item_of_deque(struct text *t, uint64_t deque, uint64_t block, uin
     return 1;
 }
 
-/* Append the field's name of an item of a named tuple.  The first class in the method
-   resolution order that has _fields must define a descriptor of that name, and no class
-   before it may.  Returns 0 otherwise. */
+/* Append the name of the field for item 'number' of a named tuple.  The first class in the
+   method resolution order that has _fields must define a descriptor of this name, and no
+   class before it may.  Returns 0 otherwise. */
 static int put_named_item(struct text *t, uint64_t its_class, uint64_t number)
 {
     uint64_t i, one, names = 0, name;
@@ -262,8 +265,8 @@ static int put_named_item(struct text *t, uint64_t its_class, uint64_t number)
     return text_add_name(t, name);
 }
 
-/* Append the name or the index of a tuple's item.  Returns 0 if 'array' is not the array
-   of the tuple's items. */
+/* Append the field name or the index of item 'number' of the tuple way->owner.  Returns 0
+   if 'array' is not the array of the tuple's items. */
 static int put_item_of_tuple(struct text *t, const struct way *way, uint64_t array,
                              uint64_t number)
 {
@@ -280,8 +283,9 @@ static int put_item_of_tuple(struct text *t, const struct way *way, uint64_t arr
     return text_add_index(t, number), 1;
 }
 
-/* Append the name of a context variable.  A node of a context has a list in which each
-   variable is followed by its value.  Returns 0 if the owner is no such list. */
+/* Append the step to the value of a context variable.  A node of a context has a list, the
+   owner, in which each variable is followed by its value.  Returns 0 if the owner is no
+   such list. */
 static int put_context_variable(struct text *t, const struct way *way, uint64_t variable)
 {
     const struct gc_type *type = way->before != 0 ? gc_type_of(way->before) : NULL;
@@ -294,7 +298,8 @@ static int put_context_variable(struct text *t, const struct way *way, uint64_t 
     return text_add_string(t, class_attribute(variable, "_name", 5));
 }
 
-/* Append the name of an item of an array.  'above' is the referrer of the array. */
+/* Append the step to 'object', an item of an array.  'above' is the referrer of the array.
+   Returns 0 if the step has no name. */
 static int put_item(struct text *t, const struct way *way, uint64_t array, uint64_t above,
                     uint64_t object)
 {
@@ -333,8 +338,8 @@ static int put_item(struct text *t, const struct way *way, uint64_t array, uint6
     return put_edge(t, way, (int64_t)i);
 }
 
-/* Append the step to the innermost object between the owner and the object, and then
-   'on'.  Returns 0 if this step has no name. */
+/* Append the step to the object before way->object, and then 'on' for the rest of the way.
+   Returns 0 if this step has no name. */
 static int put_way_to_part(struct text *t, const struct way *way, const char *on)
 {
     struct way to_part = *way;
@@ -372,8 +377,8 @@ int name_step(struct text *t, const struct way *way)
         return put_key(t, way, *inside, object);
     case ARRAY:
         return put_item(t, way, *inside, inside[1], object);
-    case OTHER:                 /* it may be a Python object whose type the probe did not
-                                   find, such as cffi's */
+    case OTHER:                 /* this may be a Python object whose type the probe did
+                                   not find, such as an object of cffi */
         return put_way_to_part(t, way, " -> a part");
     default:
         return put_edge(t, way, -1);

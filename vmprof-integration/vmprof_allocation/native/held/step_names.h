@@ -21,16 +21,17 @@ struct way {
                                    or 0 */
     const struct gc_type *type; /* type of the owner */
     int is_module;              /* whether the owner is a module's dict */
-    uint64_t first;             /* the object to which the owner refers on the way */
-    uint64_t inside[WAY_INSIDE];    /* the referrer of the object, its referrer, and so
-                                       on up to the owner; then 0.  If there are more
-                                       than WAY_INSIDE, the objects next to the owner are
-                                       missing. */
+    uint64_t first;             /* the first object after the owner on the way to
+                                   'object' */
+    uint64_t inside[WAY_INSIDE];    /* the referrer of 'object', the referrer of this
+                                       referrer, and so on up to the owner; then 0.  If
+                                       there are more than WAY_INSIDE objects, the last
+                                       ones are missing. */
 };
 
-/* Append the name of a step, such as ".items" or "[3]", or after an arrow if it is no
-   expression, such as " -> local x".  Returns 0 if the step has no name; the text may
-   then have an incomplete one. */
+/* Append the name of a step: the end of an expression, such as ".items" or "[3]", or other
+   words after an arrow, such as " -> local x".  Returns 0 if the step has no name; the text
+   may then have an incomplete one. */
 int name_step(struct text *, const struct way *);
 
 /* Append "in FUNCTION() FILE:LINE" for a frame; the line is the first line of the

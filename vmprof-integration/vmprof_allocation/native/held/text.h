@@ -16,11 +16,11 @@
 struct text {
     char at[HELD_MOST_TEXT];
     size_t size;
-    int is_cut;                 /* whether something did not fit */
+    int is_cut;                 /* whether some bytes did not fit */
 };
 
-/* The separator of the texts of a retainer in the profile.  text_add_characters()
-   replaces it in names. */
+/* The separator of the path, the type and the aliases in the text of a retainer.
+   text_add_characters() replaces this byte in names. */
 #define TEXT_BETWEEN    "\x1f"
 
 /* Append 'size' bytes.  If they do not fit, append the bytes that fit, and set 'is_cut'. */
@@ -34,18 +34,19 @@ void text_add_number(struct text *, int64_t value);
 /* Append "[index]". */
 void text_add_index(struct text *, uint64_t index);
 
-/* Return the RPython string of a Python str or of an RPython string, or 0 for other
-   objects. */
+/* Return the RPython string that contains the characters of a Python str, 'object' itself
+   if it is an RPython string, or 0 for other objects. */
 uint64_t text_string(uint64_t object);
 /* Return the UTF-8 bytes of an RPython string, and store their number. */
 const char *text_characters(uint64_t string, size_t *size);
 
-/* Append a str or an RPython string.  If it is longer than TEXT_MOST_NAME, append its
-   beginning, up to the end of a character, and "...", and return 0.  Also returns 0 if
+/* Append a str or an RPython string.  If the string is longer than TEXT_MOST_NAME, append
+   its beginning, up to the end of a character, and "...", and return 0.  Also returns 0 if
    the object is no string. */
 int text_add_string(struct text *, uint64_t object);
 
-/* Return whether an object of any type, or 0, is this string. */
+/* Return whether 'object' is a str or an RPython string with these bytes.  Any object and 0
+   are allowed. */
 int text_equals(uint64_t object, const char *s, size_t size);
 
 /* Return whether a string can follow a dot in an expression.  Every non-ASCII byte is
@@ -53,8 +54,8 @@ int text_equals(uint64_t object, const char *s, size_t size);
 int text_is_name(const char *s, size_t size);
 /* Append a string that can follow a dot.  Returns 0 if the object is no such string. */
 int text_add_name(struct text *, uint64_t object);
-/* Append an RPython string as a Python literal.  Returns 0 if it is longer than
-   TEXT_MOST_NAME. */
+/* Append an RPython string as a literal of a str, or of bytes if 'are_bytes'.  Returns 0 if
+   the string is longer than TEXT_MOST_NAME. */
 int text_add_literal(struct text *, uint64_t string, int are_bytes);
 
 #pragma GCC visibility pop

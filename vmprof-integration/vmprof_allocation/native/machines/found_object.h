@@ -1,7 +1,7 @@
 #pragma once
-/* glibc's _dl_find_object(), which glibc 2.35 and later have: it finds the library that
-   contains an address.  It takes no lock, so it may be called during an allocation, and
-   by a signal handler. */
+/* glibc's _dl_find_object(), which finds the library that contains an address.  glibc 2.35
+   and later versions have this function.  It takes no lock, so it may be called during an
+   allocation, and by a signal handler. */
 
 #include <link.h>
 

@@ -12,8 +12,8 @@
 /* Numbers of the pages in which code of the JIT was found */
 static uintptr_t code_page[CODE_PAGES];
 
-/* Return the entry of a page.  Pages are counted in units of 4 KiB; larger pages have
-   several. */
+/* Return the cache's entry for the page that contains an address.  Pages are counted in
+   units of 4 KiB; larger pages have several entries. */
 static uintptr_t *cached_page(uintptr_t address)
 {
     return &code_page[(address >> 12) % CODE_PAGES];
@@ -31,8 +31,9 @@ void guarded_is_mapped(uintptr_t address)
     __atomic_store_n(cached_page(address), address >> 12, __ATOMIC_RELAXED);
 }
 
-/* Copy if process_vm_readv() is forbidden or does not exist.  The descriptor is closed
-   each time: the program could close it and open another file by its number. */
+/* Copy ranges of memory if process_vm_readv() is forbidden or does not exist.  The
+   descriptor is not kept open: the program could close it and open another file with the
+   same number. */
 static int read_slowly(const struct iovec *from, const struct iovec *to, int count)
 {
     int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC), i;

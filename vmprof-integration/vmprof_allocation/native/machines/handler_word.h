@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define HANDLER_LOOK    8       /* maximum number of bytes that are examined */
+#define HANDLER_LOOK    8       /* size in bytes of the instructions that are examined */
 
 #pragma GCC visibility push(hidden)
 

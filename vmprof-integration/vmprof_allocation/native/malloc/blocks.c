@@ -10,8 +10,8 @@
 
 uint8_t blocks_filter[BLOCKS_FILTER] __attribute__((aligned(64)));
 
-/* The hash table; 'size' is a power of two, and at least half of the places are empty,
-   with address 0. */
+/* The hash table.  'size' is its number of entries, a power of two.  At least half of the
+   entries are empty, with address 0. */
 static struct block *table;
 static size_t size, count;
 
@@ -36,7 +36,8 @@ static size_t first_place(uintptr_t address)
     return (address >> 4) * 0x9e3779b97f4a7c15u >> 24 & (size - 1);
 }
 
-/* Return the place of the block at 'address', or the empty place where it would be. */
+/* Return the index in 'table' of the block at 'address', or of the empty entry at which
+   blocks_add() would add this block. */
 static size_t place_of(uintptr_t address)
 {
     size_t i = first_place(address);
@@ -46,7 +47,8 @@ static size_t place_of(uintptr_t address)
     return i;
 }
 
-/* Map a table.  malloc() must not be called, because this may run within malloc(). */
+/* Map an empty table.  malloc() must not be called, because this function may run within
+   malloc(). */
 static struct block *pages(size_t entries)
 {
     int saved_errno = errno;
@@ -57,7 +59,8 @@ static struct block *pages(size_t entries)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Make room for another block.  Returns 0 if there is no memory. */
+/* Make room for another block.  Returns 0 if no memory is available, or if the table is
+   full. */
 static int grow(void)
 {
     struct block *old = table, *new;
@@ -97,8 +100,8 @@ const struct block *blocks_find(uintptr_t address)
     return found != NULL && found->address != 0 ? found : NULL;
 }
 
-/* Return whether the block at place 'at', whose search begins at place 'from', may move
-   to the place 'hole'. */
+/* Return whether the block at the index 'at', whose search begins at the index 'from', may
+   move to the index 'hole'. */
 static int may_move(size_t from, size_t at, size_t hole)
 {
     return hole <= at ? from <= hole || from > at : from <= hole && from > at;

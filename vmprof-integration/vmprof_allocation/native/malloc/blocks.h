@@ -1,11 +1,11 @@
 #pragma once
 /* The sampled blocks of native memory that are in use.
  *
- * Each free() in the process has to know whether its block is sampled, and nearly none is.
- * So a filter answers first.  It has 16384 bytes, each of which counts the sampled blocks
- * at addresses that differ by multiples of 256 KiB, and it stays in the processor's L1
- * cache.  A byte that has reached 255 keeps this value.  A hash table with open addressing
- * gives the final answer.
+ * Each free() in the process has to find out whether its block is sampled, and nearly no
+ * block is.  So a filter is read first.  The filter has 16384 bytes, each of which counts
+ * the sampled blocks at addresses that differ by multiples of 256 KiB, and stays in the
+ * processor's L1 cache.  A byte that has reached 255 keeps this value.  If a byte is not 0,
+ * a hash table with open addressing shows whether the block is sampled.
  *
  * The filter is read without a lock.  For all other functions, the caller holds the lock of
  * raw_memory.c.
@@ -29,7 +29,8 @@ struct block {
 /* The filter: numbers of sampled blocks, by blocks_place() */
 extern uint8_t blocks_filter[BLOCKS_FILTER];
 
-/* Return the index in the filter of an address, of which the lowest 4 bits do not count. */
+/* Return the index in the filter for an address.  The lowest 4 bits of the address do not
+   count. */
 static inline size_t blocks_place(uintptr_t address)
 {
     return address >> 4 & (BLOCKS_FILTER - 1);
@@ -42,15 +43,16 @@ static inline int blocks_may_have(const void *address)
                            __ATOMIC_ACQUIRE) != 0;
 }
 
-/* Add a block.  No block may be at its address.  Returns 0 if there is no memory. */
+/* Add a block.  The table must not have a block at the same address.  Returns 0 if no
+   memory is available, or if the table is full. */
 int blocks_add(const struct block *block);
 
-/* Return the block at 'address', valid until the next change, or NULL if no block is
-   there. */
+/* Return the sampled block at 'address', or NULL if no sampled block is there.  The pointer
+   is valid until the next change of the table. */
 const struct block *blocks_find(uintptr_t address);
 
-/* Remove the block at 'address' and store it in 'taken'.  Returns 0 if no block is
-   there. */
+/* Remove the sampled block at 'address' and store it in 'taken'.  Returns 0 if no sampled
+   block is there. */
 int blocks_take(uintptr_t address, struct block *taken);
 
 /* Call tell() for each block. */

@@ -9,7 +9,7 @@
 
 #include "maps.h"
 
-/* First number of these types; the types of objects have smaller numbers */
+/* First number of the types of native memory; the types of objects have smaller numbers */
 #define FIRST_NUMBER    ((int64_t)1 << 30)
 #define MOST_RANGES     2048    /* maximum number of executable mappings; adjacent
                                    mappings of a file count once */
@@ -17,15 +17,17 @@
 #define NAME_SIZE       96
 #define CODE            "JIT code"
 
-static struct maps_range ranges[MOST_RANGES];   /* 'value' is the index of the name */
+/* The executable mappings; 'value' is the index in 'names' */
+static struct maps_range ranges[MOST_RANGES];
 static int ranges_count;
 
+/* The names of the types, and whether the present profile has each name */
 static char names[MOST_NAMES][NAME_SIZE];
 static char is_told[MOST_NAMES];
 static int names_count;
 
-/* Return the index of the name for a file, or -1 if there are too many names.  A name
-   that is too long is cut. */
+/* Return the index in 'names' of the type's name for a file, or -1 if there are too many
+   names.  A name that is too long is cut. */
 static int name_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *file = slash != NULL ? slash + 1 : path;

@@ -45,9 +45,9 @@ struct object {
 };
 
 /* ____________________________________________________________ */
-/* The protection of the pages of files.  The ELF headers do not tell it, because the
-   linker may be about to change it.  The list is read while no object can be unloaded,
-   and without malloc(): see each_object(). */
+/* The present protection of mapped files.  The ELF headers do not show it, because the
+   linker may be about to change the protection.  So the kernel's list of mappings is read,
+   while no object can be unloaded, and without malloc() (see each_object()). */
 
 static struct maps_range ranges[MOST_RANGES];  /* 'value' is the protection */
 static int ranges_count;
@@ -67,7 +67,8 @@ static void read_ranges(void)
     maps_read(text, sizeof text, add_range);
 }
 
-/* Return the protection of the page of an address, or -1 if it belongs to no file. */
+/* Return the protection of the page that contains an address, or -1 if the page belongs to
+   no file. */
 static int protection_of(uintptr_t address)
 {
     const struct maps_range *range = maps_find(ranges, ranges_count, address);
@@ -89,14 +90,15 @@ static uintptr_t page_of(uintptr_t address)
 /* ____________________________________________________________ */
 /* objects */
 
-/* glibc has relocated the addresses in dynamic sections, except for the vDSO's. */
+/* Return the pointer for an address in the dynamic section of an object.  glibc has
+   relocated these addresses, except in the section of the vDSO. */
 static const void *in(const struct object *o, uintptr_t address)
 {
     return (const void *)(address < o->base ? o->base + address : address);
 }
 
-/* Return the number of symbols of an object.  Only the hash table tells it: the last
-   symbol is at the end of the last bucket's chain. */
+/* Return the number of symbols of an object.  Only the hash table shows this number: the
+   last symbol is at the end of the last bucket's chain. */
 static size_t count_symbols(const uint32_t *hash)
 {
     uint32_t buckets = hash[0], first = hash[1], filter = hash[2], last = 0, i;
@@ -133,14 +135,14 @@ static void read_dynamic(struct object *o, const ElfW(Dyn) *d)
             break;
         }
     }
-    /* the first relocations have no symbol; libpypy has 700,000 of them */
+    /* skip the relocations without a symbol, which are the first; libpypy has 700,000 */
     if (relative <= o->slots_count[1]) {
         o->slots[1] += relative;
         o->slots_count[1] -= relative;
     }
 }
 
-/* Read the headers of an object.  Returns 0 if it has no symbols. */
+/* Read the headers of an object.  Returns 0 if the object has no symbols. */
 static int read_object(const struct dl_phdr_info *info, struct object *o)
 {
     const ElfW(Dyn) *dynamic = NULL;
@@ -176,11 +178,11 @@ static int holds(const struct object *o, uintptr_t address)
 /* ____________________________________________________________ */
 /* slots and symbols */
 
-/* Some slots were not changed, because another thread is relocating their object */
+/* Whether some slots were not changed, because another thread is relocating their object */
 static int is_too_early;
 
-/* Store an address into a word of an object, and make its page writable meanwhile.
-   Returns 0, or an errno if the word cannot be changed. */
+/* Store an address into a word of an object.  The word's page is made writable for the
+   store.  Returns 0, or an errno if the word cannot be changed. */
 static int store(const struct object *o, uintptr_t *word, uintptr_t value)
 {
     int protection = protection_of((uintptr_t)word);
@@ -190,8 +192,8 @@ static int store(const struct object *o, uintptr_t *word, uintptr_t value)
         return EFAULT;
     if ((protection & PROT_WRITE) && o->relro <= (uintptr_t)word &&
         (uintptr_t)word < o->relro_end) {
-        /* The linker will make the page read-only at any moment: a store after that
-           would crash. */
+        /* The linker may make the page read-only at any moment, and then a store would
+           crash. */
         is_too_early = 1;
         return 0;
     }
@@ -205,15 +207,16 @@ static int store(const struct object *o, uintptr_t *word, uintptr_t value)
     return 0;
 }
 
-/* A pass over all objects: what to change */
+/* A pass over all objects, which changes either slots or symbols */
 struct pass {
-    int error;
-    int is_to_ours;             /* whether to store replacements or the real functions */
-    int of_symbols;             /* whether to change symbols or slots */
+    int error;                  /* the first errno, or 0 */
+    int is_to_ours;             /* 1 to store the addresses of replacements, 0 to store
+                                   the addresses of the real functions */
+    int of_symbols;             /* 1 to change symbols, 0 to change slots */
     int has_ranges;             /* whether read_ranges() was called */
 };
 
-/* Return the address that replaces the address 'value', or 0 if it stays. */
+/* Return the address that replaces the address 'value', or 0 if 'value' is not replaced. */
 static uintptr_t wanted(uintptr_t value, const struct pass *pass)
 {
     int i;
@@ -236,7 +239,8 @@ static int is_name_of_one(const char *name)
     return 0;
 }
 
-/* Replace the address in a word, which is relative to 'base'. */
+/* Replace the address in a word, which is relative to 'base', if the pass replaces it.
+   Returns 0 or an errno. */
 static int change(const struct object *o, uintptr_t *word, uintptr_t base,
                   const struct pass *pass)
 {

@@ -4,14 +4,14 @@
  * A call from one library to another goes through a word of the calling library (a *slot*),
  * into which the dynamic linker has stored the address.  For slots that it fills later, and
  * for dlsym(), the linker computes the address from the value of the function's symbol.  So
- * both are changed: the slots of all loaded objects, and the symbols of the object that
+ * this module changes the slots of all loaded objects, and the symbols of the object that
  * defines the function.  No code is changed.  Each change is one aligned store, so a call
  * reaches either the old or the new function.
  *
  * Copies of an address do not change.  A pointer that the program got from dlsym() before
- * leads to the real function for ever.  A pointer that it got meanwhile leads to the
- * replacement for ever.  So the replacement must stay in memory, and must call the real
- * function then.
+ * the diversion leads to the real function for ever.  A pointer that the program got during
+ * the diversion leads to the replacement for ever.  So the replacement must stay in memory,
+ * and must call the real function after interpose_undo().
  */
 
 #include <stddef.h>
@@ -30,14 +30,14 @@ struct interposed {
    if malloc cannot be diverted. */
 int interpose_find(struct interposed *functions, int count);
 
-/* Divert all calls.  Call this and interpose_undo() with the GIL, in one thread at a
-   time.  Waits up to 40 ms for another thread that is loading an object.  Returns 0, or
-   an errno if nothing was changed. */
+/* Divert all calls of the functions from interpose_find().  Call this function and
+   interpose_undo() with the GIL, in one thread at a time.  Waits up to 40 ms for another
+   thread that is loading an object.  Returns 0, or an errno if nothing was changed. */
 int interpose_set(void);
 
-/* Replace all addresses of replacements by the real functions.  A second call does
-   nothing. */
+/* Put the addresses of the real functions back into all slots and symbols.  A second call
+   does nothing. */
 void interpose_undo(void);
 
-/* Return whether the real malloc() is the C library's. */
+/* Return whether the C library defines the real malloc(). */
 int interpose_is_libc(void);

@@ -8,14 +8,14 @@
 /* A range of addresses in a sorted array that a user of this file builds */
 struct maps_range {
     uintptr_t start, end;
-    int value;                  /* a value of the user's */
+    int value;                  /* a value whose meaning the user of this file defines */
 };
 
-/* Return the range with this address, or NULL. */
+/* Return the range that contains an address, or NULL. */
 const struct maps_range *maps_find(const struct maps_range *ranges, int count,
                                    uintptr_t address);
 
-/* A line of the list */
+/* A mapping, as a line of the list describes it */
 struct mapping {
     uintptr_t start, end;
     int protection;             /* bits PROT_READ, PROT_WRITE and PROT_EXEC */

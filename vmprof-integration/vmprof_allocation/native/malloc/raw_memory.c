@@ -26,7 +26,7 @@
 /* sample points */
 
 /* A thread enters the slow path at least once per STRIDE bytes, to find out whether
-   sampling has begun or ended: no other thread can write to its counter. */
+   sampling has begun or ended: no other thread can write to the counter of this thread. */
 #define STRIDE          ((int64_t)1 << 20)
 
 OF_THREAD int64_t left;                 /* bytes until this thread enters the slow path */
@@ -34,8 +34,9 @@ OF_THREAD struct {
     struct sampler sampler;             /* its gap begins when 'left' is used up */
     unsigned epoch;                     /* value of 'epoch' for which the sampler was
                                            started */
-    int is_inside;                      /* whether the thread is in this file, and may
-                                           hold its lock or the recorder's */
+    int is_inside;                      /* more than 0 while the thread runs code of this
+                                           file that may hold the lock of this file or the
+                                           recorder's lock */
     int is_forking;                     /* whether raw_memory_before_fork() took the lock */
 } own;
 __thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
@@ -48,7 +49,7 @@ static struct {
 /* odd while sampling is on; incremented at each beginning and end */
 static unsigned epoch;
 
-/* Read 'epoch'; 'running' may be read afterwards. */
+/* Return the value of 'epoch'.  If it is odd, 'running' may be read afterwards. */
 static unsigned present_epoch(void)
 {
     return __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
@@ -64,7 +65,7 @@ static uint64_t thread_seed(void)
     return running.seed ^ (uint64_t)syscall(SYS_gettid) * 0xd1342543de82ef95u;
 }
 
-/* Set how many bytes of the gap are counted down before the slow path. */
+/* Set how many bytes of the gap are counted down before the next slow path. */
 static void walk_on(void)
 {
     left = own.sampler.gap < STRIDE ? own.sampler.gap : STRIDE;
@@ -95,8 +96,8 @@ static NEVER_INLINE int64_t come_by(int64_t size)
     return is_sampled ? own.sampler.interval : 0;
 }
 
-/* Count an allocation of 'size' bytes.  Returns the interval if it is sampled, and 0
-   otherwise. */
+/* Count an allocation of 'size' bytes.  Returns the interval if the allocation is sampled,
+   and 0 otherwise. */
 static inline int64_t count(size_t size)
 {
     if (RARELY(size > LARGEST))
@@ -141,8 +142,9 @@ static void unlock(void)
 /* the GC's own calls */
 
 #define MOST_GC_CALLS   64
-/* Call instructions for smaller blocks are not kept, because other code may call the
-   same helper functions.  The chunks of the GC's lists are an exception. */
+/* The return addresses of calls for smaller blocks are not kept, because code outside of
+   the GC may call the same helper functions.  The chunks of the GC's lists are an
+   exception. */
 #define LARGE           65536
 #define LIST_CHUNK      8160
 
@@ -177,10 +179,11 @@ static int is_of_gc(uintptr_t caller, size_t size)
 
 static struct raw_memory_stacks stacks;
 
-/* Remove a sampled block that was freed, or whose free was missed, because its address
-   is allocated again.  Checking all addresses that malloc() returns would find missed
-   frees earlier.  But it takes a call where malloc() is jumped to now: 1 ns more of the
-   4 ns of a pair of malloc() and free().  Needs the lock. */
+/* Remove the sampled block at an address, if any.  This block is being freed, or its free
+   was missed and the address is allocated again.  A check of all addresses that malloc()
+   returns would find missed frees earlier.  But then our_malloc() would have to call
+   malloc() instead of jumping to it, which adds 1 ns to the 4 ns of a pair of malloc() and
+   free().  Needs the lock. */
 static void take_out(uintptr_t address)
 {
     struct block block;
@@ -189,7 +192,7 @@ static void take_out(uintptr_t address)
         recorder_raw_ended(block.sample.key, 0);
 }
 
-/* Add a sampled block, or record that it cannot be followed. */
+/* Add a sampled block, or record that its free will not be noticed. */
 static void put_in(const struct block *block)
 {
     if (!blocks_add(block))
@@ -205,7 +208,7 @@ static void tell_type(int64_t type)
         recorder_raw_type(type, name);
 }
 
-/* Return whether this thread holds neither lock. */
+/* Return whether this thread holds neither the lock of this file nor the recorder's. */
 static int may_record(void)
 {
     return !own.is_inside && !recorder_has_lock();
@@ -282,15 +285,15 @@ static NEVER_INLINE void forget(void *memory)
 
 void raw_memory_free(void *memory)
 {
-    /* before another thread can get this address */
+    /* remove the block first: after free(), another thread can get this address */
     if (RARELY(blocks_may_have(memory)))
         forget(memory);
     REAL(FREE, void (*)(void *))(memory);
 }
 
-/* Return the key of the sampled block at an address, or 0, and remove the block if its
-   key is 'gone'.  If another thread has got the address meanwhile, its sample or its
-   free() has already removed the block. */
+/* Return the key of the sampled block at an address, or 0 if no sampled block is there.
+   Removes the block if its key is 'gone'.  If another thread has got the address meanwhile,
+   the sample or the free() of that thread has already removed the block. */
 static int64_t key_at(const void *memory, int64_t gone)
 {
     int saved_errno = errno;
@@ -309,7 +312,7 @@ static int64_t key_at(const void *memory, int64_t gone)
     return key;
 }
 
-/* The slow path of realloc() */
+/* The slow path of realloc(), for a block that may be sampled before or after the call */
 static NEVER_INLINE void *move(void *memory, size_t size, int64_t interval,
                                uintptr_t caller)
 {
@@ -468,7 +471,7 @@ int raw_memory_is_on(void)
 
 int64_t raw_memory_counted(void)
 {
-    /* struct mallinfo2, which some supported C libraries do not have */
+    /* the fields of struct mallinfo2, which some supported C libraries do not have */
     struct {
         size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks,
                keepcost;
@@ -531,6 +534,6 @@ void raw_memory_forked(int goes_on)
     callers_begin_part();
     if (!is_on())
         return;
-    /* the counters of the threads belong to the parent */
+    /* another epoch, because the counters of the threads belong to the parent's sampling */
     epoch += goes_on ? 2 : 1;
 }

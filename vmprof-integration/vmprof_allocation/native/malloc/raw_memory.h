@@ -6,14 +6,15 @@
  * the real functions.  Each thread counts its allocated bytes down to its next sample point
  * (sampler.h).  So a block of s bytes is sampled with probability 1 - exp(-s / interval),
  * like an object of the GC.  A sample has the Python stack of its thread, which may run
- * without the GIL, or may have no Python stack.  It also has the library that called
- * (callers.h), and the time at which the block was freed (blocks.h).  realloc() frees a
- * block and allocates another one.
+ * without the GIL, or may have no Python stack.  The sample also has the library that
+ * called malloc() (callers.h), and the time at which the block was freed (blocks.h).
+ * realloc() frees a block and allocates another one.
  *
- * The GC gets its heap from malloc(), too.  This is not native memory, because the objects
- * in it are sampled by the GC's hooks.  The GC's calls are recognized by their place: they
- * are made within its hooked functions (raw_memory_gc_depth).  A call instruction that
- * allocates a large block there is recognized elsewhere, too.
+ * The GC gets its heap from malloc(), too.  This heap is not native memory, because its
+ * objects are sampled by the GC's hooks.  A call of the GC is recognized because a hooked
+ * function of the GC is running (raw_memory_gc_depth).  The address of a call that
+ * allocates a large block there is kept, and recognized when no hooked function is running,
+ * too.
  *
  * Some memory is not sampled: mappings (mmap), memory from the C library's own names for
  * its functions (__libc_malloc), from function pointers that were copied before sampling
@@ -27,12 +28,13 @@
    work */
 extern __thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
 
-/* Functions that find the stack of the calling thread for a sample, and whether its
- * allocations are to be ignored because they are the sampler's.
+/* Functions that find the stack of the calling thread for a sample.  is_ignored() returns
+ * whether the sampler itself makes the allocation, which is then not sampled.
  *
- * native() stores the C functions between the allocation's caller, which continues at
- * 'caller', and the innermost Python frame into 'functions', and returns their number.  It
- * is called without a lock, because the unwinder may wait for a lock of its own.
+ * native() stores the addresses of the C functions from the allocation's caller to the
+ * innermost Python frame in 'functions', and returns their number.  'caller' is the return
+ * address of the allocation.  native() is called without a lock, because the unwinder may
+ * wait for a lock of its own.
  *
  * key() returns a key for the stack with these C functions, or 0 if the stack must be
  * walked (recorder.h); walk() walks the same stack.  Both are called with the lock of this
@@ -48,8 +50,9 @@ struct raw_memory_stacks {
 /* Set the functions for the stacks, before the first raw_memory_plan(). */
 void raw_memory_prepare(const struct raw_memory_stacks *stacks);
 
-/* Set the interval in bytes for the next raw_memory_begin(); 0 for no sampling.  Returns
-   0 or an errno, which is ENOTSUP if the process has no malloc() that can be diverted. */
+/* Set the interval in bytes, the seed and the kind of gaps (sampler_start()) for the next
+   raw_memory_begin().  An interval of 0 means no sampling.  Returns 0 or an errno, which is
+   ENOTSUP if the process has no malloc() that can be diverted. */
 int raw_memory_plan(int64_t interval, uint64_t seed, int fixed);
 
 /* Begin the planned sampling, if any.  Call this and raw_memory_end() with the GIL,
@@ -66,22 +69,23 @@ int raw_memory_is_on(void);
    turn. */
 int64_t raw_memory_counted(void);
 
-/* Free a block; for functions that replace free() elsewhere. */
+/* Free a block, like a diverted call of free().  Other functions that replace free() call
+   this function (objects_free()). */
 void raw_memory_free(void *block);
 
 /* Called before the end of a segment, without the recorder's lock.  No samples are taken
    until raw_memory_end_rotation(). */
 void raw_memory_begin_rotation(void);
-/* Called after the beginning of the next segment.  If it 'has_begun', the sampled blocks
-   in use and their types are recorded there. */
+/* Called after the beginning of the next segment.  If 'has_begun', records the sampled
+   blocks in use and their types in this segment.  'has_begun' is 0 after an error. */
 void raw_memory_end_rotation(int has_begun);
 
 /* Called in a forked child when its profile has begun. */
 void raw_memory_child_begins(void);
 
-/* Called around a fork: in the parent before the recorder's lock is taken and after it
-   is released, and in the child.  'goes_on' tells whether the child continues with
-   another profile. */
+/* Called around a fork: in the parent before the recorder's lock is taken and after this
+   lock is released, and in the child.  'goes_on' is 1 if the child continues with another
+   profile, and 0 if the child is not sampled. */
 void raw_memory_before_fork(void);
 void raw_memory_after_fork(void);
 void raw_memory_forked(int goes_on);

@@ -12,12 +12,12 @@
  *     p(s) = 1 - exp(-s / interval)
  *
  * independently of every other object and of the program's rhythm.  The distance to the
- * next arrival is exponential.  For a uniform u in (0, 1], it is -log(u) * interval, and
- * its integer part is the gap.  The process has no memory.  So a gap may be discarded and
- * drawn again at any moment that does not depend on the place of the next sampled byte: at
- * the end of a sampled object, after a change of the interval, or after bytes that were not
- * counted.  For this reason an object of any size needs one draw
- * and no loop.
+ * next arrival is exponential.  For a uniform u in (0, 1], the distance is -log(u) *
+ * interval, and the gap is the integer part of the distance.  A Poisson process is
+ * memoryless.  So a gap may be discarded and drawn again at any moment that does not depend
+ * on the place of the next sampled byte: at the end of a sampled object, after a change of
+ * the interval, or after bytes that were not counted.  For this reason an object of any
+ * size needs one draw and no loop.
  *
  * Fixed gaps.  Every interval-th byte is sampled: counted from 0, the bytes with the
  * numbers interval - 1, 2 * interval - 1, and so on.  The result is reproducible, but it is
@@ -49,10 +49,10 @@ void sampler_set_interval(struct sampler *, int64_t interval);
 /* Discard the gap, and draw another one, which counts from now on. */
 void sampler_draw(struct sampler *);
 
-/* Count 'bytes' allocated bytes, none of which is sampled: at most 'gap'. */
+/* Count 'bytes' allocated bytes, none of which is sampled.  'bytes' is at most 'gap'. */
 void sampler_pass(struct sampler *, int64_t bytes);
 
-/* Count an object of 'size' bytes.  Returns 1 if it is sampled. */
+/* Count an object of 'size' bytes.  Returns 1 if the object is sampled, and 0 otherwise. */
 int sampler_object(struct sampler *, int64_t size);
 
 /* Place the sample point after an object of 'size' bytes that contains the sampled byte,

@@ -1,6 +1,7 @@
-/* At the end of a system call, the result is in the register of the first argument.  If
-   the kernel makes a call again, it moves the program counter back before it reports the
-   stop.  So a call is only known if both its beginning and its end were seen. */
+/* The registers at the end of a system call do not show its first argument, because the
+   result is in the same register, x0.  If the kernel makes a call again, it moves the
+   program counter back before it reports the stop.  So registers_read() recognizes the end
+   of a call only after another registers_read() at the beginning of the same call. */
 #define _GNU_SOURCE
 #include "../registers.h"
 
@@ -13,10 +14,10 @@
 
 #define CALL 0xd4000001u        /* svc #0 */
 #define CALL_SIZE 4
-/* numbers of the registers for the system call's number and for the frame */
+/* the registers that contain the number of a system call and the address of the frame */
 #define NUMBER 8
 #define FRAME 19
-/* for older headers */
+/* missing in older headers */
 #ifndef NT_ARM_GCS
 #define NT_ARM_GCS 0x410
 #endif

@@ -1,11 +1,12 @@
 /* The code that a thread of the other process runs for ../tracer.c.  It creates a thread,
  * and then continues the interrupted code, even if the attaching process has ended.
  *
- * x19 is the address of the frame (../frame.h), and sp a stack for this code.  The thread
- * was at a system call.  So it does not hold malloc's lock (../safe_place.c), which is the
- * only lock that pthread_create() needs.  The parts of SVE's registers that are not saved
- * here are zero after any system call.  The new thread, and not this one, takes the GIL and
- * runs a Python program.  All signals are blocked, and stay blocked in the new thread.
+ * x19 is the address of the frame (../frame.h), and sp the end of a stack for this code.
+ * The thread was at the end of a system call at which it does not hold malloc's lock
+ * (../safe_place.c), the only lock that pthread_create() needs.  The parts of SVE's
+ * registers that are not saved here are zero after any system call.  The new thread, and
+ * not this one, takes the GIL and runs a Python program.  All signals are blocked, and stay
+ * blocked in the new thread.
  *
  * x7 is saved here and not by the attaching process: at the stops of a system call the
  * kernel has its own value in x7, and restores the previous one even if another value was
@@ -17,7 +18,7 @@
 
 #define TEXT(number) #number
 #define VALUE(field) "#" TEXT(field)
-/* a field of the frame, or one of the registers in it */
+/* a field of the frame, or the element `number` of an array of words in the frame */
 #define AT(field) WORD(field, 0)
 #define WORD(field, number) "[x19, #" TEXT(field) "+8*" TEXT(number) "]"
 #define LINE(instruction) "\t" instruction "\n"
@@ -26,7 +27,7 @@
 #define SIGPROCMASK(how) \
     LINE("mov x8, #135") LINE("mov x0, #" how) LINE("mov x2, #0") \
     LINE("mov x3, #8") LINE("svc #0")
-/* ldp or stp */
+/* save (stp) or restore (ldp) the vector registers; x9 is then after them */
 #define VECTORS(instruction) \
     LINE("mov x9, " VALUE(FRAME_VECTORS)) LINE("add x9, x19, x9") \
     LINE(instruction " q0, q1, [x9], #32") LINE(instruction " q2, q3, [x9], #32") \
@@ -70,14 +71,14 @@ __asm__(
     LINE("ldp x10, x11, [x9]")
     LINE("msr fpcr, x10")
     LINE("msr fpsr, x11")
-    /* blocks no further signal; the attaching process takes over after this call */
+    /* a call without effect, after which the attaching process stops this thread */
     LINE("ldr x7, " WORD(FRAME_REGISTERS, 7))
     LINE("mov x1, #0")
     SIGPROCMASK("0")
     SYMBOL("stub_marker")
-    /* The attaching process has ended: restore all registers except for x17, which has
-       the address at which the thread was.  In three C libraries of Debian, no code
-       after a system call reads x17. */
+    /* This code runs only if the attaching process has ended.  It restores all registers
+       except for x17, which has the address at which the thread was.  In three C libraries
+       of Debian, no code after a system call reads x17. */
     LINE("add x1, x19, " VALUE(FRAME_MASK))
     SIGPROCMASK("2")
     LINE("ldr x9, " WORD(FRAME_REGISTERS, 33))
@@ -91,7 +92,7 @@ __asm__(
     LINE("ldr x30, " WORD(FRAME_REGISTERS, 30))
     LINE("ldr x19, " WORD(FRAME_REGISTERS, 19))
     LINE("ldr x17, stub_resume")
-    /* no br, because with BTI the place would need a landing pad */
+    /* ret and not br, because with BTI the target of br would need a landing pad */
     LINE("ret x17")
 
     /* the new thread */

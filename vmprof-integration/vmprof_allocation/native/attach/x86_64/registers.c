@@ -10,7 +10,7 @@
 #define CODE_64_BIT 0x33
 #define CALL_SIZE 2             /* syscall */
 #define CALL 0x050f
-/* Number of bytes of libc's syscall() that are searched for the instruction */
+/* Number of bytes of libc's syscall() that are searched for the syscall instruction */
 #define FUNCTION_SIZE 48
 
 const bool registers_tell_later = true;
@@ -66,7 +66,7 @@ void registers_forget(struct registers *registers)
 bool registers_borrow_call(pid_t tid, struct registers *registers, uint64_t function)
 {
     struct user_regs_struct *r = &registers->user;
-    /* The kernel stores -1 when an interrupt or an exception stops user code. */
+    /* The kernel sets orig_rax to -1 if an interrupt or an exception stops user code. */
     if (r->cs != CODE_64_BIT || (int64_t)r->orig_rax >= 0)
         return false;
     for (uint64_t at = function; at < function + FUNCTION_SIZE; at++) {

@@ -1,18 +1,18 @@
 /* The code that a thread of the other process runs for ../tracer.c.  It creates a thread,
  * and then continues the interrupted code, even if the attaching process has ended.
  *
- * rbx is the address of the frame (../frame.h), and rsp a stack for this code.  The thread
- * was at a system call, or in PyPy's code.  So it does not hold malloc's lock
- * (../safe_place.c), which is the only lock that pthread_create() needs.  The new thread,
- * and not this one, takes the GIL and runs a Python program.  All signals are blocked, and
- * stay blocked in the new thread.
+ * rbx is the address of the frame (../frame.h), and rsp the end of a stack for this code.
+ * The thread was at the end of a system call, or in PyPy's code, where it does not hold
+ * malloc's lock (../safe_place.c), the only lock that pthread_create() needs.  The new
+ * thread, and not this one, takes the GIL and runs a Python program.  All signals are
+ * blocked, and stay blocked in the new thread.
  */
 #include "../stub.h"
 
 #include "../frame.h"
 
 #define TEXT(number) #number
-/* a field of the frame */
+/* a field of the frame, or the element `number` of an array of words in the frame */
 #define AT(field) WORD(field, 0)
 #define WORD(field, number) TEXT(field) "+8*" TEXT(number) "(%rbx)"
 #define LINE(instruction) "\t" instruction "\n"
@@ -49,11 +49,11 @@ __asm__(
     LINE("mov %ecx, (%rax)")
     ALL_STATES
     LINE("xrstor64 " AT(FRAME_VECTORS))
-    /* blocks no further signal; the attaching process takes over after this call */
+    /* a call without effect, after which the attaching process stops this thread */
     LINE("xor %esi, %esi")
     SIGPROCMASK("0")
     SYMBOL("stub_marker")
-    /* the attaching process has ended: restore all registers */
+    /* this code runs only if the attaching process has ended, and restores all registers */
     LINE("lea " AT(FRAME_MASK) ", %rsi")
     SIGPROCMASK("2")
     LINE("mov " WORD(FRAME_REGISTERS, 0) ", %r15")
@@ -72,7 +72,7 @@ __asm__(
     LINE("mov " WORD(FRAME_REGISTERS, 14) ", %rdi")
     LINE("pushq " WORD(FRAME_REGISTERS, 15))
     LINE("popfq")
-    /* nothing is pushed from here on, because the red zone belongs to the program */
+    /* nothing may be pushed from here on: the red zone below rsp belongs to the program */
     LINE("mov " WORD(FRAME_REGISTERS, 16) ", %rsp")
     LINE("mov " WORD(FRAME_REGISTERS, 5) ", %rbx")
     LINE("jmp *stub_resume(%rip)")

@@ -16,12 +16,13 @@
  *                                          slot + DETOUR:  ldr x16, detour; br x16
  *
  * The jump back is also a b: with guarded branch targets (BTI), a br would need a landing
- * pad there.  A call may change x16 on its way.
+ * pad at entry + 4.  The code between a call and the called function may change x16.
  *
  * The architecture allows some instructions, including b, to be replaced while another
  * processor may execute them, but not the first instructions of libpypy's functions.  So
- * the GIL must keep other threads out.  entry_changed() updates the instruction cache and
- * the instructions that other processors have fetched before.
+ * the caller must have the GIL, without which no thread runs these functions.
+ * entry_changed() updates the instruction cache and the instructions that other processors
+ * have fetched before.
  */
 
 #define INSTRUCTION     4
@@ -42,7 +43,8 @@ uintptr_t entry_reach(void)
 
 int entry_begin(void)
 {
-    /* without this, a thread may get the GIL and run instructions that it fetched before */
+    /* allow the command in entry_changed(): without it, a thread may get the GIL and run
+       instructions that its processor fetched before the change */
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
                    0, 0) < 0 ? errno : 0;
 }
@@ -74,8 +76,8 @@ uint64_t entry_build(unsigned char *slot, uintptr_t entry, int moved,
 
 /* ____________________________________________________________ */
 
-/* Return whether a note of properties records that all targets of branches in the
-   library have landing pads. */
+/* Return whether a library's ELF note of properties records that all targets of branches in
+   the library have landing pads. */
 static int has_landings(const unsigned char *note, size_t size)
 {
     const Elf64_Nhdr *head = (const Elf64_Nhdr *)note;
@@ -104,8 +106,8 @@ int entry_protection(uintptr_t entry)
     const unsigned char *note;
     size_t size;
 
-    /* the dynamic linker guards the library's pages; mprotect() without PROT_BTI would
-       remove that */
+    /* the dynamic linker has set PROT_BTI for the library's pages; mprotect() without this
+       bit would clear it */
     if (!(getauxval(AT_HWCAP2) & HWCAP2_BTI))
         return 0;
     note = segment_find(entry, PT_GNU_PROPERTY, &size);
@@ -127,6 +129,6 @@ void entry_store(uintptr_t entry, uint64_t word)
 void entry_changed(uintptr_t code, size_t size)
 {
     __builtin___clear_cache((char *)code, (char *)code + size);
-    /* entry_begin() has checked that the kernel supports it */
+    /* entry_begin() has checked that the kernel supports this command */
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
 }

@@ -16,7 +16,8 @@ static uintptr_t word_read(const unsigned char *code, uintptr_t address)
     if ((adrp & 0x9f000000) != 0x90000000 || (ldr & 0xffc00000) != 0xb9400000 ||
         (ldr >> 5 & 31) != (adrp & 31))
         return 0;
-    /* 21 bits with a sign; the lowest two bits are elsewhere */
+    /* the signed 21-bit distance of adrp, in pages; its lowest two bits are in a separate
+       field */
     pages = (int64_t)(int32_t)((adrp >> 5 & 0x7ffff) << 13) >> 11 | (adrp >> 29 & 3);
     return (address & ~(uintptr_t)4095) + (uintptr_t)(pages * 4096) +
            4 * (ldr >> 10 & 0xfff);

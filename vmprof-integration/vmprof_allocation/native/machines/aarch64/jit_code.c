@@ -1,5 +1,6 @@
-/* The JIT's code on AArch64 allocates without a stub after the end of a piece, so a
-   return address is the real place.  Calls of compiled code are not recognized. */
+/* The functions of jit_call.h and jit_stub.h for AArch64.  The JIT's code allocates without
+   a stub after the end of a piece, so a return address is the real place.  Calls of
+   compiled code are not recognized. */
 #include "../jit_call.h"
 #include "../jit_stub.h"
 

@@ -9,8 +9,8 @@
 
 /* The frame of a piece; S is the value of the piece's node in vmprof's list:
  *
- *      S + 80      its caller's frame
- *      S           x30 and x29 of its caller, and vmprof's node, among others
+ *      S + 80      the frame of the piece's caller
+ *      S           x30 and x29 of the piece's caller, and vmprof's node, among others
  *      S - 16      x30, if the piece has called one of the JIT's own stubs, such as
  *                  malloc_slowpath; below that, or here, the frame of the called function
  *
@@ -22,7 +22,7 @@
 
 static struct user {
     struct unwind_rules rules;
-    uintptr_t *places[MOST_PIECES];             /* where vmprof reads, ... */
+    uintptr_t *places[MOST_PIECES];             /* addresses from which vmprof reads ... */
     uintptr_t before[MOST_PIECES];              /* ... and the words that were there */
     uintptr_t returns[MOST_PIECES + 1];         /* return addresses, then 0 */
     size_t count;
@@ -46,8 +46,8 @@ static int is_behind_call(uintptr_t address)
     return (call & 0xfc000000) == 0x94000000 || (call & 0xfffffc1f) == 0xd63f0000;
 }
 
-/* Unwind from 'frame' to the piece with this stack pointer.  Returns the return address
-   in this piece, or 0 if a frame on the way is unknown. */
+/* Unwind from 'frame' to the piece whose stack pointer is 'sp'.  Returns the return address
+   in this piece, or 0 if the unwinding cannot pass a frame before the piece. */
 static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t sp)
 {
     uintptr_t found = 0;
@@ -55,21 +55,23 @@ static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t s
     while (frame->sp < sp && unwind_step(&user->rules, frame, sp))
         ;
     if (frame->sp == sp)
-        /* The first function may have no frame; it may also be the piece itself. */
+        /* The function in which the unwinding began may have no frame, or may be the piece
+           itself. */
         found = frame->is_interrupted ? unwind_without_signature(frame->lr) : frame->pc;
     else if (frame->sp == sp - STUB_FRAME)
-        /* the address in the piece that has called the stub */
+        /* the piece has called a stub, which has saved the return address in the piece */
         found = word(sp - STUB_FRAME);
     if (is_behind_call(found))
         return found;
-    /* The address is in the piece, which has moved the stack pointer for arguments, or
-       for a result that it keeps while it waits for the GIL.  Otherwise, it is in a
-       function without a table, which is in no piece. */
+    /* If the program counter is in the piece, the piece has moved the stack pointer for
+       arguments, or for a result that it keeps while it waits for the GIL.  Otherwise, the
+       program counter is in a function without a table, which is in no piece. */
     return frame->sp <= sp && (frame->is_interrupted || is_behind_call(frame->pc))
                ? frame->pc : 0;
 }
 
-/* Find the return addresses of the pieces in this list, from 'frame' on. */
+/* Find the return addresses of the pieces in the list 'innermost', by unwinding from
+   'frame', and store them in 'user'. */
 static void find(struct user *user, const struct stack_node *innermost,
                  struct unwound *frame)
 {
@@ -106,8 +108,8 @@ void jit_returns_begin(const struct stack_node *innermost)
     int saved_errno;
     size_t i;
 
-    /* The frame of the caller.  By the ABI, x29 leads to the caller's x29 in a function
-       with a frame pointer, which this function has for this reason. */
+    /* The frame of the caller.  __builtin_frame_address() gives this function a frame
+       pointer, and by the ABI, a frame pointer points to the x29 of the caller. */
     frame.pc = (uintptr_t)__builtin_return_address(0);
     frame.sp = (uintptr_t)__builtin_dwarf_cfa();
     frame.fp = word((uintptr_t)__builtin_frame_address(0));

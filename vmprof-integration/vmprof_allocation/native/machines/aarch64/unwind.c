@@ -76,7 +76,8 @@ static int32_t half(const unsigned char *p)
 /* ____________________________________________________________ */
 /* the table of a function */
 
-/* Return the sorted list of tables of the library that contains 'pc', or NULL. */
+/* Return the sorted list of tables (.eh_frame_hdr) of the library that contains 'pc', or
+   NULL. */
 static const unsigned char *find_list(uintptr_t pc)
 {
     struct found_object found;
@@ -136,7 +137,8 @@ struct function {
     uintptr_t at;               /* address for which the rule is valid */
     uint64_t code_factor;
     int64_t data_factor;
-    struct unwind_rule before;  /* rule at the beginning of all functions of this kind */
+    struct unwind_rule before;  /* rule at the beginning of each function whose table has
+                                   the same common part */
 };
 
 static int32_t offset(struct reader *r, const struct function *function, int is_signed)
@@ -144,8 +146,8 @@ static int32_t offset(struct reader *r, const struct function *function, int is_
     return (int32_t)((int64_t)leb(r, is_signed) * function->data_factor);
 }
 
-/* Carry out an instruction, except for the instructions that advance the address.
-   Returns 0 if the instruction is unknown or cannot be represented. */
+/* Apply an instruction of a table to 'rule', except for the instructions that advance the
+   address.  Returns 0 if the instruction is unknown or cannot be represented. */
 static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
                      const struct function *function, struct unwind_rule *states,
                      int *count)
@@ -220,8 +222,8 @@ static int carry_out(unsigned op, struct reader *r, struct unwind_rule *rule,
     }
 }
 
-/* Carry out the instructions for addresses up to 'pc'.  Returns 0 if an instruction is
-   not understood. */
+/* Apply the instructions of a table for addresses up to 'pc' to 'rule'.  Returns 0 if an
+   instruction is unknown or cannot be represented. */
 static int run(struct reader r, struct unwind_rule *rule, struct function *function,
                uintptr_t pc)
 {
@@ -246,8 +248,8 @@ static int run(struct reader r, struct unwind_rule *rule, struct function *funct
     return 1;
 }
 
-/* Read the common part of the tables of a kind (CIE).  Returns 0 if compilers for
-   AArch64 do not write such a part. */
+/* Read the common part of several tables (CIE), and store the range of its instructions.
+   Returns 0 if compilers for AArch64 do not write such a part. */
 static int read_kind(const unsigned char *kind, struct function *function,
                      struct reader *instructions)
 {
@@ -289,7 +291,8 @@ static int read_kind(const unsigned char *kind, struct function *function,
     return behind <= r.end;
 }
 
-/* Find the rule for an address, whose 'is_known' is 0 if no table has it. */
+/* Set 'rule' to the rule for the address 'pc'.  Its 'is_known' is 0 if no table has a rule
+   for this address. */
 static void find_rule(struct unwind_rule *rule, uintptr_t pc)
 {
     const unsigned char *table = find_table(pc);
@@ -301,7 +304,7 @@ static void find_rule(struct unwind_rule *rule, uintptr_t pc)
     rule->pc = pc;
     rule->cfa_register = SP;
     rule->lr = rule->fp = NOT_SAVED;
-    /* (a size of ~0 would announce a 64-bit size, which no compiler writes) */
+    /* a size of ~0 would announce a 64-bit size, which no compiler writes */
     if (table == NULL || half(table) == -1 ||
         !read_kind(table + 4 - half(table + 4), &function, &common))
         return;
@@ -331,8 +334,8 @@ uintptr_t unwind_without_signature(uintptr_t address)
 }
 
 /* Read the word that a frame from 'low' to 'high' has saved at 'offset' from its end.
-   Returns 0 if the word is outside of the frame: whatever a table contains, nothing else
-   is read. */
+   Returns 0 without a read if the word is outside of the frame, because a table may be
+   wrong. */
 static int saved(uintptr_t low, uintptr_t high, int32_t offset, uintptr_t *value)
 {
     uintptr_t place = high + (uintptr_t)(intptr_t)offset;
@@ -345,7 +348,8 @@ static int saved(uintptr_t low, uintptr_t high, int32_t offset, uintptr_t *value
 
 int unwind_step(struct unwind_rules *rules, struct unwound *frame, uintptr_t limit)
 {
-    /* the call itself, because the next instruction may belong to another function */
+    /* an address within the call, because the instruction after the call may belong to
+       another function */
     uintptr_t pc = frame->pc - !frame->is_interrupted, cfa, lr = frame->lr, fp = frame->fp;
     struct unwind_rule *rule = &rules->at[(pc ^ pc >> 12) % UNWIND_RULES];
 

@@ -1,8 +1,8 @@
 #pragma once
 /* Unwinds the machine stack of the calling thread by the tables in .eh_frame.
  *
- * libgcc's unwinder begins at its caller, and stops at the JIT's code, which has no table.
- * libpypy has no frame pointers on AArch64.
+ * libgcc's unwinder cannot be used: it begins at its caller, and stops at the JIT's code,
+ * which has no table.  libpypy has no frame pointers on AArch64.
  *
  * The functions change nothing on the stack.  If unwind_is_free() returns true, they also
  * wait for no lock, and a signal handler may call them.
@@ -22,7 +22,7 @@ struct unwound {
     int is_interrupted;
 };
 
-/* How to find the caller of a frame whose function is at 'pc' */
+/* A rule to find the caller of a frame whose function is at the address 'pc' */
 struct unwind_rule {
     uintptr_t pc;
     int is_known;
@@ -43,15 +43,16 @@ struct unwind_rules {
     struct unwind_rule at[UNWIND_RULES];
 };
 
-/* Go from a frame to its caller, whose stack pointer is at most 'limit'.  Returns 0, and
-   leaves the frame unchanged, if no table describes the way. */
+/* Replace a frame by its caller.  Returns 0, and leaves the frame unchanged, if no table
+   describes how to find the caller, or if the caller's stack pointer exceeds 'limit'. */
 int unwind_step(struct unwind_rules *rules, struct unwound *frame, uintptr_t limit);
 
-/* Return a return address without its signature, if it has one. */
+/* Remove the signature from a return address.  An address without a signature stays the
+   same. */
 uintptr_t unwind_without_signature(uintptr_t address);
 
-/* Return whether finding a table takes no lock.  With glibc before 2.35, it takes a lock
-   of the dynamic linker.  Call this with the GIL. */
+/* Return whether the search for a table takes no lock.  With glibc before 2.35, the search
+   takes a lock of the dynamic linker.  Call this function with the GIL. */
 int unwind_is_free(void);
 
 #pragma GCC visibility pop

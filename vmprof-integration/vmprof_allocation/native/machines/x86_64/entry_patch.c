@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define JUMP_SIZE       5               /* jmp rel32 */
-#define MAX_MOVED       8               /* one aligned store */
+#define MAX_MOVED       8               /* size of one aligned store in bytes */
 
 const size_t entry_word_size = MAX_MOVED;
 

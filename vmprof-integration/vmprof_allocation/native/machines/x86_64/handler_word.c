@@ -4,8 +4,8 @@
 
 #include "../guarded_read.h"
 
-/* Return the address to which an instruction of 'size' bytes at 'address' refers.  The
-   instruction ends with an offset from its end. */
+/* Return the address to which an instruction of 'size' bytes at 'address' refers.  The last
+   four bytes of the instruction are an offset from its end. */
 static uintptr_t target(const unsigned char *code, uintptr_t address, int size)
 {
     int32_t offset;
@@ -29,7 +29,7 @@ uintptr_t handler_word(const unsigned char code[HANDLER_LOOK], uintptr_t address
     if (memcmp(getter, endbr64, sizeof endbr64) == 0)
         address += sizeof endbr64;
     if (!guarded_read(address, getter, sizeof getter) || getter[0] != 0x8b ||
-        getter[1] != 0x05 || getter[6] != 0xc3)         /* ...; ret */
+        getter[1] != 0x05 || getter[6] != 0xc3)         /* mov ...(%rip), eax; ret */
         return 0;
     return target(getter, address, 6);
 }

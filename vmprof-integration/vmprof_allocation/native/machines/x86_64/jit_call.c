@@ -6,13 +6,14 @@
 
 #include "../guarded_read.h"
 
-/* Number of bytes that are examined, before the return address and from there on.
-   Measured distances: 79 bytes between the return addresses of the two calls, and 151
-   bytes from the first return address to the end. */
+/* Numbers of bytes that are examined before a return address and from it on.  Measured
+   distances: 79 bytes between the return addresses of the two calls (jit_call.h), and 151
+   bytes from the first return address to the end of the guards. */
 #define BEFORE          200
 #define BEHIND          256
 #define PAGE            4096
-#define SHORTEST        21      /* minimum size of a call in bytes */
+#define SHORTEST        21      /* minimum size in bytes of the instructions that called()
+                                   reads */
 #define SECOND_GUARD    80      /* maximum size of the second guard in bytes */
 #define MOST_JUMPS      8       /* maximum number of jumps from the old to the present
                                    code of a callee */
@@ -45,7 +46,7 @@ static int comes(struct code *code, const char *pattern)
     return 1;
 }
 
-/* Return the last number that was read, which has 'size' bytes. */
+/* Return the number in the last 'size' bytes that were read. */
 static int64_t number(const struct code *code, size_t size)
 {
     const unsigned char *p = code->bytes + code->at - size;
@@ -77,15 +78,15 @@ static int constant(struct code *code, uintptr_t *r11)
     return 1;
 }
 
-/* Return the index of the target of a jump whose distance was read last. */
+/* Return the index in 'bytes' of the target of a jump, whose distance is in the last 'size'
+   bytes that were read. */
 static size_t target(const struct code *code, size_t size)
 {
     return code->at + (size_t)number(code, size);
 }
 
-/* Return the function that is called by the call of compiled code that ends at
-   bytes[behind], or 0 if it is no such call.  Before the call, r11 has the address of a
-   map for the GC. */
+/* Return the address of the callee if a call of compiled code ends at bytes[behind], or 0
+   if not.  Before the call, r11 has the address of a map for the GC. */
 static uintptr_t called(struct code *code, size_t behind)
 {
     static const size_t sizes[] = { 24, SHORTEST };     /* by the size of x */
@@ -111,7 +112,8 @@ static uintptr_t called(struct code *code, size_t behind)
 }
 
 /* Read the instructions after a call that reload the frame from the GC's shadow stack,
-   because the frame may have moved. */
+   because the frame may have moved.  Returns 0 if the next instructions are others.  Stores
+   the constant that they load into r11. */
 static int reloads_frame(struct code *code, uintptr_t *r11)
 {
     if (!comes(code, "49bb................"))
@@ -131,8 +133,9 @@ static void skip_moves(struct code *code)
         ;
 }
 
-/* Read from the return address of the first call on.  Returns the index of 'fast:', or
-   0.  Stores the function that the second call calls, and the index after that call. */
+/* Read from the return address of the first call on.  Returns the index of 'fast:' (see
+   jit_call.h), or 0.  Stores the function that the second call calls, and the index after
+   that call. */
 static size_t fast_path(struct code *code, uintptr_t *helper, size_t *second)
 {
     uintptr_t r11;
@@ -167,7 +170,8 @@ static int first_guard(struct code *code, size_t fast)
     return comes(code, "48837d10000f85........");
 }
 
-/* Return the index after the next conditional jump, or 0. */
+/* Return the index after the first conditional jump in the SECOND_GUARD bytes from the
+   index 'from' on, or 0 if these bytes have no such jump. */
 static size_t next_jump(const struct code *code, size_t from)
 {
     size_t i;
@@ -178,7 +182,7 @@ static size_t next_jump(const struct code *code, size_t from)
     return 0;
 }
 
-/* Find the address after the two guards. */
+/* Set 'end' and 'raises' of a call, from the two guards at 'fast:'. */
 static void find_end(struct code *code, size_t fast, struct jit_call *call)
 {
     uintptr_t r11;
@@ -203,8 +207,8 @@ static void find_end(struct code *code, size_t fast, struct jit_call *call)
     }
 }
 
-/* Return the present code of a callee.  If the JIT has compiled a function again, its
-   old code begins with a jump. */
+/* Return the address of the present code of a callee, or 0 if it cannot be read.  If the
+   JIT has compiled a function again, the old code begins with a jump. */
 static uintptr_t follow_jumps(uintptr_t callee)
 {
     struct code code;
@@ -225,8 +229,9 @@ static uintptr_t follow_jumps(uintptr_t callee)
     return 0;
 }
 
-/* Return the index of 'fast:' if the call that returns to bytes[first] calls compiled
-   code, and 0 otherwise.  Stores the index to which the helper returns. */
+/* Fill in 'call' if the call that returns to bytes[first] calls compiled code.  Returns the
+   index of 'fast:', or 0 for other calls.  Stores the index to which the helper returns in
+   'second'. */
 static size_t look(struct code *code, size_t first, struct jit_call *call,
                    size_t *second)
 {
@@ -243,7 +248,8 @@ static size_t look(struct code *code, size_t first, struct jit_call *call,
     return call->callee != 0 ? fast : 0;
 }
 
-/* Read the bytes around 'address': all, or at least the bytes in its own page. */
+/* Read BEFORE bytes before 'address' and BEHIND bytes from it on.  If some are not mapped,
+   reads only those in the page of 'address'.  Returns 0 if these are not mapped, either. */
 static int read_around(uintptr_t address, struct code *code)
 {
     size_t before = address % PAGE < BEFORE ? address % PAGE : BEFORE;

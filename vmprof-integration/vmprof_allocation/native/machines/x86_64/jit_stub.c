@@ -6,16 +6,17 @@
 #include "../guarded_read.h"
 
 /* The return address may have any value: it is the word below the stack pointer of a piece,
- * and the piece may have lowered the pointer for a call with many arguments.  So an address
- * is only followed if its memory is mapped.  A stub is recognized by both ends: the jump
- * back at its end, and the conditional jump to the stub before the target of this jump.
+ * and the piece may have lowered the stack pointer for a call with many arguments.  So an
+ * address is only followed if its memory is mapped.  A stub is recognized by two jumps: the
+ * jump back at the end of the stub, and a conditional jump to the stub before the target of
+ * the jump back.
  */
 
-#define STUB_TAIL       96      /* bytes after the call: a few instructions */
+#define STUB_TAIL       96      /* number of bytes after the call that are examined */
 #define STUB_SIZE       256     /* maximum distance from the beginning of the stub to the
                                    call */
-#define BEFORE_BACK     40      /* maximum distance from the conditional jump to the
-                                   target */
+#define BEFORE_BACK     40      /* maximum distance from the conditional jump to the target
+                                   of the jump back */
 
 static uintptr_t relative(uintptr_t next, const unsigned char *operand)
 {
@@ -78,7 +79,8 @@ static uintptr_t jump_target(uintptr_t address)
     return relative(address + at + 5, tail + at + 1);
 }
 
-/* Return whether a conditional jump before 'back' jumps to the stub. */
+/* Return whether a conditional jump before 'back' jumps to the stub that contains the
+   return address 'address'. */
 static int is_entered_from(uintptr_t back, uintptr_t address)
 {
     unsigned char code[BEFORE_BACK];
@@ -87,7 +89,7 @@ static int is_entered_from(uintptr_t back, uintptr_t address)
 
     if (back >= address || !guarded_read(start, code, sizeof code))
         return 0;
-    /* usually it is the last instruction before 'back' */
+    /* usually the conditional jump is the last instruction before 'back' */
     for (i = sizeof code - 6 + 1; i-- > 0; )
         if (code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80 &&
             address - relative(start + i + 6, code + i + 2) <= STUB_SIZE)
@@ -106,9 +108,9 @@ static uintptr_t look(uintptr_t address)
     return back;
 }
 
-/* The results for recent addresses.  The JIT may free code and write other code in its
-   place; then a result is wrong, but it is used only LOOK_AGAIN times.  Most stacks are
-   known (stack_nodes.h), and do not need this. */
+/* The results for recent addresses.  The JIT may free code and write other code in the same
+   place.  A result is then wrong, but it is used only LOOK_AGAIN times.  Most stacks are
+   known (stack_nodes.h), and need no result. */
 #define LOOK_AGAIN  10
 
 static struct {
