@@ -27,8 +27,8 @@ enum { MARKING = 1, SWEEPING = 2 };
    sample is examined, the object of the sample AHEAD places later is prefetched. */
 #define AHEAD               8
 
-/* Bytes that are cleared at the beginning of an allocation.  A larger batched allocation is
-   too rare to spend time on clearing it. */
+/* Bytes that are cleared at the beginning of an allocation.  The objects that the JIT puts
+   beyond them in a batched allocation are too few to be worth the time. */
 #define CLEARED             4096
 
 /* bytes of the smallest object in the nursery */
@@ -702,8 +702,9 @@ void objects_after_collection(void)
     recorder_end_facts();
 }
 
-/* Write the types of the objects of waiting samples, and of pinned objects.  They get
-   OUTCOME_YOUNG.  Unknown objects get the outcome 'otherwise'. */
+/* Write the types of the objects of waiting samples, and of pinned objects, with
+   OUTCOME_YOUNG.  The outcome is 'otherwise' for unknown objects, or if outcomes are not
+   recorded. */
 static void tell_waiting(enum outcome otherwise)
 {
     size_t i;

@@ -88,9 +88,9 @@ static struct cached {
     int64_t length;             /* bytes of the name; -1 if the name is old and need
                                    not be compared */
     char text[NAME_COMPARED];
-    int64_t collection;         /* OLD if map, class, and name keep their addresses;
-                                   otherwise, the number of minor collections when the
-                                   entry was made */
+    int64_t collection;         /* OLD if the map and the class are old; otherwise, the
+                                   number of minor collections when the entry was
+                                   made */
     uint32_t number, run, generation, type;
 } cache[CACHED];
 
