@@ -96,7 +96,7 @@ struct hook_statistics {
     int64_t dropped;            /* CPU samples that were dropped because another
                                    sample was being taken */
     int64_t memory;             /* peak memory in bytes of the tables that track outcomes */
-    int64_t not_followed;       /* sampled objects without room in these tables */
+    int64_t not_followed;       /* sampled objects for which these tables had no room */
 };
 
 /* Return the address at which the library that contains the address 'inside' is loaded,
@@ -156,7 +156,7 @@ int hook_native(void);
    hook_hook().  Returns the placeholder descriptor on which the caller must enable
    _jitlog, or -errno.  No open file has this descriptor. */
 int hook_lines(void);
-/* Return whether hook_lines() has added line numbers to the stacks. */
+/* Return whether stacks get line numbers, after hook_lines(). */
 int hook_has_lines(void);
 /* Return whether _jitlog writes the known version of its log.  Call it after _jitlog was
    enabled. */
@@ -245,8 +245,8 @@ void hook_end(int profile);
 int hook_end_error(void);
 
 /* Request that the profile be completed, and that the next segment begin on 'fd' with
-   'next_settings', to which the clock is added.  In a sampled child, 'fd' is closed
-   together with the profile.  Returns 0 or an errno. */
+   'next_settings'.  The start of the segment is appended to these settings.  In a sampled
+   child, 'fd' is closed together with the profile.  Returns 0 or an errno. */
 int hook_rotate(int fd, const char *next_settings);
 /* Return the result of hook_rotate(): 0, the errno because of which the present profile
  * continues, or -1 if the request has not run yet.  The request may need several
@@ -269,9 +269,11 @@ struct hook_object {
     int64_t size;               /* bytes that were reserved for the object */
     int64_t live_size;          /* bytes that the object takes; fewer than 'size' if it
                                    was shrunk */
-    int64_t interval;           /* mean bytes between two samples when it was sampled */
+    int64_t interval;           /* mean bytes between two samples when the object was
+                                   sampled */
     int64_t type;               /* number of the type in the profile; 0 if it is unknown */
-    int64_t is_ended;           /* whether the last heap snapshot did not reach it */
+    int64_t is_ended;           /* whether the last heap snapshot did not reach the
+                                   object */
 };
 /* Questions for hook_ask(), which are requests about the tracked objects.
  *
@@ -294,8 +296,8 @@ struct hook_object {
  */
 enum { HOOK_SNAPSHOT = 1, HOOK_CLEAR, HOOK_RESET_PEAK, HOOK_HELD, HOOK_COLLECT,
        HOOK_REACHED, HOOK_EXAMINED };
-/* Request the question 'what', one of the values above.  The use of 'address' depends on
-   the question. */
+/* Make a request for the question 'what', one of the values above.  The use of 'address'
+   depends on the question. */
 void hook_ask(int what, uint64_t address);
 /* Withdraw the question of hook_ask() if its request has not run yet. */
 void hook_forget_question(void);
@@ -325,9 +327,9 @@ int hook_held(void);
    time of the snapshot's process. */
 int64_t hook_held_cost(void);
 
-/* Reasons for which a heap snapshot is refused.  The program filters its system calls,
-   its address space or the system's memory is nearly exhausted, or the heap is too
-   large. */
+/* Reasons for which a heap snapshot is refused, in this order: the program filters its
+   system calls, its address space is nearly exhausted, the system's memory is nearly
+   exhausted, or the heap is too large. */
 enum hook_refusal { HOOK_FILTERED = 1, HOOK_SHORT_OF_ADDRESSES, HOOK_SHORT_OF_MEMORY,
                     HOOK_TOO_LARGE };
 /* Check whether a heap snapshot is possible, before HOOK_HELD or HOOK_REACHED.
@@ -360,16 +362,17 @@ int64_t hook_held_compare(uintptr_t type_info, const char *types, size_t types_s
 void hook_traced(double *alive, double *peak);
 
 /* Exclude the allocations of the calling thread, and the major collections that it
-   requests, until it calls hook_ignore(0).  Returns the previous setting. */
+   requests, from the profile until it calls hook_ignore(0).  Returns the previous
+   setting. */
 int hook_ignore(int ignored);
 
-/* Record 'name', in UTF-8, as the program's name for this moment.  Returns 0 or an
-   errno. */
+/* Record a mark: 'name', in UTF-8, is the program's name for the present moment.  Returns 0
+   or an errno. */
 int hook_mark(const char *name);
 /* Record the name that the program gave to a thread.  'thread' is the kernel's number of
    the thread.  With 0, 'name' is the command line of the process. */
 void hook_named(int64_t thread, const char *name);
-/* Add "key=value" to the settings in the profile (PROFILE.rst). */
+/* Add 'note', a pair "key=value", to the settings in the profile (PROFILE.rst). */
 void hook_note(const char *note);
 
 /* Define a set of labels in UTF-8: "key=value" pairs, separated by the byte 0x1f.
@@ -380,8 +383,8 @@ int hook_define_label(const char *text);
    thread.  With 0, further allocations have no labels. */
 void hook_label(int number);
 
-/* Write the pending names and stacks.  Returns 0, the first errno of the profile's file,
-   or -1 without a profile. */
+/* Write the pending names and stacks into the profile.  Returns 0, the errno with which a
+   write of the profile first failed, or -1 without a profile. */
 int hook_flush(void);
 
 /* Return 1 while allocations are sampled. */
@@ -396,7 +399,7 @@ int hook_is_hooked(void);
    May be called again. */
 int hook_disabling(void);
 /* Give back everything that hook_open() and the later calls took.  Returns 0, or the
-   errno that ended the profile.  May be called again. */
+   errno that ended the profile early.  May be called again. */
 int hook_close(void);
 
 /* Wait until another thread has disabled vmprof.  Call it before hook_close() if the

@@ -93,7 +93,8 @@ struct nursery {
     char *placed_top;               /* nursery_top as we have set it */
     char *counted_from;             /* address up to which all bytes are accounted for */
     int inside;                     /* whether an original function of the GC is running */
-    int wants_collection;           /* set by nursery_collect_soon() */
+    int wants_collection;           /* whether the next allocation in the nursery has to
+                                       start a collection */
     volatile int64_t collect_every; /* Set by any thread.  When this number of bytes
                                        was allocated, the next sample point makes the
                                        nursery be collected.  If it is 0, the GC
@@ -112,8 +113,8 @@ struct nursery {
 
 extern struct nursery nursery;
 
-/* The functions that run in place of the GC's functions.  Those can be called through
-   nursery.original. */
+/* The functions that run in place of the GC's functions of these names.  They call the
+   GC's functions through nursery.original. */
 void *nursery_collect_and_reserve(void *gc, intptr_t size);
 void nursery_minor_collection(void *gc);
 void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,

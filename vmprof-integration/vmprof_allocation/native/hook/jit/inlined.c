@@ -92,7 +92,7 @@ struct state {
     int found;
 };
 
-/* End the functions that are ended by a raising call up to this offset. */
+/* Remove the running functions that a raising call up to this offset ends. */
 static void go_to(struct state *state, int64_t offset)
 {
     for (; state->next < state->last && state->next->end <= offset; state->next++)

@@ -24,6 +24,6 @@ void jit_work_prepare(uintptr_t phases, uintptr_t roots);
 enum jit_work { JIT_WORK_NONE = 0, JIT_WORK_COMPILER = 1, JIT_WORK_LOG = 2 };
 
 /* Return the kind of work for which the JIT allocates 'size' bytes, or JIT_WORK_NONE if
-   the program allocates them.  The log is considered if 'has_log' is true.  The caller
-   has the GIL, at a place where the GC may collect. */
+   the program allocates them.  The result can be JIT_WORK_LOG only if 'has_log' is true.
+   The caller has the GIL, at a place where the GC may collect. */
 enum jit_work jit_work(size_t size, int has_log);

@@ -5,7 +5,8 @@
 #include "machines/jit_call.h"
 
 #define MAX_UNROLL_RECURSION 7  /* PyPy's parameter of this name */
-#define CONSTANTS       16      /* objects to which a piece that only makes a call refers */
+#define CONSTANTS       16      /* maximum number of constants of a piece that only lets
+                                   the interpreter run a function */
 
 static uintptr_t pythons_helper;        /* jit_call.helper of the Python interpreter; 0 if
                                            it is not known yet */

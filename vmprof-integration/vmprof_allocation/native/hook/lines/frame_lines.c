@@ -2,9 +2,9 @@
 
 #include "gc/roots.h"
 
-#define MOST            512     /* functions of a stack; vmprof's stacks have no more */
-#define MOST_FRAMES     8192    /* frames on the shadow stack */
-#define MOST_ROOTS      ((size_t)1 << 18)       /* words of the shadow stack */
+#define MOST            512     /* maximum number of functions of a vmprof stack */
+#define MOST_FRAMES     8192    /* maximum number of frames on the shadow stack */
+#define MOST_ROOTS      ((size_t)1 << 18)       /* maximum words of the shadow stack */
 
 /* The address of the pointer to the top of the shadow stack, and the offsets in frames. */
 static const uintptr_t *const *roots_end;

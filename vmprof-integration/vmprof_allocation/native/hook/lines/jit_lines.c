@@ -90,7 +90,7 @@ static struct {
     int is_lost;                /* whether there was not enough memory */
     int is_of_unknown;          /* whether the guard is unknown, or the trace is an
                                    entry bridge */
-    int is_doubtful;            /* applies to all states from here on */
+    int is_doubtful;            /* whether all further states of the trace are doubtful */
     uint32_t first;             /* state in which the trace begins */
     uintptr_t start, end;
     /* what begins at the next offset: nothing that is needed, the last event, the frame

@@ -43,7 +43,8 @@ static struct {
     size_t size, count;                 /* bytes of the shared memory; number of objects */
     int wants_holders, is_answered;
     int64_t began, still;               /* start, and the program's pause, in nanoseconds */
-    int64_t allocated;                  /* bytes of this profile before the snapshot */
+    int64_t allocated;                  /* bytes that were allocated in this profile before
+                                           the snapshot */
 } asked;
 static int64_t questions, cost; /* number of snapshots with retainers; result of
                                    hook_held_cost() */
@@ -247,8 +248,9 @@ static void tell(int problem)
     }
 }
 
-/* Return whether a thread of this process still waits for the result.  A thread that has
-   disappeared since it asked does not count after BARE_FORK_SECONDS. */
+/* Return whether a thread of this process still waits for the result of the last snapshot.
+   The thread may have ended since its request, so it does not count after
+   BARE_FORK_SECONDS. */
 static int is_asked(void)
 {
     return asked.parent == getpid() && !asked.is_answered &&

@@ -1,8 +1,8 @@
 #pragma once
 /* The functions that the symbol tables of an ELF file name, for native_names.c.
  *
- * These functions run when a profile ends, which can be in any state of the process.
- * They do not call malloc().  An invalid file names no functions.
+ * These functions run when a profile ends, whatever the process is doing then.  Therefore,
+ * they do not call malloc().  An invalid file names no functions.
  */
 
 #include <stddef.h>

@@ -10,7 +10,8 @@
 #include "machines/found_object.h"
 
 #define UNWINDER        "libgcc_s.so.1"
-#define LEAST_FRAMES    5       /* Python frames that are needed to learn from */
+#define LEAST_FRAMES    5       /* minimum number of Python frames from which the
+                                   functions that run them can be found */
 
 /* The functions of glibc and libgcc. */
 static found_object_finder *find_object;

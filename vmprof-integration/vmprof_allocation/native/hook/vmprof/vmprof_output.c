@@ -338,7 +338,8 @@ static int await_names(void)
         }
         before = writes;
         error = grace_period(GRACE);
-        /* a waiting thread may wait until we have taken a record */
+        /* a thread that waits for the recorder's lock in write_record() has not finished,
+           although it counts as waiting in grace_period() */
     } while (error == 0 && (writing != 0 || writes != before));
     return error;
 }
