@@ -413,10 +413,10 @@ static uint32_t leave(uint32_t state)
     return state;
 }
 
-/* Let the frame provide the line of a function that calls its own loop.  This applies from
- * the event 'call' up to the event 'left', the end of the function.  A guard between these
- * events fails in the state of the outer function, because the function has already run
- * then.  Returns this state, or 'of_guard' without such a guard.
+/* Let the frame provide the line of a function that calls its own loop, from the event
+ * 'call' up to the event 'left', the end of the function.  A guard between these events
+ * fails in the state of the outer function, because the function has already run then.
+ * Returns this state, or 'of_guard' without such a guard.
  */
 static uint32_t leave_to_frame(size_t call, size_t left, uint32_t of_guard)
 {

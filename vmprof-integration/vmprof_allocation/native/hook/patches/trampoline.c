@@ -30,9 +30,9 @@ static uintptr_t page_size(void)
 /* a page within the jumps' reach */
 
 /* Return an address for a page in the gap from 'start' to 'end' of the address space,
- * within reach of 'code', or 0 if no page fits.  The page is at the upper end of the gap.
- * In a gap below the code, it is then as near as possible.  In a gap above the code, it is
- * as far away as possible, because a heap below the gap grows upwards.
+ * within reach of 'code', or 0 if no page fits.  The page is at the upper end of the gap,
+ * which is as near as possible in a gap below the code.  In a gap above the code, it is as
+ * far away as possible, because a heap below the gap grows upwards.
  */
 static uintptr_t place_in_gap(uintptr_t start, uintptr_t end, uintptr_t code)
 {
