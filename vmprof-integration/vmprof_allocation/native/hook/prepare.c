@@ -60,7 +60,8 @@ static int64_t large_size(uintptr_t type, intptr_t length)
     return (size + 7) & ~(int64_t)7;
 }
 
-/* Returns 0 or an errno. */
+/* Build the trampolines, and check that they can be made writable.  Returns 0 or an
+   errno. */
 static int prepare_trampolines(void)
 {
     static void *const detour[TRAMPOLINES] = {
@@ -169,7 +170,7 @@ int hook_prepare(const struct hook_place *p)
     int error;
 
     if (is_prepared)
-        return 0;       /* the hooks may be set */
+        return 0;       /* the modules may already use the first 'place' */
     place = *p;
     error = prepare_trampolines();
     if (error != 0)

@@ -7,14 +7,15 @@
 /* values of incminimark's gc_state */
 enum { MARKING = 1, SWEEPING = 2 };
 
-/* The words of the GC, or NULL if they are unknown (hook_place). */
+/* The addresses of the GC's counts and of gc_state (hook_place), or NULL if they are
+   unknown. */
 static struct {
     const int64_t *blocks, *arenas, *large, *nursery;
     const int *state;
     int is_counted_on;
 } place;
 
-/* Number of calls of heap_seen(), and the used bytes of blocks at the last one. */
+/* Number of calls of heap_seen(), and the bytes in used blocks at the last call. */
 static int64_t seen_count, seen_blocks = INT64_MAX;
 
 static int64_t word(const int64_t *address)
@@ -27,6 +28,7 @@ static int gc_state(void)
     return __atomic_load_n(place.state, __ATOMIC_ACQUIRE);
 }
 
+/* Read the GC's counts, without the GIL.  Returns 0 if they are invalid at the moment. */
 static int read_heap(struct figures_heap *heap)
 {
     int64_t count = word(&seen_count), least = word(&seen_blocks);

@@ -4,13 +4,14 @@
 
 struct nursery nursery;
 
+/* Return a value for nursery_top that is not a multiple of 8 (nursery.h). */
 static char *unaligned(char *point)
 {
     return (char *)(((uintptr_t)point & ~(uintptr_t)7) | 1);
 }
 
-/* Account for 'bytes' bytes that were allocated before the sample point.  If their number
-   is unknown ('unknown') or impossible, draw a new gap. */
+/* Account for 'bytes' bytes that were allocated before the sample point.  Draws a new gap
+   if 'unknown' is true, or if this number of bytes is impossible. */
 static void account(int64_t bytes, int unknown)
 {
     if (unknown || bytes < 0 || bytes > nursery.sampler.gap) {
@@ -35,7 +36,7 @@ static int settle(char *upto)
         return 0;
     pressure = lost = ((uintptr_t)upto & 7) != 0;
     if (top != nursery.placed_top) {
-        /* unknown code of the GC has moved it */
+        /* code that we do not replace has changed nursery_top */
         nursery.real_top = top;
         lost = 1;
         nursery.surprises++;
@@ -43,7 +44,7 @@ static int settle(char *upto)
     *nursery.top = nursery.real_top;
     account(upto - nursery.counted_from, lost);
     nursery.pressures += pressure;
-    /* another thread may set it at any time, without the GIL */
+    /* another thread may set new_interval at any time, without the GIL */
     if (__atomic_load_n(&nursery.new_interval, __ATOMIC_RELAXED) != 0) {
         interval = __atomic_exchange_n(&nursery.new_interval, 0, __ATOMIC_SEQ_CST);
         sampler_set_interval(&nursery.sampler, interval);
@@ -59,7 +60,8 @@ static int is_collection_due(void)
     return every > 0 && nursery.allocated - nursery.allocated_before >= every;
 }
 
-/* Fold the sample point into nursery_top.  Undone by settle(). */
+/* Lower nursery_top to the sample point if it is in this part of the nursery.  settle()
+   restores nursery_top. */
 static void place(void)
 {
     char *point;
@@ -77,8 +79,8 @@ static void place(void)
     *nursery.top = nursery.placed_top = unaligned(point);
 }
 
-/* Account for an object that was just reserved, and take a sample if it contains the
-   sampled byte.  'start' is the address of its header. */
+/* Account for an object whose memory was just reserved, and take a sample if it contains
+   the sampled byte.  'start' is the address of the object's header. */
 static void allocated_object(const char *start, int64_t size,
                              enum nursery_place place)
 {
@@ -120,14 +122,15 @@ void *nursery_collect_and_reserve(void *gc, intptr_t size)
     return object;
 }
 
-/* Restore the real top between two allocations.  Undone by place(). */
+/* Restore the real top between two allocations.  place() lowers nursery_top again. */
 static void settle_here(void)
 {
     if (settle(*nursery.free))
         *nursery.free = nursery.real_top;
 }
 
-/* Run a minor collection, with the callbacks if allocations are sampled. */
+/* Run a minor collection.  If allocations are sampled, call before_collection() and
+   after_collection(), too. */
 static void collect(void *gc)
 {
     nursery.collections++;

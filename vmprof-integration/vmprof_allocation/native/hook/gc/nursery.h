@@ -15,16 +15,16 @@
  *                counted_from               the sampled byte
  *
  * The sampler keeps the *number* of bytes before the sampled byte (sampler.h).  The
- * address is computed each time that the point is placed.  If the point lies beyond this
- * part of the nursery, nursery_top stays at the real top, and the number is kept for the
- * next part.
+ * address of the sample point is computed each time that nursery_top is lowered.  If the
+ * point lies beyond this part of the nursery, nursery_top stays at the real top, and the
+ * number is kept for the next part.
  *
  * Every function here runs with the GIL, in place of a function of the GC, and calls the
  * GC's function through 'original'.  While collect_and_reserve() or a minor collection
  * runs, nursery_top is always the real top, because the GC reads a pinned object there.
  *
  * The value that we store in nursery_top is never a multiple of 8, but addresses of
- * objects always are.  The result of the check is the same.  If nursery_free is not a
+ * objects always are.  The GC's check has the same result.  If nursery_free is not a
  * multiple of 8, no object ends there: raw_malloc_memory_pressure() has set nursery_free
  * = nursery_top to request a collection.
  */
@@ -92,8 +92,9 @@ struct nursery {
     char *real_top;                 /* nursery_top as the GC has set it */
     char *placed_top;               /* nursery_top as we have set it */
     char *counted_from;             /* address up to which all bytes are accounted for */
-    int inside;                     /* whether an original function is running */
-    int wants_collection;           /* set by nursery_collect_soon() */
+    int inside;                     /* whether an original function of the GC is running */
+    int wants_collection;           /* whether the next allocation in the nursery has to
+                                       start a collection */
     volatile int64_t collect_every; /* Set by any thread.  When this number of bytes
                                        was allocated, the next sample point makes the
                                        nursery be collected.  If it is 0, the GC
@@ -103,16 +104,17 @@ struct nursery {
                                        since the last minor collection */
 
     /* statistics since nursery_start() */
-    volatile int64_t allocated;     /* bytes, from the GC's own pointers */
+    volatile int64_t allocated;     /* allocated bytes, as in hook_statistics */
     volatile int64_t collections;   /* calls of minor_collection */
-    volatile int64_t pressures;     /* memory pressures; each one hid the bytes since
-                                       counted_from */
+    volatile int64_t pressures;     /* calls of raw_malloc_memory_pressure(); each one hid
+                                       the bytes since counted_from */
     volatile int64_t surprises;     /* times that nursery_top was moved by unknown code */
 };
 
 extern struct nursery nursery;
 
-/* The replacements of the GC's functions. */
+/* The functions that run in place of the GC's functions of these names.  They call the
+   GC's functions through nursery.original. */
 void *nursery_collect_and_reserve(void *gc, intptr_t size);
 void nursery_minor_collection(void *gc);
 void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
@@ -121,20 +123,22 @@ void *nursery_external_malloc(void *gc, uintptr_t type, intptr_t length,
 /* The caller of the following functions holds the GIL between two allocations, while no
    function of the GC runs. */
 
-/* Set the totals to 0, which may be those of an earlier session. */
+/* Set the statistics in struct nursery to 0.  They may be from an earlier session. */
 void nursery_clear_statistics(void);
 
-/* Reset the statistics, and place the first sample point.  'interval' is in bytes. */
+/* Start sampling: reset the statistics, and place the first sample point.  'interval' is
+   in bytes.  If 'fixed' is true, all gaps have this length. */
 void nursery_start(int64_t interval, uint64_t seed, int fixed);
 
 /* Apply nursery.new_interval now.  Otherwise, the next call of a GC function that the
    engine replaces applies it. */
 void nursery_update(void);
 
-/* Make the next allocation in the nursery behave as if the nursery were full.  It starts
-   a collection, or continues after a pinned object.  raw_malloc_memory_pressure()
-   requests a collection in the same way. */
+/* Make the next allocation in the nursery behave as if the nursery were full.  This
+   allocation starts a collection, or continues after a pinned object.
+   raw_malloc_memory_pressure() requests a collection in the same way. */
 void nursery_collect_soon(void);
 
-/* Restore nursery_top.  From then on, the replacements only call the GC's functions. */
+/* Stop sampling, and restore nursery_top.  From then on, our functions only call the GC's
+   functions. */
 void nursery_stop(void);

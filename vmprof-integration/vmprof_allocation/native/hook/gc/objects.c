@@ -19,22 +19,23 @@
 /* values of incminimark's gc_state */
 enum { MARKING = 1, SWEEPING = 2 };
 
-/* Card marks may precede an array of more than this number of pointers.  There is one bit
-   for each such number of items, in whole words. */
+/* Card marks may precede an array of more than CARD_ITEMS pointers.  They have one bit for
+   each CARD_ITEMS items, and fill whole words. */
 #define CARD_ITEMS          128
 
-/* A waiting sample's object is no longer in a cache of the processor.  It is prefetched
-   this number of samples ahead. */
+/* The object of a waiting sample is no longer in a cache of the processor.  While one
+   sample is examined, the object of the sample AHEAD places later is prefetched. */
 #define AHEAD               8
 
-/* Bytes at the beginning of a batched allocation that are cleared.  No JIT puts more
-   objects into one than is worth the time. */
+/* Bytes that are cleared at the beginning of an allocation.  The objects that the JIT puts
+   beyond them in a batched allocation are too few to be worth the time. */
 #define CLEARED             4096
 
 /* bytes of the smallest object in the nursery */
 #define SMALLEST            16
 
-/* The layout of objects (hook_place); 'gc_state' is 0 if outcomes cannot be found. */
+/* The layout of objects (hook_place), and the address of gc_state, which is 0 if outcomes
+   cannot be found. */
 static struct {
     uintptr_t gc_state;
     uint64_t visited, pinned, has_cards;
@@ -55,8 +56,9 @@ struct waiting {
 struct young {
     uintptr_t object;           /* 0 if the object is unknown */
     int64_t key, stack, interval;
-    int64_t size;               /* bytes that were reserved for it */
-    int64_t live_size;          /* bytes that it takes; fewer if it was shrunk */
+    int64_t size;               /* bytes that were reserved for the object */
+    int64_t live_size;          /* bytes that the object takes; fewer than 'size' if it
+                                   was shrunk */
     int32_t type;
     int32_t which;
     int is_large, is_freed, is_old;
@@ -93,17 +95,18 @@ static struct objects {
     int state;                  /* gc_state when it was last read */
     int64_t surprises;
     int64_t majors;
-    int64_t lost;               /* samples and objects without room */
+    int64_t lost;               /* samples and objects for which a table had no room */
     int64_t began;              /* start of the running minor collection */
     int64_t marking_began;      /* start of the first minor collection in the marking
                                    phase */
     int large;                  /* young large objects that a minor collection may free */
-    int sees_free;              /* whether the collection frees through objects_free() */
+    int sees_free;              /* whether the running minor collection frees large
+                                   objects through objects_free() */
     double alive, peak;         /* estimated bytes of the tracked objects, now and at
                                    the peak */
     double not_known;           /* estimated bytes of objects whose outcome is unknown */
-    int64_t heap_at_begin;      /* heap_old_bytes() after the first minor collection;
-                                   -1 before */
+    int64_t heap_at_begin;      /* heap_old_bytes() after the first minor collection of
+                                   the profile; -1 before this collection */
 } objects;
 
 static int64_t word_at(uintptr_t address)
@@ -179,8 +182,8 @@ int objects_begin(uint64_t seed, int fixed, int track)
     objects.fixed = fixed;
     objects.tracks = track;
     objects.state = gc_state();
-    objects.marking_began = recorder_now();     /* or earlier, if marking has begun
-                                                   before */
+    objects.marking_began = recorder_now();     /* the latest possible time if the GC
+                                                   is marking already */
     objects.heap_at_begin = -1;
     types_begin();
     recorder_expect_outcomes(1);
@@ -208,8 +211,8 @@ static double probability(int64_t size, int64_t interval)
     return !objects.fixed ? -expm1(-share) : share < 1.0 ? share : 1.0;
 }
 
-/* Return the estimated live bytes that this object represents.  They are the bytes that
-   it takes, divided by the probability with which it was sampled.  This probability
+/* Return the estimated live bytes that a tracked object represents.  They are the bytes
+   that it takes, divided by the probability with which it was sampled.  This probability
    follows from its size at birth (vmprof_convert's estimator.py). */
 static double weight(const struct tracked *tracked)
 {
@@ -275,7 +278,8 @@ static struct found find_object(uintptr_t object)
     return found;
 }
 
-/* Returns NULL if the table has no room. */
+/* Add a young object of a waiting sample.  Its address is 'object', or 0 if it is unknown.
+   Returns NULL if the table has no room. */
 static struct young *new_young(const struct waiting *waiting, uintptr_t object,
                                struct type *type)
 {
@@ -298,8 +302,8 @@ static struct young *new_young(const struct waiting *waiting, uintptr_t object,
     return young;
 }
 
-/* Return whether the allocation is a single object, even if the object takes less by
-   now. */
+/* Return whether the allocation of a waiting sample is a single object, which may have
+   been shrunk since. */
 static int is_one(const struct waiting *waiting, const struct found *found)
 {
     int64_t size = types_young_size(found->old_size);
@@ -311,9 +315,9 @@ static int is_one(const struct waiting *waiting, const struct found *found)
             word_at(waiting->start + (uintptr_t)size) == 0);
 }
 
-/* Find the object at 'object', in a batched allocation that ends at 'end'.  Returns its
-   size in bytes.  If there is no object, returns the size of the remaining bytes, and the
-   type is NULL. */
+/* Find the type and the size of the object at 'object', in a batched allocation that ends
+   at 'end'.  Returns the size in bytes.  If there is no object, returns the number of the
+   remaining bytes, and found->type is NULL. */
 static int64_t find_part(uintptr_t object, uintptr_t end, struct found *found)
 {
     int64_t rest = (int64_t)(end - object), size;
@@ -326,8 +330,9 @@ static int64_t find_part(uintptr_t object, uintptr_t end, struct found *found)
     return rest;
 }
 
-/* Return whether the whole allocation consists of objects.  Beyond its cleared beginning,
-   old bytes may look like headers. */
+/* Return whether the headers in a batched allocation are reliable.  Beyond its cleared
+   beginning, old bytes may look like headers.  A longer allocation is therefore only
+   reliable if it consists of objects up to its end. */
 static int is_believable(const struct waiting *waiting)
 {
     uintptr_t object = waiting->start, end = object + (uintptr_t)waiting->size;
@@ -369,7 +374,7 @@ static void walk_piece(const struct waiting *waiting)
     int64_t size;
     int which = 0;
 
-    /* as long as another sample point lies in the allocation */
+    /* while another sample point lies in the allocation */
     for (behind->gap = waiting->at; behind->gap < (int64_t)(end - object);
          object += (uintptr_t)size) {
         size = find_part(object, end, &found);
@@ -475,7 +480,8 @@ static void forget_dead(const struct tracked *tracked)
     add_alive(tracked, -1.0);
 }
 
-/* Find the dead tracked objects.  Marking is complete, and nothing has been swept. */
+/* Record and forget the tracked objects that the GC has not marked, because they are dead.
+   Call it when marking is complete and nothing has been swept. */
 static void judge(void)
 {
     size_t i, kept = 0;
@@ -497,8 +503,8 @@ static void judge(void)
     recorder_marked(objects.majors, objects.marking_began);
 }
 
-/* Read size and type again: since the last minor collection, the pinned object may have
-   been shrunk, and its class renamed. */
+/* Read the size and the type of a pinned object again.  Since the last minor collection,
+   the object may have been shrunk, and its class renamed. */
 static void look_at_pinned(struct young *young)
 {
     struct type *type = types_of(young->object);
@@ -525,8 +531,8 @@ static void look_at_waiting(void)
     note_most(&objects.most_young, objects.young_count);
 }
 
-/* Write the heap's size after a sweep.  Before a minor collection, the GC counts large
-   young objects as old ones. */
+/* Write the bytes of the old objects after a sweep.  At this time, before a minor
+   collection, the GC also counts large young objects as old ones. */
 static void tell_swept(void)
 {
     int64_t heap = heap_old_bytes();
@@ -566,8 +572,8 @@ void objects_before_collection(void)
 /* ____________________________________________________________ */
 /* during a minor collection */
 
-/* Return whether 'memory' is the block of a large object.  Card marks may precede the
-   object. */
+/* Return whether 'memory' is the malloc() block of the large object at 'object'.  Card
+   marks may precede the object in its block. */
 static int is_memory_of(uintptr_t memory, uintptr_t object)
 {
     if (memory >= object)
@@ -580,7 +586,8 @@ static int is_memory_of(uintptr_t memory, uintptr_t object)
 void objects_free(void *memory)
 {
     size_t i;
-    /* Outside of the GC the caller may lack the GIL, and the GC may unmap objects. */
+    /* A caller outside of the GC may lack the GIL.  Then the table may change, and the GC
+       may unmap the objects. */
     int left = raw_memory_gc_depth > 0 ? objects.large : 0;
 
     for (i = 0; left > 0 && i < objects.young_count; i++) {
@@ -695,8 +702,9 @@ void objects_after_collection(void)
     recorder_end_facts();
 }
 
-/* Write the types of waiting samples and young objects.  Live objects get OUTCOME_YOUNG,
-   and unknown ones 'otherwise'. */
+/* Write the types of the objects of waiting samples, and of pinned objects, with
+   OUTCOME_YOUNG.  The outcome is 'otherwise' for unknown objects, or if outcomes are not
+   recorded. */
 static void tell_waiting(enum outcome otherwise)
 {
     size_t i;
@@ -810,8 +818,8 @@ void objects_examined(const struct hook_object *copied, size_t count,
 
     if (!recorder_begin_facts(nursery.collections))
         return;
-    /* Both have the same order.  The GC may have freed copied objects since, and new
-       objects come last. */
+    /* The copy and the table have the same order.  The GC may have freed some of the copied
+       objects, and new objects are at the end of the table. */
     for (number = 0; number < count; number++) {
         const struct hook_object *object = &copied[number];
         struct tracked *tracked = &objects.tracked[i];

@@ -20,10 +20,11 @@
  * be sampled too, each with the probability that follows from its size.
  *
  * The memory of a waiting sample is cleared when it is reserved, up to 4096 bytes.
- * Therefore, where there is no header, no object was made.  A string that is alone in its
- * allocation was then *shrunk*.  It was allocated with all bytes, and is alive with the
- * bytes that it takes now (live_size).  Otherwise, the program left the JIT's trace
- * before the object was made.  The remaining bytes count as one unknown object.
+ * Therefore, where there is no header, no object was made.  There are two reasons.  If the
+ * allocation has only one object, which is a string, the string was *shrunk*.  It was
+ * allocated with all bytes, and is alive with the bytes that it takes now (live_size).
+ * Otherwise, the program left the JIT's trace before the object was made.  The remaining
+ * bytes count as one unknown object.
  *
  * An object without fields, such as Python's object(), is allocated with 16 bytes, to
  * have room for a forwarding address.  When it is old, it takes 8 bytes (live_size).
@@ -56,7 +57,7 @@
 #define OBJECTS_YOUNG       (2 * OBJECTS_WAITING)
 #define OBJECTS_TRACKED    ((size_t)1 << 22)
 
-/* Set the layout of objects in this process.  Once per process. */
+/* Take the layout of objects from 'place'.  Call it once per process. */
 void objects_prepare(const struct hook_place *place);
 
 /* Begin a profile.  If 'track' is true, objects are followed beyond their first minor
@@ -68,7 +69,7 @@ int objects_begin(uint64_t seed, int fixed, int track);
 void objects_tell_waiting(void);
 
 /* Write the types of young objects as objects_tell_waiting() does, and continue to track
-   them.  The profile ends, and the next segment contains their outcomes. */
+   these objects.  Call it at a rotation: the next segment contains their outcomes. */
 void objects_tell_young(void);
 
 /* Write the live promoted objects into the profile that has just begun.  The recorder's
@@ -89,34 +90,34 @@ void objects_after_collection(void);
    freed.  It also accepts calls without the GIL from outside of the GC. */
 void objects_free(void *memory);
 
-/* Forget all objects and the peak. */
+/* Forget all objects, and the peak of objects_traced(). */
 void objects_clear(void);
-/* Set the peak to the present sum. */
+/* Set the peak of objects_traced() to the present bytes. */
 void objects_reset_peak(void);
 
-/* Store the estimated bytes of the tracked objects, and their maximum after a minor
-   collection. */
+/* Store the estimated bytes of the live objects that the tracked objects represent: the
+   present bytes in '*alive', and the largest after a minor collection in '*peak'. */
 void objects_traced(double *alive, double *peak);
 
-/* Return a copy of the tracked objects that have not ended, or of the object at 'address'
-   if this is not 0.  The caller must free() it.  '*count' becomes its length.  Returns
-   NULL if there is not enough memory. */
+/* Return a copy of the tracked objects that have not ended.  If 'address' is not 0, copies
+   only the object at this address.  The caller must free() the copy.  '*count' becomes its
+   length.  Returns NULL if there is not enough memory. */
 struct hook_object *objects_copy(uint64_t address, int64_t *count);
 
 /* Return the number of tracked objects. */
 size_t objects_count(void);
-/* Copy all tracked objects.  In the copy, 'stack' is a node, for
-   recorder_stack_number(). */
+/* Copy all tracked objects to 'to', an array of objects_count() elements.  In the copy,
+   'stack' is a node, for recorder_stack_number(). */
 void objects_copy_all(struct hook_object *to);
 
 /* Record that copied objects have ended at 'time', because a heap snapshot found that the
  * program can no longer reach them.  These are the objects for which is_garbage(number,
  * context) is true.
  *
- * They are tracked until the GC frees them, because a weak reference or a finalizer may
- * give one back to the program.  In that case, the next call records that it has not
- * ended.  A major collection may have freed some objects since they were copied.  They
- * end again, with the earlier time.
+ * Ended objects are tracked until the GC frees them, because a weak reference or a
+ * finalizer may give an object back to the program.  In that case, the next call records
+ * that the object has not ended.  A major collection may have freed some objects since
+ * they were copied.  The end of these objects is recorded again, with the earlier time.
  */
 void objects_examined(const struct hook_object *copied, size_t count,
                       int (*is_garbage)(size_t number, const void *context),

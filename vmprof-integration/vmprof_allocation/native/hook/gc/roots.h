@@ -2,8 +2,8 @@
 /* The shadow stack, which contains the references of running RPython functions.
  *
  * An odd word in it is a bit pattern.  Bit i of the pattern is set if the i-th word from
- * there, towards the beginning of the stack, is not a reference.  The GC negates the
- * pattern when it has visited it.
+ * there, towards the beginning of the stack, is not a reference.  The GC negates a pattern
+ * when it has visited that part of the stack.
  */
 
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 #include "profile_log.h"
 
-/* Fill in the GC's counts, for recorder_open(). */
+/* Store the nursery's statistics in the totals.  recorder_open() gets this function. */
 void statistics_totals(struct profile_totals *);
 
 /* Write the peak memory of the object tables into the profile, which is about to end. */

@@ -25,23 +25,24 @@
 #define CACHED          4096    /* maps whose class is cached; a power of two */
 #define NAME_COMPARED   40      /* bytes of a name that are compared; longer names
                                    are read each time */
-#define NAMES           65536   /* names of classes in a profile */
+#define NAMES           65536   /* maximum number of classes with a name in a profile */
 #define NAME_SLOTS      (2 * NAMES)
-#define MAX_READ        16384   /* bytes of a string that are read */
-#define MAX_ENTRIES     256     /* entries of a class dict that are searched for
-                                   __module__ */
+#define MAX_READ        16384   /* maximum bytes of a string that are read */
+#define MAX_ENTRIES     256     /* maximum entries of a class dict that are searched
+                                   for __module__ */
 
 /* A GC type.  Offsets and sizes are in bytes. */
 struct type {
     uint32_t id;
     int32_t map;                /* offset of the map in an object, or -1 */
-    uint32_t number, run;       /* number in the profile 'run' */
+    uint32_t number, run;       /* the type's number in the profile whose number is
+                                   'run' */
     /* From the GC's type table: size and item size in bytes, and the offset of the length
        in an object.  The offset is -1 without a length. */
     int64_t fixed_size, item_size, to_length;
     uint32_t row;               /* row in the GC's list of types */
     int32_t kind;               /* enum type_name of the name, or 0 */
-    const char *names;          /* "NAME\tGC'S NAME\n" */
+    const char *names;          /* "NAME\tGC'S NAME\n"; NAME is for Python programmers */
     enum types_whose whose;
 };
 
@@ -65,18 +66,19 @@ static struct {
 
 static struct hook_place place;
 
-/* The number of the present profile, and its last numbers of types and classes.  An entry
-   of another 'run' counts as empty. */
+/* The number of the present profile, the last number of a type there, and the number of
+   classes that have a name there.  In the hash table, an entry of another 'run' counts as
+   empty. */
 static uint32_t run = 1, last_number, named_classes;
 static struct {
     uint64_t key;
     uint32_t number, run;
 } class_numbers[NAME_SLOTS];
 
-/* The classes of maps.  Old objects keep their address until a major collection begins to
- * free, which starts a new 'generation'.  Young objects keep it until the next minor
- * collection.  A string is marked as old by a major collection only.  Until then, the
- * name of the class is compared.
+/* A cache of the classes to which maps lead.  Old objects keep their address until a major
+ * collection begins to free, which starts a new 'generation'.  Young objects keep their
+ * address until the next minor collection.  Only a major collection marks a string as old.
+ * Until then, the name of the class is compared with the cached name.
  */
 #define OLD             (-1)
 static uint32_t generation = 1;
@@ -86,7 +88,9 @@ static struct cached {
     int64_t length;             /* bytes of the name; -1 if the name is old and need
                                    not be compared */
     char text[NAME_COMPARED];
-    int64_t collection;         /* OLD, or the number of minor collections at that time */
+    int64_t collection;         /* OLD if the map and the class are old; otherwise, the
+                                   number of minor collections when the entry was
+                                   made */
     uint32_t number, run, generation, type;
 } cache[CACHED];
 
@@ -99,7 +103,7 @@ static uint64_t mix(uint64_t x)
 /* ____________________________________________________________ */
 /* the text of probe/names.py */
 
-/* Return the GC type with this number, or NULL. */
+/* Return the GC type with the number 'id', or NULL if the text does not contain it. */
 static struct type *find(uint32_t id)
 {
     uint32_t at = (uint32_t)mix(id) & (SLOTS - 1);
@@ -149,8 +153,8 @@ static void read_sizes(struct type *type)
     memcpy(&type->to_length, info + place.type_length, sizeof type->to_length);
 }
 
-/* Add a type from a line of the text: its number, row, kind, and offset of the map, and
-   its names. */
+/* Add the type that a line of the text describes: its number, its row, its kind, the
+   offset of the map, and its names. */
 static void add_type(const char *line)
 {
     struct type *type = &known.types[known.count];
@@ -269,7 +273,8 @@ void types_major_collection(void)
 /* ____________________________________________________________ */
 /* numbers and names */
 
-/* Give the next number in the profile to a type, with the GC's name. */
+/* Write a type with the GC's name under the next free number of the profile.  Returns the
+   number. */
 static uint32_t new_number(const struct type *type)
 {
     const char *name = strchr(type->names, '\t') + 1;
@@ -280,7 +285,7 @@ static uint32_t new_number(const struct type *type)
     return last_number;
 }
 
-/* Return the number of a type without regard to classes. */
+/* Return the number of a GC type in the profile, for objects whose class is not named. */
 static uint32_t type_number(struct type *type)
 {
     if (type->run != run) {
@@ -293,8 +298,8 @@ static uint32_t type_number(struct type *type)
     return type->number;
 }
 
-/* Return the number of a class whose instances have this type, or 0 if there are too many
-   classes. */
+/* Return the number of a class in the profile, or 0 if there are too many classes.  'type'
+   is the GC type of the instances, 'name' the name of the class, and 'key' its hash. */
 static uint32_t class_number(const struct type *type, uint64_t key,
                              const char *name, size_t size)
 {
@@ -320,7 +325,8 @@ static uint32_t class_number(const struct type *type, uint64_t key,
 /* ____________________________________________________________ */
 /* guarded reads */
 
-/* Returns 1 if the memory is readable. */
+/* Copy 'size' bytes at 'address' to 'to'.  Returns 1 if these bytes are readable,
+   otherwise 0. */
 static int read_at(uintptr_t address, void *to, size_t size)
 {
     struct iovec local = { to, size }, remote = { (void *)address, size };
@@ -336,8 +342,8 @@ static uintptr_t pointer_at(uintptr_t address)
     return read_at(address, &pointer, sizeof pointer) ? pointer : 0;
 }
 
-/* Read an object's header and one of its fields in one call.  Returns the field.  Both
-   are 0 if there is no object. */
+/* Read an object's header and one of its fields in one call.  Returns the field.  The
+   header and the field are 0 if there is no object. */
 static uintptr_t field_at(uintptr_t object, int64_t offset, uint64_t *header)
 {
     uintptr_t field;
@@ -370,8 +376,8 @@ static int is_old(uint64_t header)
     return known.old != 0 && (header & known.old) != 0;
 }
 
-/* Append an RPython string.  Returns its header, or 0 if there is no string.  An empty
-   string has a header. */
+/* Append the RPython string at 'string' to a name.  Returns the header of the string, which
+   is not 0 even if the string is empty.  Returns 0 if there is no string. */
 static uint64_t add_string(struct name *name, uintptr_t string)
 {
     struct {
@@ -437,7 +443,8 @@ static uintptr_t module_of(uintptr_t its_class)
     return 0;
 }
 
-/* Begin the name with "module.", unless the module is unknown or "builtins". */
+/* Begin a name with the module of a class and a dot.  Leaves the name empty if the module
+   is unknown or "builtins". */
 static void begin_with_module(struct name *name, uintptr_t its_class)
 {
     static const char builtins[] = "builtins";
@@ -459,7 +466,8 @@ static void begin_with_module(struct name *name, uintptr_t its_class)
         name_add(name, ".", 1);
 }
 
-/* Store the name for comparison.  Returns 0 if the name is too long. */
+/* Cache the name of a class, for the comparison in has_its_name().  'header' is the header
+   of the name.  Returns 0 if the name is too long. */
 static int remember_name(struct cached *cached, uint64_t header)
 {
     struct {
@@ -479,8 +487,8 @@ static int remember_name(struct cached *cached, uint64_t header)
     return 1;
 }
 
-/* Return the number of the class of an instance with this map, and cache it.  Returns 0
-   if the class is unknown. */
+/* Find the class of an instance with this map, and cache it.  Returns the number of the
+   class in the profile, or 0 if the class is unknown. */
 static uint32_t follow(const struct type *type, uintptr_t map,
                        struct cached *cached)
 {
@@ -531,7 +539,8 @@ static int has_its_name(const struct cached *cached)
            memcmp(string + STRING_TEXT, cached->text, (size_t)length) == 0;
 }
 
-/* Return the number of the class of an instance, or 0 if the class is unknown. */
+/* Return the number in the profile of the class of an instance, or 0 if the class is
+   unknown. */
 static uint32_t instance_number(const struct type *type, uintptr_t object)
 {
     uintptr_t map = *(const uintptr_t *)(object + (uintptr_t)type->map);

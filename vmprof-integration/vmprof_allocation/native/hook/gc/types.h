@@ -17,8 +17,8 @@
 
 #include "hook.h"
 
-/* Read the text of probe/names.py, which must stay in memory.  With NULL, types are
-   unknown.  Once per process. */
+/* Read 'text', which probe/names.py has written, and which must stay in memory.  With
+   NULL, types are unknown.  Call it once per process. */
 void types_prepare(const struct hook_place *place, const char *text,
                    size_t size);
 
@@ -34,8 +34,9 @@ void types_begin(void);
 struct type;
 struct type *types_of(uintptr_t object);
 
-/* Return the number of the object's type in the profile ('types' in PROFILE.rst).  A new
-   name is written with recorder_type().  The caller has the recorder's lock. */
+/* Return the number of the object's type in the profile ('types' in PROFILE.rst).  If the
+   type is new in the profile, its name is written with recorder_type().  The caller has
+   the recorder's lock. */
 int64_t types_number(struct type *, uintptr_t object);
 
 /* Return the size in bytes that the object has when it is old.  Returns 0 if the header
@@ -51,8 +52,8 @@ static inline int64_t types_young_size(int64_t old_size)
     return 0 < old_size && old_size < TYPES_SMALLEST ? TYPES_SMALLEST : old_size;
 }
 
-/* Return whether the object may have been an array of more items.  The GC shrinks the
-   arrays of characters in which strings are built. */
+/* Return whether an object of this type may have been allocated with more items than it
+   has.  The GC shrinks the arrays of characters in which strings are built. */
 int types_may_shrink(const struct type *);
 
 /* Return vmprof's number of the Python function whose code object is at 'object'.
@@ -64,9 +65,9 @@ int64_t types_function(uintptr_t object);
    or Python code, the writer of a trace in the JIT's log, or unknown.  An array, for
    example, may have any owner. */
 enum types_whose { TYPES_ANYBODYS, TYPES_JITS, TYPES_PYTHONS, TYPES_LOGS };
-/* Return the owner of an object with this header. */
+/* Return the owner of an object whose first word, the GC's header, is 'header'. */
 enum types_whose types_whose(uint64_t header);
 
-/* Forget cached addresses: the GC has marked the live objects, and is about to free the
-   others. */
+/* Forget the cached addresses of classes.  Call it when the GC has marked the live objects,
+   and before it frees the others. */
 void types_major_collection(void);

@@ -25,7 +25,8 @@ int codemap_is_known(void)
     return first != NULL;
 }
 
-/* Return the last node whose piece begins at or before 'address', or 'first'. */
+/* Return the last node whose piece begins at or before 'address', or 'first' if there is no
+   such piece. */
 static const struct node *search(uintptr_t address)
 {
     const struct node *node = first, *next;

@@ -1,5 +1,6 @@
 #pragma once
-/* PyPy's table of compiled code: the functions that are inlined at each place.
+/* PyPy's table of compiled code, which has the functions that run at each place in the
+ * code.
  *
  * The table is a skip list of pieces of machine code, sorted by address.  A piece is the
  * code of one loop or bridge.  It has a list of *entries*.  An entry has the number of a
@@ -41,8 +42,8 @@ int codemap_is_known(void);
 /* Find the piece that contains 'address'.  Returns 0 if no piece contains it. */
 int codemap_find(uintptr_t address, struct codemap_piece *piece);
 
-/* Find the functions that run at this offset.  Stores the indices of their entries,
-   outermost first, and returns their number. */
+/* Find the functions that run at this offset of the piece.  Stores the indices of their
+   entries in 'which', outermost first, and returns their number. */
 int codemap_at(const struct codemap_piece *piece, int64_t offset,
                int which[CODEMAP_DEEPEST]);
 

@@ -6,14 +6,15 @@
 #include "machines/jit_call.h"
 #include "python_call.h"
 
-#define PIECES          1024    /* pieces that are remembered */
-#define MOST_RAISING    16      /* calls of a piece that raise; further ones are ignored */
+#define PIECES          1024    /* pieces in the cache */
+#define MOST_RAISING    16      /* maximum number of raising calls of a piece; further
+                                   calls are ignored */
 #define LARGE           12288   /* bytes of a large piece; the pieces of traces that
                                    were too long had 15,000 to 23,000 bytes */
 #define CHUNK           4096    /* bytes of code that are read at once */
 
-/* The calls that raise in a piece of compiled code.  Nearly all pieces have none, but
-   each takes the same memory. */
+/* A cache entry: the calls in a piece of compiled code that raise an exception.  Nearly all
+   pieces have none, but each entry takes the same memory. */
 static struct known {
     uintptr_t start;
     const struct codemap_entry *entries;
@@ -22,13 +23,14 @@ static struct known {
                                            be, a call of a Python function */
     int returns;                        /* whether the code ends with a return, not a
                                            jump */
-    int left_before;                    /* functions in which the piece begins
-                                           according to the table, but which were
-                                           left before */
+    int left_before;                    /* number of functions in which the piece begins
+                                           according to the table, but which were left
+                                           before the piece */
     int raising_count;
     struct raising {
         int64_t end;                    /* offset after the call */
-        int64_t function;               /* 0 for an interpreter other than Python's */
+        int64_t function;               /* the called function; 0 for code of an
+                                           interpreter other than Python's */
     } raising[MOST_RAISING];            /* sorted by offset */
 } all[PIECES];
 
@@ -69,7 +71,8 @@ static void find_raising(const struct codemap_piece *piece, struct known *known)
     }
 }
 
-/* Return whether this call ends the innermost function. */
+/* Return whether a call that raises ends the innermost of the 'found' running functions,
+   whose entries are in 'which'. */
 static int ends(const struct raising *raising, const struct codemap_piece *piece,
                 const int *which, int found)
 {
@@ -80,7 +83,8 @@ static int ends(const struct raising *raising, const struct codemap_piece *piece
     return python_call_may_be_own(raising->function, piece, which, found);
 }
 
-/* The running functions while a piece is walked. */
+/* The state of a walk through a piece: the calls that are still to come, and the running
+   functions. */
 struct state {
     const struct codemap_piece *piece;
     const struct raising *next, *last;
@@ -88,14 +92,15 @@ struct state {
     int found;
 };
 
-/* Apply all calls that have raised up to this offset. */
+/* Remove the running functions that a raising call up to this offset ends. */
 static void go_to(struct state *state, int64_t offset)
 {
     for (; state->next < state->last && state->next->end <= offset; state->next++)
         state->found -= ends(state->next, state->piece, state->which, state->found);
 }
 
-/* Find the functions that run at 'offset', like codemap_at(). */
+/* Find the functions that run at 'offset', like codemap_at(), but corrected by the raising
+   calls and by known->left_before. */
 static int run(const struct codemap_piece *piece, const struct known *known,
                int64_t offset, int which[CODEMAP_DEEPEST])
 {
@@ -103,7 +108,7 @@ static int run(const struct codemap_piece *piece, const struct known *known,
     struct state state = {
         piece, known->raising, known->raising + known->raising_count, which, 0
     };
-    int open[CODEMAP_DEEPEST];          /* according to the table */
+    int open[CODEMAP_DEEPEST];          /* the running functions according to the table */
     int opened = 0, left_before = known->left_before, i;
 
     for (i = 0;; i++) {
@@ -153,7 +158,7 @@ static int count_left_before(const struct codemap_piece *piece, const struct kno
     return left > 0 && left < begins_in ? left : 0;
 }
 
-/* Return the calls of a piece that raise.  Searches the piece if it is not remembered. */
+/* Return the calls of a piece that raise.  Searches the piece if it is not in the cache. */
 static const struct known *known_of(const struct codemap_piece *piece)
 {
     struct known *known = &all[(piece->start >> 4 ^ piece->start >> 14) % PIECES];

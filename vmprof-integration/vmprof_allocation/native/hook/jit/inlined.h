@@ -1,6 +1,6 @@
 #pragma once
-/* The functions that run at a place of compiled code, as PyPy's table has them
- * (codemap.h), without an error in the table.
+/* The functions that run at a place of compiled code, from PyPy's table (codemap.h), with a
+ * correction of an error in the table.
  *
  * A trace that enters a function may reach code that is already compiled: a loop of this
  * function, or a generator with several yields.  The trace calls this code (jit_call.h),
@@ -30,7 +30,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Find the functions that run at this offset, like codemap_at(). */
+/* Find the functions that run at this offset of the piece.  Arguments and result are as for
+   codemap_at(). */
 int inlined_at(const struct codemap_piece *piece, int64_t offset,
                int which[CODEMAP_DEEPEST]);
 

@@ -5,10 +5,11 @@
 #include "machines/guarded_read.h"
 
 /* values in the list: Counters of rpython/rlib/jit.py */
-#define COMPILES        1       /* the other one is tracing */
+#define COMPILES        1       /* the other phase is tracing */
 
 #define ROOTS           128     /* words of the shadow stack that are read */
-#define OF_LOG          48      /* references that are searched for a LogTrace */
+#define OF_LOG          48      /* number of references that are searched for a LogTrace
+                                   object */
 /* A trace has 6000 operations by default, and no list of them is larger.  Larger objects
    are the program's, which runs while the JIT traces it. */
 #define LARGEST         (64 << 10)
@@ -24,7 +25,7 @@ struct list {
     } *items;
 };
 
-/* The words of hook_place, or NULL if they are unknown. */
+/* hook_place.jit_phases and hook_place.roots, or NULL if they are unknown. */
 static const struct list *const *phases;
 static const uintptr_t *const *roots_end;
 
@@ -34,15 +35,16 @@ void jit_work_prepare(uintptr_t its_phases, uintptr_t roots)
     roots_end = (const uintptr_t *const *)roots;
 }
 
-/* Read the top of the shadow stack, whose depth is unknown.  Returns 0 if it cannot be
-   read. */
+/* Read the ROOTS words at the top of the shadow stack, which may have fewer.  Returns 0 if
+   they cannot be read. */
 static int read_roots(uintptr_t words[ROOTS])
 {
     return roots_end != NULL &&
            guarded_read((uintptr_t)(*roots_end - ROOTS), words, ROOTS * sizeof *words);
 }
 
-/* Return the owner of the innermost running function whose owner is known. */
+/* Return the owner of the innermost object on the shadow stack whose owner is known, which
+   is also the owner of the running function. */
 static enum types_whose innermost(const uintptr_t words[ROOTS])
 {
     struct roots roots = { words, words + ROOTS, 0 };

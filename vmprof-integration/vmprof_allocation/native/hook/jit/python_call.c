@@ -5,12 +5,15 @@
 #include "machines/jit_call.h"
 
 #define MAX_UNROLL_RECURSION 7  /* PyPy's parameter of this name */
-#define CONSTANTS       16      /* objects to which a piece that only makes a call refers */
+#define CONSTANTS       16      /* maximum number of constants of a piece that only lets
+                                   the interpreter run a function */
 
-static uintptr_t pythons_helper;        /* 0 if it is not known yet */
+static uintptr_t pythons_helper;        /* jit_call.helper of the Python interpreter; 0 if
+                                           it is not known yet */
 
-/* Return the function that is run by a piece that the table does not describe.  Its code
-   object is among the piece's constants, which precede its entry. */
+/* Return the function that a piece runs whose functions are not in the table, or 0 if it is
+   unknown.  The function's code object is among the constants before 'entry', the address
+   of the first instruction. */
 static int64_t function_that_is_run(const struct codemap_piece *piece, uintptr_t entry)
 {
     uintptr_t constants[CONSTANTS];
@@ -48,7 +51,7 @@ static int64_t function_called(const struct jit_call *call)
                                           : 0;
 }
 
-/* Return whether the table leaves this function during the call. */
+/* Return whether the table leaves the function of 'entry' during the call. */
 static int leaves(const struct python_call *call, const struct codemap_entry *entry)
 {
     return entry->stop > call->begin && entry->stop <= call->end;

@@ -1,6 +1,6 @@
 #pragma once
-/* The Python function that compiled code calls with another piece of compiled code
-   (jit_call.h). */
+/* Calls from compiled code to other compiled code (jit_call.h), and the Python functions
+   that are called. */
 
 #include <stdint.h>
 
@@ -13,7 +13,7 @@ struct python_call {
     int64_t function;           /* vmprof's number of the function; 0 if this is not
                                    such a call, or if the function is unknown */
     int is_helped;              /* whether a guard of the callee has failed, so that
-                                   the interpreter continues it */
+                                   the interpreter continues the callee */
     int raises;                 /* whether the call ends with an exception */
     int is_left;                /* whether the table leaves a function between the
                                    call and the check for an exception, as in a PyPy
@@ -33,18 +33,20 @@ struct python_call {
    the table. */
 int python_call_is_certain(void);
 
-/* Return the call with this return address, which is in 'piece'. */
+/* Return the call with the return address 'address', which is in 'piece'.  If there is no
+   such call, the function in the result is 0. */
 struct python_call python_call_at(uintptr_t address, const struct codemap_piece *piece);
 
-/* Return whether the innermost of these entries may have made a raising call of
-   'function' to its own loop.  If PyPy has already inlined the function as often as it
-   permits (MAX_UNROLL_RECURSION), the call is a recursive call instead. */
+/* Return whether a raising call of 'function' may be a call of the innermost running
+   function to its own loop.  'which' has the indices of the 'count' entries that run at the
+   call.  If PyPy has already inlined the function as often as it permits
+   (MAX_UNROLL_RECURSION), the call is a recursive call instead. */
 int python_call_may_be_own(int64_t function, const struct codemap_piece *piece,
                            const int *which, int count);
 
-/* Return whether the innermost of these entries, which run at the call, belongs to the
-   callee.  The callee was then inlined up to its loop, and the call is to its loop.
-   Otherwise, the function calls itself. */
+/* Return whether the callee was inlined up to its loop, and the call is to this loop.  The
+   innermost of the 'count' entries in 'which', which run at the call, then belongs to the
+   callee.  Otherwise, a function that calls its own code calls itself recursively. */
 int python_call_is_inside(const struct python_call *call,
                           const struct codemap_piece *piece, const int *which,
                           int count);

@@ -2,9 +2,9 @@
 
 #include "gc/roots.h"
 
-#define MOST            512     /* functions of a stack; vmprof's stacks have no more */
-#define MOST_FRAMES     8192    /* frames on the shadow stack */
-#define MOST_ROOTS      ((size_t)1 << 18)       /* words of the shadow stack */
+#define MOST            512     /* maximum number of functions of a vmprof stack */
+#define MOST_FRAMES     8192    /* maximum number of frames on the shadow stack */
+#define MOST_ROOTS      ((size_t)1 << 18)       /* maximum words of the shadow stack */
 
 /* The address of the pointer to the top of the shadow stack, and the offsets in frames. */
 static const uintptr_t *const *roots_end;
@@ -85,7 +85,8 @@ uint64_t frame_lines_find(uint64_t key)
 /* ____________________________________________________________ */
 /* line tables */
 
-/* The table has pairs of bytes: an increment of the instruction's offset in bytes, and an
+/* Return the line of an instruction from a table of Python 3.9, which begins at 'line'.
+   The table has pairs of bytes: an increment of the instruction's offset in bytes, and an
    increment of the line. */
 static int64_t line_of_pairs(const unsigned char *table, int64_t size, int64_t line,
                              int64_t instruction)
@@ -101,9 +102,12 @@ static int64_t line_of_pairs(const unsigned char *table, int64_t size, int64_t l
     return line;
 }
 
-/* The table has an entry for each instruction.  It begins with the line relative to the
-   first line, plus 1, with 7 bits per byte; 0 means no line.  Unless it is 0, either a
-   byte 0 follows, or three bytes: columns, plus 1, and lines. */
+/* Return the line of an instruction from a table of PyPy 3.10 and later, or 0.
+ *
+ * The table has an entry for each instruction.  An entry begins with the line relative to
+ * the first line, plus 1, with 7 bits per byte; 0 means no line.  After a line, either a
+ * byte 0 follows, or three bytes: columns, plus 1, and lines.
+ */
 static int64_t line_of_each(const unsigned char *table, int64_t size, int64_t first,
                             int64_t instruction)
 {
@@ -126,7 +130,7 @@ static int64_t line_of_each(const unsigned char *table, int64_t size, int64_t fi
     return delta == 0 ? 0 : first + delta - 1;
 }
 
-/* Return the line at which a frame is, or 0 if it is unknown. */
+/* Return the line that a frame is executing, or 0 if the line is unknown. */
 static uint32_t line_of(uintptr_t frame)
 {
     int64_t instruction = word_of(frame, FRAME_INSTRUCTION), first, line, size;
@@ -148,8 +152,8 @@ static uint32_t line_of(uintptr_t frame)
     return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
-/* The previous function, which is the caller: its code, or 0 if there is no caller, and
-   its frame, or 0. */
+/* The previous function of the search, which is the caller of the next one: its code, or 0
+   if there is no caller, and its frame, or 0 if the frame is unknown. */
 static struct {
     int64_t code;
     uintptr_t frame;
@@ -202,8 +206,8 @@ static int is_called_by_caller(uintptr_t frame)
     return caller.frame != 0 ? back == caller.frame : is_of(back, caller.code);
 }
 
-/* Return whether there are as many frames of this code as 'calls' that compiled code does
-   not run. */
+/* Return whether this code has exactly 'calls' frames on the shadow stack, without the
+   frames that compiled code runs. */
 static int are_frames(int64_t code, int calls)
 {
     uintptr_t before = 0;

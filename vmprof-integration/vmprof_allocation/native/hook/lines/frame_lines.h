@@ -1,5 +1,5 @@
 #pragma once
-/* The instructions and lines at which interpreted functions are.
+/* The instructions and lines that interpreted functions are executing.
  *
  * vmprof's list of frames has only their code objects.  The frames themselves are on the
  * shadow stack.  Each function of the interpreter that works on a frame refers to this
@@ -8,10 +8,11 @@
  * if its caller's frame is the frame of the previous function.  A function's frame comes
  * before the frames of all functions that it calls.
  *
- * For a function that calls itself, this is certain in two cases only.  The frame of its
- * caller is known, or there are as many frames as calls.  The JIT may have a frame that
- * is not on the shadow stack, while the interpreter continues where compiled code could
- * not.  While compiled code runs a frame, its instruction is not up to date.
+ * For a function that calls itself, the result is certain in two cases only.  The frame of
+ * the function's caller is known, or there are as many frames as calls.  The JIT may have a
+ * frame that is not on the shadow stack, while the interpreter continues where compiled
+ * code could not.  While compiled code runs a function, the instruction in its frame is not
+ * up to date.
  */
 
 #include <stddef.h>
@@ -22,7 +23,8 @@
 /* Indices of the fields that probe/frames.py finds. */
 enum {
     FRAME_TYPE,                 /* type number of frames; 0 if the fields are unknown */
-    FRAME_CODE, FRAME_INSTRUCTION, FRAME_TOKEN, FRAME_CALLER,   /* offsets in a frame */
+    /* offsets in a frame; the word FRAME_TOKEN is not 0 while compiled code runs it */
+    FRAME_CODE, FRAME_INSTRUCTION, FRAME_TOKEN, FRAME_CALLER,
     CODE_NUMBER, CODE_FIRST_LINE, CODE_TABLE,           /* offsets in a code object */
     REFERENCE_TYPE,             /* type number of the JIT's references to frames */
     REFERENCE_FORCED,           /* offset of the frame in such a reference; the frame
@@ -30,11 +32,11 @@ enum {
     CODE_TABLE_KIND,            /* 0 for the table of Python 3.9, 1 for the table of
                                    PyPy 3.10 and later */
     STRING_START,               /* offset of the characters in an RPython string */
-    STRING_LENGTH,              /* offset of their number */
+    STRING_LENGTH,              /* offset of the number of characters */
     FRAME_FIELDS
 };
-/* Set the fields.  'roots' is the address of a pointer to the top of the shadow stack;
-   the word before it is a pointer to the beginning. */
+/* Set the values of these fields.  'roots' is the address of a pointer to the top of the
+   shadow stack.  The word before this pointer is a pointer to the stack's beginning. */
 void frame_lines_prepare(uintptr_t roots, const int fields[FRAME_FIELDS]);
 /* Return whether the lines of frames can be found. */
 int frame_lines_are_known(void);
@@ -43,7 +45,7 @@ int frame_lines_are_known(void);
    progress.  'key' identifies the stack, and is not 0.  Returns a key that also depends on
    the present instruction of each frame. */
 uint64_t frame_lines_find(uint64_t key);
-/* Forget the frames. */
+/* Forget the frames that frame_lines_find() has found. */
 void frame_lines_forget(void);
 
 /* Begin the search for lines, after frame_lines_find().  The two functions below must

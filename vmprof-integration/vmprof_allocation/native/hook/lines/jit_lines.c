@@ -11,7 +11,8 @@
 /* The running functions at a place of a trace: the innermost function, and the state of
    the function into which it is inlined. */
 struct state {
-    uint32_t outer : 31;        /* index of that state; 0 without one */
+    uint32_t outer : 31;        /* index of the state of that function; 0 if the innermost
+                                   function is not inlined */
     uint32_t is_doubtful : 1;   /* whether one of the functions may have been left */
     uint32_t line : 31;         /* 0 if the line is unknown */
     uint32_t is_left : 1;       /* whether the outermost function has been left and
@@ -19,7 +20,7 @@ struct state {
     int64_t function;           /* 0 for the function in which the trace begins, or
                                    NOT_KNOWN */
 };
-#define NOT_KNOWN       (-1)    /* neither are the outer functions */
+#define NOT_KNOWN       (-1)    /* the function and its outer functions are unknown */
 
 /* A place in machine code that makes a call or allocates. */
 struct place {
@@ -32,17 +33,17 @@ struct place {
 struct span {
     uint32_t start;
     uint32_t state;             /* 0 until it is known, or if there is no state */
-    int64_t enters;             /* function that is entered, or LEFT */
+    int64_t enters;             /* function that is entered at the start, or LEFT */
 };
-#define LEFT            (-1)
-#define NOT_TOLD        UINT32_MAX
+#define LEFT            (-1)            /* a function ends at the start of the span */
+#define NOT_TOLD        UINT32_MAX      /* unknown start of a span */
 
 /* The machine code of one trace. */
 struct trace {
     uintptr_t start, end;
     size_t places, count;       /* index of the first place; number of places */
-    size_t spans, span_count;   /* index of the first span, which is the whole
-                                   trace's; number of spans */
+    size_t spans, span_count;   /* index of the first span, which begins with the trace;
+                                   number of spans */
     uint32_t first;             /* state in which the trace begins */
 };
 
@@ -53,7 +54,7 @@ struct event {
                                    below, or both for a guard */
     uint32_t state;             /* 0 until it is known */
     int64_t value;              /* descr of a guard, number of a function, or line */
-    int copied;                 /* for a guard, 0 or JIT_COPIED and so on */
+    int copied;                 /* for a guard, 0, JIT_COPIED, or JIT_PERHAPS_COPIED */
     int is_raised;              /* for a guard, whether it is a JIT_EXCEPTION */
     int is_python;              /* whether it is a JIT_PYTHON_CALL */
     uint32_t start, size;       /* its machine code in bytes; 0 if it is unknown */
@@ -77,8 +78,8 @@ static TABLE(struct place) places;
 static TABLE(struct span) spans;
 static TABLE(struct trace) traces;      /* sorted by address, without overlaps */
 static TABLE(struct event) optimized, assembled;
-/* A hash table with open addressing.  'is_doubtful' is set if fewer functions may run
-   where the guard fails. */
+/* A hash table of guards with open addressing.  'state' is the state in which a guard
+   fails.  'is_doubtful' is set if fewer functions may run there. */
 static struct { uint64_t descr; uint32_t state : 31, is_doubtful : 1; } *guards;
 static size_t guards_room, guards_count;
 
@@ -89,17 +90,18 @@ static struct {
     int is_lost;                /* whether there was not enough memory */
     int is_of_unknown;          /* whether the guard is unknown, or the trace is an
                                    entry bridge */
-    int is_doubtful;            /* applies to all states from here on */
+    int is_doubtful;            /* whether all further states of the trace are doubtful */
     uint32_t first;             /* state in which the trace begins */
     uintptr_t start, end;
-    /* operation to which the next offset belongs; start of the allocation for the next
-       call, or 0 */
+    /* what begins at the next offset: nothing that is needed, the last event, the frame
+       for the next call, or the last span */
     enum { OF_NONE, OF_LAST, OF_NEXT, OF_SPAN } offset_is;
-    uint32_t start_before;
-    uint32_t told_to;           /* end of the last offset */
-    size_t not_told, not_told_count;    /* first of the events since then, and their
-                                           number */
-    size_t first_span;
+    uint32_t start_before;      /* offset where the frame for the next call is allocated,
+                                   or 0 */
+    uint32_t told_to;           /* end of the last operation with an offset */
+    size_t not_told, not_told_count;    /* index of the first event after that operation;
+                                           number of such events */
+    size_t first_span;          /* index of the trace's first span */
 } now;
 
 #define ADD(table) (table_has_room((void **)&(table).at, &(table).room, (table).count, \
@@ -130,7 +132,7 @@ static uint32_t new_state(uint32_t outer, int64_t function, uint32_t line)
 /* ____________________________________________________________ */
 /* guards, at which bridges begin */
 
-/* Return the slot of a guard, which is empty if the guard is unknown. */
+/* Return the slot of the guard 'descr'.  The slot is empty if the guard is unknown. */
 static size_t slot_of(uint64_t descr)
 {
     size_t i = descr * 0x9e3779b97f4a7c15u >> 20 & (guards_room - 1);
@@ -169,7 +171,8 @@ static int grow_guards(void)
     return 1;
 }
 
-/* Store the state in which a guard fails.  A bridge from the guard begins in this state. */
+/* Store the state in which the guard 'descr' fails.  A bridge from the guard begins in this
+   state. */
 static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
 {
     size_t i;
@@ -188,7 +191,7 @@ static void put_guard(uint64_t descr, uint32_t state, int is_doubtful)
 /* ____________________________________________________________ */
 /* one trace */
 
-/* Return a copy of a state, which is doubtful if all states are from now on. */
+/* Return a copy of a state.  The copy is doubtful if now.is_doubtful is set. */
 static uint32_t copy_of(uint32_t state)
 {
     struct state is = states.at[state];
@@ -215,8 +218,8 @@ static void put_trace(uint64_t guard)
         now.first = new_state(0, 0, 0);
 }
 
-/* Mark the trace as a bridge.  If its guard is not in a known trace, the functions in
-   which the bridge begins are unknown. */
+/* Mark the present trace as the bridge of a guard.  If the guard is not in a known trace,
+   the functions in which the bridge begins are unknown. */
 static void put_patched(void)
 {
     size_t i;
@@ -345,10 +348,10 @@ static void put_operation(enum jit_operation kind, uint32_t number, uint64_t des
     }
 }
 
-/* Find the place of an operation without an offset.  If an operation is assembled
- * together with the following guard, as calls are on AArch64, the log lacks its offset.
- * If there is only one such operation, it lies between the offsets of the adjacent
- * operations.
+/* Find the place of an operation for which the log has no offset.  If an operation is
+ * assembled together with the following guard, as calls are on AArch64, the log lacks its
+ * offset.  If there is only one such operation, it lies between the offsets of the
+ * adjacent operations.
  */
 static void put_what_was_not_told(uint32_t start)
 {
@@ -366,7 +369,7 @@ static void put_what_was_not_told(uint32_t start)
     now.not_told_count = 0;
 }
 
-/* Handle the place of the previous operation in the machine code. */
+/* Handle the place of the previous operation in the machine code, in bytes. */
 static void put_offset(uint32_t start, uint32_t size)
 {
     if (now.is_optimized)
@@ -398,7 +401,7 @@ static void put_line(int64_t line)
 /* ____________________________________________________________ */
 /* states in the optimized stage */
 
-/* Return the state after the innermost function has been left. */
+/* Return the state after the innermost function of 'state' has been left. */
 static uint32_t leave(uint32_t state)
 {
     struct state is = states.at[state];
@@ -410,10 +413,10 @@ static uint32_t leave(uint32_t state)
     return state;
 }
 
-/* From the call on, up to the end of the function that made it ('left'), let the frame
- * provide the line.  A guard between them fails in the state of the outer function,
- * because the function has already run then.  Returns this state, or 'of_guard' without
- * such a guard.
+/* Let the frame provide the line of a function that calls its own loop, from the event
+ * 'call' up to the event 'left', the end of the function.  A guard between these events
+ * fails in the state of the outer function, because the function has already run then.
+ * Returns this state, or 'of_guard' without such a guard.
  */
 static uint32_t leave_to_frame(size_t call, size_t left, uint32_t of_guard)
 {
@@ -432,8 +435,9 @@ static uint32_t leave_to_frame(size_t call, size_t left, uint32_t of_guard)
     return of_guard;
 }
 
-/* Mark the states from the call on as doubtful, because the call has raised.  If the call
-   was to the function's own loop, the log does not contain the end of the function. */
+/* Mark the states from the event 'call' to the event 'guard' as doubtful, because the call
+   has raised.  If the call was to the function's own loop, the log does not contain the end
+   of the function.  Returns the new state. */
 static uint32_t doubt_from(size_t call, size_t guard)
 {
     uint32_t state;
@@ -455,13 +459,15 @@ static void follow_states(void)
 {
     uint32_t state = now.first, of_guard = state;
     int is_doubtful = 0;                /* whether 'of_guard' is doubtful */
-    size_t i, call = SIZE_MAX;          /* last call of Python code after the last line */
+    size_t i, call = SIZE_MAX;          /* the last call that may run Python functions,
+                                           since the last line */
 
     for (i = 0; i < optimized.count; i++) {
         struct event *event = &optimized.at[i];
         struct state is = states.at[state];
         if (is.is_left && (event->kind == ENTER || event->kind == LINE))
-            state = 0;          /* all functions were left, but code still runs */
+            state = 0;          /* it is unknown which function runs after the
+                                   outermost one */
         else if (event->kind == ENTER && state != 0)
             state = new_state(state, event->value, 0);
         else if (event->kind == LEAVE)
@@ -484,7 +490,7 @@ static void follow_states(void)
         else if (event->kind == LEAVE && call != SIZE_MAX) {
             of_guard = leave_to_frame(call, i, of_guard);
             if (states.at[state].is_left)
-                state = event->state = 0;       /* the place of its return is unknown */
+                state = event->state = 0;       /* the line of the return is unknown */
         }
         if (event->is_raised && call != SIZE_MAX)
             state = of_guard = doubt_from(call, i);
@@ -542,7 +548,8 @@ static int are_alike(const struct event *one, const struct event *other)
     return one->kind == other->kind || (one->kind == CALL && other->kind < GUARD);
 }
 
-/* Return whether the n-th event between two guards is the same in both stages. */
+/* Return whether the events between two guards are the same in both stages, in the same
+   order. */
 static int fits(const struct event *one, size_t count, const struct event *other,
                 size_t other_count)
 {
@@ -572,7 +579,8 @@ static void put_place(const struct event *event, uint32_t state)
     place->state = state;
 }
 
-/* Store the places of the matching events.  Returns 0 if the guards differ. */
+/* Store the places of the events that match in the two stages.  Returns 0 if the guards of
+   the stages differ. */
 static int put_places(void)
 {
     const struct event *one = optimized.at, *other = assembled.at;
@@ -608,7 +616,7 @@ static size_t find(uintptr_t address)
     return low;
 }
 
-/* Add the present trace.  Traces that were at the same addresses are gone. */
+/* Add the present trace, and remove traces at the same addresses, whose code is gone. */
 static void add_trace(size_t first_place)
 {
     size_t at = find(now.start), gone = at;
@@ -704,8 +712,8 @@ static const struct trace *trace_at(uintptr_t address)
     return trace < traces.at + traces.count && trace->start <= address ? trace : NULL;
 }
 
-/* Return the state of the operation at this return address, which is after the call
-   instruction, but not after the operation. */
+/* Return the state of the operation that has the return address 'offset', or 0.  The offset
+   is after the call instruction, but not after the operation. */
 static uint32_t state_at(const struct trace *trace, uint32_t offset)
 {
     size_t low = trace->places, high = low + trace->count, middle;
@@ -729,7 +737,7 @@ static uint32_t state_of(uintptr_t address)
     return trace == NULL ? 0 : state_at(trace, (uint32_t)(address - trace->start));
 }
 
-/* Return the state at any offset, from the spans. */
+/* Return the state at any offset of a trace, from its spans, or 0 if it is unknown. */
 static uint32_t state_of_span(const struct trace *trace, uint32_t offset)
 {
     size_t low = trace->spans, high = low + trace->span_count, middle;
@@ -770,7 +778,8 @@ int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
     count = depth_of(state);
     if (state == 0 || states.at[state].is_doubtful || count > most)
         return -1;
-    /* The log identifies an entry bridge by a number that a guard may have had before. */
+    /* An entry bridge begins in one function.  Its number in the log may have been the
+       number of a guard before, with the states of other functions. */
     if (begins_in == 1 && depth_of(trace->first) > 1)
         return -1;
     *calls_own_loop = states.at[state].line == JIT_LINES_IN_FRAME;
@@ -794,8 +803,8 @@ void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32
     memset(lines, 0, (size_t)count * sizeof *lines);
     if (first != 0 && states.at[first].is_left)
         return;
-    /* The functions must be the same.  jit_log.c omits functions of other interpreters,
-       which are 0 here. */
+    /* The functions in the log must be the given ones.  jit_log.c omits functions of other
+       interpreters, which are 0 in 'functions'. */
     for (i = count - 1, at = first; i >= 0 && at != 0; i--) {
         if (i > 0 && functions[i] == 0)
             continue;

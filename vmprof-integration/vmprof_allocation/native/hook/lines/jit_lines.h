@@ -1,5 +1,5 @@
 #pragma once
-/* The line at which each function is, at a place of compiled code.
+/* The lines that the functions at a place of compiled code are executing.
  *
  * PyPy's table of compiled code (codemap.h) has only functions.  PyPy's JIT log
  * (jit_log.h) has more.  For each compiled trace, it contains the lines between the
@@ -15,12 +15,13 @@
  *      call_r                  call_r          same order
  *      guard_no_exception      guard           the n-th guard
  *
- * A bridge begins in the state of its guard.  An operation without a match has no line.
+ * A bridge begins with the functions and lines of its guard.  An operation without a match
+ * has no line.
  *
  * A function that is inlined may be left in favour of its loop, which is compiled
  * already.  The trace calls the loop, and the loop also runs the rest of the function.
- * The function's frame knows the line (frame_lines.h).  No line comes between such a call
- * and the end of the function, which returns the result of the call.
+ * The function's frame has the line (frame_lines.h).  The log has no line between such a
+ * call and the end of the function, which returns the result of the call.
  */
 
 #include <stddef.h>
@@ -28,8 +29,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Begin to read the log.  Returns the descriptor on which the caller must enable _jitlog,
-   or -errno. */
+/* Begin to read the log.  Returns the placeholder descriptor on which the caller must
+   enable _jitlog, or -errno. */
 int jit_lines_begin(void);
 /* Return whether the log is being read. */
 int jit_lines_are_on(void);
@@ -44,20 +45,20 @@ void jit_lines_end(void);
  * 'begins_in', the count of functions in which the code begins.  'begins_in' is 0 on
  * machines where the table lacks it.  Other functions in the table may be wrong.  A
  * bridge gets the functions of its guard, not the functions at the place where the
- * program continues if the guard fails.  '*calls_own_loop' tells whether the innermost
- * function continues in a loop that is called.
+ * program continues if the guard fails.  '*calls_own_loop' becomes 1 if the innermost
+ * function has called its own loop at 'address', otherwise 0.
  */
 int jit_lines_functions(uintptr_t address, int64_t outermost, int begins_in,
                         int64_t *functions, int most, int *calls_own_loop);
 
-/* Fill in the lines of these functions, which run at 'address', outermost first.  A line
-   is 0 if it is unknown, or JIT_LINES_IN_FRAME if the function's frame knows it. */
+/* Store the lines of the functions that run at 'address', outermost first, in 'lines'.  A
+   line is 0 if it is unknown, or JIT_LINES_IN_FRAME if the function's frame has it. */
 #define JIT_LINES_IN_FRAME      INT32_MAX
 
 void jit_lines_at(uintptr_t address, const int64_t *functions, int count, uint32_t *lines);
 
-/* The function that returns at an address, and the line of its return.  A function may
- * allocate its result last, when the table has already left the function.
+/* The function that returns at an address of compiled code, and the line of its return.  A
+ * function may allocate its result last, when the table has already left the function.
  *
  * 'function' is the number of the outermost function, or 0 for the function in which the
  * trace begins.  'line' is 0 if no function returns at the address.

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define VERSION         4
-#define OPERATIONS      1024    /* kinds of operations */
+#define OPERATIONS      1024    /* maximum number of kinds of operations */
 #define VALUES          16      /* maximum number of values of a merge point */
 #define LINE_NUMBER     2       /* meaning of a value of a merge point */
 #define NO_FILE         INT_MAX /* no process has this many descriptors */
@@ -19,7 +19,8 @@ enum {
 static const struct jit_log_reader *reader;     /* NULL if nothing is read */
 static int has_begun;                   /* whether a header of this version was read */
 static int is_wrong;
-static uint8_t kinds[OPERATIONS];       /* enum jit_operation of each kind */
+static uint8_t kinds[OPERATIONS];       /* enum jit_operation, by the log's number of a
+                                           kind of operation */
 static int is_told;                     /* whether the present stage is passed to the
                                            reader */
 static uint64_t needs_before;           /* hash of the state that the previous guard
@@ -29,7 +30,7 @@ static uint64_t others;                 /* bit set of the JIT drivers of other
 static uint32_t offset_before;          /* last offset; the log has only its lower 16
                                            bits */
 static struct {
-    uint8_t meaning, type;
+    uint8_t meaning, type;              /* of a value of the trace's merge points */
 } values[VALUES];
 static int value_count;
 
@@ -39,8 +40,8 @@ static struct {
     int is_short;
 } in;
 
-/* Return the next 'size' bytes.  If they are missing, returns zeros, or NULL for more
-   than 8 bytes. */
+/* Return the next 'size' bytes of the log.  If the data end before, sets in.is_short, and
+   returns zeros, or NULL for more than 8 bytes. */
 static const unsigned char *take(size_t size)
 {
     static const unsigned char zeros[8];
@@ -147,7 +148,7 @@ static int64_t argument(const char *s, size_t size, int which)
     return value;
 }
 
-/* Return whether the guard is copied.  Its descr is among the arguments:
+/* Return whether the guard with these arguments is copied.  They then contain its descr:
    <ResumeGuardCopiedDescr object at ...> */
 static int is_copied(const char *s, size_t size)
 {
@@ -163,9 +164,10 @@ static uint64_t hash(const char *s, size_t size)
     return value;
 }
 
-/* Return the property of a guard.  The optimizer may replace a copied guard by a stronger
-   one (replace_guard() in RPython).  The log does not contain this, but the new guard
-   restores the same state as the previous guard. */
+/* Return whether a guard is copied: 0, JIT_COPIED, or JIT_PERHAPS_COPIED.  The optimizer
+   may replace a copied guard by a stronger one (replace_guard() in RPython).  The log does
+   not contain this replacement, but the new guard restores the same state as the previous
+   guard. */
 static int64_t copied(const char *s, size_t size, const char *needs, size_t needs_size)
 {
     uint64_t before = needs_before;
@@ -175,9 +177,9 @@ static int64_t copied(const char *s, size_t size, const char *needs, size_t need
            before != 0 && before == needs_before ? JIT_PERHAPS_COPIED : 0;
 }
 
-/* Return whether the operation belongs to an interpreter other than Python's, such as the
-   interpreter of generators.  It is entered without a function, and is not left if it
-   ends with an exception. */
+/* Return whether the operation enters or leaves an interpreter other than Python's, such as
+   the interpreter of generators.  Such an interpreter is entered without a function, and
+   is not left if it ends with an exception. */
 static int is_others(enum jit_operation kind, const char *s, size_t size)
 {
     int64_t driver = argument(s, size, 1) & 63;
@@ -263,7 +265,7 @@ static void read_line(void)
     int i;
 
     for (i = 0; i < value_count; i++) {
-        uint64_t how = number(1);       /* 0xef: only the prefix */
+        uint64_t how = number(1);       /* 0xef if the text is only the prefix */
         if (values[i].type == 's') {
             if (how != 0xef)
                 skip_text();

@@ -4,7 +4,7 @@
  * PyPy's module _jitlog writes the log, about 10 MB per second while a program compiles,
  * to a placeholder descriptor.  libpypy's calls of write() lead here (prepare.c).  Each
  * record is read when it is written, with the GIL, and is not stored.  A forked child
- * continues without its parent.
+ * continues to read the records of its own JIT.
  *
  * The log has three stages of each trace.  The recorded stage is ignored.  The optimized
  * stage has merge points, which are places in the program, between the operations.  The
@@ -34,16 +34,17 @@ enum jit_operation {
 };
 
 /* Properties of a guard.  If a copied guard fails, the program continues where it would
-   after the previous guard that is not copied.  The second value means that this is
-   uncertain. */
+   after a failure of the previous guard that is not copied.  JIT_PERHAPS_COPIED means that
+   it is uncertain whether the guard is copied. */
 #define JIT_COPIED              1
 #define JIT_PERHAPS_COPIED      2
 
-/* The functions that receive the contents of the log, in its order. */
+/* The functions that receive the contents of the log, in the order of its records. */
 struct jit_log_reader {
-    /* Begin a trace.  'guard' is the guard at which a bridge begins, or 0 for other
-       traces.  The log also has a number for an entry bridge, which the interpreter
-       enters.  Only patched() identifies the bridge of a guard. */
+    /* Begin a trace.  'guard' identifies the guard at which a bridge begins, and is 0 for
+       other traces.  The log also has such a number for an entry bridge, which the
+       interpreter enters.  A bridge certainly begins at its guard only if patched()
+       follows. */
     void (*trace)(uint64_t guard);
     /* Begin the optimized or the assembled stage. */
     void (*optimized)(void);
@@ -57,7 +58,7 @@ struct jit_log_reader {
                       int64_t value);
     /* Set the place of the previous operation in the trace's machine code, in bytes. */
     void (*offset)(uint32_t start, uint32_t size);
-    /* Handle a merge point at this line. */
+    /* Handle a merge point that is at this line of the program. */
     void (*line)(int64_t line);
     /* End the trace; other records follow. */
     void (*end)(void);
@@ -66,17 +67,17 @@ struct jit_log_reader {
     void (*patched)(void);
 };
 
-/* Begin to read.  Returns the descriptor on which _jitlog must be enabled.  No file has
-   this descriptor. */
+/* Begin to read the log with the functions of 'reader'.  Returns the placeholder descriptor
+   on which _jitlog must be enabled.  No file has this descriptor. */
 int jit_log_begin(const struct jit_log_reader *reader);
-/* Return whether the records so far, in this process, had the version above.  If they had
-   not, nothing more is read. */
+/* Return whether this process has read a header of version 4, and no invalid record.  After
+   an invalid record, nothing more is read. */
 int jit_log_is_as_known(void);
 /* Return whether 'fd' is the placeholder descriptor. */
 int jit_log_is(int fd);
-/* Read whole records that libpypy writes to that descriptor. */
+/* Read whole records that libpypy writes to the placeholder descriptor. */
 void jit_log_write(const void *data, size_t size);
-/* Ignore everything that PyPy writes from now on. */
+/* Ignore all records from now on. */
 void jit_log_end(void);
 
 #pragma GCC visibility pop

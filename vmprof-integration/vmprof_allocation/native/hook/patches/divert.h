@@ -2,8 +2,8 @@
 /* libpypy's pointers to C functions such as write().  Only calls from libpypy use these
  * pointers.
  *
- * Each pointer is changed by one atomic store, so a caller needs no lock: it calls either
- * the one function or the other.  A mutex guards the changes, because one thread must not
+ * Each pointer is changed by one atomic store, so libpypy needs no lock: it calls either
+ * the C function or our function.  A mutex guards the changes, because one thread must not
  * protect a page again while another thread writes to this page.
  */
 
@@ -17,19 +17,20 @@ enum {
     DIVERTS
 };
 
-/* Set the addresses of the pointers, the bit mask of read-only pointers, and the
-   replacements.  An address is 0 if libpypy lacks the pointer.  Once per process; changes
-   no pointer. */
+/* Set the addresses of the pointers, the bit mask of read-only pointers, and our functions.
+   An address is 0 if libpypy lacks the pointer.  Changes no pointer.  Call it once per
+   process. */
 void divert_prepare(const uintptr_t slot[DIVERTS], uint32_t read_only,
                     const uintptr_t ours[DIVERTS]);
 
-/* Redirect pointer i to our function, or restore its previous target.  Does nothing if
-   this is done already.  Returns 0 or an errno. */
+/* Redirect pointer i to our function if 'diverted' is true, or restore its previous
+   target.  A repeated call does nothing.  Returns 0 or an errno. */
 int divert_set(int i, int diverted);
 
 /* Reset the mutex in a forked child, because another thread of the parent may have held
    it. */
 void divert_forked(void);
 
-/* Change all pointers, even after an error.  Returns 0 or the first errno. */
+/* Call divert_set() for all pointers, even after an error.  Returns 0 or the first
+   errno. */
 int divert_set_all(int diverted);

@@ -29,10 +29,10 @@ static uintptr_t page_size(void)
 /* ____________________________________________________________ */
 /* a page within the jumps' reach */
 
-/* Return the address for a page in the gap from 'start' to 'end' of the address space,
- * within reach of 'code', or 0.  It is at the upper end of the gap: below the code, this
- * is as near as possible.  Above the code, it is as far away as possible, because a heap
- * that lies there grows upwards.
+/* Return an address for a page in the gap from 'start' to 'end' of the address space,
+ * within reach of 'code', or 0 if no page fits.  The page is at the upper end of the gap,
+ * which is as near as possible in a gap below the code.  In a gap above the code, it is as
+ * far away as possible, because a heap below the gap grows upwards.
  */
 static uintptr_t place_in_gap(uintptr_t start, uintptr_t end, uintptr_t code)
 {
@@ -85,7 +85,8 @@ static void look_at_line(struct nearest *n, char *line)
     n->previous_end = strtoul(dash + 1, NULL, 16);
 }
 
-/* Return the nearest place to 'code' that is further away than 'beyond', or 0. */
+/* Return the address for a page that is nearest to 'code', but further away than 'beyond'.
+   Returns 0 if no gap has room for a page. */
 static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
 {
     struct nearest n = { code, beyond, 0, 0 };
@@ -107,11 +108,11 @@ static uintptr_t nearest_place(uintptr_t code, uintptr_t beyond)
         }
         used -= (size_t)(line - buffer);
         if (used == LINE)
-            used = 0;           /* a path of thousands of characters */
+            used = 0;           /* drop the beginning of a line with a very long path */
         memmove(buffer, line, used);
     }
     close(fd);
-    /* after the last mapping is the kernel */
+    /* the addresses after the last mapping belong to the kernel */
     return n.place;
 }
 
@@ -128,7 +129,7 @@ static unsigned char *map_near(uintptr_t code)
         if (p != MAP_FAILED)            /* a kernel without MAP_FIXED_NOREPLACE */
             munmap(p, page_size());
         else if (errno != EEXIST)       /* EEXIST: another thread was faster */
-            return NULL;                /* it would fail elsewhere, too */
+            return NULL;                /* mmap() would fail at other places, too */
     }
     errno = ENOMEM;
     return NULL;

@@ -31,15 +31,17 @@ void *trampoline_original(int i);
 /* Return the word that leads from entry i to its detour.  It has entry_word_size bytes. */
 uint64_t trampoline_word(int i);
 
-/* Synchronize all processors after another caller has stored such a word. */
+/* Synchronize all processors after code outside of this module has stored a word of
+   trampoline_word() at an entry. */
 void trampoline_changed(void);
 
 /* Return whether entry i leads to its detour. */
 int trampoline_is_set(int i);
 
-/* Make the pages of all entries writable, or undo it.  Returns 0 or an errno. */
+/* Make the pages of all entries writable, or read-only again if 'writable' is 0.  Returns 0
+   or an errno. */
 int trampoline_writable(int writable);
 
-/* Store the words that lead to the detours at all entries, or the original words.  The
-   pages must be writable. */
+/* Store words at all entries: if 'hooked' is true, the words that lead to the detours,
+   otherwise the original words.  The pages must be writable. */
 void trampoline_set(int hooked);

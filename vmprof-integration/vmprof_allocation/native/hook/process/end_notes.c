@@ -29,7 +29,7 @@ void end_notes_remember(pid_t pid, int signal)
         return;
     if (teller != getpid()) {
         teller = getpid();
-        told_count = 0;         /* they belong to the parent process */
+        told_count = 0;         /* the entries are about signals of the parent process */
     }
     for (i = 0; i < told_count && i < MOST_TOLD; i++)
         if (told[i].pid == pid) {

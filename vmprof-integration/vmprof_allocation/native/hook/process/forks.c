@@ -44,8 +44,8 @@ static void before_fork(void)
     child_before_fork();
 }
 
-/* Restore the program's timer: vmprof stops the timer of the process, and starts its own
-   again. */
+/* Undo before_fork().  The program's timer must be restored, because vmprof stops the timer
+   of the process at a fork, and then starts its own timer. */
 static void after_fork_in_parent(void)
 {
     if (is_locked)
@@ -62,7 +62,7 @@ static void after_fork_in_child(void)
 {
     int is_sampled = child_is_wanted();
 
-    is_locked = 0;              /* recorder_forget() unlocks it */
+    is_locked = 0;              /* recorder_forget() unlocks the recorder */
     divert_forked();
     run_forked();
     if (recorder_forget()) {

@@ -68,8 +68,8 @@ static int ends_the_process(int signal)
     }
 }
 
-/* Record the reason if the signal would have its default action.  Returns whether it
-   would. */
+/* Record that this process sends 'signal' to itself, if the signal has its default action.
+   Returns whether it has. */
 static int note_signal(int signal)
 {
     struct sigaction action;
@@ -83,7 +83,7 @@ static int note_signal(int signal)
     return 1;
 }
 
-/* Return whether kill(2) sends a signal for 'pid' to this process.  'pid' may also name a
+/* Return whether kill(pid, signal) sends the signal to this process.  'pid' may also mean a
    process group, or all processes. */
 static int is_this_process(pid_t pid)
 {

@@ -14,15 +14,15 @@
 
 /* A program that some children execute, in memory that all processes of the run share. */
 struct program {
-    int state;                  /* 0 if it is free, 1 while its name is being
+    int state;                  /* 0 if this entry is free, 1 while the name is being
                                    written, then 2 */
-    volatile int count;
+    volatile int count;         /* number of executions */
     char name[NAME_SIZE];
 };
 
 static struct program *programs;
 static pid_t first;             /* process whose profile names the programs */
-static int noted;               /* executions that the profile contains */
+static int noted;               /* number of executions that the profile contains */
 
 void programs_end(void)
 {
@@ -43,7 +43,7 @@ void programs_begin(void)
         programs = map;
 }
 
-/* Make a name that the settings can contain (PROFILE.rst). */
+/* Make a name of the program 'path' that the settings can contain (PROFILE.rst). */
 static void clean_name(const char *path, char *name)
 {
     const char *slash = strrchr(path, '/');

@@ -14,7 +14,8 @@ void programs_end(void);
    executes 'path', and with -1 if the execution failed. */
 void programs_count(const char *path, int by);
 
-/* Write the programs into the profile of the first process, if there are new ones. */
+/* Write the programs into the profile of the first process, if there were further
+   executions since the last call.  Does nothing in other processes. */
 void programs_note(void);
 
 /* Continue in the next segment, which gets all programs again. */

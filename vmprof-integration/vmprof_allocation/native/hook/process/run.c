@@ -42,7 +42,7 @@
 static struct file_sink files[2], *file = files;
 static const char *ended = "";  /* reason for an early end */
 static int error_at_end;        /* errno */
-/* process whose profile is being written; 0 without a profile */
+/* PID of the process whose profile is being written; 0 without a profile */
 static pid_t running;
 
 /* One thread at a time ends the profile.  The program may disable vmprof while another
@@ -110,7 +110,7 @@ int run_end(void)
     signals_end_time_samples();
     end_notes_waiting();
     recorder_lock();
-    /* vmprof.disable() would have written them */
+    /* vmprof.disable() would have written the names that vmprof has buffered */
     vmprof_output_take_names();
     recorder_unlock();
     code_names_trailer(trailer);
@@ -236,7 +236,7 @@ int hook_lines(void)
 {
     int descriptor;
 
-    /* CPU samples read it, perhaps without the GIL */
+    /* CPU samples read the lines, perhaps without the GIL */
     recorder_lock();
     descriptor = jit_lines_begin();
     recorder_unlock();
@@ -312,7 +312,7 @@ int hook_close(void)
     child_end();
     error = recorder_close();
     if (is_child)
-        file->sink.forget(&file->sink);   /* no Python code has opened it */
+        file->sink.forget(&file->sink);   /* no Python code closes a child's file */
     code_names_end();
     walk_native(0);
     native_names_end();
@@ -358,8 +358,8 @@ int run_follow(int fd, int64_t started, const char *settings)
         error = vmprof_output_follow();
     if (error == 0)
         error = watch_exit();
-    /* At the fork, a thread of the parent may have been in vmprof's buffers.  They stay
-       locked then, and fill up. */
+    /* At the fork, a thread of the parent may have been writing vmprof's buffers.  In the
+       child, these buffers then stay locked, and fill up. */
     if (error == 0 &&
         vmprof_output_probe(signals_call_vmprof_now, &record) == 0)
         error = ENOTSUP;
@@ -418,7 +418,7 @@ int run_rotate(int fd, const char *settings, int *error_before)
         native_names_begin_next();
         recorder_unlock();
         if (child_is_this())
-            file->sink.forget(&file->sink);     /* no Python code closes it */
+            file->sink.forget(&file->sink);     /* no Python code closes a child's file */
         file = other;
         objects_inherit();
         run_note_raw_memory();

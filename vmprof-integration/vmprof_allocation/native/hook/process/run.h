@@ -8,8 +8,8 @@
 /* Return the PID of the process whose profile is being written, or 0 without a profile. */
 pid_t run_process(void);
 
-/* Begin the profile of a sampled forked child on 'fd'.  Its start is 'started', a time of
-   recorder_now().  Returns 0 or an errno. */
+/* Begin the profile of a sampled forked child on 'fd'.  'started' is the start of the
+   child, a time of recorder_now().  Returns 0 or an errno. */
 int run_follow(int fd, int64_t started, const char *settings);
 
 /* Complete the profile, and begin the next segment on 'fd'.  The caller has the GIL.
@@ -27,8 +27,9 @@ int run_end(void);
 /* Write malloc's count of bytes in use, less the GC's heap, if native memory is sampled. */
 void run_note_raw_memory(void);
 
-/* Call 'then' after the program has disabled vmprof and the profile has ended. */
+/* Set a function that is called after the program has disabled vmprof and the profile has
+   ended. */
 void run_at_disable(void (*then)(void));
 
-/* End the parent's run in a forked child. */
+/* Forget the parent's run in a forked child. */
 void run_forked(void);

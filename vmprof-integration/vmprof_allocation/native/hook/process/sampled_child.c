@@ -71,7 +71,7 @@ int child_begin(void)
     has_file = 0;
     own_path[0] = '\0';
     forked = recorder_now();
-    /* its own children get other seeds */
+    /* this child's own children get other seeds than its siblings */
     child.seed = another(~child.seed);
     memset(&recorder_counts, 0, sizeof recorder_counts);
     error = start_stop_sample_child(child.seed);
@@ -108,7 +108,7 @@ static int open_file(void)
     if (fd < 0)
         return -1;
     (void)flock(fd, LOCK_EX | LOCK_NB);     /* a process that deletes old files sees
-                                               that it is in use */
+                                               that this file is in use */
     /* keep the low descriptors for the program */
     high = fcntl(fd, F_DUPFD_CLOEXEC, 512);
     if (high < 0)
@@ -152,8 +152,8 @@ static void open_at_first_sample(void)
     is_waiting = 0;
     has_file = open_profile() == 0;
     if (!has_file) {
-        /* the child may have lost the permission to write there; it counts as not
-           sampled */
+        /* The child may have lost the permission to write this file.  From now on, it
+           counts as a child that is not sampled. */
         child.is_on = child.is_child = 0;
         (void)recorder_forget();
         vmprof_output_unfollow();

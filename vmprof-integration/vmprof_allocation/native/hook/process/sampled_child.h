@@ -4,20 +4,22 @@
  * At the fork, only the sampler starts again.  The file and everything else that a
  * profile needs are made at the child's first sample.  Most children take no sample, or
  * execute another program at once.  vmprof is not enabled again, because this takes
- * milliseconds.  Its output in the parent is known (code_names.h).
+ * milliseconds.  The records that vmprof would then write are known from the parent
+ * (code_names.h).
  */
 
 #include <stdint.h>
 
 #include "gc/nursery.h"
 
-/* Prepare for a fork. */
+/* Choose the seed of the next child, and store its parent, before a fork. */
 void child_before_fork(void);
 
 /* Return whether this forked child can be sampled.  Call it before anything else in the
    child. */
 int child_is_wanted(void);
-/* Sample this child, if child_is_wanted() has returned 1.  Returns 0 or an errno. */
+/* Begin to sample this child, if child_is_wanted() has returned 1.  Returns 0 or an
+   errno. */
 int child_begin(void);
 
 /* Call walk_take_sample().  Before the first sample of a child, open its profile. */

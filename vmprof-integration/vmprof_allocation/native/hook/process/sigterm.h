@@ -3,8 +3,8 @@
  *
  * A pool ends its workers with SIGTERM, and many workers live for less time than passes
  * between two writes of the profile.  Therefore, a handler writes the pending records,
- * unless the program has set another action for the signal.  Then the handler sends the
- * signal again, which has its default action this time.
+ * unless the program has set another action for the signal.  Afterwards, the handler sends
+ * the signal again, which has its default action this time.
  */
 
 /* Set the handler if the signal has its default action. */

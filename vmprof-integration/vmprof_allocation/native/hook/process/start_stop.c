@@ -40,23 +40,26 @@ static struct {
     volatile int error;                 /* errno; -1 if the request has not run */
 } rotation;
 
-static int asked;                       /* HOOK_SNAPSHOT and so on */
+/* The question of hook_ask(), such as HOOK_SNAPSHOT, and its address. */
+static int asked;
 static uint64_t asked_about;
 /* The answer to HOOK_SNAPSHOT, and its number of objects. */
 static struct hook_object *volatile copy;
 static int64_t copied;
 
-/* Whether the calling thread's next large object is a safepoint allocation, which Python
+/* Whether the calling thread's next large object is a safepoint allocation, which engine.py
    makes so that the pending request runs. */
 static __thread __attribute__((tls_model("initial-exec"))) int is_safepoint;
 
-static volatile int are_pages_writable; /* pages of the entries */
-/* Threads without the GIL wait for the end of a request by this variable. */
+static volatile int are_pages_writable; /* whether the pages with the entries of the GC's
+                                           functions are writable */
+/* Whether a request is running.  Threads without the GIL read this variable to wait for the
+   end of the request. */
 static volatile int is_running_request;
 static int is_forked_child;     /* whether this is a forked child that is not sampled */
 static int end_error = -1;      /* result of hook_end_error() */
 
-/* Make the pages of the entries writable, or undo it. */
+/* Make the pages with the entries writable, or read-only again if 'writable' is 0. */
 static void make_pages(int writable)
 {
     are_pages_writable = trampoline_writable(writable) == 0 && writable;
@@ -88,7 +91,8 @@ static void answer_question(void)
     }
 }
 
-/* Stop sampling.  The hooks stay, and do nothing. */
+/* Stop sampling.  The entries stay patched, and the replacements only call the GC's
+   functions. */
 static void pause_sampling(void)
 {
     if (nursery.phase != NURSERY_OFF)
@@ -115,11 +119,11 @@ static void unhook(void)
 
 /* Return whether a request may run only in a safepoint allocation.
  *
- * Sampling begins only there, because its thread is not inside an original function whose
- * entry is not patched yet.  A snapshot needs it, because the requesting thread has
- * listed the roots: its own stack, and copies of the other threads' stacks.  A profile
- * ends only there, because any other object that is being allocated has no type yet.
- * Only UNHOOK_SOON may run anywhere, because it gets no safepoint allocation.
+ * Sampling begins only there, because the thread is then not inside an original function
+ * whose entry is not patched yet.  A snapshot needs the thread that requested it, because
+ * this thread has listed the roots: its own stack, and copies of the other threads'
+ * stacks.  A profile ends only there, because any other object that is being allocated has
+ * no type yet.  UNHOOK_SOON gets no safepoint allocation, so it may run anywhere.
  */
 static int needs_safepoint(int wanted)
 {
@@ -148,8 +152,8 @@ static void run_pending_request(int at_safepoint)
         return;
     is_running_request = 1;
     if (!__sync_bool_compare_and_swap(&request, wanted, NOTHING))
-        wanted = NOTHING;       /* another thread has changed the request; it runs
-                                   next time */
+        wanted = NOTHING;       /* another thread has changed the request; the new
+                                   request runs next time */
     switch (wanted) {
     case HOOK:
         trampoline_set(1);
@@ -171,7 +175,7 @@ static void run_pending_request(int at_safepoint)
         answer_question();
         break;
     case ROTATE:
-        nursery_update();               /* count all allocated bytes */
+        nursery_update();               /* the segment counts all bytes up to now */
         rotation.error = run_rotate(rotation.fd, rotation.settings,
                                     &rotation.ended);
         break;
@@ -297,7 +301,7 @@ int hook_rotate(int fd, const char *next_settings)
 
     if (copied_settings == NULL)
         return ENOMEM;
-    free(rotation.settings);            /* no request uses them */
+    free(rotation.settings);            /* no request uses the old settings */
     rotation.settings = copied_settings;
     rotation.fd = fd;
     rotation.error = -1;
@@ -312,8 +316,8 @@ int hook_rotated(int *ended)
 {
     *ended = rotation.ended;
     if (request == ROTATE)
-        is_safepoint = 1;       /* the last safepoint came while a thread was inside
-                                   the GC */
+        is_safepoint = 1;       /* the last safepoint allocation came while a thread was
+                                   inside the GC, so another one follows */
     return rotation.error;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 /* The states of sampling in a process, and the requests that change them.
  *
- * The replacements of the GC's functions run the requests (hook.h):
+ * Our functions that run instead of functions of the GC (the *replacements*) run the
+ * requests (hook.h):
  *
  *             hook_open, hook_enabled          hook_hook
  *     CLOSED ------------------------> OPEN ------------> SAMPLING <--+
@@ -13,17 +14,17 @@
  *                                       hook_unhook
  *
  * In OPEN, there is a profile, and libpypy's code is in its original state.  In PAUSED,
- * the entries of the GC's functions are patched, but our replacements only call the
+ * the entries of the GC's functions are patched, but the replacements only call the
  * original functions.  The state is not stored in a variable.  hook_is_hooked() reads
  * libpypy's code, nursery.phase is set while samples are taken, and run.c knows whether
  * there is a profile.  A forked child begins in its parent's state
- * (start_stop_sample_child()).  If it is not sampled, it changes to OPEN
- * (start_stop_forked()), and closes then.
+ * (start_stop_sample_child()).  A child that is not sampled changes to OPEN
+ * (start_stop_forked()), and then to CLOSED.
  */
 
 #include <stdint.h>
 
-/* The detours of the patched entries, in the order of hook_place.entry. */
+/* The replacements, to which the patched entries lead, in the order of hook_place.entry. */
 void *start_stop_collect_and_reserve(void *gc, intptr_t size);
 void start_stop_minor_collection(void *gc);
 void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
@@ -33,8 +34,8 @@ void *start_stop_external_malloc(void *gc, uintptr_t type, intptr_t length,
    can be sampled, too. */
 int start_stop_may_sample_child(void);
 
-/* Sample this forked child from now on, as its parent, with another seed.  The caller has
-   the GIL.  Returns 0 or an errno. */
+/* Sample this forked child from now on, with its parent's settings and another seed.  The
+   caller has the GIL.  Returns 0 or an errno. */
 int start_stop_sample_child(uint64_t seed);
 
 /* End sampling in a forked child.  Most children execute another program at once.

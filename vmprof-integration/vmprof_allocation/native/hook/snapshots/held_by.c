@@ -27,12 +27,13 @@
 #define USUAL_NICENESS  10
 
 static struct hook_place place;
-/* The state of the snapshot, for the thread that requested it.  Another thread may kill
-   the process, and the PID is invalid afterwards.  So 'reaping' protects 'child'. */
+/* The state of the last snapshot, for the thread that requested it.  Another thread may
+   kill the process, and the PID is invalid afterwards.  So the mutex 'reaping' protects
+   'child'. */
 static struct {
     volatile pid_t child;               /* PID of the process; 0 without a process */
-    pid_t parent;                       /* process that forked it: this process, or
-                                           an earlier one */
+    pid_t parent;                       /* process that made the snapshot: this process,
+                                           or an ancestor from which it was forked */
     int error;                          /* errno if the fork failed */
     volatile int is_over;               /* whether the result would come too late */
     int end;                            /* how the process ended, as a result of
@@ -42,12 +43,14 @@ static struct {
     size_t size, count;                 /* bytes of the shared memory; number of objects */
     int wants_holders, is_answered;
     int64_t began, still;               /* start, and the program's pause, in nanoseconds */
-    int64_t allocated;                  /* bytes of this profile before the snapshot */
+    int64_t allocated;                  /* bytes that were allocated in this profile before
+                                           the snapshot */
 } asked;
-static int64_t questions, cost; /* snapshots with retainers; hook_held_cost() in ns */
+static int64_t questions, cost; /* number of snapshots with retainers; result of
+                                   hook_held_cost() */
 static int niceness = USUAL_NICENESS;
 static pthread_mutex_t reaping = PTHREAD_MUTEX_INITIALIZER;
-/* the process that is about to end, where no snapshot is made any more */
+/* PID of the process that is about to end, where no snapshot is made any more; or 0 */
 static volatile pid_t ending;
 
 void held_by_prepare(const struct hook_place *p)
@@ -63,8 +66,8 @@ static void *map_shared(size_t size)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* Reap the process.  Returns how it ended, as a result of hook_held().  If it is still
-   running, it is killed. */
+/* Reap the process of a snapshot.  If it is still running, it is killed.  Returns how the
+   process ended, as a result of hook_held(). */
 static int reap(pid_t child, const struct held_result *result)
 {
     int status, is_late;
@@ -96,8 +99,8 @@ static void reap_child(void)
     figures_pages_are_shared(0);
 }
 
-/* Find the answer in the forked process.  The sampled objects are copied here, so that
-   the program need not wait for the copy. */
+/* Walk the heap in the forked process, and store the result.  The sampled objects are
+   copied here, so that the program need not wait for the copy. */
 static void answer(uint64_t list)
 {
     struct held_question question;
@@ -114,7 +117,7 @@ static void answer(uint64_t list)
     held_answer(&question, asked.result);
 }
 
-/* Fork the process.  The caller has 'reaping'. */
+/* Fork the process of a snapshot, as held_by_ask() does.  The caller has 'reaping'. */
 static void ask(uint64_t list, int wants_holders)
 {
     struct profile_totals totals;
@@ -195,14 +198,15 @@ static int is_garbage(size_t number, const void *found)
     return how == HELD_NO_PATH || how == HELD_BY_FINALIZER;
 }
 
-/* Return whether the object 'number' is written.  Objects that have already ended in the
-   profile are omitted. */
+/* Return whether the snapshot in the profile has a row for the sampled object 'number'.
+   Unreachable objects that have already ended in the profile are omitted. */
 static int is_told(size_t number)
 {
     return !asked.objects[number].is_ended || !is_garbage(number, asked.result->found);
 }
 
-/* Write the snapshot as the rows of PROFILE.rst. */
+/* Write a snapshot with its retainers into the profile, as rows (PROFILE.rst).  'problem'
+   is a result of hook_held().  If it is not 0, there is only one row. */
 static void tell(int problem)
 {
     const struct held_result *result = asked.result;
@@ -244,8 +248,9 @@ static void tell(int problem)
     }
 }
 
-/* Return whether a thread of this process still waits for the result.  A thread that has
-   disappeared since it asked does not count after BARE_FORK_SECONDS. */
+/* Return whether a thread of this process still waits for the result of the last snapshot.
+   The thread may have ended since its request, so it does not count after
+   BARE_FORK_SECONDS. */
 static int is_asked(void)
 {
     return asked.parent == getpid() && !asked.is_answered &&

@@ -13,8 +13,9 @@
 /* memory/cgroup.py reads the same limits of cgroups, because not every process that
    reports its memory has a native library.  A test compares the two. */
 
-/* The process takes up to 60 % of the heap's size.  27 % was measured for 10 million
-   small objects, and each page that the program writes to meanwhile is copied. */
+/* The process of a snapshot may take up to 60 % of the heap's size.  27 % was measured for
+   10 million small objects.  In addition, each page that the program writes to meanwhile is
+   copied. */
 #define PERCENT         60
 #define ADDITIONAL      (32 * MIB)
 /* Version 1 of cgroups has larger numbers for groups without a limit. */
@@ -30,7 +31,8 @@ static const struct group_files
                   "memory.usage_in_bytes" },
     version_2 = { "/sys/fs/cgroup", "memory.max", "memory.current" };
 
-/* Return the number in the line that begins with 'name', or -1. */
+/* Return the number in the line of 'text' that begins with 'name', or -1 if the line is
+   missing. */
 static int64_t number_of(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -43,7 +45,7 @@ static int64_t number_of(const char *text, const char *name)
     return -1;
 }
 
-/* Return the number in a file, or -1. */
+/* Return the number in the file 'name' of a folder, or -1 if the file has none. */
 static int64_t number_in(const char *folder, const char *name)
 {
     char path[4096], text[64], *end;
@@ -146,8 +148,8 @@ static int64_t memory_left(const char *root)
     return left;
 }
 
-/* Return the number of a process's seccomp filters, or -1 if it is unknown, as before
-   Linux 5.9 or outside of a container. */
+/* Return the number of a process's seccomp filters, or -1 if it is unknown.  It is unknown
+   before Linux 5.9, and for a process outside of this container. */
 static int64_t filters_of(const char *root, const char *process)
 {
     char path[4096], text[8192];
@@ -157,8 +159,8 @@ static int64_t filters_of(const char *root, const char *process)
                                                     : -1;
 }
 
-/* Return whether this process has more filters of system calls than its parent.  These
-   are the program's own, and may kill it at a fork. */
+/* Return whether this process has more filters of system calls than its parent.  The
+   additional filters are the program's own, and may kill the process at a fork. */
 static int has_own_filters(const char *root)
 {
     char parent[32];

@@ -13,7 +13,7 @@ struct snapshot_memory {
 
 /* Return 0 if a snapshot is possible, or one of enum hook_refusal (hook.h).  'root' is
    "", or a folder that replaces / in a test.  'heap' is the size of the GC's heap in
-   bytes.  Fills in 'memory'.  held_by.c calls it. */
+   bytes.  Stores the needed and the available bytes in 'memory'. */
 int snapshot_limits_refuse(const char *root, int64_t heap, struct snapshot_memory *memory);
 
 #pragma GCC visibility pop

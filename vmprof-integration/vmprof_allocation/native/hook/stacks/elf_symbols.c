@@ -29,7 +29,8 @@ static void drop(struct piece *piece)
     piece->size = 0;
 }
 
-/* Copy a part of a file, and append a zero.  Returns 0 if the part does not exist. */
+/* Copy 'size' bytes at the offset 'at' of a file, and append a zero.  Returns 0 if the file
+   has no such bytes. */
 static int get(int fd, uint64_t at, uint64_t size, struct piece *piece)
 {
     size_t done = 0;
@@ -122,7 +123,7 @@ void elf_symbols_id_in_memory(uintptr_t start, uintptr_t end, uintptr_t base,
     }
 }
 
-/* Return whether the file has this build ID. */
+/* Return whether the file with these sections has the build ID 'id'. */
 static int is_build(int fd, const Elf64_Shdr *sections, size_t count,
                     const struct build_id *id)
 {
@@ -163,7 +164,8 @@ static void read_table(const struct piece *symbols, const struct piece *strings,
     }
 }
 
-/* Returns 0 if there is no table of this type. */
+/* Call 'each' for the functions in all symbol tables with the section type 'type'.  Returns
+   0 if the file has no such table. */
 static int read_tables(int fd, const Elf64_Shdr *sections, size_t count,
                        uint32_t type, name_function *each, void *argument)
 {
@@ -188,7 +190,9 @@ static int read_tables(int fd, const Elf64_Shdr *sections, size_t count,
     return is_there;
 }
 
-/* Returns 1 if the file has all its symbols. */
+/* Call 'each' for the functions in the symbol tables of a file, if its build ID is 'id'.
+   Returns 1 if the file has its full table, or 0 if it has only dynamic symbols or
+   none. */
 static int read_file(const char *path, const struct build_id *id,
                      name_function *each, void *argument)
 {
@@ -218,8 +222,8 @@ static int read_file(const char *path, const struct build_id *id,
     return is_whole;
 }
 
-/* Read the separate debug file in the same folder, where pypy.org's archives have it.
-   Returns 1 if the file has all its symbols. */
+/* Read the separate debug file in the folder of 'path', where pypy.org's archives have it.
+   Returns the result of read_file(). */
 static int read_beside(const char *path, const struct build_id *id,
                        name_function *each, void *argument)
 {

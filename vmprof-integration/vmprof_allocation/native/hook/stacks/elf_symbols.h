@@ -1,8 +1,8 @@
 #pragma once
 /* The functions that the symbol tables of an ELF file name, for native_names.c.
  *
- * These functions run when a profile ends, which can be in any state of the process.
- * They do not call malloc().  An invalid file names no functions.
+ * These functions run when a profile ends, whatever the process is doing then.  Therefore,
+ * they do not call malloc().  An invalid file names no functions.
  */
 
 #include <stddef.h>
@@ -16,11 +16,12 @@ struct build_id {
     size_t size;                        /* 0 if the file has no build ID */
 };
 
-/* Find the build ID among notes.  Returns 1 if it was found. */
+/* Find the build ID in 'notes', a note section of an ELF file.  Returns 1 if it was
+   found, otherwise 0. */
 int elf_symbols_find_id(const char *notes, size_t size, struct build_id *id);
 
-/* Read the build ID of a library that is loaded from 'start' to 'end'.  'base' is added
-   to the addresses in its file. */
+/* Read the build ID of a library that is loaded from 'start' to 'end'.  An address in
+   memory is 'base' plus the address in the library's file. */
 void elf_symbols_id_in_memory(uintptr_t start, uintptr_t end, uintptr_t base,
                               struct build_id *id);
 

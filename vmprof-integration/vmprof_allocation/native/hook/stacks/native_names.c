@@ -18,7 +18,7 @@
 #define MOST_FUNCTIONS  32768   /* later functions get no name */
 #define SLOTS           (2 * MOST_FUNCTIONS)
 #define MOST_LIBRARIES  512
-#define MOST_PATHS      ((size_t)1 << 17)
+#define MOST_PATHS      ((size_t)1 << 17)       /* bytes of all paths */
 #define MOST_NAME       1024    /* bytes of a name that are written */
 #define MOST_PATH       4096    /* bytes of a path that are written */
 
@@ -28,7 +28,8 @@ struct function {
     uint16_t library;
     unsigned char is_told;              /* whether this profile has a name of the
                                            function */
-    unsigned char is_final;             /* whether the name can become no better */
+    unsigned char is_final;             /* whether the symbol is known, or no file has
+                                           one */
 };
 
 /* A library, with its absolute path if this is known. */
@@ -79,8 +80,8 @@ static const char *last_part(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Store the absolute path, as the program may change its working directory.  Returns NULL
-   if there is no room. */
+/* Store the absolute path of a library, because the program may change its working
+   directory.  Returns NULL if there is no room. */
 static const char *keep_path(const char *path)
 {
     char *p = names->paths + names->paths_size;
@@ -104,7 +105,8 @@ static const char *keep_path(const char *path)
     return p;
 }
 
-/* Return the index of the function's library, or -1 if there is no room. */
+/* Return the index of the library that contains a function, or -1 if it is unknown or there
+   is no room. */
 static int library_of(uintptr_t function)
 {
     struct native_library found;
@@ -133,7 +135,8 @@ static int library_of(uintptr_t function)
     return (int)i;
 }
 
-/* Return the slot of the function, which is empty if the function is unknown. */
+/* Return the slot of the function at 'address'.  The slot is empty if the function is
+   unknown. */
 static uint16_t *slot_of(uintptr_t address)
 {
     uint64_t hash = (uint64_t)address * 0x9e3779b97f4a7c15u;
@@ -145,8 +148,8 @@ static uint16_t *slot_of(uintptr_t address)
     return &names->slots[i];
 }
 
-/* Return the function, which is added if it is unknown.  Returns NULL if there is no
-   room. */
+/* Return the function at 'address', which is added if it is unknown.  Returns NULL if there
+   is no room. */
 static struct function *function_at(uintptr_t address)
 {
     uint16_t *slot = slot_of(address);
@@ -170,8 +173,9 @@ static struct function *function_at(uintptr_t address)
 /* ____________________________________________________________ */
 /* names of functions */
 
-/* Make a name record in vmprof's format for native code.  'keep' stores it for later
-   profiles, and 'write' writes it into the present profile. */
+/* Give a function the name 'text', as a record in vmprof's format for native code.  If
+   'keep' is true, the record is stored for later profiles.  If 'write' is true, it is
+   written into the present profile. */
 static void name(const struct function *function, const char *text, int keep,
                  int write)
 {

@@ -10,7 +10,8 @@
 #include "machines/found_object.h"
 
 #define UNWINDER        "libgcc_s.so.1"
-#define LEAST_FRAMES    5       /* Python frames that are needed to learn from */
+#define LEAST_FRAMES    5       /* minimum number of Python frames from which the
+                                   functions that run them can be found */
 
 /* The functions of glibc and libgcc. */
 static found_object_finder *find_object;
@@ -31,8 +32,8 @@ int native_stack_is_possible(void)
     return found_object_find_finder() != NULL;
 }
 
-/* Return whether the library's string table contains the name of glibc's function.  If it
-   does, the library calls the function: it has no other use for the name. */
+/* Return whether a library calls glibc's _dl_find_object().  This is so if its string table
+   contains the name of the function, because the library has no other use for the name. */
 static int finds_objects(void *handle)
 {
     const ElfW(Dyn) *entry;
@@ -61,7 +62,7 @@ int native_stack_open(const void *own_code)
     find_object = found_object_find_finder();
     if (find_object == NULL)
         return ENOTSUP;
-    /* it stays loaded, because a thread that ends may need it, too */
+    /* the unwinder stays loaded, because a thread that ends may need it, too */
     handle = dlopen(UNWINDER, RTLD_NOW | RTLD_NODELETE);
     if (handle == NULL)
         return ENOENT;
@@ -161,8 +162,8 @@ static size_t count_of(const uintptr_t *functions, size_t count, uintptr_t funct
     return found;
 }
 
-/* Return whether the function occurs exactly once between each of these places and the
-   next one. */
+/* Return whether 'function' occurs exactly once between each index in 'places' and the next
+   one. */
 static int is_in_each(const uintptr_t *functions, const size_t *places,
                       size_t places_count, uintptr_t function)
 {
@@ -212,7 +213,7 @@ int native_stack_learn(void)
     size_t count;
 
     if (loops_count > 0)
-        return 0;               /* these functions do not change */
+        return 0;               /* the functions that run Python frames do not change */
     count = native_stack_walk(functions, NATIVE_WINDOW, UINTPTR_MAX);
     if (count == NATIVE_WINDOW)
         loops_count = native_stack_find_loops(functions, count, loops);

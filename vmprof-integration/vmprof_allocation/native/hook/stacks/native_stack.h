@@ -3,14 +3,14 @@
  * Python frame.
  *
  * libgcc's unwinder walks the calling thread's stack.  The walk starts in the hook, with
- * the GIL, in any thread, or inside of malloc().  So it must not wait for a lock whose
- * holder waits for the GIL or calls malloc().  Since version 12, libgcc finds unwind
+ * the GIL, in any thread, or inside of malloc().  So the walk must not wait for a lock
+ * whose holder waits for the GIL or calls malloc().  Since version 12, libgcc finds unwind
  * tables with glibc's _dl_find_object() (2.35), which takes no lock and needs no memory.
  * Earlier versions read the linker's list of libraries under its lock, so native frames
  * are refused there.
  *
- * The linker updates that list when libraries are loaded and unloaded.  Code that is not
- * in the list, such as the JIT's, has no unwind tables, and ends the walk.
+ * The linker updates its list when libraries are loaded and unloaded.  Code that is not in
+ * the list, such as the JIT's, has no unwind tables, and ends the walk.
  *
  * No symbol marks the place where a Python frame begins.  But the functions that run a
  * Python frame are always the same, in the same order.  native_stack_learn() is called
@@ -26,16 +26,18 @@
    room for them and vmprof's frames. */
 #define NATIVE_FRAMES   32
 
-/* Return whether native frames are possible here.  Loads no library. */
+/* Return whether this glibc has _dl_find_object(), without which there are no native
+   frames.  Loads no library. */
 int native_stack_is_possible(void);
 
-/* Load the unwinder.  Frames of the library that contains 'own' are omitted; with NULL,
-   no frames are.  Returns 0 or an errno: ENOTSUP if the unwinder would take locks. */
+/* Load the unwinder.  Walks omit the frames of the library that contains 'own'; if 'own' is
+   NULL, they omit no frames.  Returns 0 or an errno: ENOTSUP if the unwinder would take
+   locks. */
 int native_stack_open(const void *own);
 
-/* Find out which functions run Python frames.  The stack must have at least NATIVE_WINDOW
-   native frames, between Python functions that were called in different ways.  Returns 0,
-   or ENOTSUP if the result is ambiguous. */
+/* Find out which functions run Python frames, from the calling thread's stack.  It must
+   have at least NATIVE_WINDOW native frames, which belong to Python functions that were
+   called in different ways.  Returns 0, or ENOTSUP if the result is ambiguous. */
 #define NATIVE_WINDOW   96
 int native_stack_learn(void);
 
@@ -48,7 +50,8 @@ size_t native_stack_find_loops(const uintptr_t *functions, size_t count,
 
 /* Return whether 'address' is in the unwinder's code.  If the unwinder has called
    malloc(), the stack must not be walked.  For code that was registered with
-   __register_frame(), it calls malloc() with a lock that a walk takes, too. */
+   __register_frame(), the unwinder calls malloc() while it holds a lock that a walk takes,
+   too. */
 int native_stack_is_unwinder(uintptr_t address);
 
 /* Walk the calling thread's stack up to the innermost Python frame, or up to the stack
@@ -62,5 +65,6 @@ struct native_library {
     uintptr_t base, start, end;
     const char *path;
 };
-/* Find the library that contains an address.  Returns 0 if no library contains it. */
+/* Find the library that contains 'address', and store it in '*library'.  Returns 0 if no
+   library contains the address. */
 int native_stack_library(uintptr_t address, struct native_library *library);

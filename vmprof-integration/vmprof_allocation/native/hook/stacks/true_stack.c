@@ -19,18 +19,18 @@
 #define PIECE_NOT_KNOWN 3       /* value of a PIECE whose functions are not all known */
 #define LINE            8
 
-/* The stack that is being walked, and the line of each pair: 0, or IN_FRAME if it is in
-   the interpreter's frame. */
+/* The stack that is being walked, and the line of each pair.  A line is 0 if it is unknown,
+   or IN_FRAME if the interpreter's frame has it. */
 static int64_t *stack;
 static uint32_t lines[TRUE_STACK_CUT / 2];
 static size_t size;
 static int with_lines;
 #define IN_FRAME        ((uint32_t)JIT_LINES_IN_FRAME)
-/* The line of the next function, if it is run by compiled code that is already in the
-   stack.  The frame of this function is not up to date then. */
+/* The result of jit_lines_returning() for the compiled code that was added last.  This code
+   runs the function that is added next, whose frame is not up to date then. */
 static struct jit_return returning;
 
-/* Add a frame and its line.  A full stack stays unchanged. */
+/* Add a pair and its line to the stack.  A full stack stays unchanged. */
 static void add_at(int64_t kind, int64_t value, uint32_t line)
 {
     if (size + 2 > TRUE_STACK_CUT)
@@ -88,7 +88,8 @@ static void find_lines(void)
     }
 }
 
-/* Insert the lines.  A line precedes its function. */
+/* Insert the lines into the stack.  The pair of a line precedes the pair of its
+   function. */
 static void put_lines(void)
 {
     size_t with = size, from, i, to;
@@ -111,24 +112,26 @@ static void put_lines(void)
 /* ____________________________________________________________ */
 /* return addresses in compiled code */
 
-#define PLACES          2048    /* return addresses that are remembered */
+#define PLACES          2048    /* return addresses in the cache */
 #define CHECKED         32      /* bytes of code before and after an address; they
                                    change if the JIT puts other code there */
-#define FUNCTIONS       24      /* functions of an address that can be remembered */
+#define FUNCTIONS       24      /* maximum number of functions of a cached address */
 
-/* The functions at a return address in compiled code.  Most new stacks contain no new
-   return address.  The JIT may put other code with the same bytes at the same address.
-   Therefore, an entry is valid as long as the keys of stacks (stack_tree.h). */
+/* A cache entry: the functions at a return address in compiled code.  Most new stacks
+   contain no new return address.  The JIT may put other code with the same bytes at the
+   same address.  Therefore, an entry becomes invalid when the keys of stacks do
+   (stack_tree.h). */
 struct place {
     uintptr_t address;
     unsigned char code[2 * CHECKED];
     uintptr_t piece;            /* start of the piece; 0 if no compiled code is there */
     int64_t called;             /* python_call.function */
-    int is_helped, is_settled;
-    int is_inside;              /* python_call_is_inside() */
-    int is_outermost_only;      /* neither the table nor the log has the other functions */
-    int was_certain;            /* result of python_call_is_certain() at that time */
-    unsigned keys;              /* result of stack_tree_keys() at that time */
+    int is_helped, is_settled;  /* as in struct python_call */
+    int is_inside;              /* result of python_call_is_inside() */
+    int is_outermost_only;      /* whether neither the table nor the log has the other
+                                   functions */
+    int was_certain;            /* python_call_is_certain() when the entry was made */
+    unsigned keys;              /* stack_tree_keys() when the entry was made */
     int count;                  /* number of functions in 'few', or in 'many' if it
                                    exceeds FUNCTIONS */
     int64_t few[FUNCTIONS];     /* functions, outermost first; 0 if the table does
@@ -179,7 +182,8 @@ static void look_at(struct place *place, uintptr_t address)
     place->piece = 0;
     place->is_settled = place->is_outermost_only = 0;
     place->keys = stack_tree_keys();
-    place->was_certain = python_call_is_certain();      /* it may become certain below */
+    place->was_certain = python_call_is_certain();      /* python_call_at() may change
+                                                           the result */
     if (!codemap_find(address, &piece))
         return;
     call = python_call_at(address, &piece);
@@ -195,7 +199,8 @@ static void look_at(struct place *place, uintptr_t address)
         look_into_log(place, &piece, call.function);
 }
 
-/* Return the entry of a return address.  It is valid until the next call. */
+/* Return the functions at a return address, from the cache if its entry is still valid.
+   The result is valid until the next call. */
 static struct place *place_at(uintptr_t address)
 {
     struct place *place = &places[(address ^ address >> 11) % PLACES];
@@ -216,9 +221,10 @@ static struct place *place_at(uintptr_t address)
 
 /* ____________________________________________________________ */
 
-/* Add the functions at this return address.  'inner' is the outermost function of the
-   piece that was called from here.  It is 0 if the table does not contain the function,
-   or -1 if no piece was called.  Returns the outermost function at this address. */
+/* Add the functions at the return address of 'place' to the stack.  'inner' is the
+   outermost function of the piece that was called there: 0 if the table does not contain
+   the function, or -1 if no piece was called.  Returns the outermost function of
+   'place'. */
 static int64_t add_place(struct place *place, int64_t inner)
 {
     const int64_t *functions = functions_of(place);
@@ -246,8 +252,9 @@ static int64_t add_place(struct place *place, int64_t inner)
     return place->count > 0 ? functions[0] : 0;
 }
 
-/* Return the entry for the call of the next piece, from 'returns' if this is not NULL.
-   Returns NULL if the address is unknown. */
+/* Return the functions at the return address in the piece of 'node'.  The address is the
+   next one in 'returns', or on the machine stack if 'returns' is NULL.  Returns NULL if the
+   address is unknown. */
 static struct place *next_place(const struct stack_node *node, int is_innermost,
                                 const uintptr_t **returns)
 {
@@ -276,7 +283,7 @@ static void add_functions(const struct stack_node *innermost, const struct stack
             continue;
         }
         place = next_place(node, node == innermost, &returns);
-        /* otherwise, it is not the return address of a call */
+        /* without a piece, the address is not the return address of a call */
         inner = place != NULL && place->piece != 0 ? add_place(place, inner) : -1;
     }
 }
@@ -310,8 +317,8 @@ size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
 
     begin(words, 0);
     if (pc != 0 && codemap_find(pc, &piece)) {
-        /* An entry is for the address after the running instruction.  The end of a piece
-           may have no entry. */
+        /* place_at() expects the address after the running instruction.  At the end of a
+           piece, this address may not be in the piece. */
         struct place *place = place_at(pc + 1);
         if (place->piece == piece.start)
             inner = add_place(place, -1);

@@ -7,13 +7,13 @@
 #include "machines/guarded_read.h"
 
 #define MAX_NODES       100000
-#define FULL_RECORD     1000    /* words of a full record, at least; 8 KiB hold at
-                                   most 1019 */
+#define FULL_RECORD     1000    /* a record with this number of words may be cut; 8 KiB
+                                   hold at most 1019 words */
 #define MOST_KEYS       1024    /* glibc's PTHREAD_KEYS_MAX */
 #define THREAD_WORDS    32      /* words of RPython's data of a thread that are searched */
 
-/* RPython stores a pointer to its data of each thread under a pthread key.  vmprof's list
-   is at this offset in the data; 0 if it was not found. */
+/* RPython stores a pointer to its data of each thread under a pthread key.  'list_offset'
+   is the offset of vmprof's list in these data, or 0 if the list was not found. */
 static size_t list_offset;
 static pthread_key_t list_key;
 
@@ -57,7 +57,8 @@ static int matches(uintptr_t address, const char *record, size_t size)
     return frames > 0;
 }
 
-/* Return the offset of the list in a thread's data, or 0. */
+/* Return the offset of vmprof's list in the data at 'thread', or 0 if no list matches the
+   record. */
 static size_t find_list(uintptr_t thread, const char *record, size_t size)
 {
     uintptr_t word;

@@ -104,10 +104,10 @@ static size_t put_native(const struct native *of, int64_t *words)
     return 2 * of->count;
 }
 
-/* The stack that is being walked. */
+/* The allocation sample whose stack is being walked. */
 static int has_key;                     /* 0 if vmprof takes no sample now, or if the
                                            stack is too deep */
-static enum jit_work jit;
+static enum jit_work jit;               /* work for which the JIT allocates */
 
 /* Pass the stack of the sample to the recorder, from our walk or from vmprof's. */
 static void find_stack(void)
@@ -134,8 +134,9 @@ static void find_stack(void)
 
 /* ____________________________________________________________ */
 
-/* Replace the return address of a JIT stub by the address to which the stub jumps, for
-   vmprof.  Returns the address in the stub for come_back_to(), or 0. */
+/* If the innermost piece was left through a JIT stub, replace the return address in the
+   stub by the address to which the stub jumps, which vmprof can find.  Returns the replaced
+   address for come_back_to(), or 0. */
 static uintptr_t leave_stub(const struct stack_node *innermost)
 {
     uintptr_t *return_address, stub, back;
@@ -171,8 +172,9 @@ static void walk_stack(void)
     }
 }
 
-/* Return the key of this thread's stack in this state.  Returns 0 if vmprof would take no
-   sample now, or if this is unknown. */
+/* Return the key of this thread's stack.  'state' is an enum jit_work or RAW_MEMORY, and
+   part of the key.  Returns 0 if vmprof would take no sample now, or if it is unknown
+   whether vmprof would. */
 static uint64_t key_of(int state)
 {
     int ignores;
@@ -228,9 +230,9 @@ int64_t walk_take_sample(const struct nursery_sample *sample)
 /* Walk this thread's stack with the recorder's lock.  Returns the number of words, or 0
  * if the stack is unknown or vmprof takes no sample now.
  *
- * 'context' is the code that a signal interrupts, or NULL for a walk from here.  vmprof's
- * own stacks have the errors that true_stack.h lists.  In addition, where a signal
- * interrupts compiled code, vmprof takes the last call for the interrupted place.
+ * 'context' is the state that a signal interrupts, or NULL for a walk from here.  The
+ * stacks that vmprof walks have the errors that true_stack.h lists.  In addition, where a
+ * signal interrupts compiled code, vmprof takes the last call for the interrupted place.
  */
 static size_t find_functions(const ucontext_t *context, int64_t words[TRUE_STACK_MOST])
 {

@@ -48,8 +48,9 @@ static int64_t computed(const char *thread)
     return strtoll(text, NULL, 10);
 }
 
-/* Return whether a thread waits in a system call, or has ended.  A thread in a system
-   call that short functions also make counts as waiting only if it stays there. */
+/* Return whether a thread waits in a system call, or has ended.  If short functions also
+   make this system call, the thread counts as waiting only if NAP has passed since the time
+   'since'. */
 static int is_waiting(const char *thread, int64_t since)
 {
     char text[256], *end;
@@ -75,7 +76,8 @@ struct other {
     int64_t computed;           /* CPU time at the beginning in ns; -1 if it is unknown */
 };
 
-/* Return whether a thread has left the function in which it may have been at 'since'. */
+/* Return whether a thread has left the short function in which it may have been at the time
+   'since'. */
 static int has_left(const struct other *thread, int64_t since)
 {
     int64_t time = computed(thread->name);
@@ -86,7 +88,8 @@ static int has_left(const struct other *thread, int64_t since)
            is_waiting(thread->name, since);
 }
 
-/* Return all threads except this one, for free(), and their number in '*count'. */
+/* Return an array of all threads except this one, which the caller must free().  '*count'
+   becomes their number. */
 static struct other *others(size_t *count)
 {
     long self = syscall(SYS_gettid);

@@ -38,7 +38,7 @@ void signals_call_vmprof_now(void)
     signals_call_vmprof(&info, &context);
 }
 
-/* Run before vmprof's own handler.  The signals come from vmprof's timer. */
+/* Handle SIGPROF in place of vmprof's own handler.  vmprof's timer sends the signals. */
 static void on_sigprof(int signal, siginfo_t *info, void *context)
 {
     int saved_errno = errno;

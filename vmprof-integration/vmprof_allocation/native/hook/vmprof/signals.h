@@ -11,10 +11,10 @@
 /* Save the program's handler and timer, unless they are vmprof's or ours. */
 void signals_save(void);
 
-/* Restore them.  May be called again. */
+/* Restore the handler and the timer that signals_save() has saved.  May be called again. */
 void signals_restore(void);
 
-/* Read vmprof's handler, which vmprof has just set.  Returns 0 or an errno. */
+/* Store vmprof's handler, which vmprof has just set for SIGPROF.  Returns 0 or an errno. */
 int signals_learn_vmprofs(void);
 
 /* Return the address of vmprof's handler. */
@@ -25,8 +25,8 @@ void signals_call_vmprof(siginfo_t *info, void *context);
 /* Make vmprof's handler take a sample of this thread, here and now. */
 void signals_call_vmprof_now(void);
 
-/* Let vmprof's signals take CPU samples from now on.  'take' is called with the
-   recorder's lock.  Returns 0 or an errno. */
+/* Take a CPU sample at each signal of vmprof's timer from now on.  'take' is called with
+   the recorder's lock.  Returns 0 or an errno. */
 int signals_begin_time_samples(void (*take)(siginfo_t *info, void *context));
 /* Take no more CPU samples, although the signals continue. */
 void signals_end_time_samples(void);

@@ -7,13 +7,13 @@
 #include "machines/guarded_read.h"
 #include "machines/handler_word.h"
 
-#define HANDLER_SIZE    192     /* bytes of its code that are searched */
+#define HANDLER_SIZE    192     /* bytes of the handler's code that are searched */
 
 /* The address of the variable, or NULL; and whether we have set it. */
 static int *file;
 static int is_set;
 
-/* Find the variable as vmprof_file_learn() does. */
+/* Find the variable, with the arguments and the result of vmprof_file_learn(). */
 static int look(uintptr_t handler, int fd)
 {
     unsigned char code[HANDLER_SIZE];
@@ -46,7 +46,7 @@ int vmprof_file_learn(uintptr_t handler, int fd)
 
 int vmprof_file_set(int fd)
 {
-    /* vmprof has reset it at the fork */
+    /* vmprof has reset the descriptor at the fork */
     if (file == NULL || *file != -1)
         return ENOTSUP;
     *file = fd;

@@ -1,8 +1,8 @@
 #pragma once
 /* The variable in which vmprof stores the descriptor of its file.
  *
- * vmprof resets it in a forked child.  But its signal handler, which walks stacks for us,
- * needs a descriptor.
+ * vmprof resets the variable in a forked child.  But vmprof's signal handler, which walks
+ * stacks for us, needs a descriptor.
  */
 
 #include <stdint.h>
@@ -13,5 +13,5 @@ int vmprof_file_learn(uintptr_t handler, int fd);
 
 /* Set vmprof's descriptor in a forked child.  Returns 0 or an errno. */
 int vmprof_file_set(int fd);
-/* Reset the descriptor if it was set. */
+/* Reset the descriptor that vmprof_file_set() has set, if any. */
 void vmprof_file_take_back(void);

@@ -22,7 +22,7 @@
 #define MARKER_TRAILER  '\x03'
 #define TRAILER_SIZE    25
 
-/* milliseconds after which a thread has written a name to vmprof's buffers */
+/* maximum wait in milliseconds for a thread that writes a name to vmprof's buffers */
 #define GRACE           5000
 
 /* The layout of vmprof's buffers; vmprof maps all 20 at once. */
@@ -45,8 +45,8 @@ static void (*disabled)(const void *trailer, size_t size);
 
 static volatile int was_enabled;
 static struct vmprof_buffer *volatile buffers;  /* NULL if vmprof is disabled */
-static volatile int writing;                    /* threads that write its buffers */
-static volatile unsigned int writes;
+static volatile int writing;                    /* number of threads in write_record() */
+static volatile unsigned int writes;            /* number of calls of write_record() */
 static volatile int has_failed;                 /* whether vmprof could not be disabled */
 static unsigned int names_taken[BUFFERS];       /* bytes of names that were seen in
                                                    each buffer */
@@ -54,8 +54,8 @@ static unsigned int complete[BUFFERS];          /* bytes of these names that are
 static int64_t first_name[BUFFERS];             /* first function's number, to
                                                    recognize a reused buffer */
 
-/* A stack sample that does not go to the recorder directly, its size in bytes, and the
-   reason. */
+/* A stack sample that does not go to the recorder directly, and its size in bytes.  The
+   reason is vmprof_output_probe() (PROBING) or vmprof_output_take() (TAKING). */
 static char probe[BUFFER_SIZE];
 static size_t probe_size;
 static enum { NOT_PROBING, PROBING, TAKING } is_probing;
@@ -99,7 +99,7 @@ static int is_decoy(int fd)
 {
     struct stat st;
 
-    /* the program may have closed it, and opened another file */
+    /* the program may have closed the decoy, and opened another file */
     return fd >= 0 && fd == decoy && fstat(fd, &st) == 0 &&
            st.st_dev == decoy_device && st.st_ino == decoy_inode;
 }
@@ -150,7 +150,7 @@ void vmprof_output_close(void)
 void vmprof_output_forget(void)
 {
     is_control = 0;
-    writing = 0;                /* threads of the parent */
+    writing = 0;                /* the writing threads do not exist in the child */
     if (is_decoy(decoy))
         close(decoy);
     decoy = -1;
@@ -180,8 +180,8 @@ void vmprof_output_unfollow(void)
 #define NAME_HEAD       (1 + 2 * (unsigned int)sizeof(int64_t))
 #define LONGEST_NAME    (NAME_HEAD + 1023)      /* vmprof cuts the text */
 
-/* Return the size of the record with a name that begins at 'at', or BUFFER_SIZE if its
-   length is invalid. */
+/* Return the size in bytes of the record with a name at the offset 'at' of a buffer.
+   Returns BUFFER_SIZE if the length in the record is invalid. */
 static unsigned int record_size(const struct vmprof_buffer *b, unsigned int at)
 {
     int64_t length;
@@ -198,7 +198,7 @@ static unsigned int record_size(const struct vmprof_buffer *b, unsigned int at)
  * that is killed needs them earlier.
  *
  * vmprof raises data_size before it writes the record, without the GIL.  The last record
- * may therefore still be a part of older ones.  It is complete when another record
+ * may therefore still have bytes of older records.  It is complete when another record
  * follows or vmprof writes the buffer.  Until then, each call passes it again, and
  * code_names.c replaces the name if the text has changed.
  */
@@ -271,7 +271,7 @@ static void take_record(int i, const char *data, size_t size)
         return;
     }
     if (is_probing != NOT_PROBING && size <= sizeof probe) {
-        /* a CPU sample that could not be written at once */
+        /* 'probe' has an earlier CPU sample, which vmprof could not write at once */
         if (is_probing == TAKING && probe_size > 0)
             take_stack(probe, probe_size);
         memcpy(probe, data, size);
@@ -281,7 +281,7 @@ static void take_record(int i, const char *data, size_t size)
     take_stack(data, size);
 }
 
-/* Pass a record of vmprof to the recorder, with its lock. */
+/* Pass a record of vmprof to the recorder, with the recorder's lock. */
 static void write_record(const void *data, size_t size)
 {
     int held = recorder_has_lock(), i;
@@ -338,15 +338,16 @@ static int await_names(void)
         }
         before = writes;
         error = grace_period(GRACE);
-        /* a waiting thread may wait until we have taken a record */
+        /* a thread that waits for the recorder's lock in write_record() has not finished,
+           although it counts as waiting in grace_period() */
     } while (error == 0 && (writing != 0 || writes != before));
     return error;
 }
 
-/* Wait for the writers of names when vmprof_disable() ignores vmprof's signal, because it
- * unmaps the buffers next.  It waits for threads that sample, but not for threads that
- * write names.  These would write to unmapped memory, or make an assertion fail.  No new
- * writer can begin by now.
+/* Wait for the threads that write names when vmprof_disable() ignores vmprof's signal,
+ * because it unmaps the buffers next.  vmprof_disable() itself only waits for threads that
+ * take samples.  A thread that writes a name would write to unmapped memory, or make an
+ * assertion fail.  No new thread can begin to write a name by now.
  */
 int vmprof_output_sigaction(int signal, const struct sigaction *action,
                             struct sigaction *before)

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 /* Make the decoy.  'on_disabled' is called with vmprof's last record when the program
-   disables vmprof.  Returns the descriptor, or -1 and sets errno. */
+   disables vmprof.  Returns the decoy's descriptor, or -1 and sets errno. */
 int vmprof_output_open(void (*on_disabled)(const void *trailer, size_t size));
 
 /* Return the descriptor of the decoy, or -1 without a decoy. */
@@ -27,12 +27,12 @@ int vmprof_output_is_enabled(void);
    enabled meanwhile. */
 void vmprof_output_await_end(void);
 
-/* Return whether vmprof cannot be disabled, because a thread has not left its buffers in
-   time. */
+/* Return whether an attempt to disable vmprof has failed, because a thread did not finish
+   writing to vmprof's buffers in time. */
 int vmprof_output_has_failed(void);
 
-/* Announce that the calling thread enables or disables vmprof for us (1), or has done so
-   (0). */
+/* Announce with 1 that the calling thread enables or disables vmprof for us, and with 0
+   that it has done so.  Other enabling and disabling is the program's. */
 void vmprof_output_control(int on);
 
 /* Forget vmprof's buffers, and close the decoy.  May be called again. */
@@ -56,11 +56,11 @@ void vmprof_output_forget(void);
    caller has the recorder's lock and the GIL. */
 void vmprof_output_take_names(void);
 
-/* Copy the stack sample that vmprof makes when 'take' is called.  The sample does not
-   reach the recorder.  Returns its size in bytes, or 0 if there was no sample. */
+/* Make '*record' the stack sample that vmprof takes when 'take' is called.  The sample does
+   not reach the recorder.  Returns its size in bytes, or 0 if there was no sample. */
 size_t vmprof_output_probe(void (*take)(void), const char **record);
 
-/* Pass the stack sample that vmprof makes when 'take' is called to the recorder.  The
+/* Call 'take', and pass the stack sample that vmprof then takes to the recorder.  The
    'count' words are inserted before its stack, or replace the stack if 'are_all' is true.
    'count' is at most VMPROF_OUTPUT_WORDS.  The caller has the recorder's lock. */
 #define VMPROF_OUTPUT_WORDS 2000
