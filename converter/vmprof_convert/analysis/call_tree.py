@@ -21,20 +21,22 @@ from vmprof_convert.profile.model import Profile
 
 
 class Branch(NamedTuple):
-    """A chain of functions that call only each other, below their callers.
+    """A chain of functions in the call tree, in which only the last one branches.
 
+    Each other function allocates only through the next one in the chain.
     With another choice of rows (summary.Choice.by), the chain consists of files, lines
     or modules.
     """
 
     #: the functions, outermost first; a direct recursion is one element
     chain: list[Subject]
-    #: the sums of the last function in this chain: its own allocations, and the
-    #: allocations with its callees
+    #: the sums of the last function in this chain: its own allocations without and with
+    #: its callees' allocations
     row: Row
     #: the number of branches between this one and the root
     depth: int
-    #: the index of the parent branch in the list; -1 for a branch at the root
+    #: the index of the parent branch in the list of branches(); -1 for a branch at the
+    #: root
     parent: int
 
 
@@ -105,7 +107,10 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
 
 
 def _largest(root: _Node, limit: int | None, interval: int) -> int:
-    """Mark the nodes that are shown, and return the number of omitted branches."""
+    """Give the largest branches empty sums, and return the number of omitted ones.
+
+    Only nodes with sums are shown. The omitted branches are directly below shown nodes.
+    """
     number = 0
     waiting: list[tuple[float, int, _Node]] = []
 
@@ -145,7 +150,7 @@ def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
 def _listed(root: _Node) -> list[Branch]:
     """Return the branches in the order of the report, each after its parent."""
     found: list[Branch] = []
-    #: the nodes, each with its depth and the index of its parent
+    #: the nodes that are not yet in `found`, each with its depth and its parent's index
     waiting: list[tuple[_Node, int, int]] = []
 
     def push(node: _Node, depth: int, parent: int) -> None:

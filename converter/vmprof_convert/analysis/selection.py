@@ -40,8 +40,8 @@ class Selection(NamedTuple):
     has to match at least one value.
     """
 
-    #: the nanoseconds after the start: the first one, and the one after the last; None
-    #: for the end
+    #: the selected time in nanoseconds since the start: its first nanosecond, and the
+    #: first one after it; None for the end of the profile
     time: tuple[int, int | None] | None = None
     #: the kernel's numbers of threads, or their names
     threads: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ EVERYTHING = Selection()
 
 
 class SelectedRows:
-    """A filter for rows by time, between a reader and another object for rows.
+    """A receiver of samples that passes the samples of a time to another receiver.
 
     It implements model.Rows.
     """
@@ -113,12 +113,12 @@ class SelectedRows:
         self.threads: set[int] = set()
 
     def begin(self, settings: dict[str, str]) -> None:
-        """Discard the threads, and start the other object."""
+        """Discard the threads, and begin the samples of the other receiver."""
         self._rows.begin(settings)
         self.threads.clear()
 
     def extend(self, rows: Columns) -> None:
-        """Pass the rows that match."""
+        """Pass the rows of the selected time to the other receiver."""
         self.threads.update(rows.thread)
         if self._is_all:
             self._rows.extend(rows)
@@ -182,7 +182,7 @@ class Selected:
 
     def __init__(self, profile: Profile, selection: Selection,
                  origins: Origins) -> None:
-        """Prepare the selection, and check that each pattern matches something.
+        """Prepare the selection, and check that each pattern matches a name.
 
         Raises:
             ProfileError: The profile does not record the information that the selection
@@ -329,7 +329,8 @@ def check(profile: Profile, selection: Selection) -> None:
     """Check that the profile records the information that a selection needs.
 
     Raises:
-        ProfileError: The profile does not record it.
+        ProfileError: The profile lacks this information, or ends before the selected
+            time.
     """
     if selection.types and not profile.has_types:
         raise ProfileError("there are no types of objects in this profile, which "

@@ -34,7 +34,7 @@ from vmprof_convert.profile.model import (
     Profile,
 )
 
-#: the bytes at the three moments of the windows
+#: the bytes at the three moments that bound the two windows (windows.py)
 Moments = tuple[float, float, float]
 
 #: Resident memory divided by this number is the largest error of a difference. The
@@ -114,7 +114,7 @@ class Memory(NamedTuple):
 
 
 def memory_of(profile: Profile, windows: Windows) -> Memory | None:
-    """Return the memory of a process; None if resident memory was not read."""
+    """Return the memory of a process in its windows; None if it was not read."""
     first, middle, last = (windows.times[number] for number in (
         windows.first, windows.middle, windows.last))
     found = _between(profile, [first, middle, last])
@@ -150,7 +150,7 @@ def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
 
 
 def _less(moments: Moments | None, less: Sequence[float]) -> Moments | None:
-    """Subtract a number of bytes from each of the moments."""
+    """Subtract a number of bytes from the memory at each moment."""
     if moments is None:
         return None
     first, middle, last = (value - part for value, part in zip(moments, less))
@@ -172,7 +172,7 @@ def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
 
 
 def memory_of_all(memories: Sequence[Memory | None]) -> Memory | None:
-    """Return the sum of several processes; None if one of them is unknown."""
+    """Return the summed memory of all processes; None if it is unknown for one."""
     known = [memory for memory in memories if memory is not None]
     if not known or len(known) < len(memories):
         return None
@@ -197,7 +197,7 @@ def _sum(all_: Sequence[Moments]) -> Moments:
 
 
 def _at(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
-    """Return the memory at each of these times.
+    """Return the memory at each of these times, from readings ten times per second.
 
     The profile omits readings that hardly differ from the previous one. So a value is
     valid until shortly before the next one. Returns None if the first reading is not
