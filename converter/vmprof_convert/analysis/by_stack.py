@@ -123,7 +123,10 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
 
 
 def whole(numbers: Iterable[float]) -> list[int]:
-    """Round the numbers so that each partial sum is off by at most 0.5."""
+    """Round numbers so that each partial sum differs by at most 0.5 from the exact sum.
+
+    The numbers rounded one by one could add up to another total.
+    """
     result, exact, before = [], 0.0, 0
     for number in numbers:
         exact += number

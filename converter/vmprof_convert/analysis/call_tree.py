@@ -107,9 +107,9 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
 
 
 def _largest(root: _Node, limit: int | None, interval: int) -> int:
-    """Give the largest branches empty sums, and return the number of omitted ones.
+    """Select the largest branches, and return the number of omitted ones below them.
 
-    Only nodes with sums are shown. The omitted branches are directly below shown nodes.
+    A selected node gets its chain and empty sums.
     """
     number = 0
     waiting: list[tuple[float, int, _Node]] = []
@@ -136,7 +136,12 @@ def _largest(root: _Node, limit: int | None, interval: int) -> int:
 
 
 def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
-    """Calculate the sums of all nodes that are shown."""
+    """Add the samples to the sums of the selected nodes.
+
+    Args:
+        tally: the samples.
+        ends: the innermost node of each stack.
+    """
     for (stack, _, then), sum_ in tally.sums().items():
         node: _Node | None = ends[stack]
         if node is not None and node.own is not None:

@@ -31,7 +31,7 @@ from vmprof_convert.text.escape import shortened, similar
 NO_CALLER = Function("[no caller]", 0, "", LABEL)
 ITSELF = Function("[itself]", 0, "", LABEL)
 
-#: the sums of each row's subject
+#: the sums by the subject of a row
 _Rows = dict[Subject, Figures]
 
 
@@ -52,7 +52,8 @@ class Focus(NamedTuple):
     #: the executed lines of the function, with the allocations of the functions that
     #: they call; empty if lines are unknown
     lines: list[Row]
-    #: the types of the allocations below the function; empty if types are unknown
+    #: the types of the objects that the function and its callees allocated; empty if
+    #: types are unknown
     types: list[Row]
 
 

@@ -37,7 +37,7 @@ OUTSIDE = Function("[outside of the GC's heap]", 0, "", LABEL)
 
 
 class Row(NamedTuple):
-    """The number of one function, or of another subject."""
+    """The time or growth of one function, or of another subject (summary.Subject)."""
 
     subject: Subject
     #: the time or growth in the function itself, and with its callees
@@ -50,7 +50,7 @@ class Amounts(NamedTuple):
 
     of: str
     unit: str
-    #: the sum of all rows
+    #: the whole time, or the whole growth
     sum: float
     rows: list[Row]
     #: the first line of the report, and notes about the numbers
@@ -174,7 +174,7 @@ def _rows(profile: Profile, parts: _Parts, choice: Choice,
 
 
 def sort(rows: list[Row], choice: Choice) -> None:
-    """Sort rows by their total, or by their own number."""
+    """Sort rows by `total` if `choice.sort` is TOTAL, otherwise by `own`."""
     rows.sort(key=lambda row: (
         (-row.total, -row.own) if choice.sort == TOTAL else (-row.own, -row.total),
         row.subject))

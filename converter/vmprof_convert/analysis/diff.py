@@ -6,12 +6,13 @@ limits about effect measures", Statistics in Medicine 2008). Within one run, obj
 that exist at both moments cancel out, however uncertain their number is. Then the two
 sides are the objects that appeared and the objects that disappeared.
 
-Equal runs of a program differ by more than sampling. Compiled code may allocate an
-object in another function, or not at all. With several runs per side, the spread of
-equal runs is measured (spread.py). Then the metric of a side is the mean of its runs,
-and a row has changed if it differs by more than the spread. With one run per side, the
-spread is unknown. Then a program with compiled code can have changes only of live
-objects, in total and by type, except the JIT's own types (Sides.is_spread_unknown).
+Equal runs (runs of the same program with the same input) differ by more than sampling.
+Compiled code may allocate an object in another function, or not at all. With several
+runs per side, the spread of equal runs is measured (spread.py). Then the metric of a
+side is the mean of its runs, and a row has changed if it differs by more than the
+spread. With one run per side, the spread is unknown. Then a program with compiled code
+can have changes only of live objects, in total and by type, except the JIT's own types
+(Sides.is_spread_unknown).
 
 Sampling alone does not show which objects are alive. If neither a heap snapshot nor a
 full major collection determined the live objects (lifetimes.is_alive_exact()), the
@@ -119,10 +120,10 @@ class Sides(NamedTuple):
 
     def is_spread_unknown(self, measure: str, by: tuple[str, ...] = (),
                           type_: Shown | None = None) -> bool:
-        """Return whether equal runs may differ by an unknown amount.
+        """Return whether equal runs may differ in a metric by an unknown amount.
 
-        Sampling is not the only reason of a difference if the program has compiled
-        code. With one run per side, the spread cannot be measured.
+        If the program has compiled code, sampling is not the only reason why equal runs
+        differ. With one run per side, their spread cannot be measured.
 
         Args:
             measure: the compared metric.
@@ -410,7 +411,7 @@ def _mean(runs: Sequence[Figures], others: Sequence[Figures], state: str | None,
 
 def _sampled(runs: Sequence[Figures], state: str | None,
              is_objects: bool) -> tuple[list[float], float]:
-    """Return the metric of each run, and the sampling variance of one run.
+    """Return the metric of each run, and the variance that sampling gives to one run.
 
     The variance includes half of an additional sample, as in estimator.interval_of().
     """
@@ -437,7 +438,7 @@ def chance(change: Change, measure: str) -> float:
         degrees = spread.degrees(len(change.gained), len(change.lost))
         middle = estimate(0.0)
         nearest, end = (middle.low, low) if value > 0 else (-middle.high, -high)
-        # The interval is proportional to the quantile.
+        # The width of the interval is proportional to the quantile of Student's t.
         return 1.0 if nearest <= 0 else 0.0 if nearest == end else spread.tail(
             spread.quantile(Z, degrees) * nearest / (nearest - end), degrees)
     near, far = 0.0, _FAR

@@ -77,7 +77,7 @@ def contradiction(profile: Profile) -> str:
     last = _last_comparable(profile)
     if last is None:
         return ""
-    # Possibly no object was sampled with the initial interval.
+    # The initial interval may be larger than the intervals of all samples.
     least, most = bounds(last._replace(
         interval=max(last.interval, profile.interval)))
     if least <= last.alive <= most:

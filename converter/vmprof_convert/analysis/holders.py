@@ -67,7 +67,7 @@ class Row(NamedTuple):
     objects: int
     #: the same bytes, estimated from the sampled objects
     estimate: Estimate
-    #: the contents, with the largest part first
+    #: the retained objects by type and function, with the largest part first
     parts: list[Part]
 
 
@@ -77,7 +77,7 @@ class Rest(NamedTuple):
     #: how the objects are reachable: OTHERWISE, INTERPRETER, FINALIZER or NO_PATH
     how: int
     estimate: Estimate
-    #: the contents, with the largest part first
+    #: the objects by type and function, with the largest part first
     parts: list[Part]
     #: for INTERPRETER, the purposes for which the interpreter keeps objects, and the
     #: exact bytes of each purpose, with the largest one first
@@ -157,7 +157,8 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
         for bit in bits:
             sums[bit].add(one)
         if not bits:
-            # The snapshot does not list small groups of retainers.
+            # The snapshot does not list small groups of retainers, so the objects of
+            # such a group count as the rest.
             rest[one.how if one.how in rest else OTHERWISE].add(one)
     interval = max(held.intervals, default=1)
     # the interpreter's own roots, from which objects were reached that the program does
@@ -228,7 +229,7 @@ def last_until(profile: Profile, until: int) -> Held | None:
 
 
 def of_chosen(profile: Profile, chosen: Container[tuple[int, int]]) -> list[Share]:
-    """Return the retainers of the objects with these stacks and types."""
+    """Return the retainers of the objects whose stack and type are in `chosen`."""
     return _shares(profile, lambda stack, type_: (stack, type_) in chosen,
                    profile.last_held).get(True, [])
 
@@ -242,7 +243,7 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key], held: Held | Non
 
     Args:
         profile: the profile that contains the snapshot.
-        kind: a function that returns the kind of a stack and a type.
+        kind: a function that returns the kind of the objects with a stack and a type.
         held: the heap snapshot, or None.
     """
     if held is None or held.problem:

@@ -30,7 +30,7 @@ from vmprof_convert.text.units import format_bytes, format_number
 
 
 def readings(profile: Profile, kind: str) -> list[Figure]:
-    """Return the readings of one kind, in the order of time."""
+    """Return the readings of the metric `kind`, in the order of time."""
     return [figure for figure in profile.figures if figure.kind == kind]
 
 
@@ -112,9 +112,9 @@ def growth(profile: Profile) -> Growth:
     divided among the samples between the readings. Each sample gets a share in
     proportion to its bytes, and at most these bytes. A program may touch a block only
     after the reading that follows the sample. Therefore the remaining growth is divided
-    among the remaining bytes of the samples in the preceding interval. In each
-    interval, objects that were not short-lived come first, because the program uses the
-    nursery again and again.
+    among the remaining bytes of the samples between the two readings before. Objects
+    that were not short-lived come first each time, because the program uses the nursery
+    again and again.
 
     Growth counts as outside of the heap if the difference between the resident memory
     and the heap has grown since the first reading.
@@ -215,12 +215,12 @@ def peak(figures: Sequence[Figure]) -> Figure:
 
 
 def _most(figure: Figure) -> str:
-    """Return the text for the largest reading."""
+    """Return the report's words for the largest reading of a metric."""
     return "at most %s (at %.2f s)" % (format_bytes(figure.value), figure.time / 1e9)
 
 
 def _last_read(figure: Figure) -> str:
-    """Return the text for the time of a reading."""
+    """Return the report's words for the time of a reading before the end."""
     return "when last read (at %.2f s)" % (figure.time / 1e9)
 
 

@@ -36,8 +36,8 @@ _LISTED = 10
 class Selection(NamedTuple):
     """The conditions of a selection.
 
-    A sample has to match each attribute. If an attribute has several values, the sample
-    has to match at least one value.
+    A sample has to match each attribute that is not empty. If an attribute has several
+    values, the sample has to match at least one value.
     """
 
     #: the selected time in nanoseconds since the start: its first nanosecond, and the
@@ -273,7 +273,10 @@ class Selected:
 
 
 def _ends(functions: Iterable[Function], pattern: str) -> set[str]:
-    """Return the ends of the files' paths, with as many folders as `pattern` has."""
+    """Return the ends of the paths of functions' files, for proposals of file names.
+
+    Each end has as many folders as `pattern`.
+    """
     parts = pattern.count("/") + 1
     return {"/".join(function.file.split("/")[-parts:])
             for function in functions if function.file}
@@ -360,7 +363,10 @@ def is_called(function: Function, pattern: str, origins: Origins) -> bool:
 
 
 def is_in(function: Function, pattern: str, origins: Origins) -> bool:
-    """Return whether a function's file has this name or path, or is in this folder."""
+    """Return whether `pattern` is the name, the path or a folder of a function's file.
+
+    The short path and the recorded path of the file are compared.
+    """
     if not function.file:
         return False
     return any(_is_path(path, pattern)

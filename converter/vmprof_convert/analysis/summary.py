@@ -97,7 +97,7 @@ class Figures:
         self._states: dict[str, Sum] = {}
 
     def add(self, state: str, sum_: Sum) -> None:
-        """Add samples with one outcome."""
+        """Add the sums of samples with one outcome."""
         if state != CARRIED:
             self._all.add_sum(sum_)
         if state in (STILL_ALIVE, CARRIED):
@@ -253,7 +253,7 @@ class Tally:
         fates: Iterable[int] = rows.fate
         if self.at is not None:
             rows = rows.chosen([time <= self.at for time in rows.time])
-            # the outcomes at that time
+            # the outcomes at the time self.at
             fates = map(self._fate, rows.fate, rows.collected, rows.ended)
         if not any(rows.size):
             # All other columns of CPU samples are equal.
@@ -555,7 +555,8 @@ def sum_up(profile: Profile) -> Summary:
         for stack in range(-1, len(profile.stacks))})
     summary = summarize(
         profile, tally, Choice(by=(TYPE,) if profile.has_types else ()), code=code)
-    # The report lists missing callers in another table.
+    # summarize() omits missing callers that no row shows. Another table of the output
+    # shows functions.
     return summary._replace(
         missing=code.missing.functions if summary.missing_bytes else [])
 

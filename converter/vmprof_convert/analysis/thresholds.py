@@ -320,7 +320,7 @@ def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
 
 def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
            figures: Mapping[bool, Figures]) -> list[Verdict]:
-    """Return the verdicts on one run.
+    """Decide the conditions for one run, and return the verdicts.
 
     Args:
         conditions: the conditions to decide.
@@ -337,7 +337,7 @@ def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
 
 def of(conditions: Sequence[Condition], shown: Difference,
        raw: Difference | None = None) -> list[Verdict]:
-    """Return the verdicts on a comparison.
+    """Decide the conditions for a comparison, and return the verdicts.
 
     Args:
         conditions: the conditions to decide.
@@ -366,7 +366,7 @@ def of(conditions: Sequence[Condition], shown: Difference,
 def judge(conditions: Sequence[Condition], after: Sequence[Figures],
           gained: Sequence[Figures] = (), lost: Sequence[Figures] = (),
           before: Sequence[Figures] = (), count: int = 0) -> list[Verdict]:
-    """Return the verdicts on sums of samples, as though they contained no garbage.
+    """Decide conditions by sums of samples, as though these contained no garbage.
 
     Args:
         conditions: the conditions to decide.
@@ -398,7 +398,7 @@ def judge(conditions: Sequence[Condition], after: Sequence[Figures],
 
 def of_readings(condition: Condition, after: Sequence[Profile],
                 before: Sequence[Profile] = (), count: int = 1) -> Verdict:
-    """Return the verdict on a metric that was read.
+    """Decide a condition about a metric that was read, and return the verdict.
 
     A limit applies to each run of `after`, so that the largest reading decides. Growth
     is the difference between the means of the sides. Its interval is calculated with
@@ -434,7 +434,7 @@ def of_readings(condition: Condition, after: Sequence[Profile],
 
 def _above_share(came: Estimate, went: Estimate, old: Estimate,
                  share: float) -> Estimate:
-    """Return the estimate of `came` minus `went`, minus a share of `old`."""
+    """Estimate the growth (`came` minus `went`) minus a share of the old value."""
     def error(of_went: float, of_old: float) -> float:
         # The disappeared objects are a part of the old objects (all of the latter for
         # two runs). Therefore their covariance is the variance of the disappeared

@@ -366,8 +366,8 @@ def find_leaks(processes: Sequence[Process], *, group_storage: bool = False) -> 
                 objects.stack, objects.type, objects.size, objects.live_size,
                 objects.interval, objects.collected, objects.freed, objects.thread):
             since = bisect.bisect_right(windows.times, collected)
-            # The collection that found the object dead may not be among the compared
-            # ones. Then the object is missing at the next compared moment.
+            # The collection that found the object dead may not be one of the compared
+            # moments. Then the object is missing at the next compared moment.
             until = _NEVER
             if freed >= 0:
                 until = (bisect.bisect_left(windows.freed_by or windows.times, freed)
@@ -382,7 +382,7 @@ def find_leaks(processes: Sequence[Process], *, group_storage: bool = False) -> 
             interval = max(interval, mean)
             shown = names.shown(type_)
             place = places[-1].of(stack)[0]
-            # The probability of a sample belongs to the size that was allocated.
+            # The probability of a sample depends on the size that was allocated.
             p = probability(size, mean, profile.gaps)
             size = live_size or size
             if is_the_jits(shown) or place.function in _NOT_THE_PROGRAMS:
@@ -538,7 +538,7 @@ class _Judge:
                 slow = sites
             elif self._processes[0].profile.is_raw:
                 # The types of native memory are callers of malloc. The JIT replaces one
-                # by another.
+                # caller by another, so that the first one seems to slow down.
                 slow = []
             if slow:
                 self._slowing.append(self._leak(place, slow, None))
@@ -549,7 +549,7 @@ class _Judge:
         return sites
 
     def _leak(self, place: Place, sites: list[Site], together: Site | None) -> Leak:
-        """Return the growth of some sites of a place as a Leak.
+        """Return a Leak with the growth of some sites of a place.
 
         Args:
             place: the place.

@@ -97,7 +97,8 @@ class Tally:
         """Start with no objects.
 
         Args:
-            snapshots: the number of moments for which changes are recorded; 0 for none.
+            snapshots: the number of moments at which changes of the live bytes are
+                recorded (see hold()); 0 for no moments.
         """
         #: the number of sampled objects that appeared, and that disappeared, in each
         #: window
@@ -158,7 +159,7 @@ class Tally:
             self.objects[1] += 1.0 / p
 
     def hold(self, begin: int, end: int, size: int, p: float) -> None:
-        """Add a sampled object to the changes of the live bytes.
+        """Add a sampled object to the changes of the live bytes at snapshots.
 
         Args:
             begin: the index of the first snapshot at which the object was live.
@@ -201,7 +202,7 @@ class Tally:
 
     @property
     def counts(self) -> Counts:
-        """Return the numbers of sampled objects that appeared and disappeared."""
+        """Return the numbers of appeared and disappeared objects in each window."""
         return Counts((self.came[0], self.came[1]), (self.went[0], self.went[1]))
 
     @property
@@ -295,7 +296,7 @@ class Site:
     def is_enlarged(self) -> bool:
         """Return whether the site is storage that became larger, not more numerous.
 
-        For example, a list replaces its storage by a larger one when it grows.
+        For example, a growing list replaces its storage by larger storage.
         """
         if self.type.kind != STORAGE:
             return False

@@ -302,12 +302,13 @@ def _last_of_each(times: list[int], allocated: list[int]) -> list[int]:
 
     gc.collect() first finishes a collection that has begun. That collection counts
     objects that died after they were marked as alive. Then gc.collect() makes another
-    collection. A program that calls gc.collect() twice means the second collection. It
-    finds the objects dead that waited for their finalizers in the first one.
+    collection. A program that calls gc.collect() twice means the collection by the
+    second call. This collection finds the objects dead that waited for their finalizers
+    in the collection before.
 
     Collections directly follow each other if hardly anything is allocated between them,
     compared with the bytes allocated between their neighbours. Their times do not show
-    this, because a collection may take as long as the interval before it.
+    this, because a collection may take as long as the time between two collections.
 
     Args:
         times: the times of the collections.
@@ -375,9 +376,9 @@ def count_snapshots(all_windows: Sequence[Windows]) -> int:
 
 
 def snapshots(windows: Windows, count: int) -> list[int]:
-    """Return `count` evenly chosen moments of the trend.
+    """Return the indices of `count` evenly chosen moments of the trend.
 
-    If the trend has fewer moments, some of them occur more than once.
+    If the trend has fewer moments, some moments occur more than once.
     """
     span = len(windows.trend) - 1
     return [windows.trend[span * i // (count - 1)] for i in range(count)]
