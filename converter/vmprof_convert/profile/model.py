@@ -27,13 +27,13 @@ MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
 #: metric of malloc: bytes in use, without the memory of the GC
 RAW_IN_USE = "raw-in-use"
-#: metric at each mark: bytes that the program had allocated
+#: metric that is read at each mark: bytes that the program had allocated so far
 ALLOCATED = "allocated"
-#: number of equidistant times in Profile.looks for native memory
+#: number of equidistant times that Profile.looks contains for native memory
 _LOOKS = 40
 #: kinds of functions
 PYTHON, NATIVE = "python", "native"
-#: kind of a function that is only a label, such as the code that a report omits
+#: kind of a function that is only a label, for example for code that a report omits
 LABEL = "label"
 
 #: Outcomes of an object (Samples.fate):
@@ -67,7 +67,7 @@ class Function(NamedTuple):
 
 
 class Type(NamedTuple):
-    """The names of a type of objects; a name is empty if the type has no such name.
+    """The recorded names of a type of objects; a missing name is empty.
 
     meaning/type_names.py chooses the name that a report shows.
     """
@@ -211,8 +211,8 @@ class Rows(Protocol):
     def extend(self, rows: Columns) -> None:
         """Add some samples, in any order.
 
-        If the profile records types or outcomes, an object is added when they are
-        known, so not in the order of the file.
+        If the profile records types or outcomes, an object is added when its type and
+        outcome are known, so not in the order of the file.
         """
 
     def carry(self, object_: Carried) -> None:
@@ -237,9 +237,10 @@ class Samples:
         self.thread = array.array("q")
         #: index in Profile.stacks, -1 if the stack got lost
         self.stack = array.array("i")
-        #: size in bytes, 0 for a CPU sample
+        #: allocated size in bytes, 0 for a CPU sample
         self.size = array.array("q")
-        #: mean gap in bytes when the sample was taken, 0 for a CPU sample
+        #: mean gap between sample points in bytes when the sample was taken, 0 for a
+        #: CPU sample
         self.interval = array.array("q")
         #: resident memory in KiB, 0 if unknown
         self.memory = array.array("q")
@@ -334,7 +335,10 @@ class Samples:
             setattr(self, name, new(getattr(self, name)))
 
     def mapped(self, new: Callable[[array.array[int]], array.array[int]]) -> Samples:
-        """Return a table of the results of `new`, without inherited objects."""
+        """Return a table whose columns are the results of `new` for these columns.
+
+        The table has no inherited objects.
+        """
         result = Samples()
         for name in Row._fields:
             setattr(result, name, new(getattr(self, name)))
@@ -366,11 +370,12 @@ class Moment(NamedTuple):
     allocated: int
     #: number of allocation samples whose stack got lost
     lost: int
-    #: number of CPU samples that were dropped because they met another sample
+    #: number of CPU samples that were dropped because another sample was being recorded
     dropped: int
     #: number of minor collections
     collections: int
-    #: number of memory pressures, each of which hides some bytes from `allocated`
+    #: number of times that memory pressure was reported to the GC, which hides some
+    #: bytes from `allocated` each time
     pressures: int
     #: number of changes of the GC's state that the engine did not observe
     surprises: int
@@ -607,7 +612,7 @@ class Profile:
 
     @property
     def parent(self) -> int:
-        """The number of the parent process, 0 if the parent is not part of the run."""
+        """The kernel's number of the parent process, 0 if it is not part of the run."""
         return self._setting("parent")
 
     @property
@@ -629,8 +634,8 @@ class Profile:
     def last_held(self) -> Held | None:
         """The retainers from the last snapshot that succeeded.
 
-        If none succeeded, this is the last failed one, whose `problem` is the reason.
-        None if no snapshot searched for retainers.
+        If no snapshot succeeded, the value is the last failed one, whose `problem` is
+        the reason. It is None if no snapshot searched for retainers.
         """
         answers = [held for held in self.held if not held.problem] or self.held
         return answers[-1] if answers else None
@@ -647,7 +652,10 @@ class Profile:
 
     @property
     def end(self) -> int:
-        """The time of the last totals in nanoseconds since the start, 0 if none."""
+        """The time of the last totals in nanoseconds since the start, 0 without totals.
+
+        This is the end of the profile.
+        """
         return self.moments[-1].time if self.moments else 0
 
     @property
@@ -670,7 +678,7 @@ class Profile:
 
     @property
     def passed_over(self) -> str:
-        """A text that lists the unknown kinds of records and their numbers."""
+        """A text that lists the unknown kinds of records, and how many were skipped."""
         kinds = ["%s (%d)" % pair for pair in sorted(self.unknown.items())]
         if len(kinds) > MAX_KINDS:
             kinds[MAX_KINDS:] = ["%d kinds more" % (len(kinds) - MAX_KINDS)]

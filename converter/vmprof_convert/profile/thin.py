@@ -67,7 +67,10 @@ class Limit:
                 table.thin()
 
     def thinned(self) -> Thinned | None:
-        """Return the numbers of remaining and of all samples, None if all remain."""
+        """Return the numbers of remaining and of all samples.
+
+        Returns None if no sample was removed.
+        """
         return None if self.factor == 1 else Thinned(
             sum(table.stayed for table in self._tables),
             sum(table.came for table in self._tables))
@@ -90,7 +93,7 @@ class _Table(Samples):
         self.came = self.stayed = 0
         #: random number from 0 to 1 of each row; empty while no row was removed
         self._marks = array.array("d")
-        #: probabilities for rows that are not in the table yet
+        #: probabilities to keep rows that are not in the table yet
         self._ratios = self._new_ratios(1, self._limit.factor)
 
     def _new_ratios(self, before: int, after: int) -> _Ratios:
@@ -116,7 +119,7 @@ class _Table(Samples):
         return array.array("d", starmap(self._random, repeat((), count)))
 
     def thin(self) -> None:
-        """Remove rows after the factor of the limit was doubled."""
+        """Remove rows, after Limit.keep() has doubled the factor."""
         if not self._marks:
             self._marks = self._new_marks(len(self))
         factor = self._limit.factor
