@@ -53,7 +53,11 @@ class Holder(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An object on a reference path that is large enough to have a name."""
+    """An object on a reference path, through which the walk reached many bytes.
+
+    An object is no step if less than 1/4096 of all bytes was reached through it, except
+    modules.
+    """
 
     #: index of the preceding step in Held.steps, -1 for the first step
     before: int

@@ -126,7 +126,7 @@ class MergedStacks(StackTable):
 
 
 def _labels(profiles: Sequence[Profile]) -> tuple[list[dict[str, str]], Sequence[int]]:
-    """Return the distinct sets of labels, and the index of a set for each stack."""
+    """Return Profile.labels and Profile.stack_labels of the merged profile."""
     sets: list[dict[str, str]] = [{}]
     of_stack = array.array("i")
     if all(len(profile.labels) < 2 for profile in profiles):
@@ -170,7 +170,7 @@ def begins(clocks: Sequence[tuple[int, float]]) -> list[int]:
 
 
 def chosen(all_: Sequence[Read], patterns: Sequence[str]) -> list[Read]:
-    """Return the processes that match at least one pattern; all without patterns.
+    """Return the processes that match a pattern, or all if there are no patterns.
 
     Args:
         all_: The processes of a run.

@@ -22,7 +22,7 @@ class Frame(NamedTuple):
     line: int
 
 
-#: odd factors of the hash of a node and a frame
+#: odd factors for the node and the frame in the hash of Stacks.child()
 _OF_NODE, _OF_FRAME = 0x9e3779b1, 0x85ebca77
 #: the frame of the empty stack
 NO_FRAME = Frame(0, "", 0)

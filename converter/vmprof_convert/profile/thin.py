@@ -2,15 +2,15 @@
 
 Poisson samples can be downsampled exactly. An object of s bytes that was sampled at a
 mean interval of N bytes has the probability p(s, N) (profile/probability.py). The table
-keeps it with probability p(s, k*N) / p(s, N), and changes its interval to k*N. The
-remaining samples are then distributed as if the sampler had used the interval k*N. So
-the estimates from them are unbiased, and their 95 % intervals contain the truth as
-often as before (meaning/estimator.py).
+keeps the sample with probability p(s, k*N) / p(s, N), and changes its interval to k*N.
+The remaining samples are then distributed as if the sampler had used the interval k*N.
+So estimates from the remaining samples are unbiased, and their 95 % intervals contain
+the truth as often as before (meaning/estimator.py).
 
 Each row gets a random number that depends only on the order of the rows. So the same
-rows of a file remain each time. The rows that remain for 2*k are a subset of the rows
-that remain for k. Inherited objects (Samples.carried) are never removed, because all
-formats add them up for each stack instead of writing rows.
+rows of a file remain each time. The rows that remain for the factor 2*k are a subset of
+the rows that remain for the factor k. Inherited objects (Samples.carried) are never
+removed, because all formats add them up for each stack instead of writing rows.
 
 The command-line options create a Limit (cli/options.py), and the readers fill its
 tables.
