@@ -1,4 +1,4 @@
-"""Escaping of names from profiles, which may contain anything, for terminals."""
+"""Escaping of names for terminals; names from a profile may contain any characters."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ MAX_NAME = 200
 def printable(text: str) -> str:
     """Return `text` in one line, with "?" in place of unprintable characters.
 
-    These are control characters, characters that change the direction of the following
-    text, and invisible characters.
+    Unprintable are control characters, characters that change the direction of the
+    following text, and invisible characters.
     """
     return "".join(c if c.isprintable() else "?" for c in text)
 

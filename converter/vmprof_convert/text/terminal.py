@@ -34,7 +34,10 @@ def print_prose(line: str, out: TextIO, terminal: Terminal) -> None:
 
 
 def plain(text: str, terminal: Terminal) -> str:
-    """Return `text` in characters that the terminal can show; it may get longer."""
+    """Return `text` in characters that the terminal can show.
+
+    The result may be longer than `text`.
+    """
     if terminal.unicode:
         return text
     return text.replace("\u00b1", "+-").replace(DOTS, "~").encode(

@@ -21,8 +21,9 @@ def format_ends(low: float, number: float, high: float,
                 bytes_: bool = True) -> tuple[str, str, str]:
     """Return a number and the ends of its interval as texts with units.
 
-    If necessary, they get up to three more digits so that the ends differ, such as
-    "28.32 GiB", "28.31 GiB", "28.34 GiB". If six digits are not enough, they get three.
+    The texts have three digits or, if the texts of the ends were equal, up to six, such
+    as "28.32 GiB", "28.31 GiB", "28.34 GiB". If six digits are not enough, the texts
+    have three.
 
     Returns:
         The texts of `number`, `low` and `high`.
@@ -78,7 +79,7 @@ def format_number(number: int, noun: str) -> str:
 
 def format_range(low: float, number: float, high: float,
                  bytes_: bool = True) -> str:
-    """Return an interval in the unit of `number`, such as "1.47-1.60".
+    """Return the interval from `low` to `high` in the unit of `number`: "1.47-1.60".
 
     If an end had too many digits, both ends get their own units: "0.87K-29.6M".
     """
