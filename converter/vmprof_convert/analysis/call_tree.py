@@ -21,11 +21,10 @@ from vmprof_convert.profile.model import Profile
 
 
 class Branch(NamedTuple):
-    """A chain of functions in the call tree, in which only the last one branches.
+    """A chain of functions in the call tree, each of which calls only the next one.
 
-    Each other function allocates only through the next one in the chain.
-    With another choice of rows (summary.Choice.by), the chain consists of files, lines
-    or modules.
+    Only the last function has own allocations or several callees. With another choice
+    of rows (summary.Choice.by), the chain consists of files, lines or modules.
     """
 
     #: the functions, outermost first; a direct recursion is one element

@@ -31,7 +31,7 @@ _SLACK, _SLACK_BYTES = 0.01, 2**16
 
 
 def bounds(swept: Swept) -> tuple[float, float]:
-    """Return the range of the estimated bytes that agree with the GC's number."""
+    """Return the smallest and the largest estimate that agree with the GC's count."""
     slack = _SLACK * swept.heap + _SLACK_BYTES
     most = swept.heap + slack + _by_chance(swept.heap, swept.interval)
     # the skewness for a small number of samples (Cornish-Fisher), and half a sample
@@ -61,7 +61,7 @@ def _last_comparable(profile: Profile) -> Swept | None:
 
 
 def _by_chance(truth: int, interval: int) -> float:
-    """Return the largest error of an estimate of `truth` bytes."""
+    """Return the error of an estimate of `truth` bytes, at the quantile _Z."""
     return _Z * math.sqrt(truth * interval)
 
 

@@ -203,7 +203,7 @@ _Key = TypeVar("_Key")
 
 
 def by_place(profile: Profile, until: int) -> dict[Place, list[Share]]:
-    """Return the retainers of the objects that each place allocated.
+    """Return the retainers of the objects of each place (see leaks/sites.py).
 
     Args:
         profile: the profile of one process.

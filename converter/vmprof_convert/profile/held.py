@@ -109,6 +109,7 @@ class Held:
     #: size of each object in bytes when the snapshot was taken
     live_sizes: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
+    #: mean gap between sample points in bytes when each object was sampled
     intervals: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
     #: retainers of each object: the bits of their Holder.set

@@ -16,7 +16,7 @@ from vmprof_convert.profile.columns import by_key, gathered, is_one, those
 from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.stacks import StackTable
 
-#: largest number of unknown kinds that Profile.passed_over names
+#: largest number of unknown kinds of records that Profile.passed_over names
 MAX_KINDS = 10
 #: Kinds of metrics (Figure.kind). Linux counts these: the resident memory, its private
 #: part (USS), the processor time, and the minor and major page faults.
@@ -41,9 +41,11 @@ LABEL = "label"
 #: - PENDING: The object was in the nursery when the profile ended.
 #: - DIED: The object was short-lived. It died before its first minor collection.
 UNTOLD, PENDING, DIED = -1, 0, 1
+#: More outcomes of an object:
 #: - FREED: The object became old. A major collection or a heap snapshot found it dead.
 #: - ALIVE: The object became old, and was not found dead.
 FREED, ALIVE = 2, 3
+#: Unknown outcomes of an object:
 #: - LOST: The object became old, and the sampler stopped following it.
 #: - UNKNOWN: The outcome is unknown, for example because the sampler could not identify
 #:   the object in its batched allocation.
@@ -55,7 +57,7 @@ def _words(text: str) -> list[str]:
 
 
 class Function(NamedTuple):
-    """A function of the program, of native code, or a label in place of functions."""
+    """A Python function, a native function, or a label in place of functions."""
 
     name: str
     #: line of the definition, 0 if unknown
@@ -198,7 +200,7 @@ class Carried(NamedTuple):
 
 
 class Rows(Protocol):
-    """The receiver of the samples while a profile is read."""
+    """The interface of a receiver, which gets the samples while a profile is read."""
 
     def begin(self, settings: dict[str, str]) -> None:
         """Begin the samples and drop all rows that were added before.
@@ -400,8 +402,8 @@ class Collection(NamedTuple):
 class Snapshot(NamedTuple):
     """A heap snapshot.
 
-    A forked process found the objects that the program could reach. Sampled objects
-    that the program could not reach ended at this time (Samples.ended).
+    A forked process found the objects that the program could reach. The other sampled
+    objects were found dead at this time (Samples.ended).
     """
 
     #: nanoseconds since the start
@@ -421,7 +423,7 @@ class Snapshot(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """The GC's count after a major collection, and an estimate of the same objects.
+    """The GC's count of old objects after a major collection, and the estimated count.
 
     analysis/heap_check.py compares both. All values except `time` are in bytes.
     """
@@ -437,7 +439,7 @@ class Swept(NamedTuple):
     alive: int
     #: estimated size of the objects with an unknown outcome
     not_known: int
-    #: longest interval of a sample so far
+    #: largest mean gap of a sample so far
     interval: int
 
 
@@ -463,9 +465,9 @@ class Figure(NamedTuple):
 class Process(NamedTuple):
     """One of the processes of a merged profile."""
 
-    #: profile of the process as it was read, without the samples
+    #: profile of the process as a reader returned it, without the samples
     profile: Profile
-    #: name of the file
+    #: name of the profile's file
     source: str
     #: nanoseconds from the start of the merged profile to the start of this process
     begin: int
@@ -483,10 +485,10 @@ class Profile:
     interpreter: str
     #: seconds between two CPU samples
     period: float
-    #: seconds since 1970, 0.0 if unknown
+    #: start of the profile in seconds since 1970, 0.0 if unknown
     start_time: float
-    #: Seconds since 1970, 0.0 if unknown. None if the log has no trailer, because the
-    #: process was killed or still runs (is_written).
+    #: End of the profile in seconds since 1970, 0.0 if unknown. None if the log has no
+    #: trailer, because the process was killed or still runs (is_written).
     end_time: float | None
     #: meta data of vmprof's log
     meta: dict[str, str]
@@ -539,12 +541,12 @@ class Profile:
     #: number of the interpreter's native functions without names, which were removed
     #: from the stacks (readers/nameless.py)
     nameless: int = 0
-    #: counts after major collections, by time
+    #: counts of the GC after major collections, by time
     swept: list[Swept] = dataclasses.field(default_factory=list)
     #: heap snapshots by time; empty in a merged profile
     snapshots: list[Snapshot] = dataclasses.field(default_factory=list)
     #: For native memory only, by time: the ends of marking and of sweeping of each
-    #: major collection. Then finalizers free the memory of unmarked objects.
+    #: major collection. After sweeping, finalizers free memory of unmarked objects.
     frees: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     #: result of downsampling, None if all samples are present
     thinned: Thinned | None = None

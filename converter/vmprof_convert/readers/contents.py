@@ -323,7 +323,7 @@ class Contents:
             self._readers.update(dict.fromkeys(_OF_THE_HEAP, _pass))
             self._readers[records.RAW] = self._look_at_objects
             self._readers[records.RAW_ENDED] = self._read_ended
-            # PyPy frees native memory after marking and sweeping.
+            # Finalizers, which free native memory, run after marking and sweeping.
             self._readers[records.MARKED] = self._read_marked
             self._readers[records.SWEPT] = self._read_swept
 

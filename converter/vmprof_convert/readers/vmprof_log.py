@@ -23,8 +23,8 @@ from vmprof_convert.readers.rvmprof_samples import FULL_STACK, GcSamples, Sample
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 #: records with allocation samples of a PyPy without recorder (rvmprof_samples.py)
 ALLOCATION, OBJECT, ALLOCATED = 11, 12, 13
-#: Records of a branch of PyPy that samples allocations. One is a stack. The other has
-#: the type, size class and outcome of an object.
+#: Records of a branch of PyPy that samples allocations. One kind is a stack. The other
+#: kind has the type, size class and outcome of an object.
 _OF_BRANCH = 9, 10
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 
@@ -54,7 +54,7 @@ class Log:
 
         Args:
             pieces: The bytes of the log.
-            contents: The table of stacks, and the contents for rvmprof's samples.
+            contents: The contents of the profile, whose table gets the stacks.
             rows: The receiver of vmprof's own samples, if the log has no records of the
                 sampler. None ignores these samples.
             names: A dict that gets the names of functions, by their addresses.

@@ -34,7 +34,7 @@ def shortened_path(path: str, length: int = MAX_NAME) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message that `name` does not exist, with similar names.
+    """Return similar names, for the end of a message that `name` does not exist.
 
     The text lists up to three of the known names, or is empty if no name is similar.
     """

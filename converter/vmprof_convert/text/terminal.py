@@ -17,7 +17,7 @@ class Terminal(NamedTuple):
     unicode: bool = True
 
 
-#: properties of a file or a pipe
+#: properties for a report that is written to a file or a pipe
 NO_TERMINAL = Terminal()
 
 
