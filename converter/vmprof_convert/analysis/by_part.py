@@ -19,7 +19,8 @@ from vmprof_convert.meaning.compiled_code import CompiledCode
 from vmprof_convert.meaning.missing_callers import Missing
 from vmprof_convert.profile.model import Profile
 
-#: the shown thread of inherited objects, and of samples in old profiles without threads
+#: the shown name of the thread of inherited objects, and of samples in old profiles
+#: that do not record threads
 NO_THREAD = "[thread not known]"
 
 
@@ -33,7 +34,7 @@ class Group(NamedTuple):
 
 def summarize_parts(profile: Profile, parts: Sequence[Group], choice: Choice,
                     code: CompiledCode) -> Summary:
-    """Make one row for each thread or process, or one row for each type there.
+    """Make a row for each thread or process, or for each of its types of objects.
 
     Args:
         profile: the profile of all threads or processes.

@@ -95,7 +95,7 @@ class Sides(NamedTuple):
 
     @property
     def exact(self) -> tuple[bool, bool]:
-        """Return for each side whether its live objects contain no garbage."""
+        """Return whether the live objects of each side certainly include no garbage."""
         return (all(map(is_alive_exact, self.before)),
                 all(map(is_alive_exact, self.after)))
 

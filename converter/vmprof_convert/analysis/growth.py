@@ -114,7 +114,8 @@ def _as_named(came: Sampled, estimate: Estimate, named: Named) -> Estimate:
     unseen = came.value - came.observed
     if came.variance <= 0.0 or unseen <= 0.0:
         return estimate     # all objects were sampled
-    # the weight of a sample if all samples with this variance had equal weights
+    # the weight that each sample would have if samples of equal weight had the same sum
+    # and the same variance
     unit = came.variance / unseen
     samples = unseen / unit
     spread = math.sqrt(samples)

@@ -250,7 +250,7 @@ def raw_in_use_at_end(profile: Profile) -> int | None:
 
 
 def _each(profile: Profile) -> list[Profile]:
-    """Return the profiles of all processes of a merged profile, or the profile."""
+    """Return the profiles of a merged profile's processes, or the profile itself."""
     return [process.profile for process in profile.processes] or [profile]
 
 

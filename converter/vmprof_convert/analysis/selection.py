@@ -87,8 +87,8 @@ class Selection(NamedTuple):
             text = " or ".join(values)
             if text:
                 parts.append("%s %s" % (name, shortened(text)))
-                # The type of some objects is unknown, such as of objects from the end
-                # of the run.
+                # Some objects have an unknown type, for example objects from the end of
+                # the run.
                 if name == "type" and not any(
                         _matches(UNNAMED.name, pattern) for pattern in values):
                     parts[-1] += " (where it is known)"

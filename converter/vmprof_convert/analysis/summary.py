@@ -53,7 +53,7 @@ _IS_CARRIED = UNKNOWN + 1
 #: the names of the outcomes at the end of the profile, by the numbers in Samples.fate
 _STATES = {**{fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)},
            _IS_CARRIED: CARRIED}
-#: the number of different kinds of samples that are counted before they are added up
+#: the number of distinct samples that a Tally counts before it adds them to its sums
 _MAX_ALIKE = 10000
 #: the number of samples that tally_of() counts at once
 _TOGETHER = 2**16
@@ -120,17 +120,17 @@ class Figures:
             self._states.setdefault(then, Sum()).add_sum(sum_)
 
     def sum(self, state: str | None = None) -> Sum:
-        """Return the sum of the objects with this outcome, or of all objects."""
+        """Return the sum of the objects with the outcome `state`, or of all objects."""
         if state is None:
             return self._all
         return self._states.get(state) or Sum()
 
     def bytes(self, state: str | None = None, z: float = Z) -> Estimate:
-        """Estimate the bytes of the objects with this outcome, or of all objects."""
+        """Estimate the bytes of objects with the outcome `state`, or of all objects."""
         return self.sum(state).bytes(self.interval, z)
 
     def objects(self, state: str | None = None, z: float = Z) -> Estimate:
-        """Estimate the number of objects with this outcome, or of all objects."""
+        """Estimate the number of objects with the outcome `state`, or of all."""
         sum_ = self.sum(state)
         if self._is_one_class and self._all.smallest:
             return sum_.objects(self.interval, self._all.smallest, z)
@@ -397,14 +397,14 @@ class ByThread:
         return part
 
     def keep(self, threads: Set[int]) -> None:
-        """Add the samples of these threads to the tally, and discard the others."""
+        """Add the samples of `threads` to the tally, and discard other samples."""
         self._parts = {thread: self._parts[thread]
                        for thread in sorted(threads & self._parts.keys())}
         for part in self._parts.values():
             self._tally.add_tally(part)
 
     def parts(self) -> Mapping[int, Tally]:
-        """Return the tallies by the kernel's thread number; 0 if it is unknown."""
+        """Return the tallies by the kernel's number of the thread; 0 if unknown."""
         return self._parts
 
 
@@ -547,7 +547,7 @@ def sum_up(profile: Profile) -> Summary:
     Summary about missing callers remain.
     """
     code = compiled_code(profile)
-    # the first stack, by the kinds of information that its equals lack
+    # for each combination of missing information, the first stack that lacks it
     alike: dict[tuple[bool, ...], int] = {}
     tally = tally_of(profile, None, {
         stack: alike.setdefault((stack in code.missing.stacks, stack in code.not_known,

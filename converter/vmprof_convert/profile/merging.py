@@ -162,7 +162,7 @@ def begins(clocks: Sequence[tuple[int, float]]) -> list[int]:
     if all(clock for clock, _ in clocks):
         times = [clock for clock, _ in clocks]
     elif all(start for _, start in clocks):
-        # less reliable, because users adjust this clock
+        # the time since 1970 is less reliable, because users adjust this clock
         times = [round(start * 1e9) for _, start in clocks]
     else:
         return [0] * len(clocks)

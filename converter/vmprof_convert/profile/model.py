@@ -178,7 +178,7 @@ class Columns:
         return list(those(column, which))
 
 
-#: a column as the constructor of Columns takes it
+#: a column as an argument of Columns: a sequence, or a function that returns it
 Column = Union[Sequence[int], Callable[[], Sequence[int]]]
 
 

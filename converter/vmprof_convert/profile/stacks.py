@@ -165,7 +165,7 @@ class Stacks(StackTable):
     __hash__ = None  # type: ignore[assignment]
 
     def number(self, node: int, is_full: bool) -> int:
-        """Return the number of the stack that ends with `node`; add it if needed.
+        """Return the number of the stack that ends with `node`; add a missing stack.
 
         Args:
             node: Node of the innermost frame.
@@ -198,7 +198,7 @@ class Stacks(StackTable):
         return number
 
     def child(self, node: int, address: int, kind: str, line: int = 0) -> int:
-        """Return the node of a frame with the parent `node`; add it if needed.
+        """Return the node of a frame with the parent `node`; add a missing node.
 
         Args:
             node: The node of the calling frame, 0 for the outermost frame.

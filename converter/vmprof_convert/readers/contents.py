@@ -225,7 +225,7 @@ class Part:
         self.least, self.most = _LIMIT, 0
 
     def end_batch(self) -> None:
-        """Finish a whole batch; forget waiting samples that it has recorded."""
+        """Finish a whole batch; forget waiting samples that the batch has recorded."""
         if self.next_waits:
             self.waits = self.next_waits
         while self.waiting and (

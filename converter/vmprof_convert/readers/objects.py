@@ -109,9 +109,9 @@ class Objects:
     def _is_of(self, column: _Column, part: Part) -> list[bool]:
         """Return for each row whether it belongs to the samples of the profile.
 
-        A row of a sample of an earlier segment belongs to them if the earlier segment
-        is read, too, and the row contains a new outcome. If the earlier segment is not
-        read, the receiver gets the row as an inherited object.
+        The row of a sample from an earlier segment belongs to the samples if this
+        segment is read, too, and the row contains a new outcome. If the earlier segment
+        is not read, the receiver gets the row as an inherited object.
         """
         stay = []
         for row in zip(*map(column, range(COLUMNS[OBJECTS]))):
@@ -164,7 +164,7 @@ class Objects:
             contents.stacks_of(column(_NODES), column(_LABELS), part), sizes,
             intervals, functools.partial(column, _MEMORIES),
             _mapped("i", column(_TYPES), type_index), fates,
-            # native memory has no nursery: it is followed from its allocation on
+            # without a nursery, native memory is followed from its allocation on
             lambda: part.shifted(column(_TIMES))[:] if self._is_raw else _collected(
                 column(_COLLECTIONS), fates, part), ended, live_sizes))
 

@@ -57,8 +57,8 @@ class Memory(NamedTuple):
     #: the private memory, which is read seldom; None without a reading before the first
     #: moment and a reading after the last moment
     private: Moments | None
-    #: the part of the GC's memory that the GC has touched; None if it was not read.
-    #: Profiles without this number have the used part of the heap instead
+    #: the part of the GC's memory that the GC has touched; None if the GC's memory was
+    #: not read. If a profile only has the used part of the heap, this part instead
     heap: Moments | None
     #: the maximum of `heap` until each of the moments
     most: Moments | None

@@ -225,8 +225,8 @@ class Leak(NamedTuple):
     #: not found to grow
     p: float
     #: among the sampled objects that appeared in the first window, the share that was
-    #: live at the end of the second. None if the place was not found to grow, or if it
-    #: is storage that is replaced by larger storage
+    #: live at the end of the second. None if the place was not found to grow, or if its
+    #: objects are storage that larger storage replaces
     stayed: float | None
     #: the bytes of the largest object; one buffer that is in use at the last moment,
     #: and not at the first, looks like growth
@@ -289,8 +289,8 @@ class Leaks(NamedTuple):
     apart: Estimate
     #: the bytes per second by which a place has to grow to be found
     limit: float
-    #: the memory of the processes between the first and the last moment; None if it was
-    #: not read in one of them
+    #: the memory of the processes between the first and the last moment; None if the
+    #: memory of one process was not read
     memory: Memory | None
     #: the growth of malloc's own count in the whole run that the sampled blocks do not
     #: explain, in bytes; None if malloc's count is unknown
@@ -706,7 +706,7 @@ def _difference(windows: Sequence[float],
 
 
 def _whole(bytes_: float) -> float:
-    """Return the number of bytes; 0.0 for less than one byte, a rounding error."""
+    """Return `bytes_`, or 0.0 for a rounding error of less than one byte."""
     return bytes_ if abs(bytes_) >= 1.0 else 0.0
 
 

@@ -48,7 +48,7 @@ class Counts(NamedTuple):
 
     @property
     def least_p(self) -> float:
-        """Return the smallest p-value that is possible with this number of objects."""
+        """Return the smallest p-value that these numbers of objects allow."""
         return max(0.5 ** (came + went) for came, went in zip(self.came, self.went))
 
 

@@ -72,8 +72,8 @@ class Windows(NamedTuple):
     is_single: bool
     #: whether the three moments are heap snapshots
     are_snapshots: bool = False
-    #: for native memory, the number of major collections in the run; None if it is
-    #: compared at three marks of the program
+    #: for native memory, the number of major collections in the run; None if the memory
+    #: is compared at three marks of the program
     frees: int | None = None
     #: for native memory, the time at which the finalizers of each collection had run;
     #: empty if `times` has no collections
@@ -129,8 +129,8 @@ def find_windows(profile: Profile,
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:
-        # With so few collections, it is unknown which of them directly follow each
-        # other.
+        # With fewer than three separate collections, it is unknown which collections
+        # directly follow each other.
         found = _find(profile, times, part)
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
