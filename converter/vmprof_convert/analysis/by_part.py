@@ -1,4 +1,4 @@
-"""Make the rows of threads and processes from the sums of each thread or process."""
+"""Make the rows of the reports --by thread and --by process."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,25 +19,26 @@ from vmprof_convert.meaning.compiled_code import CompiledCode
 from vmprof_convert.meaning.missing_callers import Missing
 from vmprof_convert.profile.model import Profile
 
-#: the thread of inherited objects, and of samples in old profiles without threads
+#: the shown name of the thread of inherited objects, and of samples in old profiles
+#: that do not record threads
 NO_THREAD = "[thread not known]"
 
 
 class Group(NamedTuple):
-    """A thread or a process."""
+    """A thread or a process, with the sums of its samples."""
 
     name: str
-    #: the sums of its samples; the stacks and types belong to the whole profile
+    #: the sums; its stacks and types are indices in the profile of all groups
     tally: Tally
 
 
 def summarize_parts(profile: Profile, parts: Sequence[Group], choice: Choice,
                     code: CompiledCode) -> Summary:
-    """Make one row for each part, or for each type in a part.
+    """Make a row for each thread or process, or for each of its types of objects.
 
     Args:
-        profile: the profile of all parts.
-        parts: the threads or processes; parts with equal names share a row.
+        profile: the profile of all threads or processes.
+        parts: the threads or processes; two with equal names share a row.
         choice: the kind of rows; with TYPE in `choice.by`, each type has a row.
         code: the compiled code of the whole profile.
 
@@ -45,7 +46,7 @@ def summarize_parts(profile: Profile, parts: Sequence[Group], choice: Choice,
         ProfileError: The profile does not record the information that `choice` needs.
     """
     by = (TYPE,) if TYPE in choice.by else ()
-    # No row shows a function, so that no missing caller is reported.
+    # Missing callers are not reported, because no row shows a function.
     code = code._replace(missing=Missing(set(), []))
     of_each = [summarize(profile, part.tally, choice._replace(by=by), code=code)
                for part in parts]

@@ -21,15 +21,16 @@ from vmprof_convert.profile.stacks import Frame
 from vmprof_convert.text.escape import printable, shortened
 from vmprof_convert.text.units import format_number
 
-#: the number of characters of a path that are kept
+#: the largest number of characters of a shown path
 _MAX_PATH = 1000
-#: the valid range of the seconds between two CPU samples; other values are damage
+#: the valid range of the seconds between two CPU samples; a profile with another value
+#: is damaged
 _MIN_PERIOD, _MAX_PERIOD = 1e-6, 60.0
 
 #: the kinds of information that a format may lack (see left_out())
 THREADS, PROCESSES, TYPES, FATES, TICKS, OBJECTS, LINES, LABELS = (
     "threads", "processes", "types", "fates", "ticks", "objects", "lines", "labels")
-#: the type of CPU samples, which have none
+#: SampleKey.type of CPU samples, which have no type
 NONE = -2
 
 
@@ -44,12 +45,12 @@ class SampleKey(NamedTuple):
     #: the kernel's number of the thread; 0 if it is unknown, or if threads are not
     #: separated
     thread: int = 0
-    #: the step in time; 0 if steps are not separated
+    #: the number of the time step; 0 if time steps are not separated
     step: int = 0
 
 
 class Value:
-    """The sums of some samples."""
+    """The estimates from the samples that have the same SampleKey."""
 
     __slots__ = ("alive_bytes", "alive_bytes_variance", "alive_objects", "bytes",
                  "bytes_variance", "objects", "objects_variance", "ticks")
@@ -57,7 +58,7 @@ class Value:
     def __init__(self) -> None:
         """Start with no samples."""
         self.bytes = self.objects = self.alive_bytes = self.alive_objects = 0.0
-        #: the variances of these estimates
+        #: the variances of the estimated bytes, objects and live bytes
         self.bytes_variance = self.objects_variance = self.alive_bytes_variance = 0.0
         #: the number of CPU samples
         self.ticks = 0
@@ -70,13 +71,13 @@ class Value:
 
 def values(profile: Profile, *, types: bool = False, threads: bool = False,
            steps: Iterable[int] = itertools.repeat(0)) -> dict[SampleKey, Value]:
-    """Sum the samples, and return the sums in the order of their stacks.
+    """Return the sums of the samples of each stack, in the order of the stacks.
 
     Args:
         profile: the profile with its samples.
         types: whether each type has its own sum.
         threads: whether each thread has its own sum.
-        steps: the step in time of each sample; each step has its own sum.
+        steps: the number of the time step of each sample; each step has its own sum.
     """
     samples = profile.samples
     nothing = itertools.repeat(-1)
@@ -116,13 +117,16 @@ def values(profile: Profile, *, types: bool = False, threads: bool = False,
             value.alive_objects += 1 / p
             value.alive_bytes += weight
             value.alive_bytes_variance += (1.0 - p) * weight ** 2
-    # The lost stack comes last, as in all outputs.
+    # Samples whose stack was lost come last, as in all outputs.
     return dict(sorted(result.items(), key=lambda pair: (
         pair[0].stack < 0, pair[0])))
 
 
 def whole(numbers: Iterable[float]) -> list[int]:
-    """Round the numbers so that each partial sum is off by at most 0.5."""
+    """Round numbers so that each partial sum differs by at most 0.5 from the exact sum.
+
+    The numbers rounded one by one could add up to another total.
+    """
     result, exact, before = [], 0.0, 0
     for number in numbers:
         exact += number
@@ -133,14 +137,14 @@ def whole(numbers: Iterable[float]) -> list[int]:
 
 
 class Place(NamedTuple):
-    """A function as it is shown, without control characters for a terminal."""
+    """The shown names of a function, without control characters for a terminal."""
 
     name: str
-    #: the short path of the file; empty if the function has none
+    #: the short path of the file; empty if the function has no file
     path: str = ""
     #: the line of the definition; 0 if it is unknown
     line: int = 0
-    #: the path of the file in the profile
+    #: the path of the file as the profile records it
     file: str = ""
     #: the origin of the code: one of origins.ORIGINS, or NOWHERE
     origin: str = NOWHERE
@@ -162,7 +166,7 @@ def place_of(function: Function, origins: Origins) -> Place:
 
 
 class Places:
-    """The stacks of a profile, as they are shown."""
+    """The shown names of the functions in each stack of a profile."""
 
     def __init__(self, profile: Profile) -> None:
         """Prepare the names of the profile's functions."""
@@ -176,11 +180,11 @@ class Places:
         return self._program.stack(stack)
 
     def is_cut(self, stack: int) -> bool:
-        """Return whether outer frames are missing."""
+        """Return whether the profile lacks outer frames of a stack."""
         return stack in self._cut and self.frames(stack)[0].kind != LABEL
 
     def of(self, stack: int) -> list[Place]:
-        """Return the functions of a stack, outermost first; at least one."""
+        """Return the functions of a stack, outermost first; CUT for missing frames."""
         places = list(map(self.place, self.frames(stack)))
         return [Place(CUT), *places] if self.is_cut(stack) else places
 

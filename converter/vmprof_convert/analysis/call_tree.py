@@ -21,20 +21,21 @@ from vmprof_convert.profile.model import Profile
 
 
 class Branch(NamedTuple):
-    """A chain of functions that call only each other, below their callers.
+    """A chain of functions in the call tree, each of which calls only the next one.
 
-    With another choice of rows (summary.Choice.by), the chain consists of files, lines
-    or modules.
+    Only the last function has own allocations or several callees. With another choice
+    of rows (summary.Choice.by), the chain consists of files, lines or modules.
     """
 
     #: the functions, outermost first; a direct recursion is one element
     chain: list[Subject]
-    #: the sums of the last function in this chain: its own allocations, and the
-    #: allocations with its callees
+    #: the sums of the last function in this chain: its own allocations without and with
+    #: its callees' allocations
     row: Row
     #: the number of branches between this one and the root
     depth: int
-    #: the index of the parent branch in the list; -1 for a branch at the root
+    #: the index of the parent branch in the list of branches(); -1 for a branch at the
+    #: root
     parent: int
 
 
@@ -105,7 +106,10 @@ def branches(profile: Profile, tally: Tally, choice: Choice, origins: Origins,
 
 
 def _largest(root: _Node, limit: int | None, interval: int) -> int:
-    """Mark the nodes that are shown, and return the number of omitted branches."""
+    """Select the largest branches, and return the number of omitted ones below them.
+
+    A selected node gets its chain and empty sums.
+    """
     number = 0
     waiting: list[tuple[float, int, _Node]] = []
 
@@ -131,7 +135,12 @@ def _largest(root: _Node, limit: int | None, interval: int) -> int:
 
 
 def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
-    """Calculate the sums of all nodes that are shown."""
+    """Add the samples to the sums of the selected nodes.
+
+    Args:
+        tally: the samples.
+        ends: the innermost node of each stack.
+    """
     for (stack, _, then), sum_ in tally.sums().items():
         node: _Node | None = ends[stack]
         if node is not None and node.own is not None:
@@ -145,7 +154,7 @@ def _add_up(tally: Tally, ends: dict[int, _Node]) -> None:
 def _listed(root: _Node) -> list[Branch]:
     """Return the branches in the order of the report, each after its parent."""
     found: list[Branch] = []
-    #: the nodes, each with its depth and the index of its parent
+    #: the nodes that are not yet in `found`, each with its depth and its parent's index
     waiting: list[tuple[_Node, int, int]] = []
 
     def push(node: _Node, depth: int, parent: int) -> None:

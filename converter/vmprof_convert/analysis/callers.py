@@ -26,16 +26,17 @@ from vmprof_convert.meaning.visible_stacks import has_lines
 from vmprof_convert.profile.model import LABEL, Function, Profile
 from vmprof_convert.text.escape import shortened, similar
 
-#: the functions that represent a missing caller, and the function's own allocations
+#: the label in place of a caller if the function is outermost in a stack, and the label
+#: in place of a callee for the function's own allocations
 NO_CALLER = Function("[no caller]", 0, "", LABEL)
 ITSELF = Function("[itself]", 0, "", LABEL)
 
-#: the sums of each subject
+#: the sums by the subject of a row
 _Rows = dict[Subject, Figures]
 
 
 class Focus(NamedTuple):
-    """The sums of all functions with a name, divided by callers and by callees."""
+    """The sums of all functions with one name, divided by callers and by callees."""
 
     #: the name that the user gave
     name: str
@@ -48,10 +49,11 @@ class Focus(NamedTuple):
     #: callees, with ITSELF
     callers: list[Row]
     callees: list[Row]
-    #: the executed lines of the function, with their callees; empty if lines are
-    #: unknown
+    #: the executed lines of the function, with the allocations of the functions that
+    #: they call; empty if lines are unknown
     lines: list[Row]
-    #: the types of the allocations below the function; empty if types are unknown
+    #: the types of the objects that the function and its callees allocated; empty if
+    #: types are unknown
     types: list[Row]
 
 
@@ -65,7 +67,7 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
     Args:
         profile: the profile.
         tally: the sums of its samples.
-        name: the name of the function, perhaps after its file (see
+        name: the name of the function, or a pattern with its file (see
             selection.is_called()).
         choice: the order of the rows.
         origins: the origins of the profile's functions.
@@ -149,7 +151,7 @@ def _similar(profile: Profile, name: str, met: set[str], origins: Origins) -> st
     Args:
         profile: the profile.
         name: the name that the user gave.
-        met: the names of all functions in the stacks.
+        met: the names of all sampled functions.
         origins: the origins of the profile's functions.
     """
     if isinstance(profile.stacks, OwnStacks) and any(

@@ -1,7 +1,7 @@
 """Attribute processor time, or the growth of resident memory, to functions.
 
-The reports --of time and --of rss use this module. Each row has one number whose error
-is unknown.
+The reports --of time and --of rss use this module. The number of a row is its processor
+time or its growth. The error of this number is unknown.
 """
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from vmprof_convert.meaning.visible_stacks import has_lines
 from vmprof_convert.profile.model import LABEL, Function, Profile
 from vmprof_convert.text.units import format_bytes, format_number, format_seconds
 
-#: the metrics of the rows
+#: the metrics of the rows (Amounts.of): processor time, growth of resident memory
 TIME, RESIDENT = "time", "rss"
-#: the units of a number
+#: the units of the rows' numbers (Amounts.unit)
 SECONDS, SAMPLES, BYTES = "seconds", "samples", "bytes"
 
 #: the function that represents growth without samples that explain it
@@ -37,10 +37,10 @@ OUTSIDE = Function("[outside of the GC's heap]", 0, "", LABEL)
 
 
 class Row(NamedTuple):
-    """The number of one function, or of another subject."""
+    """The time or growth of one function, or of another subject (summary.Subject)."""
 
     subject: Subject
-    #: the number of the function itself, and the number with its callees
+    #: the time or growth in the function itself, and with its callees
     own: float
     total: float
 
@@ -50,7 +50,7 @@ class Amounts(NamedTuple):
 
     of: str
     unit: str
-    #: the sum of all rows
+    #: the whole time, or the whole growth
     sum: float
     rows: list[Row]
     #: the first line of the report, and notes about the numbers
@@ -58,17 +58,17 @@ class Amounts(NamedTuple):
     notes: list[str]
 
 
-#: the number for each stack (-1 if it was lost) and type (-1 if it is unknown)
+#: the time or growth of each stack (-1 if it was lost) and type (-1 if it is unknown)
 _Parts = Mapping[tuple[int, int], float]
 
-#: the seconds between two checks of a process's processor time by Linux: once per timer
-#: tick, of which many kernels have 250 per second
+#: the seconds between two timer ticks of many kernels. Linux compares a process's
+#: processor time with the period only at timer ticks
 _TICK = 0.004
 
 
 def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
          origins: Origins) -> Amounts:
-    """Return the processor time of each subject.
+    """Return the processor time of each function, or of other rows.
 
     Args:
         profile: the profile.
@@ -103,7 +103,7 @@ def time(profile: Profile, ticks: Mapping[int, int], choice: Choice,
 
 def resident(profile: Profile, growths: Sequence[Growth], parts: _Parts,
              choice: Choice, origins: Origins) -> Amounts:
-    """Return the growth of resident memory of each subject.
+    """Return the growth of resident memory by function, or by other rows.
 
     Args:
         profile: the profile of all processes.
@@ -174,7 +174,7 @@ def _rows(profile: Profile, parts: _Parts, choice: Choice,
 
 
 def sort(rows: list[Row], choice: Choice) -> None:
-    """Sort rows by their total, or by their own number."""
+    """Sort rows by `total` if `choice.sort` is TOTAL, otherwise by `own`."""
     rows.sort(key=lambda row: (
         (-row.total, -row.own) if choice.sort == TOTAL else (-row.own, -row.total),
         row.subject))

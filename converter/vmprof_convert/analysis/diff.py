@@ -1,22 +1,23 @@
 """Compare the profiles of two groups of runs, or two moments of one run.
 
-The samples of different runs are independent. So the interval of a difference is
+The samples of different runs are independent. So the 95 % interval of a difference is
 calculated from the intervals of both sides (Zou and Donner, "Construction of confidence
 limits about effect measures", Statistics in Medicine 2008). Within one run, objects
 that exist at both moments cancel out, however uncertain their number is. Then the two
 sides are the objects that appeared and the objects that disappeared.
 
-Equal runs of a program differ by more than sampling. Compiled code may allocate an
-object in another function, or not at all. With several runs per side, the spread of
-equal runs is measured (spread.py). Then the metric of a side is the mean of its runs,
-and a row has changed if it differs by more than the spread. With one run per side, the
-spread is unknown. If the program has compiled code, only live objects can then have
-changed, in total and by type, without the types of the JIT (Sides.is_spread_unknown).
+Equal runs (runs of the same program with the same input) differ by more than sampling.
+Compiled code may allocate an object in another function, or not at all. With several
+runs per side, the spread of equal runs is measured (spread.py). Then the metric of a
+side is the mean of its runs, and a row has changed if it differs by more than the
+spread. With one run per side, the spread is unknown. Then a program with compiled code
+can have changes only of live objects, in total and by type, except the JIT's own types
+(Sides.is_spread_unknown).
 
 Sampling alone does not show which objects are alive. If neither a heap snapshot nor a
 full major collection determined the live objects (lifetimes.is_alive_exact()), the
 surviving objects include an unknown amount of garbage. If the larger side may contain
-garbage, a difference is "unclear" that would be a change otherwise.
+garbage, the verdict is "unclear" instead of a change.
 
 If there are many rows, some differ by chance. Holm's correction bounds their number: in
 95 of 100 comparisons of equal runs, no row has changed, and in 95 no total has changed.
@@ -66,12 +67,12 @@ from vmprof_convert.profile.model import (
 from vmprof_convert.profile.model import ALLOCATED as ALLOCATED_AT
 from vmprof_convert.text.escape import shortened
 
-#: the share of the comparisons of equal runs in which no row has changed
+#: the share of the comparisons of equal runs that report no changed row
 CONFIDENCE = 0.95
-#: the largest normal quantile that is tried
+#: the largest quantile of the normal distribution that chance() tries
 _FAR = 12.0
 
-#: the verdicts on a row
+#: the verdicts on a row (see verdict())
 GREW, SHRANK, DIFFERS = "grew", "shrank", "differs"
 UNCLEAR, NOISE, SAME = "unclear", "noise", "same"
 #: the compared metrics
@@ -84,17 +85,17 @@ class Sides(NamedTuple):
     #: the profile of each run
     before: tuple[Profile, ...]
     after: tuple[Profile, ...]
-    #: for runs, the same as `after` and `before`. For two moments of one run, the
-    #: objects that appeared between them, and the objects that disappeared, with their
-    #: outcomes
+    #: for runs, the same as `after` and `before`. For two moments of one run, `gained`
+    #: has the objects that were allocated between the moments, with their outcomes at
+    #: the second one. `lost` has the objects that were alive only at the first one
     gained: tuple[Profile, ...]
     lost: tuple[Profile, ...]
-    #: whether the samples were selected by the place of their allocation
+    #: whether the samples were selected by the function or file that allocated them
     is_of_places: bool = False
 
     @property
     def exact(self) -> tuple[bool, bool]:
-        """Return for each side whether its live objects contain no garbage."""
+        """Return whether the live objects of each side certainly include no garbage."""
         return (all(map(is_alive_exact, self.before)),
                 all(map(is_alive_exact, self.after)))
 
@@ -110,16 +111,19 @@ class Sides(NamedTuple):
 
     @property
     def alive(self) -> str:
-        """The word for the objects that count as alive, or one word for each side."""
+        """The report's word for live objects, or the word of each side if they differ.
+
+        The words differ if the live objects of only one side may contain garbage.
+        """
         before, after = map(alive_word, self.exact)
         return before if before == after else "%s, then %s" % (before, after)
 
     def is_spread_unknown(self, measure: str, by: tuple[str, ...] = (),
                           type_: Shown | None = None) -> bool:
-        """Return whether equal runs may differ by an unknown amount.
+        """Return whether equal runs may differ in a metric by an unknown amount.
 
-        Sampling is not the only reason of a difference if the program has compiled
-        code. With one run per side, the spread cannot be measured.
+        If the program has compiled code, sampling is not the only reason why equal runs
+        differ. With one run per side, their spread cannot be measured.
 
         Args:
             measure: the compared metric.
@@ -159,9 +163,9 @@ def of_moments(profile: Profile, first: int, second: int) -> Sides:
 
 
 def aligned(sides: Sides) -> Sides:
-    """Return the sides with equal names for equal functions in all runs.
+    """Return the sides with the same names for matching functions in all runs.
 
-    Writers of stacks need this.
+    Writers of stacks need the same names to compare the stacks of two runs.
     """
     if sides.is_one_run:
         return sides
@@ -194,26 +198,26 @@ _Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
 
 
 def moment(profile: Profile, at: int) -> Profile:
-    """Return the profile as though it had ended at this time."""
+    """Return the profile as though it had ended at `at`, in nanoseconds."""
     return _part(profile, at, lambda row: row[1] <= at)
 
 
 def without_interpreter(profile: Profile) -> Profile:
     """Return the profile without the internal objects of the interpreter.
 
-    The JIT keeps compiled code, and compiles as long as a program runs.
+    Their number grows as long as a program runs, because the JIT keeps compiled code.
     """
     names = TypeNames(profile)
     return _part(profile, _NEVER, lambda row: names.shown(row[6]).kind != INTERNAL)
 
 
 def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
-    """Return the profile with some of its samples, as they were at a time.
+    """Return the profile with some of its samples, and their outcomes at one time.
 
     Args:
         profile: the profile.
         at: the time in nanoseconds.
-        chosen: whether a sample is kept.
+        chosen: a function that returns whether a sample is kept.
     """
     old = profile.samples
     which = [chosen(row) for row in zip(
@@ -242,10 +246,10 @@ def _part(profile: Profile, at: int, chosen: Callable[[_Row], bool]) -> Profile:
 
 
 def _ended(profile: Profile, at: int) -> Profile:
-    """Return the profile without the records after a moment.
+    """Return the profile without the records after the time `at`.
 
-    If no mark has the bytes that were allocated until the moment, the first totals
-    after the moment stay, as an upper bound.
+    If no mark records the bytes that were allocated until `at`, the first totals after
+    `at` stay, as an upper bound.
     """
     is_marked = any(one.kind == ALLOCATED_AT and one.time == at
                     for one in profile.figures)
@@ -260,7 +264,7 @@ def _ended(profile: Profile, at: int) -> Profile:
 
 
 def find_moment(profile: Profile, text: str, *, is_last: bool = False) -> int:
-    """Return the time of a mark, or a time in seconds, in nanoseconds.
+    """Convert the name of a mark, or a number of seconds, to nanoseconds.
 
     Args:
         profile: the profile with the marks.
@@ -289,12 +293,12 @@ def find_moment(profile: Profile, text: str, *, is_last: bool = False) -> int:
 class Change(NamedTuple):
     """The difference of one row, or of the total."""
 
-    #: the row, with the names of the second side; None for the total
+    #: the subject of the row, with the names in the second side; None for the total
     subject: Subject | None
-    #: the sums of each run
+    #: the row's sums in each run of the first side, and in each run of the second side
     before: tuple[Figures, ...]
     after: tuple[Figures, ...]
-    #: the same as `after` and `before` for runs; see Sides
+    #: the row's sums in each profile of Sides.gained and Sides.lost
     gained: tuple[Figures, ...]
     lost: tuple[Figures, ...]
     #: the corrected probability that chance alone causes such a difference
@@ -313,7 +317,7 @@ class Change(NamedTuple):
     def has_changed(self) -> bool:
         """Return whether the row has changed.
 
-        If the spread of equal runs is unknown, the result means that the two runs
+        If the spread of equal runs is unknown, True only means that these two runs
         differ.
         """
         return self.is_beyond_chance and not self.may_be_garbage
@@ -353,7 +357,7 @@ class Difference(NamedTuple):
     changes: list[Change]
     #: the changes of the total: ALLOCATED, OBJECTS and, if it is known, ALIVE_BYTES
     in_all: dict[str, Change]
-    #: the rows of each run
+    #: the summary of each run
     before: list[Summary]
     after: list[Summary]
 
@@ -364,7 +368,7 @@ class Difference(NamedTuple):
 
 
 def difference(gained: Estimate, lost: Estimate) -> Estimate:
-    """Return the estimate of `gained` minus `lost`, which are independent."""
+    """Return the estimate of `gained` minus `lost`, two independent estimates."""
     value = gained.value - lost.value
     return Estimate(
         value,
@@ -380,7 +384,8 @@ def amount(runs: Sequence[Figures], measure: str, z: float = Z,
         runs: the sums of each run of this side.
         measure: ALLOCATED, TOTAL, OBJECTS or ALIVE_BYTES.
         z: half the width of the interval, in standard deviations.
-        others: the sums of the other side's runs; the spread of both sides counts.
+        others: the sums of the other side's runs, which also serve to measure the
+            spread of equal runs.
     """
     state = STILL_ALIVE if measure == ALIVE_BYTES else None
     if len(runs) == 1 and len(others) <= 1:
@@ -393,7 +398,7 @@ def amount(runs: Sequence[Figures], measure: str, z: float = Z,
 
 def _mean(runs: Sequence[Figures], others: Sequence[Figures], state: str | None,
           is_objects: bool, t: float) -> Estimate:
-    """Return the mean of the runs, plus and minus `t` standard errors."""
+    """Return the mean of a metric over `runs`, plus and minus `t` standard errors."""
     values, sampling = _sampled(runs, state, is_objects)
     other_values, other_sampling = _sampled(others, state, is_objects)
     count = len(values) + len(other_values)
@@ -406,7 +411,7 @@ def _mean(runs: Sequence[Figures], others: Sequence[Figures], state: str | None,
 
 def _sampled(runs: Sequence[Figures], state: str | None,
              is_objects: bool) -> tuple[list[float], float]:
-    """Return the metric of each run, and the sampling variance of one run.
+    """Return the metric of each run, and the variance that sampling gives to one run.
 
     The variance includes half of an additional sample, as in estimator.interval_of().
     """
@@ -419,9 +424,9 @@ def _sampled(runs: Sequence[Figures], state: str | None,
 
 
 def chance(change: Change, measure: str) -> float:
-    """Return the probability of at least such a difference between equal runs.
+    """Return the probability that equal runs differ at least as much as `change`.
 
-    Both directions count.
+    The difference may have either sign.
     """
     def estimate(z: float) -> Estimate:
         return change.estimate(measure, z)
@@ -433,7 +438,7 @@ def chance(change: Change, measure: str) -> float:
         degrees = spread.degrees(len(change.gained), len(change.lost))
         middle = estimate(0.0)
         nearest, end = (middle.low, low) if value > 0 else (-middle.high, -high)
-        # The interval is proportional to the quantile.
+        # The width of the interval is proportional to the quantile of Student's t.
         return 1.0 if nearest <= 0 else 0.0 if nearest == end else spread.tail(
             spread.quantile(Z, degrees) * nearest / (nearest - end), degrees)
     near, far = 0.0, _FAR
@@ -524,6 +529,6 @@ def compare(sides: Sides, choice: Choice) -> Difference:
 
 def _corrected(changes: list[Change],
                weights: Sequence[float] | None = None) -> list[Change]:
-    """Return the changes with p-values that are corrected for their number."""
+    """Return the changes with p-values that are corrected for the number of changes."""
     return [change._replace(p=p) for change, p in zip(
         changes, spread.holm([change.p for change in changes], weights))]

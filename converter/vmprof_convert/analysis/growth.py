@@ -9,10 +9,11 @@ difference is calculated from their intervals (MOVER: Zou and Donner, "Construct
 confidence limits about effect measures: a general approach", Statistics in Medicine
 2008).
 
-A place that is named because it grew seems to grow faster than it does. Among many
-places that grow slowly, those are named of which many objects were sampled by chance.
-Let named(x) be the probability that a place with x sampled objects is named. Then the
-number of sampled objects of the named places has the distribution
+The search reports a place (a function and a line) as a leak because the place grew. The
+reported places, here called *named*, seem to grow faster than they do. Among many
+places with slow growth, those with many sampled objects by chance are named. Let
+named(x) be the probability that a place with x sampled objects is named. Then the
+number of sampled objects of a named place has the distribution
 
     exp(-l) * l**x / x! * named(x)
 
@@ -36,12 +37,12 @@ from vmprof_convert.meaning.estimator import Estimate, Z, interval_of
 #: named() counts as 1 if it exceeds `_CERTAIN` at `_BELOW` standard deviations below
 #: the observed number
 _CERTAIN, _BELOW = 0.999, 4.0
-#: the number of points at which the distribution is evaluated, and the steps of
-#: bisection
+#: the number of points at which the distribution is evaluated, and the number of steps
+#: of the bisection
 _POINTS, _STEPS = 300, 30
 
-#: the probability that a place with x times as many samples would be named, as a
-#: function of x
+#: A function of x. It returns the probability that a place would be named if it had x
+#: times as many sampled objects.
 Named = Callable[[float], float]
 
 
@@ -77,7 +78,7 @@ class Sampled:
 
 
 class Change:
-    """The objects that appeared and the objects that disappeared in a window."""
+    """The objects that appeared and the objects that disappeared in a time window."""
 
     __slots__ = ("came", "went")
 
@@ -95,8 +96,8 @@ class Change:
 
         Args:
             interval: the largest sampling interval that was in force, in bytes.
-            named: the probability that the place is named, if it was named; None
-                without a correction for this selection.
+            named: for a named place, the probability that it is named (see Named). None
+                to return an estimate without the correction for this selection.
         """
         came, went = self.came.estimate(interval), self.went.estimate(interval)
         if named is not None:
@@ -109,11 +110,12 @@ class Change:
 
 
 def _as_named(came: Sampled, estimate: Estimate, named: Named) -> Estimate:
-    """Correct the estimate of the appeared bytes for the selection of places."""
+    """Correct the estimate of the appeared bytes of a place that was named."""
     unseen = came.value - came.observed
     if came.variance <= 0.0 or unseen <= 0.0:
         return estimate     # all objects were sampled
-    # the weight of a sample if all samples with this variance had equal weights
+    # the weight that each sample would have if samples of equal weight had the same sum
+    # and the same variance
     unit = came.variance / unseen
     samples = unseen / unit
     spread = math.sqrt(samples)

@@ -25,13 +25,13 @@ from vmprof_convert.text.units import format_bytes
 #: the quantile of the normal distribution for 99.9 %, two-sided: one of a thousand
 #: reports contains a warning by chance
 _Z = 3.29
-#: the part of the GC's number that is not objects (card marks, rounding to words): a
-#: share, and bytes
+#: the largest part of the GC's number that is not objects (card marks, rounding to
+#: words): this share of the number, plus these bytes
 _SLACK, _SLACK_BYTES = 0.01, 2**16
 
 
 def bounds(swept: Swept) -> tuple[float, float]:
-    """Return the range of the estimated bytes that agree with the GC's number."""
+    """Return the smallest and the largest estimate that agree with the GC's count."""
     slack = _SLACK * swept.heap + _SLACK_BYTES
     most = swept.heap + slack + _by_chance(swept.heap, swept.interval)
     # the skewness for a small number of samples (Cornish-Fisher), and half a sample
@@ -43,7 +43,7 @@ def bounds(swept: Swept) -> tuple[float, float]:
 
 
 def _last_comparable(profile: Profile) -> Swept | None:
-    """Return the last numbers that no heap snapshot affects, or None.
+    """Return the last count of the GC that no heap snapshot affects, or None.
 
     A snapshot ends objects in the profile that the GC still counts after its next
     sweep: objects that the GC has already marked, and objects that wait for a
@@ -61,23 +61,23 @@ def _last_comparable(profile: Profile) -> Swept | None:
 
 
 def _by_chance(truth: int, interval: int) -> float:
-    """Return the largest error of an estimate of `truth` bytes."""
+    """Return the error of an estimate of `truth` bytes, at the quantile _Z."""
     return _Z * math.sqrt(truth * interval)
 
 
 def contradiction(profile: Profile) -> str:
-    """Return a line for the report if the two numbers contradict each other.
+    """Return a line for the report if the GC's count contradicts the estimate.
 
     Args:
         profile: the profile of one process.
 
     Returns:
-        "" if they agree, or if one is unknown.
+        "" if the count and the estimate agree, or if one of them is unknown.
     """
     last = _last_comparable(profile)
     if last is None:
         return ""
-    # Possibly no object was sampled with the initial interval.
+    # The initial interval may be larger than the intervals of all samples.
     least, most = bounds(last._replace(
         interval=max(last.interval, profile.interval)))
     if least <= last.alive <= most:

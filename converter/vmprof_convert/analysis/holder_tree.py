@@ -1,4 +1,4 @@
-"""Convert a heap snapshot into stacks of reference paths, for formats that hold stacks.
+"""Convert a heap snapshot into stacks of reference paths, for formats with stacks.
 
 The stacks add up to all reachable bytes, each counted once. If several paths lead to an
 object, it belongs to a shortest path. The bytes that were reached through a step of a
@@ -22,7 +22,7 @@ OTHERWISE = "[the interpreter, finalizers, and modules that hold little]"
 
 
 class HeldStack(NamedTuple):
-    """Bytes that were alive, and the path through which they were reached."""
+    """The live bytes of some objects, and the reference path to these objects."""
 
     #: the steps of the path, outermost first; or OTHERWISE
     holders: tuple[str, ...]
@@ -34,7 +34,7 @@ class HeldStack(NamedTuple):
 
     @property
     def places(self) -> list[Place]:
-        """Return the path, the type and the function as if all were functions."""
+        """Return the path, the type and the function in the form of one stack."""
         return [*map(Place, self.holders),
                 *([] if self.type is None else [Place(self.type.name)]),
                 *([] if self.place is None else [self.place])]
@@ -67,7 +67,7 @@ def reached(profile: Profile, held: Held, *, group_storage: bool = False) -> Rea
     Args:
         profile: the profile that contains the snapshot.
         held: the snapshot, without a problem.
-        group_storage: whether storage is attributed to the type to which it belongs.
+        group_storage: whether the storage of a list, dict etc. counts as that type.
     """
     # the bytes of each step without its successors; the last element belongs to the
     # objects without a step

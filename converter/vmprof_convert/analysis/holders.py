@@ -1,10 +1,10 @@
 """Attribute the live objects of a heap snapshot to their retainers.
 
 A heap snapshot with reference paths (`Held`) contains the exact retained size of each
-retainer. The sampled objects add the types of the retained objects and the functions
-that allocated them. find() returns the rows of the report --held. by_place() and
-of_chosen() return the retainers of some objects, for the report of leaks and for the
-pytest plugin.
+retainer (in the code, `Holder`). The sampled objects add the types of the retained
+objects and the functions that allocated them. find() returns the rows of the report
+--held. by_place() and of_chosen() return the retainers of some objects, for the report
+of leaks and for the pytest plugin.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from vmprof_convert.text.escape import printable, shortened_path
 
 #: the number of samples below which the contents of a retainer are not reported
 _FEW_SAMPLES = 10
-#: the beginning of the interpreter's paths in native/held/paths.c
+#: the prefix of the labels of the interpreter's own roots (native/held/paths.c)
 _INTERPRETERS = "PyPy's own"
 #: the number of characters of a reference path that are shown
 MAX_PATH = 400
@@ -49,7 +49,7 @@ def text_of(path: str, type_: str) -> str:
 class Part(NamedTuple):
     """The objects of one type that one function allocated and a retainer keeps."""
 
-    #: the share of the estimated bytes
+    #: the part's share of the estimated bytes that the retainer keeps
     share: float
     type: Shown
     function: Function
@@ -65,9 +65,9 @@ class Row(NamedTuple):
     #: the retained size in bytes, and the number of retained objects, both exact
     bytes: int
     objects: int
-    #: the estimated bytes of the sampled objects
+    #: the same bytes, estimated from the sampled objects
     estimate: Estimate
-    #: the contents, with the largest part first
+    #: the retained objects by type and function, with the largest part first
     parts: list[Part]
 
 
@@ -77,7 +77,7 @@ class Rest(NamedTuple):
     #: how the objects are reachable: OTHERWISE, INTERPRETER, FINALIZER or NO_PATH
     how: int
     estimate: Estimate
-    #: the contents, with the largest part first
+    #: the objects by type and function, with the largest part first
     parts: list[Part]
     #: for INTERPRETER, the purposes for which the interpreter keeps objects, and the
     #: exact bytes of each purpose, with the largest one first
@@ -102,6 +102,8 @@ class HeldObject(NamedTuple):
     size: int
     #: the probability of the sample, from the bytes that were allocated
     probability: float
+    #: the retainers, the kind of reachability, and the index of the reference path (see
+    #: Held.sets, Held.hows and Held.paths)
     set: int
     how: int
     path: int
@@ -113,7 +115,7 @@ class HeldObject(NamedTuple):
 
 
 def objects(profile: Profile, held: Held) -> Iterator[HeldObject]:
-    """Return the sampled objects of a heap snapshot."""
+    """Return the sampled objects that were alive in a heap snapshot."""
     for stack, type_, size, live_size, interval, set_, how, path in zip(
             held.stacks, held.types, held.sizes, held.live_sizes, held.intervals,
             held.sets, held.hows, held.paths):
@@ -122,7 +124,7 @@ def objects(profile: Profile, held: Held) -> Iterator[HeldObject]:
 
 
 class Sums:
-    """The sums of some sampled objects: of all, and by stack and type."""
+    """The estimated bytes of some objects, in total and by stack and type."""
 
     def __init__(self) -> None:
         """Start with no objects."""
@@ -142,7 +144,7 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
     Args:
         profile: the profile that contains the snapshot.
         held: the snapshot.
-        group_storage: whether storage is attributed to the type to which it belongs.
+        group_storage: whether the storage of a list, dict etc. counts as that type.
     """
     sums: dict[int, Sums] = {holder.set: Sums() for holder in held.holders}
     single = [holder.set for holder in held.holders if holder.path]
@@ -155,7 +157,8 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
         for bit in bits:
             sums[bit].add(one)
         if not bits:
-            # The snapshot does not list small groups of retainers.
+            # The snapshot does not list small groups of retainers, so the objects of
+            # such a group count as the rest.
             rest[one.how if one.how in rest else OTHERWISE].add(one)
     interval = max(held.intervals, default=1)
     # the interpreter's own roots, from which objects were reached that the program does
@@ -181,11 +184,11 @@ def find(profile: Profile, held: Held, *, group_storage: bool = False) -> Found:
 
 
 class Share(NamedTuple):
-    """The share of some objects that a retainer keeps."""
+    """The part of some objects that one retainer keeps."""
 
-    #: the share of the estimated bytes
+    #: the part's share of the estimated bytes of all these objects
     share: float
-    #: the estimated bytes
+    #: the estimated bytes of the part
     bytes: float
     #: the retainers; empty if no retainer keeps the objects (see Rest)
     holders: tuple[Holder, ...]
@@ -200,12 +203,12 @@ _Key = TypeVar("_Key")
 
 
 def by_place(profile: Profile, until: int) -> dict[Place, list[Share]]:
-    """Return the retainers of the objects of each place of leaks.
+    """Return the retainers of the objects of each place (see leaks/sites.py).
 
     Args:
         profile: the profile of one process.
-        until: the last moment, in nanoseconds; a heap snapshot after the end of the
-            program lacks local variables.
+        until: the latest time of the heap snapshot, in nanoseconds. A snapshot after
+            the end of the program would lack local variables.
     """
     origins = Origins(profile)
     places = Places(profile, only_own(profile, origins)
@@ -215,27 +218,32 @@ def by_place(profile: Profile, until: int) -> dict[Place, list[Share]]:
 
 
 def last_until(profile: Profile, until: int) -> Held | None:
-    """Return the last successful snapshot until this time, or else the last one."""
+    """Return the last successful snapshot until this time, or else Profile.last_held.
+
+    Args:
+        profile: the profile of one process.
+        until: the time in nanoseconds.
+    """
     answers = [held for held in profile.held if not held.problem and held.time <= until]
     return answers[-1] if answers else profile.last_held
 
 
 def of_chosen(profile: Profile, chosen: Container[tuple[int, int]]) -> list[Share]:
-    """Return the retainers of the objects with these stacks and types."""
+    """Return the retainers of the objects whose stack and type are in `chosen`."""
     return _shares(profile, lambda stack, type_: (stack, type_) in chosen,
                    profile.last_held).get(True, [])
 
 
 def _shares(profile: Profile, kind: Callable[[int, int], _Key], held: Held | None
             ) -> dict[_Key, list[Share]]:
-    """Return the retainers of each kind of object, with the largest share first.
+    """Return the retainers of each kind of objects, with the largest share first.
 
     If a retainer is within another one, the objects belong to the inner one. They
     belong to a class only if no other retainer exists.
 
     Args:
         profile: the profile that contains the snapshot.
-        kind: a function that returns the kind of a stack and a type.
+        kind: a function that returns the kind of the objects with a stack and a type.
         held: the heap snapshot, or None.
     """
     if held is None or held.problem:
@@ -264,15 +272,14 @@ def _shares(profile: Profile, kind: Callable[[int, int], _Key], held: Held | Non
 
 
 class Parts:
-    """The contents of sums of objects, by type, function and line."""
+    """Divides a sum of objects into parts, by type, function and line."""
 
     def __init__(self, profile: Profile, group_storage: bool) -> None:
         """Prepare the names of types and functions.
 
         Args:
             profile: the profile whose objects are summed.
-            group_storage: whether storage is attributed to the type to which it
-                belongs.
+            group_storage: whether the storage of a list, dict etc. counts as that type.
         """
         origins = Origins(profile)
         own = only_own(profile, origins) if has_own_code(profile, origins) else profile
@@ -280,7 +287,7 @@ class Parts:
         self._types = TypeNames(profile, group_storage=group_storage)
 
     def of(self, sums: Sums) -> list[Part]:
-        """Return the contents of a sum, with the largest part first."""
+        """Return the parts of a sum, with the largest part first."""
         merged: dict[tuple[Shown, Function, int], float] = {}
         for (stack, type_), value in sums.parts.items():
             frame = self._program.stack(stack)[-1]

@@ -29,7 +29,7 @@ class Matching:
         #: the lines of the definitions of each name in each file, for each side
         lines: dict[tuple[str, str, str], tuple[set[int], set[int]]] = (
             collections.defaultdict(lambda: (set(), set())))
-        #: the files of the last run
+        #: the path that each function's file has in the last run
         self._files: dict[tuple[str, str, str], str] = {}
         for is_after, side in enumerate((before, after)):
             for profile in side:
@@ -39,7 +39,7 @@ class Matching:
                     lines[key][is_after].add(function.line)
                     if is_after:
                         self._files[key] = function.file
-        #: the line in the second side for functions of the first side that have moved
+        #: the line in the second side for each function of the first side that moved
         self._moved: dict[tuple[tuple[str, str, str], int], int] = {}
         self._unclear: set[tuple[tuple[str, str, str], int]] = set()
         for key, (old, new) in lines.items():
@@ -98,7 +98,7 @@ class Matching:
         return dataclasses.replace(profile, functions=functions)
 
     def _line(self, key: tuple[str, str, str], line: int, is_after: bool) -> int:
-        """Return the line of a definition in the second side; 0 if it is unclear."""
+        """Return a definition's line in the second side; 0 if the match is unclear."""
         if (key, line) in self._unclear:
             return 0
         return line if is_after else self._moved.get((key, line), line)

@@ -1,6 +1,6 @@
 """Find the moment at which the largest number of bytes was alive.
 
-The option --at peak of the reports uses it.
+The option --at peak of the reports uses this module.
 """
 from __future__ import annotations
 

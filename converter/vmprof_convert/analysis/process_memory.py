@@ -30,12 +30,12 @@ from vmprof_convert.text.units import format_bytes, format_number
 
 
 def readings(profile: Profile, kind: str) -> list[Figure]:
-    """Return the readings of one kind, in the order of time."""
+    """Return the readings of the metric `kind`, in the order of time."""
     return [figure for figure in profile.figures if figure.kind == kind]
 
 
 def most_until(read: Sequence[Figure]) -> list[Figure]:
-    """Return the readings, each with the maximum until then."""
+    """Return the readings; the value of each is the largest value so far."""
     values = accumulate((figure.value for figure in read), max)
     return [figure._replace(value=value) for figure, value in zip(read, values)]
 
@@ -74,7 +74,8 @@ def untouched(profile: Profile, times: Sequence[int]) -> list[int]:
     return result
 
 
-#: the nanoseconds within which the last reading counts as a reading at the end
+#: the largest number of nanoseconds before the end of the profile for a reading that
+#: counts as a reading at the end
 _NEAR = 10**9
 #: the largest share of malloc's count that may be malloc's bookkeeping
 _LEAST = 0.01
@@ -111,9 +112,9 @@ def growth(profile: Profile) -> Growth:
     divided among the samples between the readings. Each sample gets a share in
     proportion to its bytes, and at most these bytes. A program may touch a block only
     after the reading that follows the sample. Therefore the remaining growth is divided
-    among the remaining bytes of the samples in the preceding interval. In each
-    interval, objects that were not short-lived come first, because the program uses the
-    nursery again and again.
+    among the remaining bytes of the samples between the two readings before. Objects
+    that were not short-lived come first each time, because the program uses the nursery
+    again and again.
 
     Growth counts as outside of the heap if the difference between the resident memory
     and the heap has grown since the first reading.
@@ -135,13 +136,14 @@ def growth(profile: Profile) -> Growth:
     # the part of the growth outside of the heap that has been counted
     counted = 0.0
     parts: dict[tuple[int, int], float] = {}
-    # the tiers of the preceding interval, without the bytes that already explained
-    # growth
+    # the tiers of the samples between the two previous readings, without the bytes that
+    # already explained growth
     before_it: list[dict[tuple[int, int], float]] = []
     while at < len(rows) and samples.time[rows[at]] <= read[0].time:
         at += 1
     for number, (before, after) in enumerate(zip(read, read[1:]), 1):
-        # objects that survived, and short-lived objects
+        # the bytes of objects that survived, and of short-lived objects, by stack and
+        # type
         tiers: list[dict[tuple[int, int], float]] = [{}, {}]
         while at < len(rows) and samples.time[rows[at]] <= after.time:
             row = rows[at]
@@ -182,7 +184,7 @@ def growth(profile: Profile) -> Growth:
 def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
     """Return by how much resident memory exceeds the memory that the GC has touched.
 
-    The GC's memory is the maximum until each reading. The GC is not read while it
+    The GC's memory is the maximum until each reading. It is not read while the GC
     sweeps; then the value is interpolated between two readings.
 
     Args:
@@ -208,25 +210,26 @@ def _above_heap(profile: Profile, read: Sequence[Figure]) -> list[float]:
 
 
 def peak(figures: Sequence[Figure]) -> Figure:
-    """Return the largest reading, and the first one of equal readings."""
+    """Return the largest reading; the first one if several are equal."""
     return max(figures, key=lambda figure: figure.value)
 
 
 def _most(figure: Figure) -> str:
-    """Return the text for the largest reading."""
+    """Return the report's words for the largest reading of a metric."""
     return "at most %s (at %.2f s)" % (format_bytes(figure.value), figure.time / 1e9)
 
 
 def _last_read(figure: Figure) -> str:
-    """Return the text for the time of a reading."""
+    """Return the report's words for the time of a reading before the end."""
     return "when last read (at %.2f s)" % (figure.time / 1e9)
 
 
 def _when(profile: Profile, last: Figure) -> str:
     """Return the text for the time of the last reading of resident memory.
 
-    The sampler reads it at the end of the profile. There is no such reading if the
-    process was killed, still runs, or has closed the sampler's files.
+    The text is "at the end" if the sampler has read resident memory at the end of the
+    profile. The sampler has not if the process was killed, still runs, or has closed
+    the sampler's files.
     """
     return "at the end" if _is_of_end(profile, last) else _last_read(last)
 
@@ -239,14 +242,15 @@ def raw_in_use_at_end(profile: Profile) -> int | None:
     """Return malloc's own count of the bytes that C code had in use at the end.
 
     Returns:
-        None if it was not read at the end, for example because the process was killed.
+        None if the count was not read at the end, for example because the process was
+        killed.
     """
     counted = readings(profile, RAW_IN_USE)
     return counted[-1].value if counted and _is_of_end(profile, counted[-1]) else None
 
 
 def _each(profile: Profile) -> list[Profile]:
-    """Return the profiles of all processes."""
+    """Return the profiles of a merged profile's processes, or the profile itself."""
     return [process.profile for process in profile.processes] or [profile]
 
 
@@ -255,7 +259,7 @@ def missed_requests(profile: Profile, alive: Estimate) -> float | None:
 
     Args:
         profile: The samples of native memory.
-        alive: The bytes in use, by all samples of the profile.
+        alive: The bytes in use, estimated from all samples of the profile.
 
     Returns:
         Bytes; 0.0 if the blocks explain the growth; None if malloc's count is unknown.
@@ -271,15 +275,15 @@ def missed_requests(profile: Profile, alive: Estimate) -> float | None:
 
 
 def missed_frees(profile: Profile, alive: Estimate) -> float:
-    """Return the bytes of native memory that were freed unseen.
+    """Return the bytes of native memory whose free() the sampler has missed.
 
     Args:
         profile: the samples of native memory.
-        alive: the bytes in use, by all samples of the profile.
+        alive: the bytes in use, estimated from all samples of the profile.
 
     Returns:
-        The bytes by which the lower end of `alive` exceeds malloc's own count; 0.0 if
-        it does not, or if malloc's count is unknown.
+        The bytes by which the lower end of `alive` exceeds malloc's own count. 0.0 if
+        the lower end does not clearly exceed the count, or if the count is unknown.
     """
     counted = [raw_in_use_at_end(process) for process in _each(profile)]
     if not profile.is_raw or None in counted:
@@ -290,7 +294,7 @@ def missed_frees(profile: Profile, alive: Estimate) -> float:
 
 
 def in_brief(profile: Profile) -> str:
-    """Return one line about resident memory and the GC's part.
+    """Return one line about resident memory, with the part of the GC or of malloc.
 
     The line is empty if resident memory was not read, or if there are several
     processes.
@@ -323,7 +327,7 @@ def of_malloc(profile: Profile) -> list[str]:
     counted = readings(profile, RAW_IN_USE)
     if not counted:
         return []
-    # The sampler reads it only once in a forked child, at its end.
+    # In a forked child, the sampler reads the count only at the end.
     before = "" if len(counted) == 1 else (
         "%s in use when sampling began, " % format_bytes(counted[0].value))
     return ["native memory, as malloc counts it: %s%s %s" % (

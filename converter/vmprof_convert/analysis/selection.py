@@ -36,12 +36,12 @@ _LISTED = 10
 class Selection(NamedTuple):
     """The conditions of a selection.
 
-    A sample has to match each attribute. If an attribute has several values, the sample
-    has to match at least one value.
+    A sample has to match each attribute that is not empty. If an attribute has several
+    values, the sample has to match at least one value.
     """
 
-    #: the nanoseconds after the start: the first one, and the one after the last; None
-    #: for the end
+    #: the selected time in nanoseconds since the start: its first nanosecond, and the
+    #: first one after it; None for the end of the profile
     time: tuple[int, int | None] | None = None
     #: the kernel's numbers of threads, or their names
     threads: tuple[str, ...] = ()
@@ -87,8 +87,8 @@ class Selection(NamedTuple):
             text = " or ".join(values)
             if text:
                 parts.append("%s %s" % (name, shortened(text)))
-                # The type of some objects is unknown, such as of objects from the end
-                # of the run.
+                # Some objects have an unknown type, for example objects from the end of
+                # the run.
                 if name == "type" and not any(
                         _matches(UNNAMED.name, pattern) for pattern in values):
                     parts[-1] += " (where it is known)"
@@ -99,7 +99,7 @@ EVERYTHING = Selection()
 
 
 class SelectedRows:
-    """A filter for rows by time, between a reader and another object for rows.
+    """A receiver of samples that passes the samples of a time to another receiver.
 
     It implements model.Rows.
     """
@@ -113,12 +113,12 @@ class SelectedRows:
         self.threads: set[int] = set()
 
     def begin(self, settings: dict[str, str]) -> None:
-        """Discard the threads, and start the other object."""
+        """Discard the threads, and begin the samples of the other receiver."""
         self._rows.begin(settings)
         self.threads.clear()
 
     def extend(self, rows: Columns) -> None:
-        """Pass the rows that match."""
+        """Pass the rows of the selected time to the other receiver."""
         self.threads.update(rows.thread)
         if self._is_all:
             self._rows.extend(rows)
@@ -182,7 +182,7 @@ class Selected:
 
     def __init__(self, profile: Profile, selection: Selection,
                  origins: Origins) -> None:
-        """Prepare the selection, and check that each pattern matches something.
+        """Prepare the selection, and check that each pattern matches a name.
 
         Raises:
             ProfileError: The profile does not record the information that the selection
@@ -273,7 +273,10 @@ class Selected:
 
 
 def _ends(functions: Iterable[Function], pattern: str) -> set[str]:
-    """Return the ends of the files' paths, with as many folders as `pattern` has."""
+    """Return the ends of the paths of functions' files, for proposals of file names.
+
+    Each end has as many folders as `pattern`.
+    """
     parts = pattern.count("/") + 1
     return {"/".join(function.file.split("/")[-parts:])
             for function in functions if function.file}
@@ -329,7 +332,8 @@ def check(profile: Profile, selection: Selection) -> None:
     """Check that the profile records the information that a selection needs.
 
     Raises:
-        ProfileError: The profile does not record it.
+        ProfileError: The profile lacks this information, or ends before the selected
+            time.
     """
     if selection.types and not profile.has_types:
         raise ProfileError("there are no types of objects in this profile, which "
@@ -359,7 +363,10 @@ def is_called(function: Function, pattern: str, origins: Origins) -> bool:
 
 
 def is_in(function: Function, pattern: str, origins: Origins) -> bool:
-    """Return whether a function's file has this name or path, or is in this folder."""
+    """Return whether `pattern` is the name, the path or a folder of a function's file.
+
+    The short path and the recorded path of the file are compared.
+    """
     if not function.file:
         return False
     return any(_is_path(path, pattern)

@@ -70,7 +70,7 @@ def tail(t: float, degrees_: int) -> float:
     "Handbook of Mathematical Functions". The error is up to 1e-15.
 
     Args:
-        t: the value.
+        t: the limit for Student's t, positive or negative.
         degrees_: the degrees of freedom, at least 1.
     """
     angle = math.atan(abs(t) / math.sqrt(degrees_))
@@ -111,7 +111,8 @@ def holm(probabilities: Sequence[float],
          weights: Sequence[float] | None = None) -> list[float]:
     """Correct p-values for their number by Holm's step-down method.
 
-    The source is the Scandinavian Journal of Statistics 1979.
+    Its source is Holm, "A simple sequentially rejective multiple test procedure",
+    Scandinavian Journal of Statistics 1979.
 
     Args:
         probabilities: the p-values.

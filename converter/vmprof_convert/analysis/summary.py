@@ -1,7 +1,8 @@
 """Sum the samples by function, line, file, module, type or label.
 
 A `Tally` sums samples while a reader reads the profile. summarize() makes the rows of
-the report from a tally.
+the report from a tally. The *subject* of a row is the function, line, file, module,
+type or label that the row shows.
 """
 from __future__ import annotations
 
@@ -49,12 +50,12 @@ SELF, TOTAL, OBJECTS, ALIVE = "self", "total", "objects", "alive"
 #: an additional outcome in a Tally: a live object that is inherited from an earlier
 #: segment
 _IS_CARRIED = UNKNOWN + 1
-#: the outcomes at the end of the profile, by the numbers in samples
+#: the names of the outcomes at the end of the profile, by the numbers in Samples.fate
 _STATES = {**{fate: state(fate, -1, -1) for fate in range(UNTOLD, UNKNOWN + 1)},
            _IS_CARRIED: CARRIED}
-#: the number of different kinds of samples that are counted before they are added up
+#: the number of distinct samples that a Tally counts before it adds them to its sums
 _MAX_ALIKE = 10000
-#: the number of rows of a table that are counted at once
+#: the number of samples that tally_of() counts at once
 _TOGETHER = 2**16
 
 
@@ -67,7 +68,7 @@ class Choice(NamedTuple):
     #: the time in nanoseconds at which the profile is considered to end; None for its
     #: real end
     at: int | None = None
-    #: whether storage is attributed to the type to which it belongs
+    #: whether the storage of a list, dict etc. counts as that type
     group_storage: bool = False
     #: whether rows omit the internal objects of the interpreter
     hide_internal: bool = False
@@ -77,7 +78,7 @@ BY_FUNCTION = Choice()
 
 
 class Figures:
-    """The sums of some samples, in total and for each outcome."""
+    """The estimated bytes and objects of some samples, in total and by outcome."""
 
     __slots__ = ("_all", "_is_one_class", "_states", "interval")
 
@@ -96,7 +97,7 @@ class Figures:
         self._states: dict[str, Sum] = {}
 
     def add(self, state: str, sum_: Sum) -> None:
-        """Add samples with one outcome."""
+        """Add the sums of samples with one outcome."""
         if state != CARRIED:
             self._all.add_sum(sum_)
         if state in (STILL_ALIVE, CARRIED):
@@ -119,24 +120,29 @@ class Figures:
             self._states.setdefault(then, Sum()).add_sum(sum_)
 
     def sum(self, state: str | None = None) -> Sum:
-        """Return the sum of the objects with this outcome, or of all objects."""
+        """Return the sum of the objects with the outcome `state`, or of all objects."""
         if state is None:
             return self._all
         return self._states.get(state) or Sum()
 
     def bytes(self, state: str | None = None, z: float = Z) -> Estimate:
-        """Estimate the bytes of the objects with this outcome, or of all objects."""
+        """Estimate the bytes of objects with the outcome `state`, or of all objects."""
         return self.sum(state).bytes(self.interval, z)
 
     def objects(self, state: str | None = None, z: float = Z) -> Estimate:
-        """Estimate the number of objects with this outcome, or of all objects."""
+        """Estimate the number of objects with the outcome `state`, or of all."""
         sum_ = self.sum(state)
         if self._is_one_class and self._all.smallest:
             return sum_.objects(self.interval, self._all.smallest, z)
         return sum_.objects(self.interval, z=z)
 
     def sampled(self, state: str | None, is_objects: bool) -> Sampled:
-        """Return the estimate and its variance, without an interval."""
+        """Return the estimate of bytes or objects and its variance, without interval.
+
+        Args:
+            state: the outcome of the objects; None for all objects.
+            is_objects: whether the number of objects is estimated, and not the bytes.
+        """
         return self.sum(state).sampled(
             self.interval, is_objects, (self._is_one_class and self._all.smallest) or 0)
 
@@ -145,7 +151,8 @@ class Subject(NamedTuple):
     """The function, line, file, module, type or label that a row shows."""
 
     function: Function | None
-    #: Program.line(), or the line of the definition; 0 if the row has no line
+    #: the executed line (Program.line()), or the line of the definition; 0 if the row
+    #: has no line
     line: int
     type: Shown | None = None
     #: the path of a file, or the name of a module; a label if a function has neither
@@ -165,7 +172,7 @@ class Row(NamedTuple):
     """The allocations of one subject."""
 
     subject: Subject
-    #: the allocations of the function itself, and the allocations with its callees
+    #: the allocations of the subject itself, and the allocations with its callees
     own: Figures
     total: Figures
 
@@ -189,12 +196,12 @@ class Summary(NamedTuple):
     untyped: Figures
     #: whether executed lines are known
     has_lines: bool
-    #: the callers that stacks of compiled code lack, and the largest number of missing
-    #: bytes
+    #: the callers that stacks of compiled code lack, and the largest number of bytes
+    #: that the rows of these callers lack
     missing: list[Function]
     missing_bytes: float
-    #: the bytes with stacks in which unknown callers may be missing, and the bytes of
-    #: the JIT's log
+    #: the bytes with stacks in which unknown callers may be missing, and the bytes that
+    #: the JIT allocated to write its log
     not_known_bytes: float
     log_bytes: float
     #: the bytes that compiled code allocated
@@ -233,8 +240,8 @@ class Tally:
         """Discard all samples."""
         self._settings = settings
         self._sums: dict[tuple[int, int, str], Sum] = {}
-        #: the number of samples with this stack, type, outcome, size, interval and live
-        #: size
+        #: the number of samples with the same stack, type, outcome, size, interval and
+        #: live size
         self._alike: collections.Counter[tuple[int, int, int, int, int, int]] = (
             collections.Counter())
         #: the number of CPU samples of each stack
@@ -246,7 +253,7 @@ class Tally:
         fates: Iterable[int] = rows.fate
         if self.at is not None:
             rows = rows.chosen([time <= self.at for time in rows.time])
-            # the outcomes at that time
+            # the outcomes at the time self.at
             fates = map(self._fate, rows.fate, rows.collected, rows.ended)
         if not any(rows.size):
             # All other columns of CPU samples are equal.
@@ -324,7 +331,7 @@ class Tally:
         self._widen(other.smallest_interval, other.largest_interval)
 
     def keep(self, selected: Selected) -> None:
-        """Discard the samples that are not selected."""
+        """Discard the samples that `selected` does not include."""
         self._sums = {key: sum_ for key, sum_ in self.sums().items()
                       if selected.includes(*key)}
         self.ticks = collections.Counter({
@@ -390,14 +397,14 @@ class ByThread:
         return part
 
     def keep(self, threads: Set[int]) -> None:
-        """Add the samples of these threads to the tally, and discard the others."""
+        """Add the samples of `threads` to the tally, and discard other samples."""
         self._parts = {thread: self._parts[thread]
                        for thread in sorted(threads & self._parts.keys())}
         for part in self._parts.values():
             self._tally.add_tally(part)
 
     def parts(self) -> Mapping[int, Tally]:
-        """Return the tallies by the kernel's thread number; 0 if it is unknown."""
+        """Return the tallies by the kernel's number of the thread; 0 if unknown."""
         return self._parts
 
 
@@ -408,7 +415,7 @@ def tally_of(profile: Profile, at: int | None,
     Args:
         profile: the profile with its samples.
         at: see Choice.
-        alike: another stack in place of each stack; None to keep the stacks.
+        alike: the stack that replaces each stack; None to keep the stacks.
     """
     tally = Tally(at)
     tally.begin(profile.settings)
@@ -428,7 +435,7 @@ def check(profile: Profile, choice: Choice) -> None:
     """Check that the profile records the information that a choice needs.
 
     Raises:
-        ProfileError: The profile does not record it.
+        ProfileError: The profile lacks this information, or ends before `choice.at`.
     """
     key = key_of(choice.by)
     if key is not None and key not in profile.label_keys:
@@ -452,9 +459,9 @@ def check(profile: Profile, choice: Choice) -> None:
 
 
 def interval_of(profile: Profile, tally: Tally) -> int:
-    """Return the largest sampling interval in bytes, for the ends of estimates.
+    """Return the largest sampling interval in bytes, which determines upper bounds.
 
-    It includes the initial interval, with which possibly no object was sampled.
+    The initial interval counts, too, even if it was changed before the first sample.
     """
     return max(tally.largest_interval, profile.interval)
 
@@ -534,12 +541,13 @@ def summarize(profile: Profile, tally: Tally | None = None,
 
 
 def sum_up(profile: Profile) -> Summary:
-    """Sum all samples, by type if types are known.
+    """Sum all samples, by type if types are known, without a row for each function.
 
-    Stacks are distinguished only by the information that they lack.
+    Stacks that lack the same information count as one stack, so that the sums of
+    Summary about missing callers remain.
     """
     code = compiled_code(profile)
-    # one stack for all stacks that lack the same information
+    # for each combination of missing information, the first stack that lacks it
     alike: dict[tuple[bool, ...], int] = {}
     tally = tally_of(profile, None, {
         stack: alike.setdefault((stack in code.missing.stacks, stack in code.not_known,
@@ -547,14 +555,15 @@ def sum_up(profile: Profile) -> Summary:
         for stack in range(-1, len(profile.stacks))})
     summary = summarize(
         profile, tally, Choice(by=(TYPE,) if profile.has_types else ()), code=code)
-    # The report lists missing callers in another table.
+    # summarize() omits missing callers that no row shows. Another table of the output
+    # shows functions.
     return summary._replace(
         missing=code.missing.functions if summary.missing_bytes else [])
 
 
 def figures_of(all_: dict[Subject, Figures], subject: Subject,
              interval: int) -> Figures:
-    """Return the sums of a subject, which are created if necessary."""
+    """Return the sums of a subject in `all_`; create them if they are missing."""
     found = all_.get(subject)
     if found is None:
         found = all_[subject] = Figures(
@@ -563,7 +572,7 @@ def figures_of(all_: dict[Subject, Figures], subject: Subject,
 
 
 class Places:
-    """The subjects to which a stack belongs, without their types."""
+    """The subjects of the rows to which each stack belongs, without types."""
 
     def __init__(self, profile: Profile, by: tuple[str, ...],
                  origins: Origins | None = None) -> None:
@@ -600,7 +609,7 @@ class Places:
         return list(map(self._subject, self._program.stack(stack)))
 
     def functions(self) -> set[Function]:
-        """Return the functions of all subjects that were returned so far."""
+        """Return the functions of all subjects in the results of of() so far."""
         return set(map(self._program.function, self._known))
 
     def _subject(self, frame: Frame) -> Subject:
@@ -636,7 +645,7 @@ def has_totals(by: tuple[str, ...]) -> bool:
 
 
 def _no_file(function: Function) -> str:
-    """Return the row of a function that has no file."""
+    """Return the name of the row for a function that has no file."""
     return function.name if function.kind == LABEL else "[no file]"
 
 

@@ -10,12 +10,12 @@ The memory of the process is read without an error, so that its limits need no i
 (of_readings()).
 
 The native memory in use (`raw growth > 10M`) is known at every moment. Memory that
-garbage holds is in use until the GC frees the garbage. If blocks were freed unseen, no
-condition is decided (check_raw()).
+garbage holds is in use until the GC frees the garbage. If the sampler missed that
+blocks were freed, no condition is decided (check_raw()).
 
 With several runs per side, the interval includes the spread of equal runs. With one run
-per side, the growth of allocated bytes compares only these two runs, which the text of
-a failure says. Then a condition about the growth within some functions is refused.
+per side, the growth of allocated bytes compares only these two runs. The text of a
+failure says so, and a condition about the growth within some functions is refused.
 
 `vmprof-convert check`, `diff --fail-if` and the pytest plugin use this module.
 """
@@ -93,7 +93,7 @@ class Condition(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The result of one condition."""
+    """The result of one condition: the metric's value, and whether it fails the run."""
 
     condition: Condition
     #: the value of the metric with its interval, in bytes or objects
@@ -177,10 +177,11 @@ def check(conditions: Sequence[Condition], profile: Profile,
     Args:
         conditions: the conditions.
         profile: the profile.
-        has_other: whether there is another profile to compare it with.
+        has_other: whether `profile` is compared with another profile.
 
     Raises:
-        ProfileError: The profile does not record it.
+        ProfileError: The profile does not record the information, or a condition about
+            growth lacks the other profile.
     """
     for condition in conditions:
         if condition.is_growth and not has_other:
@@ -203,7 +204,7 @@ def check(conditions: Sequence[Condition], profile: Profile,
 
 
 def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
-    """Return the bytes of native memory in use, by all samples of a profile.
+    """Estimate the native memory in use, and check the estimate by malloc's count.
 
     Args:
         what: the condition, or the result, that the message names.
@@ -211,8 +212,8 @@ def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
         conditions: the number of conditions, which determines the interval.
 
     Raises:
-        ProfileError: The estimate exceeds malloc's own count, because blocks were freed
-            unseen.
+        ProfileError: The estimate exceeds malloc's own count, because the sampler
+            missed that blocks were freed.
     """
     alive = summarize(profile).figures.bytes(STILL_ALIVE, quantile(conditions))
     if missed := missed_frees(profile, alive):
@@ -225,12 +226,12 @@ def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
 
 
 def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
-    """Check that all native memory was sampled.
+    """Check that the sampler saw all native memory, if a condition is about its use.
 
     Raises:
-        ProfileError: The estimate differs from malloc's own count. Blocks were
-            allocated or freed unseen, and it is unknown which blocks. Or malloc's count
-            is missing, so that this is unknown.
+        ProfileError: The estimate differs from malloc's own count, because the sampler
+            missed that blocks were allocated or freed. Or malloc's count is missing, so
+            that the difference is unknown.
     """
     asked = [condition.text for condition in conditions
              if condition.is_raw and condition.measure == ALIVE]
@@ -280,7 +281,7 @@ def check_processes(conditions: Sequence[Condition], is_everything: bool,
 def most(condition: Condition, profile: Profile) -> float:
     """Return the largest reading of the condition's metric.
 
-    With several processes, it is the reading of the process with the largest one.
+    With several processes, the result is the largest reading of any process.
 
     Raises:
         ProfileError: The metric was not read in each process.
@@ -299,7 +300,7 @@ def most(condition: Condition, profile: Profile) -> float:
 
 
 def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
-    """Check that the growth within selected functions can be decided.
+    """Check that conditions about the growth within selected functions can be decided.
 
     Raises:
         ProfileError: The samples are selected by the place of allocation, and the
@@ -319,7 +320,7 @@ def check_places(conditions: Sequence[Condition], sides: Sides) -> None:
 
 def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
            figures: Mapping[bool, Figures]) -> list[Verdict]:
-    """Return the verdicts on one run.
+    """Decide the conditions for one run, and return the verdicts.
 
     Args:
         conditions: the conditions to decide.
@@ -336,7 +337,7 @@ def of_run(conditions: Sequence[Condition], profiles: Mapping[bool, Profile],
 
 def of(conditions: Sequence[Condition], shown: Difference,
        raw: Difference | None = None) -> list[Verdict]:
-    """Return the verdicts on a comparison.
+    """Decide the conditions for a comparison, and return the verdicts.
 
     Args:
         conditions: the conditions to decide.
@@ -365,7 +366,7 @@ def of(conditions: Sequence[Condition], shown: Difference,
 def judge(conditions: Sequence[Condition], after: Sequence[Figures],
           gained: Sequence[Figures] = (), lost: Sequence[Figures] = (),
           before: Sequence[Figures] = (), count: int = 0) -> list[Verdict]:
-    """Return the verdicts on sums of samples, as though they contained no garbage.
+    """Decide conditions by sums of samples, as though these contained no garbage.
 
     Args:
         conditions: the conditions to decide.
@@ -397,7 +398,7 @@ def judge(conditions: Sequence[Condition], after: Sequence[Figures],
 
 def of_readings(condition: Condition, after: Sequence[Profile],
                 before: Sequence[Profile] = (), count: int = 1) -> Verdict:
-    """Return the verdict on a metric that was read.
+    """Decide a condition about a metric that was read, and return the verdict.
 
     A limit applies to each run of `after`, so that the largest reading decides. Growth
     is the difference between the means of the sides. Its interval is calculated with
@@ -433,7 +434,7 @@ def of_readings(condition: Condition, after: Sequence[Profile],
 
 def _above_share(came: Estimate, went: Estimate, old: Estimate,
                  share: float) -> Estimate:
-    """Return the estimate of `came` minus `went`, minus a share of `old`."""
+    """Estimate the growth (`came` minus `went`) minus a share of the old value."""
     def error(of_went: float, of_old: float) -> float:
         # The disappeared objects are a part of the old objects (all of the latter for
         # two runs). Therefore their covariance is the variance of the disappeared
@@ -449,5 +450,10 @@ def _above_share(came: Estimate, went: Estimate, old: Estimate,
 
 
 def quantile(conditions: int) -> float:
-    """Return the normal quantile of each one of `conditions` conditions."""
+    """Return the normal quantile for one condition.
+
+    Args:
+        conditions: the number of all conditions, which together have the confidence
+            level CONFIDENCE.
+    """
     return NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / max(conditions, 1))

@@ -33,7 +33,7 @@ _FILES = (("pypy", "PyPy itself: its code and data"),
           ("shared", "memory that processes can share (mmap, /dev/shm)"),
           ("stacks", "stacks of threads"),
           ("code", "machine code (the JIT's)"))
-#: the rows that a program cannot avoid
+#: the keys of the rows that a program cannot avoid
 _NOBODYS = "pypy", "libraries"
 _ANONYMOUS = "arenas", "blocks", "anonymous"
 OBJECTS, ROOM, HEAP, NURSERY, C, FREE, MAPPED, C_OR_FREE = (
@@ -69,7 +69,7 @@ class Where(NamedTuple):
     swapped: int
     #: the bytes of malloc, including the GC's heap, that other processes share
     malloc_shared: int
-    #: the largest part, and a proposal to reduce it
+    #: a sentence about the largest part, with a proposal to reduce this part
     sentence: str
     notes: list[str]
 
@@ -118,7 +118,7 @@ class _Malloc:
         self.unused = 0 if written is None else nursery - written
         self.is_nursery_known = written is not None
         blocks = facts.get("gc.blocks")
-        #: the swapped bytes of the memory in use
+        #: the swapped bytes of all anonymous memory
         self.swapped = sum(facts[kind + ".swapped"] for kind in _ANONYMOUS)
         #: the smallest number of bytes in use that were never written to, and the
         #: number of additional bytes that are either such bytes or free
@@ -227,10 +227,10 @@ def _sentence(rows: list[Row], resident: int, heap: _Malloc,
 
 def _about(key: str, bytes_: int, is_least: bool, resident: int,
            facts: Mapping[str, int], *, is_largest: bool) -> str:
-    """Describe the row, and propose how to reduce it.
+    """Return a sentence about a row, with a proposal to reduce its memory.
 
-    A different nursery needs a restart and changes the speed of the program. So it is
-    proposed only if the resident part of the nursery is the largest row.
+    Another size of the nursery needs a restart and changes the speed of the program. So
+    it is proposed only if the resident part of the nursery is the largest row.
     """
     at_least = "at least " if is_least else ""
     size = at_least + format_bytes(bytes_)

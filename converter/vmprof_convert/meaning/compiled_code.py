@@ -12,6 +12,7 @@ from vmprof_convert.readers.pypy_stacks import LOG, NOT_KNOWN, stacks_with
 class CompiledCode(NamedTuple):
     """The stacks of compiled code, as indices in Profile.stacks."""
 
+    #: the stacks in which known functions are missing, and these functions
     missing: Missing
     #: the stacks with the label for unknown compiled code, in which a function may be
     #: missing
@@ -32,7 +33,8 @@ def compiled_code(profile: Profile) -> CompiledCode:
 def _compiled(stacks: StackTable) -> set[int]:
     """Return the stacks whose innermost Python function is compiled code."""
     tree = stacks.tree()
-    # A node comes after its parent in the tree. Native code counts as its caller.
+    # A node comes after its parent in the tree. Native code counts as code of its
+    # caller.
     is_compiled = bytearray(len(tree.parents))
     for node, (parent, frame) in enumerate(zip(tree.parents, tree.frames)):
         if frame.kind == "jit":

@@ -76,11 +76,11 @@ def interval_of(observed: float, unseen: float, variance: float,
     directly standardized rates", Statistics in Medicine 1997. A normal interval would
     be too narrow, and might contain negative values, if few samples contribute most of
     the sum. The upper end of the gamma interval allows for one additional sample with
-    the largest possible weight, `extra`. This weight belongs to the whole run. A
-    function that was sampled while the interval was short may also have allocated,
-    without a sample, while it was long. Half of this sample is added, as in the mid-p
-    gamma intervals of Fay and Kim (Biometrical Journal 2017). With a whole one, the
-    intervals would cover more than 95 %.
+    the largest possible weight, `extra`. This weight is the same for all sums of a
+    run: a function that was sampled at a short sampling interval may also have
+    allocated, without a sample, at a long one. Half of the additional sample is added,
+    as in the mid-p gamma intervals of Fay and Kim (Biometrical Journal 2017). With a
+    whole sample, more than 95 % of the intervals would contain the true value.
 
     Args:
         observed: the sampled bytes or objects.
@@ -100,9 +100,14 @@ def interval_of(observed: float, unseen: float, variance: float,
 
 
 def _gamma_quantile(mean: float, variance: float, z: float) -> float:
-    """Return the quantile of a gamma distribution at the normal quantile z.
+    """Return the quantile of a gamma distribution with a mean and a variance.
 
-    The formula is the cube of Wilson and Hilferty, 1931.
+    The formula is the cube approximation of Wilson and Hilferty, 1931.
+
+    Args:
+        mean: the mean of the distribution.
+        variance: the variance of the distribution.
+        z: the quantile of the normal distribution for the same probability.
     """
     if variance <= 0.0:
         return mean
@@ -122,7 +127,7 @@ class Sampled(NamedTuple):
 
 
 class Sum:
-    """The sums of bytes and objects over some samples."""
+    """The estimated bytes and objects that some samples represent."""
 
     __slots__ = (
         "_bytes",
@@ -146,7 +151,7 @@ class Sum:
         #: the bytes of the samples
         self._observed = 0.0
         #: the sum of the same objects with the bytes that they take while they are
-        #: alive; None if the program shrank none of them
+        #: alive; None if the program shrank no object
         self._live: Sum | None = None
 
     def add(self, size: int, p: float, count: int = 1, live_size: int = 0) -> None:
@@ -154,7 +159,7 @@ class Sum:
 
         Args:
             size: the bytes of each sample.
-            p: the probability with which each was sampled.
+            p: the probability with which each object was sampled.
             count: the number of samples.
             live_size: the bytes that each object takes while it is alive; 0 if it takes
                 all.
@@ -226,10 +231,11 @@ class Sum:
                            interval / (smallest or SMALLEST_OBJECT))
         return Sampled(self._bytes, self._bytes_variance, interval)
 
-    # An additional sample represents, in addition to itself, size / p - size bytes. For
-    # a small object, this is nearly the interval; for larger objects, it is less. The
-    # number of objects that it represents is unknown: if most bytes belong to large
-    # objects, the many small objects may have no samples.
+    # The intervals of the following methods allow for one additional sample (see
+    # interval_of()). The sample represents, in addition to itself, size / p - size
+    # bytes. For a small object, this is nearly the sampling interval; for larger
+    # objects, it is less. The number of objects that the sample represents is unknown:
+    # if most bytes belong to large objects, the many small objects may have no samples.
 
     def bytes(self, interval: int, z: float = Z) -> Estimate:
         """Estimate the bytes.

@@ -18,7 +18,7 @@ from vmprof_convert.profile.model import (
     Profile,
 )
 
-#: the outcomes of an object. It died before its first minor collection, or a major
+#: the outcomes of an object: it died before its first minor collection, a later
 #: collection found it dead, or no known collection found it dead
 DIED_YOUNG, FREED_LATER, STILL_ALIVE = "died young", "freed later", "alive"
 #: the outcome of an inherited object, which was sampled in an earlier segment and is
@@ -28,7 +28,7 @@ CARRIED = "alive, from an earlier part"
 #: snapshot, or since a major collection began. After a snapshot, the limit is at least
 #: this share of its live bytes. The end of the sampler itself allocates 80 kB.
 _MOST_AFTER, _SHARE_AFTER = 2**18, 0.01
-#: the outcomes as users write them; all objects are allocated
+#: the outcomes as users write them; "allocated" selects all objects
 FATES = {"allocated": None, "died-young": DIED_YOUNG, "freed-later": FREED_LATER,
          "alive": STILL_ALIVE}
 #: unknown outcomes. The object was old, and the sampler lost it. Or the sampler could
@@ -57,20 +57,20 @@ def state(fate: int, collected: int, ended: int, at: int | None = None) -> str:
 
 
 def alive_word(is_exact: bool) -> str:
-    """Return the word for the objects that count as alive.
+    """Return the report's word for the objects that count as alive.
 
     Args:
-        is_exact: whether they contain no garbage (see is_alive_exact()).
+        is_exact: whether these objects include no garbage (see is_alive_exact()).
     """
     return "alive" if is_exact else "survived"
 
 
 def is_alive_exact(profile: Profile, at: int | None = None) -> bool:
-    """Return whether all objects that count as alive were reachable.
+    """Return whether all objects that count as alive at a moment were reachable.
 
-    A heap snapshot or a full major collection has determined them, and the program has
-    allocated hardly anything since. Otherwise all objects count as alive that no
-    collection has freed, and some of them may be garbage.
+    In this case, a heap snapshot or a full major collection has determined the live
+    objects, and the program has allocated hardly anything since. Otherwise all objects
+    count as alive that no collection has freed, and some of them may be garbage.
 
     Args:
         profile: the profile of one process, or of several processes, which all need a
@@ -115,8 +115,8 @@ def _is_after_collection(profile: Profile, at: int | None) -> bool:
 def _allocated(profile: Profile, at: int | None) -> int:
     """Return the bytes that were allocated until `at`.
 
-    The profile has this number at marks and at the end.  At other times, the result is
-    the number up to a second later.
+    The profile contains this number for each mark and for the end. At other times, the
+    result is the next recorded number, which is up to a second later.
     """
     known = [(one.time, one.allocated) for one in profile.moments]
     known += [(one.time, one.value) for one in profile.figures if one.kind == ALLOCATED]

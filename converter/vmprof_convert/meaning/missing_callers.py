@@ -1,15 +1,16 @@
 """Find functions that are missing in the stacks of compiled code.
 
-A generator or coroutine that waits in a `yield from` or an `await` passes a resumption
-on before its own bytecode continues. PyPy's JIT records the functions of compiled code
-where they run bytecode, so that the record lacks this function. In the profile, the
-function that resumed it seems to call the awaited function directly. (If the function
-is interpreted, vmprof records its frame.)
+If a generator or coroutine waits in a `yield from` or an `await`, a resumption is
+passed on to the awaited function before the generator's own bytecode continues. PyPy's
+JIT records the functions of compiled code where they run bytecode, so that the record
+lacks the generator. In the profile, the function that resumed the generator seems to
+call the awaited function directly. (If the generator is interpreted, vmprof records its
+frame.)
 
-Assume that a generator or coroutine has a certain caller only in compiled code, and
-that other stacks contain functions between the two. These functions are reported as
-missing if all of them delegate to others, according to their source. Without the
-source, nothing is reported.
+Assume that a function that can be resumed has a certain caller only in compiled code,
+and that other stacks contain functions between this caller and the function. These
+functions in between are reported as missing if all of them delegate to others,
+according to their source. Without the source, no function is reported.
 """
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ _Edge = tuple[int, int]
 
 
 class Missing(NamedTuple):
-    """The missing functions of a profile."""
+    """The functions that are missing in stacks of a profile."""
 
-    #: the indices in Profile.stacks of the stacks that may lack a function
+    #: the indices in Profile.stacks of the stacks that may lack one of `functions`
     stacks: set[int]
     functions: list[Function]
 
@@ -145,7 +146,7 @@ def missing(profile: Profile) -> Missing:
         candidates = callers.get(address)
         if not candidates:
             continue
-        # Continue outwards while all functions delegate.
+        # Continue with the outer frames while all functions delegate.
         passed = []
         outer = parents[node]
         while outer > 0 and parents[outer] and sources.delegates(
@@ -169,7 +170,7 @@ def missing(profile: Profile) -> Missing:
 
 
 def _compiled_only(tree: Tree) -> dict[int, set[int]]:
-    """Return the callers that call a function only in compiled code.
+    """Return the calls that occur only between functions of compiled code.
 
     Returns:
         The addresses of the callers, by the address of the callee.

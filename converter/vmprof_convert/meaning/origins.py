@@ -17,35 +17,36 @@ PROGRAM = "program"
 PACKAGES = "installed packages"
 LIBRARY = "standard library"
 IMPORTING = "import machinery"
-#: the origins of functions of the interpreter or without a file, and of labels
+#: the origin of functions that belong to the interpreter or have no file, and the
+#: origin of labels
 BUILT_IN, NOWHERE = "built-in", "nowhere"
 
 ORIGINS = (PROGRAM, PACKAGES, LIBRARY, IMPORTING, BUILT_IN)
 
 #: the number of stacks that are examined to find the program's file
 _STACKS = 2000
-#: the largest number of ".." in a path relative to the program's folder
+#: the largest number of ".." in a shown path relative to the program's folder
 _STEPS_UP = 2
 
-# The last match counts, because a package may contain copies of other packages. The
-# second name is the folder of PEP 582.
+# The last such folder in a path counts, because a package may contain copies of other
+# packages. The folder __pypackages__ is from PEP 582.
 _PACKAGE = re.compile(
     r".*/(?:(?:site|dist)-packages|__pypackages__/[\d.]+/lib)/(.*)", re.DOTALL)
-#: the environment of a package, whose commands are in bin/: bin/black belongs to
-#: lib/python3.11/site-packages/black/
+#: The first group is the environment in which a package is installed. The commands of
+#: its packages are in bin/: bin/black belongs to lib/python3.11/site-packages/black/.
 _PREFIX = re.compile(
     r"(.*)/lib(?:32|64)?/(?:pypy|python)\d[\d.]*t?/(?:site|dist)-packages/", re.DOTALL)
 # lib/pypy3.9/ and lib/python3.11/ are the usual names. PyPy before 3.8 has
-# lib-python/3/ (or 2.7) and lib_pypy/. A zip file is called lib/python311.zip/. For
-# Windows, see below.
+# lib-python/3/ (or 2.7) and lib_pypy/. A zip file is called lib/python311.zip/. The
+# names on Windows are in _WINDOWS_LIBRARY.
 _LIBRARY = re.compile(
     r".*?/(?:lib(?:32|64)?/(?:pypy|python)\d+\.\d+t?/"
     r"|lib(?:32|64)?/(?:pypy|python)\d+\.zip/"
     r"|lib-python/(?:modified-)?\d+(?:\.\d+)*/|lib_pypy/)"
     r"(?:lib-dynload/)?(.*)", re.DOTALL)
 _WINDOWS = re.compile(r"[A-Za-z]:\\")
-# Python311, Python311-32, python-3.11.1.amd64, pypy3.9-v7.3.13-win64, and the folder of
-# Microsoft's store
+# The interpreter's folder is called Python311, Python311-32, python-3.11.1.amd64 or
+# pypy3.9-v7.3.13-win64, or has a name from Microsoft's store.
 _WINDOWS_LIBRARY = re.compile(
     r".*?/(?:(?:python|pypy)(?:-?\d+(?:\.\d+)*t?)?"
     r"(?:[-.](?:32|64|amd64|arm64|win32|win64|v\d[\w.]*))*"
@@ -68,7 +69,7 @@ def _slashes(file: str) -> str:
 def _classify(file: str) -> tuple[str, str]:
     """Return the origin and the short path of a Python file.
 
-    The path of user code is not short yet.
+    The path of a file of user code is only normalized; Origins shortens the path.
     """
     if not file:
         return BUILT_IN, ""
@@ -128,7 +129,7 @@ class Origins:
     def path(self, file: str) -> str:
         """Return the short path of a file, to be shown to users.
 
-        It is relative to the folder of the user code, of the packages or of the
+        The path is relative to the folder of the user code, of the packages or of the
         standard library. Different files may have the same short path.
         """
         return self._file(file)[1]
@@ -145,7 +146,7 @@ class Origins:
         return found
 
     def _is_command(self, path: str) -> bool:
-        """Return whether the file is a script that pip created for a package."""
+        """Return whether `path` is a script that pip created for a package."""
         folder, name = posixpath.split(path)
         return folder in self._commands and not name.endswith(".py")
 
@@ -164,7 +165,10 @@ class Origins:
 
 
 def _main_file(profile: Profile) -> str:
-    """Return the file of the outermost frame of most stacks; empty if it is unknown."""
+    """Return the file with which the program begins; empty if it is unknown.
+
+    It is the file of user code that most stacks have as their outermost module.
+    """
     program = Program(profile)
     counts: collections.Counter[str] = collections.Counter()
     step = len(profile.stacks) // _STACKS + 1

@@ -19,7 +19,7 @@ MAX_SOURCE = 2**22
 
 
 def read(profile: Profile) -> tuple[dict[str, str], int]:
-    """Return the text of the user code's *.py files.
+    """Return the texts of the *.py files that contain functions of user code.
 
     Returns:
         The texts by file, and the number of files that are missing on this machine or
@@ -39,7 +39,12 @@ def read(profile: Profile) -> tuple[dict[str, str], int]:
 
 
 def _read(path: str, start: float) -> str | None:
-    """Return the text of a file that is not newer than `start`, or None."""
+    """Return the text of a Python file; None if it is unreadable or newer than `start`.
+
+    Args:
+        path: the path of the file.
+        start: the start of the program in seconds since 1970; 0.0 if it is unknown.
+    """
     try:
         # A link may have any name.
         if not os.path.realpath(path).endswith(SUFFIX):

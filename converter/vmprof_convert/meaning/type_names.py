@@ -15,7 +15,7 @@ from vmprof_convert.text.escape import MAX_NAME, shortened
 CLASS, STORAGE, INTERNAL, LAYOUT, NOT_KNOWN = (
     "class", "storage", "internal", "layout", "not known")
 
-#: storage that several types use, so that the owner of a piece of storage is unknown
+#: kinds of storage that several types use, so that the owning type is unknown
 SHARED = frozenset((
     "object array", "string array", "hash table", "int array", "byte array",
     "character array", "float array", "characters"))
@@ -24,13 +24,13 @@ SHARED = frozenset((
 _OF_THE_JIT = ("<JIT compiler>", "<JIT frame>", "<RPython Numbering>",
                "<RPython GCREFTRACER>")
 
-# pypy.objspace.std.listobject.W_ListObject { super, ... }
+# a layout, such as pypy.objspace.std.listobject.W_ListObject { super, ... }
 _STRUCT = re.compile(r"(?:varsize )?(?:Gc)?(?:Struct|Array|Opaque)? ?([^\s{]+)")
 _ARRAY = re.compile(r"(?:varsize )?(?:Gc)?Array of (.*)", re.DOTALL)
 
 
 class Shown(NamedTuple):
-    """A type as it is shown; types that look the same are equal."""
+    """The shown name of a type; types with the same shown name are equal."""
 
     name: str
     #: the kind of the type: CLASS to NOT_KNOWN
@@ -40,18 +40,18 @@ class Shown(NamedTuple):
 def is_the_jits(type_: Shown) -> bool:
     """Return whether the JIT itself uses objects of this type.
 
-    Their memory grows while a program warms up. The amount depends on the time of
-    compilation, which differs between equal runs.
+    The memory of such objects grows while a program warms up. Their number depends on
+    the time of compilation, which differs between equal runs.
     """
     return type_.name in _OF_THE_JIT
 
 
-#: the name of all unknown types
+#: the shown name of all unknown types
 UNNAMED = Shown("[type not known]", NOT_KNOWN)
 
 
 class TypeNames:
-    """The types of a profile as they are shown."""
+    """The shown names of the types of a profile."""
 
     def __init__(self, profile: Profile, *, group_storage: bool = False):
         """Prepare the names.
@@ -66,7 +66,11 @@ class TypeNames:
         self._known: dict[int, Shown] = {-1: UNNAMED}
 
     def shown(self, number: int) -> Shown:
-        """Return the type of this index in Profile.types; -1 if it is unknown."""
+        """Return the shown name of a type.
+
+        Args:
+            number: the index in Profile.types; -1 for an unknown type.
+        """
         found = self._known.get(number)
         if found is None:
             found = self._known[number] = self._shown(self._types[number])

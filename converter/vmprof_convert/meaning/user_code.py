@@ -51,8 +51,8 @@ class OwnStacks(StackTable):
         stack = self._program.stack(number)
         if shows_an_exception(self._program.function(stack[0])):
             own.append(LABEL_FRAMES[UNCAUGHT])
-            # The interpreter imports modules to show an exception. These are no imports
-            # of the program.
+            # The interpreter imports modules to show an exception. These imports are
+            # not shown as imports of the program.
             stack = tuple(frame for frame in stack
                           if self._origin(frame) != IMPORTING)
         origin = NOWHERE

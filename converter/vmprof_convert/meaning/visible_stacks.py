@@ -19,15 +19,16 @@ _RUNNERS = ("<vmprof-allocation>", "/vmprof/__main__.py", "/runpy.py",
             "<frozen runpy>")
 _OURS = "/vmprof_allocation/"
 #: the outermost function of the sampler's thread in a process that was not
-#: control-enabled. A C function runs a string there. Below, the files of its callees
+#: control-enabled: there, a C function runs a string (remote/entry of the sampler)
 _RUN_STRING = ("<string>", "<module>")
+#: the file of the code that the string executes, and the files of its callees
 _ENTERED = "<vmprof-allocation>"
 _CALLED_THERE = (_ENTERED, "<frozen importlib._bootstrap>")
-#: the files of PyPy's start-up code, "<builtin>/...", which starts and ends a run; and
-#: the functions in it that run code of the program
+#: the files of PyPy's start-up code, "<builtin>/...", which starts and ends a run
 _START_UP = ("/app_main.py", "/app_atexit.py")
 #: the function of sys.excepthook in PyPy
 _SHOWS = ("<builtin>/sys/app.py", "excepthook")
+#: the functions in PyPy's start-up code that run code of the program
 _PROGRAM = ("run_toplevel", "run_exitfuncs")
 
 #: the label of stacks with only start-up code
@@ -38,7 +39,7 @@ START = Function("[starting and ending the run]", 0, "", LABEL)
 COMPILED = NOT_KNOWN
 #: the label of stacks without frames in the profile
 EMPTY = Function("[no frames]", 0, "", LABEL)
-#: the label of lost stacks
+#: the label of the stacks that the sampler could not record
 LOST = Function("[stack lost]", 0, "", LABEL)
 #: the line of a Python function whose executed line is unknown
 UNKNOWN_LINE = -1
@@ -68,12 +69,12 @@ def has_lines(profile: Profile) -> bool:
 
 
 class Program:
-    """The stacks of a profile as the user sees them."""
+    """The shown stacks of a profile, without the frames that run the program."""
 
     def __init__(self, profile: Profile):
         """Prepare the stacks of a profile."""
         self._profile = profile
-        #: by address, whether the function belongs to the code that runs the program
+        #: whether a function belongs to the code that runs the program, by its address
         self._known: dict[int, bool] = {}
         #: whether the profile records lines; None if this was not determined yet
         self._has_lines: bool | None = None
@@ -99,7 +100,7 @@ class Program:
         return LABEL_FRAMES[self._of_nothing],
 
     def tree(self) -> Tree:
-        """Return all results of stack() as a tree, without the lost stack."""
+        """Return the results of stack() for all stacks of the profile as a tree."""
         whole = self._profile.stacks.tree()
         result = Stacks()
         labels: dict[Function, int] = {}
@@ -108,9 +109,9 @@ class Program:
             frame = LABEL_FRAMES[of]
             return labels.setdefault(of, result.child(0, *frame))
 
-        # For each node, its node in the result. _RUNS means that the path contains only
-        # code that runs the program. _STARTS means that neither the node nor its
-        # callees are shown. _STRING means that the callee decides.
+        # For each node of `whole`, its node in `result`. _RUNS means that the path
+        # contains only code that runs the program. _STARTS means that neither the node
+        # nor its callees are shown. _STRING means that the node's callee decides.
         places = array.array("i", [_RUNS])
         for parent, frame in zip(islice(whole.parents, 1, None),
                                  islice(whole.frames, 1, None)):
@@ -207,9 +208,9 @@ class Program:
         return found
 
     def _is_start(self, frames: tuple[Frame, ...]) -> bool:
-        """Return whether PyPy's start-up code itself called the last of these frames.
+        """Return whether PyPy's start-up code itself called the last of some frames.
 
-        This code imports `site`, and searches for the program.
+        For example, the start-up code imports `site`, and searches for the program.
         """
         *callers, last = [self._profile.function(f.address) for f in frames]
         return (bool(callers) and last.name != "<module>"

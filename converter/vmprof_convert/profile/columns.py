@@ -53,7 +53,7 @@ def chosen(column: array.array[_Number],
 
 
 def gathered(column: array.array[int], rows: Sequence[int]) -> array.array[int]:
-    """Return an array of the numbers at the given rows, in the order of `rows`.
+    """Return an array of the numbers of a column at `rows`, in the order of `rows`.
 
     The result is the column itself if `rows` is a range over the whole column.
     """
@@ -73,9 +73,10 @@ def ascends(numbers: Iterable[int]) -> bool:
 
 
 def by_key(keys: array.array[int]) -> Sequence[int]:
-    """Return the row numbers, sorted by key; rows with equal keys keep their order.
+    """Return the numbers of all rows, sorted by their keys.
 
-    The result is a range if the rows are already sorted.
+    Rows with equal keys keep their order. The result is a range if the rows are already
+    sorted.
     """
     if ascends(keys):
         return range(len(keys))

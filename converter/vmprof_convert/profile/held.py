@@ -10,7 +10,8 @@ import array
 import dataclasses
 from typing import NamedTuple
 
-#: How a sampled object is retained (Held.hows):
+#: How a sampled object is retained (Held.hows). "The set" is the set of its retainers
+#: (Held.sets).
 #: - NO_PATH: The GC knows no reference path to the object.
 #: - ALONE: Each retainer of the set retains the object without the others.
 #: - TOGETHER: The set retains the object, but no single retainer of the set does.
@@ -52,11 +53,16 @@ class Holder(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An object on a reference path that is large enough to have a name."""
+    """An object on a reference path, through which the walk reached many bytes.
+
+    An object is no step if less than 1/4096 of all bytes was reached through it, except
+    modules.
+    """
 
     #: index of the preceding step in Held.steps, -1 for the first step
     before: int
-    #: bytes that the walk from the roots reached through this object first, with itself
+    #: bytes of this object, and of the objects that the walk from the roots reached
+    #: first through this object
     bytes: int
     #: text that the step adds to the path
     label: str
@@ -69,8 +75,9 @@ class Held:
 
     #: time of the snapshot in nanoseconds since the start
     time: int
-    #: 0 if there is an answer; otherwise 1000 + enum held_problem of
-    #: native/held/question.h, 2000 + a signal, or INCOMPLETE
+    #: 0 if the snapshot found the retainers. Otherwise 1000 + enum held_problem of
+    #: native/held/question.h, 2000 + a signal that ended the forked process, or
+    #: INCOMPLETE
     problem: int
     #: number and bytes of all objects that were reached from the GC's roots
     objects: int
@@ -81,14 +88,15 @@ class Held:
     duration: int
     #: bytes that the forked process needed
     memory: int
-    #: number of retainers, steps and sampled objects that the answer should have
+    #: number of retainers, steps and sampled objects together that the profile should
+    #: contain; fewer are present if the problem is INCOMPLETE
     rows: int
     holders: list[Holder] = dataclasses.field(default_factory=list)
     #: steps of the reference paths; each step comes after its predecessor
     steps: list[Step] = dataclasses.field(default_factory=list)
     #: number of steps of the reference path that ends with each step
     depths: list[int] = dataclasses.field(default_factory=list)
-    #: sets of the retainers that have a name
+    #: Holder.set of each retainer that has a reference path
     named: set[int] = dataclasses.field(default_factory=set)
     #: Columns of the sampled objects that were alive: indices in Profile.stacks and
     #: Profile.types, and the sizes in bytes when the objects were allocated.
@@ -101,6 +109,7 @@ class Held:
     #: size of each object in bytes when the snapshot was taken
     live_sizes: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
+    #: mean gap between sample points in bytes when each object was sampled
     intervals: array.array[int] = dataclasses.field(
         default_factory=lambda: array.array("q"))
     #: retainers of each object: the bits of their Holder.set

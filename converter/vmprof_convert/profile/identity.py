@@ -14,7 +14,8 @@ def identity(profile: Profile, part: str = "") -> bytes:
 
     Args:
         profile: The profile.
-        part: The name of the part of the profile that a writer converts separately.
+        part: The name of the part of the profile, if a writer converts its parts to
+            separate files.
     """
     return hashlib.blake2b(repr((
         profile.run, profile.pid, profile.start_time, sorted(profile.settings.items()),

@@ -33,10 +33,11 @@ from vmprof_convert.text.escape import shortened
 
 #: largest number of processes that an error message lists
 _LISTED = 10
-#: Upper bound of the bits of an address. An address of another process is moved by this
-#: many bits, so that equal addresses of two processes differ.
+#: Upper bound of the bits of an address. The number of a process is added to its
+#: addresses above these bits, so that equal addresses of two processes differ.
 _ADDRESS_BITS = 64
-#: first replacement for a thread number that another process also has
+#: First new number for threads. A thread gets a new number if an earlier process has a
+#: thread with the same number.
 _NEW_THREADS = 2**61
 #: largest time in nanoseconds
 _LAST = 2**63 - 1
@@ -62,7 +63,7 @@ class Read(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A merged profile, and the places of each process's stacks and types."""
+    """A merged profile, and where it contains the stacks and types of each process."""
 
     profile: Profile
     #: index of each process's first stack in Profile.stacks, and first type in
@@ -125,7 +126,7 @@ class MergedStacks(StackTable):
 
 
 def _labels(profiles: Sequence[Profile]) -> tuple[list[dict[str, str]], Sequence[int]]:
-    """Return the distinct sets of labels, and the index of a set for each stack."""
+    """Return Profile.labels and Profile.stack_labels of the merged profile."""
     sets: list[dict[str, str]] = [{}]
     of_stack = array.array("i")
     if all(len(profile.labels) < 2 for profile in profiles):
@@ -161,7 +162,7 @@ def begins(clocks: Sequence[tuple[int, float]]) -> list[int]:
     if all(clock for clock, _ in clocks):
         times = [clock for clock, _ in clocks]
     elif all(start for _, start in clocks):
-        # less reliable, because users adjust this clock
+        # the time since 1970 is less reliable, because users adjust this clock
         times = [round(start * 1e9) for _, start in clocks]
     else:
         return [0] * len(clocks)
@@ -169,7 +170,7 @@ def begins(clocks: Sequence[tuple[int, float]]) -> list[int]:
 
 
 def chosen(all_: Sequence[Read], patterns: Sequence[str]) -> list[Read]:
-    """Return the processes that match at least one pattern; all without patterns.
+    """Return the processes that match a pattern, or all if there are no patterns.
 
     Args:
         all_: The processes of a run.
@@ -204,7 +205,7 @@ def _matches(read: Read, pattern: str) -> bool:
 
 
 def merge(parts: Sequence[Read]) -> Whole:
-    """Merge the profiles of several processes; return the profile of a single process.
+    """Merge the profiles of several processes. A single profile stays unchanged.
 
     Raises:
         ProfileError: Some profiles have exponential gaps and others have fixed gaps.
@@ -241,7 +242,7 @@ def merge(parts: Sequence[Read]) -> Whole:
         types=[type_ for profile in profiles for type_ in profile.types],
         collections=_shifted(parts, [p.collections for p in profiles]),
         marks=_shifted(parts, [p.marks for p in profiles]),
-        # a metric of one process says nothing about another process
+        # readings of a metric belong to one process (see Process.profile)
         figures=[],
         misfits=sum(profile.misfits for profile in profiles),
         lost_stacks=sum(profile.lost_stacks for profile in profiles),
@@ -308,11 +309,14 @@ def _processes(parts: Sequence[Read]) -> list[Process]:
 
 
 def _settings(profiles: Sequence[Profile]) -> dict[str, str]:
-    """Return the first profile's settings without those that describe one process."""
+    """Return the first profile's settings, without settings that concern one process.
+
+    The facts are the facts that all processes recorded, and the children are added up.
+    """
     settings = dict(next((profile.settings for profile in profiles
                           if profile.settings), {}))
     if settings:
-        # the whole has only the facts that all processes recorded
+        # the merged profile has only the facts that all processes recorded
         facts = [profile.settings.get("facts", "").split(",")
                  for profile in profiles if profile.settings]
         settings["facts"] = ",".join(
@@ -333,7 +337,10 @@ def _sum(counts: Sequence[dict[str, int]]) -> dict[str, int]:
 
 
 def _moments(parts: Sequence[Read]) -> list[Moment]:
-    """Return the sums of the last totals of all processes, at the end of the run."""
+    """Return one Moment at the end of the run: the sum of each process's last totals.
+
+    The list is empty if no process has totals.
+    """
     last = [part.profile.moments[-1] for part in parts if part.profile.moments]
     if not last:
         return []

@@ -16,7 +16,7 @@ from vmprof_convert.profile.columns import by_key, gathered, is_one, those
 from vmprof_convert.profile.held import Held
 from vmprof_convert.profile.stacks import StackTable
 
-#: largest number of unknown kinds that Profile.passed_over names
+#: largest number of unknown kinds of records that Profile.passed_over names
 MAX_KINDS = 10
 #: Kinds of metrics (Figure.kind). Linux counts these: the resident memory, its private
 #: part (USS), the processor time, and the minor and major page faults.
@@ -27,13 +27,13 @@ MINOR_FAULTS, MAJOR_FAULTS = "minor-faults", "major-faults"
 HEAP, HEAP_HAS, NURSERY = "heap", "heap-has", "nursery"
 #: metric of malloc: bytes in use, without the memory of the GC
 RAW_IN_USE = "raw-in-use"
-#: metric at each mark: bytes that the program had allocated
+#: metric that is read at each mark: bytes that the program had allocated so far
 ALLOCATED = "allocated"
-#: number of equidistant times in Profile.looks for native memory
+#: number of equidistant times that Profile.looks contains for native memory
 _LOOKS = 40
 #: kinds of functions
 PYTHON, NATIVE = "python", "native"
-#: kind of a function that is only a label, such as the code that a report omits
+#: kind of a function that is only a label, for example for code that a report omits
 LABEL = "label"
 
 #: Outcomes of an object (Samples.fate):
@@ -41,9 +41,11 @@ LABEL = "label"
 #: - PENDING: The object was in the nursery when the profile ended.
 #: - DIED: The object was short-lived. It died before its first minor collection.
 UNTOLD, PENDING, DIED = -1, 0, 1
+#: More outcomes of an object:
 #: - FREED: The object became old. A major collection or a heap snapshot found it dead.
 #: - ALIVE: The object became old, and was not found dead.
 FREED, ALIVE = 2, 3
+#: Unknown outcomes of an object:
 #: - LOST: The object became old, and the sampler stopped following it.
 #: - UNKNOWN: The outcome is unknown, for example because the sampler could not identify
 #:   the object in its batched allocation.
@@ -55,7 +57,7 @@ def _words(text: str) -> list[str]:
 
 
 class Function(NamedTuple):
-    """A function of the program, of native code, or a label in place of functions."""
+    """A Python function, a native function, or a label in place of functions."""
 
     name: str
     #: line of the definition, 0 if unknown
@@ -67,7 +69,7 @@ class Function(NamedTuple):
 
 
 class Type(NamedTuple):
-    """The names of a type of objects; a name is empty if the type has no such name.
+    """The recorded names of a type of objects; a missing name is empty.
 
     meaning/type_names.py chooses the name that a report shows.
     """
@@ -176,7 +178,7 @@ class Columns:
         return list(those(column, which))
 
 
-#: a column as the constructor of Columns takes it
+#: a column as an argument of Columns: a sequence, or a function that returns it
 Column = Union[Sequence[int], Callable[[], Sequence[int]]]
 
 
@@ -198,7 +200,7 @@ class Carried(NamedTuple):
 
 
 class Rows(Protocol):
-    """The receiver of the samples while a profile is read."""
+    """The interface of a receiver, which gets the samples while a profile is read."""
 
     def begin(self, settings: dict[str, str]) -> None:
         """Begin the samples and drop all rows that were added before.
@@ -211,8 +213,8 @@ class Rows(Protocol):
     def extend(self, rows: Columns) -> None:
         """Add some samples, in any order.
 
-        If the profile records types or outcomes, an object is added when they are
-        known, so not in the order of the file.
+        If the profile records types or outcomes, an object is added when its type and
+        outcome are known, so not in the order of the file.
         """
 
     def carry(self, object_: Carried) -> None:
@@ -237,9 +239,10 @@ class Samples:
         self.thread = array.array("q")
         #: index in Profile.stacks, -1 if the stack got lost
         self.stack = array.array("i")
-        #: size in bytes, 0 for a CPU sample
+        #: allocated size in bytes, 0 for a CPU sample
         self.size = array.array("q")
-        #: mean gap in bytes when the sample was taken, 0 for a CPU sample
+        #: mean gap between sample points in bytes when the sample was taken, 0 for a
+        #: CPU sample
         self.interval = array.array("q")
         #: resident memory in KiB, 0 if unknown
         self.memory = array.array("q")
@@ -334,7 +337,10 @@ class Samples:
             setattr(self, name, new(getattr(self, name)))
 
     def mapped(self, new: Callable[[array.array[int]], array.array[int]]) -> Samples:
-        """Return a table of the results of `new`, without inherited objects."""
+        """Return a table whose columns are the results of `new` for these columns.
+
+        The table has no inherited objects.
+        """
         result = Samples()
         for name in Row._fields:
             setattr(result, name, new(getattr(self, name)))
@@ -366,11 +372,12 @@ class Moment(NamedTuple):
     allocated: int
     #: number of allocation samples whose stack got lost
     lost: int
-    #: number of CPU samples that were dropped because they met another sample
+    #: number of CPU samples that were dropped because another sample was being recorded
     dropped: int
     #: number of minor collections
     collections: int
-    #: number of memory pressures, each of which hides some bytes from `allocated`
+    #: number of times that memory pressure was reported to the GC, which hides some
+    #: bytes from `allocated` each time
     pressures: int
     #: number of changes of the GC's state that the engine did not observe
     surprises: int
@@ -395,8 +402,8 @@ class Collection(NamedTuple):
 class Snapshot(NamedTuple):
     """A heap snapshot.
 
-    A forked process found the objects that the program could reach. Sampled objects
-    that the program could not reach ended at this time (Samples.ended).
+    A forked process found the objects that the program could reach. The other sampled
+    objects were found dead at this time (Samples.ended).
     """
 
     #: nanoseconds since the start
@@ -416,7 +423,7 @@ class Snapshot(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """The GC's count after a major collection, and an estimate of the same objects.
+    """The GC's count of old objects after a major collection, and the estimated count.
 
     analysis/heap_check.py compares both. All values except `time` are in bytes.
     """
@@ -432,7 +439,7 @@ class Swept(NamedTuple):
     alive: int
     #: estimated size of the objects with an unknown outcome
     not_known: int
-    #: longest interval of a sample so far
+    #: largest mean gap of a sample so far
     interval: int
 
 
@@ -458,9 +465,9 @@ class Figure(NamedTuple):
 class Process(NamedTuple):
     """One of the processes of a merged profile."""
 
-    #: profile of the process as it was read, without the samples
+    #: profile of the process as a reader returned it, without the samples
     profile: Profile
-    #: name of the file
+    #: name of the profile's file
     source: str
     #: nanoseconds from the start of the merged profile to the start of this process
     begin: int
@@ -478,10 +485,10 @@ class Profile:
     interpreter: str
     #: seconds between two CPU samples
     period: float
-    #: seconds since 1970, 0.0 if unknown
+    #: start of the profile in seconds since 1970, 0.0 if unknown
     start_time: float
-    #: Seconds since 1970, 0.0 if unknown. None if the log has no trailer, because the
-    #: process was killed or still runs (is_written).
+    #: End of the profile in seconds since 1970, 0.0 if unknown. None if the log has no
+    #: trailer, because the process was killed or still runs (is_written).
     end_time: float | None
     #: meta data of vmprof's log
     meta: dict[str, str]
@@ -534,12 +541,12 @@ class Profile:
     #: number of the interpreter's native functions without names, which were removed
     #: from the stacks (readers/nameless.py)
     nameless: int = 0
-    #: counts after major collections, by time
+    #: counts of the GC after major collections, by time
     swept: list[Swept] = dataclasses.field(default_factory=list)
     #: heap snapshots by time; empty in a merged profile
     snapshots: list[Snapshot] = dataclasses.field(default_factory=list)
     #: For native memory only, by time: the ends of marking and of sweeping of each
-    #: major collection. Then finalizers free the memory of unmarked objects.
+    #: major collection. After sweeping, finalizers free memory of unmarked objects.
     frees: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     #: result of downsampling, None if all samples are present
     thinned: Thinned | None = None
@@ -607,7 +614,7 @@ class Profile:
 
     @property
     def parent(self) -> int:
-        """The number of the parent process, 0 if the parent is not part of the run."""
+        """The kernel's number of the parent process, 0 if it is not part of the run."""
         return self._setting("parent")
 
     @property
@@ -629,8 +636,8 @@ class Profile:
     def last_held(self) -> Held | None:
         """The retainers from the last snapshot that succeeded.
 
-        If none succeeded, this is the last failed one, whose `problem` is the reason.
-        None if no snapshot searched for retainers.
+        If no snapshot succeeded, the value is the last failed one, whose `problem` is
+        the reason. It is None if no snapshot searched for retainers.
         """
         answers = [held for held in self.held if not held.problem] or self.held
         return answers[-1] if answers else None
@@ -647,7 +654,10 @@ class Profile:
 
     @property
     def end(self) -> int:
-        """The time of the last totals in nanoseconds since the start, 0 if none."""
+        """The time of the last totals in nanoseconds since the start, 0 without totals.
+
+        This is the end of the profile.
+        """
         return self.moments[-1].time if self.moments else 0
 
     @property
@@ -670,7 +680,7 @@ class Profile:
 
     @property
     def passed_over(self) -> str:
-        """A text that lists the unknown kinds of records and their numbers."""
+        """A text that lists the unknown kinds of records, and how many were skipped."""
         kinds = ["%s (%d)" % pair for pair in sorted(self.unknown.items())]
         if len(kinds) > MAX_KINDS:
             kinds[MAX_KINDS:] = ["%d kinds more" % (len(kinds) - MAX_KINDS)]

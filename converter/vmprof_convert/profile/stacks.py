@@ -22,7 +22,7 @@ class Frame(NamedTuple):
     line: int
 
 
-#: odd factors of the hash of a node and a frame
+#: odd factors for the node and the frame in the hash of Stacks.child()
 _OF_NODE, _OF_FRAME = 0x9e3779b1, 0x85ebca77
 #: the frame of the empty stack
 NO_FRAME = Frame(0, "", 0)
@@ -106,7 +106,7 @@ class Stacks(StackTable):
         self._frame_numbers: dict[tuple[int, str, int], int] = {}
         # the node of each stack
         self._nodes = array.array("i")
-        #: number of each stack, by node * 2 + (1 if the stack filled its record)
+        #: number of each stack, by node * 2 + (1 if the stack filled vmprof's record)
         self._numbers: dict[int, int] = {}
         #: number of samples of each stack that filled vmprof's record, by the number of
         #: the stack; outer frames of such a stack may be missing
@@ -165,7 +165,7 @@ class Stacks(StackTable):
     __hash__ = None  # type: ignore[assignment]
 
     def number(self, node: int, is_full: bool) -> int:
-        """Return the number of the stack that ends with `node`; add it if needed.
+        """Return the number of the stack that ends with `node`; add a missing stack.
 
         Args:
             node: Node of the innermost frame.
@@ -198,7 +198,14 @@ class Stacks(StackTable):
         return number
 
     def child(self, node: int, address: int, kind: str, line: int = 0) -> int:
-        """Return the node of a frame that `node`'s frame calls; add it if needed."""
+        """Return the node of a frame with the parent `node`; add a missing node.
+
+        Args:
+            node: The node of the calling frame, 0 for the outermost frame.
+            address: See Frame.
+            kind: See Frame.
+            line: See Frame.
+        """
         key = address, kind, line
         number = self._frame_numbers.get(key)
         if number is None:
@@ -233,7 +240,9 @@ class Stacks(StackTable):
                 table[place] = child
 
     def without(self, addresses: Set[int]) -> Stacks:
-        """Return a copy without the frames of some functions, with the same numbers.
+        """Return a copy of the table without the frames of some functions.
+
+        The stacks keep their numbers.
 
         Args:
             addresses: Addresses of the functions.
@@ -258,9 +267,9 @@ class Stacks(StackTable):
     def cut(self) -> dict[int, int]:
         """Return the stacks that lack their outermost frames, with numbers of samples.
 
-        A stack that fills its record may be complete by chance. In that case its
+        A stack that fills vmprof's record may be complete by chance. In that case its
         outermost function is also the outermost function of stacks that do not fill
-        their record, and no other function calls it.
+        the record, and no other function calls this function.
 
         Returns:
             The number of samples, by the number of the stack.

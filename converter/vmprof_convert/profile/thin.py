@@ -2,15 +2,15 @@
 
 Poisson samples can be downsampled exactly. An object of s bytes that was sampled at a
 mean interval of N bytes has the probability p(s, N) (profile/probability.py). The table
-keeps it with probability p(s, k*N) / p(s, N), and changes its interval to k*N. The
-remaining samples are then distributed as if the sampler had used the interval k*N. So
-the estimates from them are unbiased, and their 95 % intervals contain the truth as
-often as before (meaning/estimator.py).
+keeps the sample with probability p(s, k*N) / p(s, N), and changes its interval to k*N.
+The remaining samples are then distributed as if the sampler had used the interval k*N.
+So estimates from the remaining samples are unbiased, and their 95 % intervals contain
+the truth as often as before (meaning/estimator.py).
 
 Each row gets a random number that depends only on the order of the rows. So the same
-rows of a file remain each time. The rows that remain for 2*k are a subset of the rows
-that remain for k. Inherited objects (Samples.carried) are never removed, because all
-formats add them up for each stack instead of writing rows.
+rows of a file remain each time. The rows that remain for the factor 2*k are a subset of
+the rows that remain for the factor k. Inherited objects (Samples.carried) are never
+removed, because all formats add them up for each stack instead of writing rows.
 
 The command-line options create a Limit (cli/options.py), and the readers fill its
 tables.
@@ -67,7 +67,10 @@ class Limit:
                 table.thin()
 
     def thinned(self) -> Thinned | None:
-        """Return the numbers of remaining and of all samples, None if all remain."""
+        """Return the numbers of remaining and of all samples.
+
+        Returns None if no sample was removed.
+        """
         return None if self.factor == 1 else Thinned(
             sum(table.stayed for table in self._tables),
             sum(table.came for table in self._tables))
@@ -90,7 +93,7 @@ class _Table(Samples):
         self.came = self.stayed = 0
         #: random number from 0 to 1 of each row; empty while no row was removed
         self._marks = array.array("d")
-        #: probabilities for rows that are not in the table yet
+        #: probabilities to keep rows that are not in the table yet
         self._ratios = self._new_ratios(1, self._limit.factor)
 
     def _new_ratios(self, before: int, after: int) -> _Ratios:
@@ -116,7 +119,7 @@ class _Table(Samples):
         return array.array("d", starmap(self._random, repeat((), count)))
 
     def thin(self) -> None:
-        """Remove rows after the factor of the limit was doubled."""
+        """Remove rows, after Limit.keep() has doubled the factor."""
         if not self._marks:
             self._marks = self._new_marks(len(self))
         factor = self._limit.factor

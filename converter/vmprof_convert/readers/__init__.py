@@ -3,9 +3,9 @@
 The logs may have allocation samples or not. The commands (cli/) and tracemalloc
 (vmprof-integration) call the functions of this module.
 
-A log is read twice. The first pass learns everything except the sampled objects, in
+A log is read twice. The first pass reads everything except the sampled objects, in
 particular the time at which each object ended. So the second pass can give complete
-rows to the receiver.
+rows of samples to the receiver (model.Rows).
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _Progress = Callable[[int], None]
 
 
 class _Reading:
-    """Both passes over the files of one profile: a file, or one file per segment."""
+    """Both passes over the files of one profile, which has one file per segment."""
 
     def __init__(self, files: Sequence[BinaryIO], rows: Rows, salvage: bool,
                  progress: _Progress | None = None, *, objects: bool = True,
@@ -68,7 +68,7 @@ class _Reading:
         self._of_objects = records.RAW if raw else records.OBJECTS
         self.names: dict[int, str] = {}
         self.logs: list[Log] = []
-        #: number of bytes at the end that do not form a whole record
+        #: number of bytes at the ends of the files that do not form a whole record
         self.torn = 0
         self.misfits = 0
         self._learn(files)
@@ -151,7 +151,7 @@ class _Reading:
 
 
 def _frees(contents: Contents) -> list[tuple[int, int]]:
-    """Return Profile.frees, without a collection that had not swept at the end."""
+    """Return Profile.frees, without collections that were not finished at the end."""
     marked = sorted(one.time for one in contents.collections)
     swept = sorted(one.time for one in contents.swept) or marked
     after = [bisect.bisect_left(swept, time) for time in marked]
@@ -191,9 +191,11 @@ def read_into(sources: Source | Sequence[Source], rows: Rows, *,
     with a million rows is not necessary.
 
     Args:
-        sources: A path or descriptor, or these of all segments in their order.
+        sources: The path or descriptor of a profile, or of each of its segments in
+            their order.
         rows: The receiver of the samples.
-        salvage: Whether to ignore an incomplete end, which otherwise is an error.
+        salvage: Whether to ignore an incomplete end of a file, which otherwise is an
+            error.
         raw: Whether to read the samples of native memory instead of the GC's heap.
 
     Raises:
@@ -210,11 +212,14 @@ def read_events(sources: Source | Sequence[Source], *,
                 salvage: bool = False) -> Profile:
     """Read a profile as read() does, but without its allocation samples.
 
-    The profile has the stacks, the types, the events of the run and the retainers.
+    The returned profile has the stacks, the types, the events of the run and the
+    retainers.
 
     Args:
-        sources: A path or descriptor, or these of all segments in their order.
-        salvage: Whether to ignore an incomplete end, which otherwise is an error.
+        sources: The path or descriptor of a profile, or of each of its segments in
+            their order.
+        salvage: Whether to ignore an incomplete end of a file, which otherwise is an
+            error.
 
     Raises:
         ProfileError: A file is not a valid profile.
@@ -227,7 +232,7 @@ def read_events(sources: Source | Sequence[Source], *,
 
 
 def _looked_after(profile: Profile, file: BinaryIO) -> Profile:
-    """Set Profile.is_written, and return the profile."""
+    """Set Profile.is_written of a profile from a file, and return the profile."""
     profile.is_written = profile.end_time is None and is_written(
         file.fileno(), profile.pid)
     return profile
@@ -254,11 +259,11 @@ def read_head(path: str | os.PathLike[str]) -> Head:
 
 
 def read_stacks(data: bytes, nodes: Iterable[int]) -> tuple[Profile, dict[int, int]]:
-    """Find the stacks of some nodes in a profile that is still being written.
+    """Find the stacks that end at some nodes in a profile that is still being written.
 
     Args:
         data: The bytes of the log so far.
-        nodes: Numbers of nodes in the profile.
+        nodes: Numbers of nodes in the record *nodes* (PROFILE.rst).
 
     Returns:
         The profile, and the index in Profile.stacks for each node. Nodes that the data
@@ -288,9 +293,10 @@ def read(sources: Source | Sequence[Source], *, salvage: bool = False,
     """Read a profile, or all segments of one process as one profile (PROFILE.rst).
 
     Args:
-        sources: A path or descriptor, or these of all segments in their order. A
-            descriptor is closed.
-        salvage: Whether to ignore an incomplete end, which otherwise is an error.
+        sources: The path or descriptor of a profile, or of each of its segments in
+            their order. A descriptor is closed.
+        salvage: Whether to ignore an incomplete end of a file, which otherwise is an
+            error.
         progress: A function that is called now and then with the number of bytes that
             were read and the size of all files in bytes.
         samples: The table to fill, by default a new table.

@@ -17,7 +17,7 @@ from vmprof_convert.errors import ProfileError
 _GZIP = b"\x1f\x8b"
 #: size of a log's head in bytes, which are read first from a pipe
 _HEAD = 40
-#: Largest size of a decompressed profile in bytes. A larger one is probably an attack.
+#: Largest size of a decompressed profile in bytes. A larger file is probably an attack.
 MAX_UNPACKED = 2**32
 #: Bytes to which any compressed profile may decompress, and additional bytes for each
 #: byte of the file. Deflate can reach a factor of 1032.
@@ -62,7 +62,10 @@ class Container:
                 yield piece
 
     def read(self, size: int) -> bytes:
-        """Return at most `size` bytes, the next ones of the file."""
+        """Return the next bytes of the file, at most `size`.
+
+        Both pieces() and gzip use this method.
+        """
         part = self._file.read(min(size, self._end - self._file.tell()))
         if part and self._progress is not None:
             self._progress(self._file.tell() - self._start)
@@ -98,8 +101,8 @@ def is_log(start: bytes) -> bool:
 def _copied(pipe: BinaryIO) -> BinaryIO:
     """Return the content of a pipe as a file.
 
-    If the first bytes are not the head of a profile, the file contains only these,
-    because a pipe may have no end.
+    If the first bytes are not the head of a profile, the file contains only these
+    bytes, because a pipe may have no end.
     """
     start = pipe.read(_HEAD)
     if start.startswith(_GZIP) or is_log(start):

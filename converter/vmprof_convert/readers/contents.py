@@ -1,7 +1,7 @@
 """The first pass over a profile: the contents of all records except the objects.
 
 Contents collects the settings, stacks, types, events and names of a profile, and the
-times at which objects ended. readers/objects.py needs them in the second pass to
+times at which objects ended. The second pass (readers/objects.py) needs this content to
 complete the row of each object. readers/__init__.py runs both passes. PROFILE.rst
 defines the records.
 """
@@ -62,7 +62,7 @@ _THREAD, _COMMAND = 1, 2
 _TYPE_NAMES = {1: "layout", 2: "python", 3: "owner", 4: "internal"}
 _FIGURES = {1: RESIDENT, 2: HEAP_HAS, 3: HEAP, 4: PROCESSOR, 6: MINOR_FAULTS,
             7: MAJOR_FAULTS, 8: PRIVATE, 9: NURSERY, 10: RAW_IN_USE, 11: ALLOCATED}
-#: settings that the last segment knows for all segments
+#: settings whose value in the last segment is valid for all segments
 _OF_THE_END = ("children", "programs", "told", "ended", "bookkeeping",
                "memory")
 #: value in place of the node of a lost stack
@@ -70,19 +70,21 @@ _LOST = -1
 #: number of bits for `which`, the number of an object in its sample, next to the key
 _WHICH_BITS = 16
 _LIMIT = 2**63
-#: A column whose values are equally far from each other takes no bytes for a row, so
-#: that 1 kB could contain rows for gigabytes. In addition to these rows, a profile can
-#: have a row for each byte.
+#: Largest number of rows of a profile, in addition to one row per byte. A column whose
+#: values are equally far from each other takes no bytes per row. So without a limit, 1
+#: kB could contain rows that take gigabytes in memory.
 _ROWS_WITHOUT_BYTES = 2**18
-#: The same bound for the kinds of records that the reader keeps as arrays. At interval
-#: 1, a million objects that die together have consecutive keys and one time.
+#: The same limit for the records in _OF_OBJECTS, in addition to eight rows per byte.
+#: The reader keeps these as arrays. At interval 1, a million objects that die together
+#: have consecutive keys and one time.
 _OBJECTS_WITHOUT_BYTES = 2**21
 _OF_OBJECTS = frozenset((records.OBJECTS, records.WAITING, records.ENDED, records.RAW,
                          records.RAW_ENDED))
-#: Frames of all stacks together in any profile, and additional ones for each byte of
-#: the records. A chain of 65,536 nodes takes few bytes, and each node can end a stack.
+#: Largest number of frames of all stacks together, and additional frames for each byte
+#: of the records. A chain of 65,536 nodes takes few bytes, and each node can end a
+#: stack.
 _ALWAYS_FRAMES, _FRAMES_FOR_A_BYTE = 2**22, 128
-#: steps of a reference path; a writer makes 16 (native/held/paths.c)
+#: largest number of steps of a reference path; a writer makes 16 (native/held/paths.c)
 _MOST_STEPS = 64
 #: kinds of records about the GC's heap, which a profile of native memory omits
 _OF_THE_HEAP = (records.OBJECTS, records.WAITING, records.ENDED, records.TICKS,
@@ -93,12 +95,13 @@ _OF_THE_HEAP = (records.OBJECTS, records.WAITING, records.ENDED, records.TICKS,
 
 #: value in the record *ended*: a heap snapshot reached the object, so it has not ended
 _REACHED_AGAIN = 2
-#: value in Ends for the end of such an object
+#: value in Ends for an object that has not ended, because a heap snapshot reached it
+#: after a row with its end
 _NONE = -1
 
 
 class Ends:
-    """The times at which objects ended, by the key and the number of each object."""
+    """The times at which objects ended, by the sample and the number of each object."""
 
     def __init__(self) -> None:
         """Create an empty table."""
@@ -133,7 +136,8 @@ class Ends:
             last: Largest key of a sample.
 
         Returns:
-            By place(): twice the time in nanoseconds, plus 1 if the object was lost.
+            For each object, by its place(): twice the time of its end in nanoseconds,
+            plus 1 if the object was lost.
         """
         self._sort()
         start = bisect_left(self._keys, first << _WHICH_BITS)
@@ -149,7 +153,7 @@ class Ends:
             self._is_sorted = True
 
     def _drop_repeated(self) -> None:
-        """Keep the last row of each object: PROFILE.rst, snapshots."""
+        """Keep only the last row of each object, which replaces its earlier rows."""
         following = itertools.islice(self._keys, 1, None)
         is_last = array.array("b", map(operator.ne, self._keys, following))
         if 0 in is_last:
@@ -164,7 +168,12 @@ class Ends:
 
 
 def place(key: int, which: int) -> int:
-    """Return the number of an object in the table Ends, from its key and number."""
+    """Return the number that identifies an object in the results of Ends.of().
+
+    Args:
+        key: The key of the object's sample.
+        which: The number of the object in its sample.
+    """
     return key << _WHICH_BITS | which
 
 
@@ -203,11 +212,11 @@ class Part:
         self.types: dict[int, int] = {}
         #: end of each minor collection in nanoseconds, by the collection's number
         self.collected: dict[int, int] = {}
-        #: Records of objects that still were in the nursery when the record was
-        #: written, with the last key of each.
+        #: Records of objects that were in the nursery when the record was written, each
+        #: with the last key in the record.
         self.waiting: collections.deque[tuple[int, Record]] = collections.deque()
-        #: Key of the first sample that waits after the last whole batch. Rows in
-        #: `waiting` with smaller keys are void.
+        #: Key of the first sample whose objects were in the nursery after the last
+        #: whole batch. Rows in `waiting` with smaller keys are void.
         self.waits = 0
         #: `waits` according to the latest totals, 0 if no sample waits. It becomes
         #: `waits` when the batch of these totals is known to be whole.
@@ -216,7 +225,7 @@ class Part:
         self.least, self.most = _LIMIT, 0
 
     def end_batch(self) -> None:
-        """Forget the waiting samples whose objects the batch has recorded."""
+        """Finish a whole batch; forget waiting samples that the batch has recorded."""
         if self.next_waits:
             self.waits = self.next_waits
         while self.waiting and (
@@ -284,7 +293,7 @@ class Contents:
         self.told_again: set[int] = set()
         #: retainers, by the number of the heap snapshot
         self.held: dict[int, Held] = {}
-        #: number of samples without a stack
+        #: number of samples whose stack got lost
         self.lost_stacks = 0
         #: size of all records in bytes
         self._bytes = 0
@@ -314,7 +323,7 @@ class Contents:
             self._readers.update(dict.fromkeys(_OF_THE_HEAP, _pass))
             self._readers[records.RAW] = self._look_at_objects
             self._readers[records.RAW_ENDED] = self._read_ended
-            # PyPy frees native memory after marking and sweeping.
+            # Finalizers, which free native memory, run after marking and sweeping.
             self._readers[records.MARKED] = self._read_marked
             self._readers[records.SWEPT] = self._read_swept
 
@@ -458,7 +467,7 @@ class Contents:
     def answers(self) -> list[Held]:
         """Return the retainers from all heap snapshots.
 
-        An answer whose rows are not complete gets the problem INCOMPLETE.
+        If the profile lacks rows of a snapshot, Held.problem becomes INCOMPLETE.
         """
         for held in self.held.values():
             rows = len(held.holders) + len(held.steps) + len(held.stacks)
@@ -532,7 +541,7 @@ class Contents:
             if lengths[parent] == MAX_DEPTH:
                 raise Damaged("a stack of more than %d frames" % MAX_DEPTH)
             nodes.append(pypy_stacks.child(self.stacks, nodes[parent], *frames[frame]))
-            # vmprof cuts stacks without lines, so `depths` does not count the lines
+            # lines take no room in vmprof's record, so `depths` does not count them
             lengths.append(lengths[parent] + 1)
             depths.append(depths[parent] + (frames[frame][0] != pypy_stacks.LINE))
 
@@ -659,7 +668,12 @@ class Contents:
                 if key < part.first and not is_start(outcome, collection))
 
     def is_known(self, key: int, part: Part) -> bool:
-        """Return whether an earlier segment that is read has this sample."""
+        """Return whether one of the earlier segments that are read has a sample.
+
+        Args:
+            key: The key of the sample.
+            part: The current segment.
+        """
         return any(earlier.least <= key < min(earlier.most + 1, part.first)
                    for earlier in self.parts[:self.parts.index(part)])
 
@@ -713,7 +727,7 @@ class Contents:
 
 
 def _pass(record: Record) -> None:
-    """Ignore a record that is about the other kind of memory."""
+    """Ignore a record about the kind of memory (heap or native) that is not read."""
 
 
 def _change_for_raw_memory(settings: dict[str, str]) -> None:
@@ -734,7 +748,12 @@ _PROMOTED = 1
 
 
 def is_start(outcome: int, collection: int) -> bool:
-    """Return whether a row is of an inherited object that was promoted earlier."""
+    """Return whether an inherited object was already old when the segment began.
+
+    Args:
+        outcome: The outcome in the object's row.
+        collection: The number of the object's minor collection in the row.
+    """
     return outcome == _PROMOTED and not collection
 
 

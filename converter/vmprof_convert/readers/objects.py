@@ -3,7 +3,7 @@
 Contents knows the stacks, the types and the ends of the objects after the first pass.
 Objects combines them with each row of the records *objects* and *waiting* (or *raw
 memory*), and gives the complete rows to a receiver (model.Rows). readers/__init__.py
-calls it.
+runs both passes.
 """
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ class Objects:
             self._hand_on(column, part)
 
     def _is_of(self, column: _Column, part: Part) -> list[bool]:
-        """Return for each row whether it belongs into the table of samples.
+        """Return for each row whether it belongs to the samples of the profile.
 
-        A sample of an earlier segment belongs into the table if the earlier segment is
-        read, too, and the row contains a new outcome. If the earlier segment is not
-        read, the receiver gets the row as an inherited object.
+        The row of a sample from an earlier segment belongs to the samples if this
+        segment is read, too, and the row contains a new outcome. If the earlier segment
+        is not read, the receiver gets the row as an inherited object.
         """
         stay = []
         for row in zip(*map(column, range(COLUMNS[OBJECTS]))):
@@ -164,7 +164,7 @@ class Objects:
             contents.stacks_of(column(_NODES), column(_LABELS), part), sizes,
             intervals, functools.partial(column, _MEMORIES),
             _mapped("i", column(_TYPES), type_index), fates,
-            # native memory has no nursery: it is followed from its allocation on
+            # without a nursery, native memory is followed from its allocation on
             lambda: part.shifted(column(_TIMES))[:] if self._is_raw else _collected(
                 column(_COLLECTIONS), fates, part), ended, live_sizes))
 
@@ -195,7 +195,7 @@ def _check(sizes: array.array[int], intervals: array.array[int],
 
 def _collected(collections: array.array[int], fates: array.array[int], part: Part) -> (
         array.array[int]):
-    """Return the ends of the first minor collections that met the objects.
+    """Return the end of the first minor collection after each object's allocation.
 
     Returns:
         Nanoseconds since the start for each object, -1 if unknown.
@@ -223,7 +223,7 @@ def _chosen(column: _Column, which: Sequence[bool]) -> _Column:
 
 def _mapped(typecode: str, numbers: array.array[int], function: Callable[[int], int]
             ) -> array.array[int]:
-    """Return the results of a function for all numbers, of which few are distinct."""
+    """Return the result of `function` for each number; few numbers are distinct."""
     if is_one(numbers):
         return array.array(typecode, [function(numbers[0])]) * len(numbers)
     known = {number: function(number) for number in set(numbers)}

@@ -19,17 +19,17 @@ LOG = Function("[JIT compiler: its log]", 0, "", LABEL)
 #: Callee of a function that was compiled together with others, if the profile does not
 #: show which of them was running.
 NOT_KNOWN = Function("[compiled code, function not known]", 0, "", LABEL)
-#: frame of each pair that represents one of these functions
+#: frame of each pair of words that represents COMPILER, LOG or NOT_KNOWN
 _OF_THE_JIT = {(MACHINE_CODE, number): Frame(number, "native", 0)
                for number in (1, 2, 3)}
-#: label of each of these frames
+#: COMPILER, LOG or NOT_KNOWN, by its frame
 LABELS = dict(zip(_OF_THE_JIT.values(), (COMPILER, LOG, NOT_KNOWN)))
 
 _KINDS = {INTERPRETED: "interpreted", JIT: "jit", NATIVE: "native"}
 
 
 def child(stacks: Stacks, node: int, kind: int, address: int) -> int:
-    """Add a pair to a stack, after all outer pairs, and return the new node.
+    """Add a pair of words to a stack, after all outer pairs; return the new node.
 
     The JIT's machine code has a pair for its start (kind 6), which is ignored. Pairs of
     the inlined Python frames follow, innermost first (kind 3). If the interpreter

@@ -33,14 +33,14 @@ COLUMNS = {
     FIGURES: 3, NAMES: 3, HELD: 9, HOLDERS: 6, HELD_PATHS: 5,
     HELD_OBJECTS: 9, RAW: 13, RAW_ENDED: 4, SNAPSHOTS: 8}
 
-#: version, kind, number of columns, an unused byte, number of rows
+#: head of a record: version, kind, number of columns, an unused byte, number of rows
 _HEAD = struct.Struct("<BBBBI")
 _BASE, _UNIT = struct.Struct("<q"), struct.Struct("<H")
 #: Parts of a column's first byte: the width of the numbers, and flags for a base, a
 #: step and a unit after this byte. With a step, each number is the difference between a
 #: value and the sum of its predecessor and the step.
 _WIDTH, _HAS_BASE, _HAS_STEP, _HAS_UNIT = 0x07, 0x08, 0x10, 0x20
-#: largest number of rows in a record that a writer makes
+#: largest number of rows that a writer puts into one record
 _MOST_ROWS = 2**20
 
 
@@ -76,7 +76,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """The number of bytes without the head."""
+        """The number of bytes of the record without its head."""
         return len(self._data)
 
     def column(self, number: int) -> array.array[int]:
@@ -109,8 +109,8 @@ class Record:
     def texts(self) -> Iterator[tuple[list[int], str]]:
         """Yield the numbers and the text of each row.
 
-        The last known column contains the sizes of the texts. It is not among the
-        numbers.
+        The last known column contains the sizes of the texts. These sizes are not among
+        the yielded numbers.
 
         Raises:
             Damaged: The record is too short, or a number is too large.
@@ -170,7 +170,9 @@ def parse(payload: bytes) -> Record:
 
 
 def _spread(bits: int) -> list[bytes]:
-    """Return the numbers in each of the 256 bytes, the lowest bits first.
+    """Return the small numbers that each of the 256 values of a byte contains.
+
+    The number in the lowest bits is the first one.
 
     Args:
         bits: The number of bits of each number: 1, 2 or 4.
@@ -198,7 +200,7 @@ class _Code(NamedTuple):
 
 
 def _code(data: bytes, at: int, rows: int) -> _Code:
-    """Return the encoding of the column that begins at a position.
+    """Return the encoding of the column that begins at the position `at`.
 
     Raises:
         ValueError: The data end within the column.

@@ -16,7 +16,7 @@ from vmprof_convert.readers.contents import Contents
 
 #: keys of vmprof's meta data: settings of the sampling, and the GC's types
 SETTINGS, TYPES = "allocations", "allocation types"
-#: words of a stack that filled a record: see contents.FULL_RECORD
+#: number of words of a stack that filled vmprof's record (see contents.FULL_RECORD)
 FULL_STACK = 1016
 #: Number of samples with objects that are kept, because more objects may follow. The
 #: objects come in the order of their keys, except that vmprof may write two of its
@@ -55,7 +55,8 @@ class GcSamples:
         #: layouts of the GC's types, by their numbers; and indices in Contents.types
         self._layouts: list[str] = []
         self._types: dict[int, int] = {}
-        #: samples by key, without a known object and with known objects
+        #: samples by key: the samples whose objects have not come yet, and the samples
+        #: with objects
         self._waiting: dict[int, Sample] = {}
         self._told: dict[int, Sample] = {}
         #: key, type and bytes of each object that came before its sample
@@ -89,7 +90,7 @@ class GcSamples:
                              for line in value.splitlines()]
 
     def add_sample(self, key: int, sample: Sample) -> None:
-        """Add a sample. Its objects may follow, or precede it in rare cases."""
+        """Add a sample, whose objects follow or, in rare cases, precede the sample."""
         self.time = max(self.time, sample.time)
         if sample.stack < 0:
             self._contents.lost_stacks += 1

@@ -3,7 +3,7 @@
 The profile has no end, and /proc shows that its process has this file open for writing.
 The process number and the time alone would be a guess, because another machine,
 container or boot can have a process of the same number. Without permission to read
-/proc, the answer is no.
+/proc, the profile counts as finished.
 """
 from __future__ import annotations
 

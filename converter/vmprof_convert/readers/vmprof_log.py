@@ -23,8 +23,8 @@ from vmprof_convert.readers.rvmprof_samples import FULL_STACK, GcSamples, Sample
 STACK, NAME, TRAILER, HEADER, TIME, META, NATIVE_NAME = 1, 2, 3, 5, 6, 7, 8
 #: records with allocation samples of a PyPy without recorder (rvmprof_samples.py)
 ALLOCATION, OBJECT, ALLOCATED = 11, 12, 13
-#: Records of a branch of PyPy that samples allocations. One is a stack. The other has
-#: the type, size class and outcome of an object.
+#: Records of a branch of PyPy that samples allocations. One kind is a stack. The other
+#: kind has the type, size class and outcome of an object.
 _OF_BRANCH = 9, 10
 FLAG_MEMORY, FLAG_LINES, FLAG_PYPY = 1, 2, 8
 
@@ -39,7 +39,7 @@ MAX_RAW_STACKS = 2**22
 _WORD, _SHORT_WORD = struct.Struct("<q"), struct.Struct("<i")
 _TIME = struct.Struct("<qq")
 _SECONDS = struct.Struct("<d")
-#: address of the names that contained records before records had a marker
+#: address in the records of names that contained the sampler's records in old profiles
 _FORMER_RECORDS = -0x616C6C6F63
 # the name of a native function may contain colons, as in C++
 _NAME = re.compile(r"([^:]*):(.*?):(-?[0-9]{1,9}):(.*)", re.DOTALL)
@@ -54,7 +54,7 @@ class Log:
 
         Args:
             pieces: The bytes of the log.
-            contents: The table of stacks, and the contents for rvmprof's samples.
+            contents: The contents of the profile, whose table gets the stacks.
             rows: The receiver of vmprof's own samples, if the log has no records of the
                 sampler. None ignores these samples.
             names: A dict that gets the names of functions, by their addresses.
@@ -63,7 +63,8 @@ class Log:
         self.contents = contents
         self.rows = rows
         self.names = names
-        #: a piece of the log, the current position in `data`, and the offset of `data`
+        #: a piece of the log, the current position in this piece, and the number of
+        #: bytes before the piece
         self.data = b""
         self.at = 0
         self.before = 0
@@ -80,7 +81,7 @@ class Log:
         self.gc_samples = GcSamples(contents, rows) if rows is not None else None
         #: whether stack samples contain the resident memory
         self.has_memory = False
-        #: whether to stop after this record, although the log continues
+        #: whether to stop after the current record, although the log continues
         self.is_enough = False
         #: numbers of vmprof's stacks, by their words
         self.raw_stacks = _RawStacks(weakref.proxy(self))
@@ -255,8 +256,9 @@ class Log:
     def read_stacks(self) -> int:
         """Read as many successive whole stack samples as `data` has, at least one.
 
-        A log of vmprof consists almost only of stack samples, so this method is faster
-        than read_stack(). It calls read_stack() for other versions and invalid samples.
+        A log of vmprof consists almost only of stack samples, so this method avoids a
+        call of read_stack() for each. It calls read_stack() for other versions of the
+        log and for invalid samples.
         """
         if self.version in (0, 7) or self.contents.are_there:
             return self.read_stack()
@@ -287,7 +289,7 @@ class Log:
         return at
 
     def _stack_size(self, at: int) -> int:
-        """Return the size of the head and the stack of the sample at a position.
+        """Return the size of the head and the stack of the sample at the position `at`.
 
         Returns:
             The size in bytes, or 0 if the sample is invalid or incomplete.
@@ -395,7 +397,11 @@ class Log:
         return self.at + 1 + 3 * self.pointer.size
 
     def _unpack(self, at: int, count: int) -> tuple[int, ...]:
-        """Return some words at a position; struct.error if they are incomplete."""
+        """Return `count` words at the position `at`.
+
+        Raises:
+            struct.error: The words are incomplete.
+        """
         return struct.unpack_from(
             "<%d%s" % (count, self.pointer.format[1:]), self.data, at)
 

@@ -1,4 +1,4 @@
-"""Escaping of names from profiles, which may contain anything, for terminals."""
+"""Escaping of names for terminals; names from a profile may contain any characters."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ MAX_NAME = 200
 def printable(text: str) -> str:
     """Return `text` in one line, with "?" in place of unprintable characters.
 
-    These are control characters, characters that change the direction of the following
-    text, and invisible characters.
+    Unprintable are control characters, characters that change the direction of the
+    following text, and invisible characters.
     """
     return "".join(c if c.isprintable() else "?" for c in text)
 
@@ -34,7 +34,7 @@ def shortened_path(path: str, length: int = MAX_NAME) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message that `name` does not exist, with similar names.
+    """Return similar names, for the end of a message that `name` does not exist.
 
     The text lists up to three of the known names, or is empty if no name is similar.
     """

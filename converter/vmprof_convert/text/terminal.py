@@ -17,7 +17,7 @@ class Terminal(NamedTuple):
     unicode: bool = True
 
 
-#: properties of a file or a pipe
+#: properties for a report that is written to a file or a pipe
 NO_TERMINAL = Terminal()
 
 
@@ -34,7 +34,10 @@ def print_prose(line: str, out: TextIO, terminal: Terminal) -> None:
 
 
 def plain(text: str, terminal: Terminal) -> str:
-    """Return `text` in characters that the terminal can show; it may get longer."""
+    """Return `text` in characters that the terminal can show.
+
+    The result may be longer than `text`.
+    """
     if terminal.unicode:
         return text
     return text.replace("\u00b1", "+-").replace(DOTS, "~").encode(

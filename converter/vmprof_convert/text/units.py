@@ -12,7 +12,7 @@ _COUNTS = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")]
 
 
 def format_bytes(number: float) -> str:
-    """Return three significant digits and a unit, such as "1.53 MiB"."""
+    """Format a number of bytes with three significant digits, such as "1.53 MiB"."""
     scale, unit = _scale(number, _BYTES)
     return "%s %s" % (_three_digits(number / scale), unit)
 
@@ -21,8 +21,9 @@ def format_ends(low: float, number: float, high: float,
                 bytes_: bool = True) -> tuple[str, str, str]:
     """Return a number and the ends of its interval as texts with units.
 
-    If necessary, they get up to three more digits so that the ends differ, such as
-    "28.32 GiB", "28.31 GiB", "28.34 GiB". If six digits are not enough, they get three.
+    The texts have three digits or, if the texts of the ends were equal, up to six, such
+    as "28.32 GiB", "28.31 GiB", "28.34 GiB". If six digits are not enough, the texts
+    have three.
 
     Returns:
         The texts of `number`, `low` and `high`.
@@ -51,19 +52,19 @@ def _with_unit(number: float, units: list[tuple[float, str]], between: str,
 
 
 def format_count(number: float) -> str:
-    """Return three significant digits and a letter, such as "1.53M"."""
+    """Format a number of objects with three significant digits, such as "1.53M"."""
     scale, unit = _scale(number, _COUNTS)
     return _three_digits(number / scale) + unit
 
 
 def format_seconds(number: float) -> str:
-    """Return three significant digits and a unit, such as "1.53 s" or "20 ms"."""
+    """Format a duration in seconds with three digits, such as "1.53 s" or "20 ms"."""
     scale, unit = _scale(number, _SECONDS) if number else _SECONDS[0]
     return "%s %s" % (_three_digits(number / scale), unit)
 
 
 def format_moment(nanoseconds: int) -> str:
-    """Return a time since the start in seconds, such as "2.5 s" or "0.133 s".
+    """Format a time since the start in seconds, such as "2.5 s" or "0.133 s".
 
     The time is rounded to milliseconds, unless it is less than a millisecond.
     """
@@ -72,13 +73,13 @@ def format_moment(nanoseconds: int) -> str:
 
 
 def format_number(number: int, noun: str) -> str:
-    """Return a number and a noun, such as "1 function" or "2 functions"."""
+    """Return a number with its noun, such as "1 function" or "2 functions"."""
     return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 def format_range(low: float, number: float, high: float,
                  bytes_: bool = True) -> str:
-    """Return an interval in the unit of `number`, such as "1.47-1.60".
+    """Return the interval from `low` to `high` in the unit of `number`: "1.47-1.60".
 
     If an end had too many digits, both ends get their own units: "0.87K-29.6M".
     """
@@ -93,8 +94,8 @@ def format_estimate(low: float, number: float, high: float,
                     bytes_: bool = True) -> str:
     """Return an estimate with its largest error: "36.3 ±4.4 MiB" or "894k ±34k".
 
-    The error is the distance to the farther end of the interval. If it is as large as
-    the number, the text contains the upper end instead: "129 <20.3k".
+    The error is the distance to the farther end of the interval. If the error is as
+    large as the number, the text contains the upper end instead: "129 <20.3k".
     """
     units = _BYTES if bytes_ else _COUNTS
     scale, unit = _scale(number, units)
@@ -153,9 +154,9 @@ def format_change(number: float, deviation: float) -> str:
 
 def format_deviation(low: float, number: float, high: float,
                      bytes_: bool = True) -> str:
-    """Return the largest relative error of an estimate, such as "+-12%".
+    """Return the largest error of an estimate as a share of `number`, such as "+-12%".
 
-    If the error is as large as the number, the text is the upper end: "<9.01K".
+    If the error is as large as `number`, the text is the upper end: "<9.01K".
     """
     if not number:
         return ""

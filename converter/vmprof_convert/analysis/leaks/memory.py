@@ -34,7 +34,7 @@ from vmprof_convert.profile.model import (
     Profile,
 )
 
-#: the bytes at the three moments of the windows
+#: the bytes at the three moments that bound the two windows (windows.py)
 Moments = tuple[float, float, float]
 
 #: Resident memory divided by this number is the largest error of a difference. The
@@ -54,11 +54,11 @@ class Memory(NamedTuple):
     """The memory of one process, or the sums of several processes, in bytes."""
 
     resident: Moments
-    #: the private memory, which is read seldom; None if the readings do not include the
-    #: first and the last moment
+    #: the private memory, which is read seldom; None without a reading before the first
+    #: moment and a reading after the last moment
     private: Moments | None
-    #: the part of the GC's memory that the GC has touched; None if it was not read.
-    #: Profiles without this number have the used part of the heap instead
+    #: the part of the GC's memory that the GC has touched; None if the GC's memory was
+    #: not read. If a profile only has the used part of the heap, this part instead
     heap: Moments | None
     #: the maximum of `heap` until each of the moments
     most: Moments | None
@@ -114,7 +114,12 @@ class Memory(NamedTuple):
 
 
 def memory_of(profile: Profile, windows: Windows) -> Memory | None:
-    """Return the memory of a process; None if resident memory was not read."""
+    """Return the memory of a process; None if resident memory was not read.
+
+    Args:
+        profile: the profile of the process.
+        windows: the three compared moments of the process.
+    """
     first, middle, last = (windows.times[number] for number in (
         windows.first, windows.middle, windows.last))
     found = _between(profile, [first, middle, last])
@@ -150,7 +155,7 @@ def _between(profile: Profile, times: Sequence[int]) -> Memory | None:
 
 
 def _less(moments: Moments | None, less: Sequence[float]) -> Moments | None:
-    """Subtract a number of bytes from each of the moments."""
+    """Subtract a number of bytes from the memory at each moment."""
     if moments is None:
         return None
     first, middle, last = (value - part for value, part in zip(moments, less))
@@ -172,7 +177,7 @@ def _rates(memory: Memory, nanoseconds: tuple[int, int]) -> tuple[float, float]:
 
 
 def memory_of_all(memories: Sequence[Memory | None]) -> Memory | None:
-    """Return the sum of several processes; None if one of them is unknown."""
+    """Return the summed memory of all processes; None if it is unknown for one."""
     known = [memory for memory in memories if memory is not None]
     if not known or len(known) < len(memories):
         return None
@@ -197,11 +202,11 @@ def _sum(all_: Sequence[Moments]) -> Moments:
 
 
 def _at(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
-    """Return the memory at each of these times.
+    """Return the memory at three times, for memory that is read ten times per second.
 
     The profile omits readings that hardly differ from the previous one. So a value is
     valid until shortly before the next one. Returns None if the first reading is not
-    earlier than the last one of these times.
+    earlier than the last one of the three times.
     """
     if not read or read[0].time >= times[-1]:
         return None
@@ -210,11 +215,11 @@ def _at(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
 
 
 def _at_seldom(read: Sequence[Figure], times: Sequence[int]) -> Moments | None:
-    """Return the memory at each of these times, for memory that is read seldom.
+    """Return the memory at three times, for memory that is read seldom.
 
     The result is interpolated between two readings, because the memory may have changed
-    at any time between them. Returns None if the readings do not include the first and
-    the last one of these times.
+    at any time between them. Returns None if the first reading is later than the first
+    time, or the last reading is earlier than the last time.
     """
     if not read or read[0].time > times[0] or read[-1].time < times[-1]:
         return None

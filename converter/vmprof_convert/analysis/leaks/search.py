@@ -1,47 +1,49 @@
-"""Find leaks: allocation sites whose live memory grows in two successive windows.
+"""Find leaks: allocation sites whose live memory grows in two successive time windows.
 
 find_leaks() gets the sampled objects of one or several processes that survived their
 first minor collection (`OldObjects`). It returns the leaks, the caches that fill, and
-the growth of all other places, in bytes with 95 % intervals. report/leaks/ writes the
+the growth of all other code, in bytes with 95 % intervals. report/leaks/ writes the
 result.
 
 Live bytes. L(k) are the bytes of old objects that the k-th major collection or heap
 snapshot found alive. Only objects that were old before its marking ended are in L(k),
 so short-lived garbage is not. Longer-lived garbage is in L(j) as much as in L(k), and
-cancels out in the difference. The growth from moment a to b is compared with the growth
-from b to c. An object appeared in a window if it is in L at the end of the window, and
-not at its start. The weights of the sampled objects that appeared, minus the weights of
-those that disappeared, are an unbiased estimate of the growth (estimator.py).
+cancels out in the difference. The growth in the first window, from moment a to b, is
+compared with the growth in the second window, from b to c. An object appeared in a
+window if it is in L at the end of the window, and not at its start. It disappeared if
+it is in L only at the start. The weights of the sampled objects that appeared, minus
+the weights of the objects that disappeared, are an unbiased estimate of the growth
+(estimator.py).
 
 Sites. A *place* is the innermost function of user code on the stack. A *site* is a
 place and a type.
 
 Test of growth. Assume that a site holds the same number of bytes on average. Then each
-sampled object that appeared or disappeared is as likely to have appeared, whatever its
-weight. Among n such objects, the number that appeared has a binomial distribution with
-probability 1/2. This sign test is exact. Given n, it does not depend on the number of
-objects that the site has. A site is found to grow if it grows in both windows.
-Therefore its p-value is the larger one of the two windows' p-values. This
-intersection-union test needs no correction (Berger, "Multiparameter hypothesis testing
-and acceptance sampling", Technometrics 1982). A place may have several types of which
-at least half of the new objects stay. These types are also tested together, because
-each may have too few samples.
+sampled object that appeared or disappeared is as likely to have appeared as to have
+disappeared, whatever its weight. Among n such objects, the number that appeared has a
+binomial distribution with probability 1/2. This sign test is exact. Given n, it does
+not depend on the number of objects that the site has. A site is found to grow if it
+grows in both windows. Therefore its p-value is the larger one of the two windows'
+p-values. This intersection-union test needs no correction (Berger, "Multiparameter
+hypothesis testing and acceptance sampling", Technometrics 1982). A place may have
+several types of which at least half of the new objects stay. These types are also
+tested together, because each may have too few samples.
 
 Correction for many tests. First, tests are omitted that could not become significant,
-because too few of their objects appeared or disappeared (Tarone, "A modified Bonferroni
-method for discrete data", Biometrics 1990). Then the p-values are corrected by Holm ("A
-simple sequentially rejective multiple test procedure", Scandinavian Journal of
-Statistics 1979). So in 95 of 100 runs without a leak, no leak is reported if objects
+because too few objects of the site appeared or disappeared (Tarone, "A modified
+Bonferroni method for discrete data", Biometrics 1990). Then the p-values are corrected
+by Holm ("A simple sequentially rejective multiple test procedure", Scandinavian Journal
+of Statistics 1979). So in 95 of 100 runs without a leak, no leak is reported if objects
 come and go independently.
 
 Test of the trend. Objects that come and go together, such as the items of a queue, make
-a site go up and down more than single objects would. If three moments were independent,
-such a site would grow in both windows in one of six runs. Therefore the live bytes at
-the moments between a and c have to rise, too. The test is Kendall's tau, one-sided and
-exact, at 5 % for each site (Kendall, "A new measure of rank correlation", Biometrika
-1938; Mann 1945). It needs five moments. With fewer moments, at least half of the
-sampled objects that appeared in the first window have to stay until the end of the
-second.
+the live bytes of a site go up and down more than single objects would. If the live
+bytes at three moments were independent, such a site would grow in both windows in one
+of six runs. Therefore the live bytes at the moments between a and c have to rise, too.
+The test is Kendall's tau, one-sided and exact, at 5 % for each site (Kendall, "A new
+measure of rank correlation", Biometrika 1938; Mann 1945). It needs five moments. With
+fewer moments, at least half of the sampled objects that appeared in the first window
+have to stay until the end of the second.
 
 Replaced objects. With five moments or more, a site may pass both tests although fewer
 than half of its objects stay. More and more objects are then in use, and replace each
@@ -52,13 +54,14 @@ no queue.
 
 Size of a leak. A *leak* is a place where one of the tests finds growth. Its size
 includes all objects that were allocated there, also the types that were not significant
-or not tested. Without them, it would be too small. growth.py estimates the size. All
-other places are the *rest*. Leaks, caches and the rest add up to the whole growth.
+or not tested. Without these types, the size would be too small. growth.py estimates the
+size. Places that neither leak nor slow down are the *rest*. Leaks, caches and the rest
+add up to the whole growth.
 
 Caches. A cache that fills grows less and less. A site slows down if it grows in the
 second window by less than half of its growth in the first window, and if this is not
 chance. This has to be true per second, per allocated byte, and per mark. A cache that
-is larger than the run allows cannot be distinguished from a leak.
+does not fill up within the run cannot be distinguished from a leak.
 
 Several processes. Processes that do the same work, such as the workers of a server, are
 analysed together. Each process has its own three moments, and the numbers of objects
@@ -123,16 +126,16 @@ from vmprof_convert.profile.model import (
 from vmprof_convert.profile.probability import probability
 from vmprof_convert.readers.pypy_stacks import COMPILER, LOG
 
-#: the share of the new bytes from which a caller is shown as the only one
+#: the smallest share of the new bytes of a caller that is shown as the only caller
 _SAME = 0.9
 #: the order in which types are listed
 _KINDS = (CLASS, STORAGE, LAYOUT, INTERNAL, NOT_KNOWN)
-#: innermost functions that represent the interpreter. It keeps their objects once, or,
-#: for the JIT, while it compiles
+#: innermost functions that represent the interpreter. The interpreter keeps the objects
+#: of imports once, and the objects of the JIT while it compiles
 _NOT_THE_PROGRAMS = IMPORT, UNCAUGHT, COMPILER, LOG
-#: the number of standard deviations by which a sum may exceed its estimate
+#: the number of standard deviations by which a true sum may exceed its estimate
 _SURE = 4.0
-#: the index of the major collection that freed an object which was not freed
+#: an index after all major collections, for an object that no collection freed
 _NEVER = 2**62
 
 
@@ -164,7 +167,7 @@ class OldObjects:
         self.lost = 0
 
     def extend(self, rows: Columns) -> None:
-        """Add the samples that became old, and count those with an unknown outcome."""
+        """Add the objects that became old, and count the objects that were lost."""
         self.lost += rows.fate.count(LOST)
         old = rows.chosen([fate in (ALIVE, FREED) for fate in rows.fate])
         self.stack.extend(old.stack)
@@ -183,7 +186,7 @@ class OldObjects:
 
 
 class OfType(NamedTuple):
-    """The growth of one type at a place."""
+    """The growth of one type of objects that one place allocated."""
 
     type: Shown
     #: the growth in each window, and over both windows, in bytes
@@ -199,7 +202,7 @@ class OfType(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """The growth of one place."""
+    """The growth of one place, which need not be a leak."""
 
     #: the types. Types that clearly grew come first, ordered by kind, starting with
     #: classes. Types of modules come before Python's own types, and larger growth
@@ -208,9 +211,10 @@ class Leak(NamedTuple):
     #: the place and its callers, innermost first; a caller is included if a share of
     #: `_SAME` of the new bytes came through it
     places: tuple[Place, ...]
-    #: the callers and the share of each if no caller is included in `places`
+    #: the callers with their shares of the new bytes, if `places` includes no caller
     callers: list[tuple[Place, float]]
-    #: the innermost place of all code, on the stack that allocated most of the growth
+    #: the innermost place of all code, including libraries, on the stack that allocated
+    #: most of the growth
     innermost: Place
     #: the growth in each window, and over both windows, in bytes
     windows: tuple[float, float]
@@ -221,8 +225,8 @@ class Leak(NamedTuple):
     #: not found to grow
     p: float
     #: among the sampled objects that appeared in the first window, the share that was
-    #: live at the end of the second. None if the place was not found to grow, or if it
-    #: is storage that is replaced by larger storage
+    #: live at the end of the second. None if the place was not found to grow, or if its
+    #: objects are storage that larger storage replaces
     stayed: float | None
     #: the bytes of the largest object; one buffer that is in use at the last moment,
     #: and not at the first, looks like growth
@@ -251,7 +255,7 @@ class Rest(NamedTuple):
     def largest(self) -> list[Leak]:
         """Return the places that clearly grew most, or shrank most if the rest shrank.
 
-        A Bonferroni correction considers that they are the largest of many places.
+        A Bonferroni correction considers that they were selected from many places.
         """
         sign = -1 if self.shrank else 1
         return [leak for leak in self.places[::sign] if _z(leak.growth, sign) > 0.0
@@ -285,8 +289,8 @@ class Leaks(NamedTuple):
     apart: Estimate
     #: the bytes per second by which a place has to grow to be found
     limit: float
-    #: the memory of the processes between the first and the last moment; None if it was
-    #: not read in one of them
+    #: the memory of the processes between the first and the last moment; None if the
+    #: memory of one process was not read
     memory: Memory | None
     #: the growth of malloc's own count in the whole run that the sampled blocks do not
     #: explain, in bytes; None if malloc's count is unknown
@@ -304,9 +308,9 @@ class Leaks(NamedTuple):
 
     @property
     def unsure(self) -> list[int]:
-        """Return the numbers of major collections of the uncertain processes.
+        """Return the number of major collections of each process with uncertain growth.
 
-        The growth of these processes may be garbage (see Windows.shows_leaks).
+        The growth of such a process may be garbage (see Windows.shows_leaks).
         """
         return [windows.frees or 0 for windows in self.windows
                 if not windows.shows_leaks]
@@ -337,7 +341,7 @@ def find_leaks(processes: Sequence[Process], *, group_storage: bool = False) -> 
 
     Args:
         processes: the profiles with their objects.
-        group_storage: whether storage is attributed to the type to which it belongs.
+        group_storage: whether the storage of a list, dict etc. counts as that type.
 
     Raises:
         ProfileError: A profile has too few heap snapshots or major collections, or does
@@ -362,8 +366,8 @@ def find_leaks(processes: Sequence[Process], *, group_storage: bool = False) -> 
                 objects.stack, objects.type, objects.size, objects.live_size,
                 objects.interval, objects.collected, objects.freed, objects.thread):
             since = bisect.bisect_right(windows.times, collected)
-            # The collection that found the object dead may not be among the compared
-            # ones. Then the object is missing at the next compared moment.
+            # The collection that found the object dead may not be one of the compared
+            # moments. Then the object is missing at the next compared moment.
             until = _NEVER
             if freed >= 0:
                 until = (bisect.bisect_left(windows.freed_by or windows.times, freed)
@@ -378,7 +382,7 @@ def find_leaks(processes: Sequence[Process], *, group_storage: bool = False) -> 
             interval = max(interval, mean)
             shown = names.shown(type_)
             place = places[-1].of(stack)[0]
-            # The probability of a sample belongs to the size that was allocated.
+            # The probability of a sample depends on the size that was allocated.
             p = probability(size, mean, profile.gaps)
             size = live_size or size
             if is_the_jits(shown) or place.function in _NOT_THE_PROGRAMS:
@@ -476,7 +480,10 @@ class _Judge:
             self._unseen(), self._replaced(growth))
 
     def _replaced(self, growth: Estimate) -> float:
-        """Return the bytes of replaced objects (see Leaks.replaced)."""
+        """Return the excess of the estimated over the exact growth (Leaks.replaced).
+
+        The result is 0.0 without heap snapshots, or if only some objects are examined.
+        """
         if not all(windows.are_snapshots for windows in self._windows) or any(
                 process.includes is not None for process in self._processes):
             return 0.0
@@ -488,7 +495,7 @@ class _Judge:
         return max(growth.low - exact, 0.0)
 
     def _unseen(self) -> float | None:
-        """Return the unexplained bytes of all processes; None if one is unknown."""
+        """Return Leaks.unseen, summed over all processes; None if one is unknown."""
         found = [_unseen(process) for process in self._processes]
         known = [bytes_ for bytes_ in found if bytes_ is not None]
         return sum(known) if len(known) == len(found) else None
@@ -531,7 +538,7 @@ class _Judge:
                 slow = sites
             elif self._processes[0].profile.is_raw:
                 # The types of native memory are callers of malloc. The JIT replaces one
-                # by another.
+                # caller by another, so that the first one seems to slow down.
                 slow = []
             if slow:
                 self._slowing.append(self._leak(place, slow, None))
@@ -542,7 +549,7 @@ class _Judge:
         return sites
 
     def _leak(self, place: Place, sites: list[Site], together: Site | None) -> Leak:
-        """Return the growth of some sites of a place as a Leak.
+        """Return a Leak with the growth of some sites of a place.
 
         Args:
             place: the place.
@@ -578,9 +585,9 @@ class _Judge:
 
         Args:
             sites: the sites.
-            luck: the bytes that growth.py subtracted from the sum, because a place that
-                is named seems to grow faster than it does. They are subtracted from the
-                found sites in proportion.
+            luck: the bytes that growth.py subtracted from the growth of the place,
+                because a reported place seems to grow faster than it does. They are
+                subtracted from the sites that were found to grow, in proportion.
         """
         were_found = [site.p < 1.0 for site in sites]
         growing = sum(max(sum(site.tally.bytes), 0.0) for site in sites
@@ -601,10 +608,13 @@ class _Judge:
             one.type.name))
 
     def _rest(self, growth: Estimate, named_ones: list[Leak], rest: Tally) -> Estimate:
-        """Return the growth of the rest.
+        """Return the growth of the places that are neither leaks nor caches.
 
-        It is the difference between the whole growth and the named places. So it
-        contains the bytes that growth.py subtracted from the named places.
+        Args:
+            growth: the whole growth.
+            named_ones: the leaks and caches, whose growth is subtracted. So the result
+                contains the bytes that growth.py subtracted from the leaks.
+            rest: the sum of the sites of the other places.
         """
         value = _whole(growth.value - sum(leak.growth.value for leak in named_ones))
         own = rest.growth(self._interval)
@@ -612,10 +622,9 @@ class _Judge:
                       own.high + max(value - own.value, 0.0))
 
     def _innermost(self, tally: Tally) -> Place | None:
-        """Return the innermost place of all code for the largest stack.
+        """Return Leak.innermost: the innermost place of the stack with most new bytes.
 
-        The largest stack has most of the bytes that appeared. Returns None without
-        stacks.
+        Returns None if no objects appeared.
         """
         if not tally.stacks:
             return None
@@ -670,7 +679,7 @@ def _unseen(process: Process) -> float | None:
 
 
 def _sum(rows: Iterable[Sequence[float]]) -> tuple[float, float]:
-    """Return the sums of the first and of the second windows."""
+    """Return the sum of the growth in the first window, and in the second window."""
     first, second = map(sum, zip((0.0, 0.0), *rows))
     return first, second
 
@@ -690,14 +699,14 @@ def _z(growth: Estimate, sign: int) -> float:
 
 def _difference(windows: Sequence[float],
                 parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the growth in each window minus the growth of some parts."""
+    """Return the growth in each window, minus the growth of `parts` in this window."""
     first, second = (_whole(windows[number] - sum(part[number] for part in parts))
                      for number in range(2))
     return first, second
 
 
 def _whole(bytes_: float) -> float:
-    """Return 0.0 for a rounding error, which is a number of less than one byte."""
+    """Return `bytes_`, or 0.0 for a rounding error of less than one byte."""
     return bytes_ if abs(bytes_) >= 1.0 else 0.0
 
 

@@ -35,7 +35,7 @@ STAYS = 0.5
 MAX_FRAMES = 3
 #: functions that run as part of an expression in their caller
 _PARTS = ("__init__", "__new__", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
-#: the type of objects of several types
+#: the type of a site that combines objects of several types
 _SEVERAL = Shown("[several types]", NOT_KNOWN)
 
 
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of one process."""
+    """Finds the places of the stacks of one process."""
 
     def __init__(self, profile: Profile, own: Profile) -> None:
         """Prepare the search for places.
@@ -64,7 +64,7 @@ class Places:
         self._known: dict[int, tuple[Place, ...]] = {}
 
     def of(self, stack: int) -> tuple[Place, ...]:
-        """Return the place where a stack allocates, and its callers.
+        """Return the place where a stack allocates, and the places of its callers.
 
         The result has at most `MAX_FRAMES` places, innermost first. An allocation in a
         constructor or a comprehension is attributed to the calling function.
@@ -81,7 +81,7 @@ class Places:
         return found
 
     def innermost(self, stack: int) -> Place:
-        """Return the innermost place of all code, including libraries."""
+        """Return the innermost place of a stack, which may be in a library."""
         return _place(self._all, self._all.stack(stack)[-1])
 
 
@@ -97,9 +97,11 @@ class Tally:
         """Start with no objects.
 
         Args:
-            snapshots: the number of moments for which changes are recorded; 0 for none.
+            snapshots: the number of moments at which changes of the live bytes are
+                recorded (see hold()); 0 for no moments.
         """
-        #: the number of sampled objects in each window
+        #: the number of sampled objects that appeared, and that disappeared, in each
+        #: window
         self.came = [0, 0]
         self.went = [0, 0]
         #: the growth in bytes in each window, and its variance (the sum of the squared
@@ -112,7 +114,7 @@ class Tally:
         #: the estimated numbers of objects that appeared and disappeared over both
         #: windows
         self.objects = [0.0, 0.0]
-        #: the change of each process over both windows
+        #: the appeared and disappeared objects over both windows, by process
         self.changes: dict[int, Change] = {}
         #: the change of the live bytes at each snapshot, and the sampling variance of
         #: this change
@@ -157,7 +159,7 @@ class Tally:
             self.objects[1] += 1.0 / p
 
     def hold(self, begin: int, end: int, size: int, p: float) -> None:
-        """Add a sampled object to the changes of the live bytes.
+        """Add a sampled object to the changes of the live bytes at snapshots.
 
         Args:
             begin: the index of the first snapshot at which the object was live.
@@ -200,12 +202,15 @@ class Tally:
 
     @property
     def counts(self) -> Counts:
-        """Return the numbers of sampled objects that appeared and disappeared."""
+        """Return the numbers of appeared and disappeared objects in each window."""
         return Counts((self.came[0], self.came[1]), (self.went[0], self.went[1]))
 
     @property
     def change(self) -> Change:
-        """Return the change of all processes over both windows."""
+        """Return the appeared and disappeared objects of all processes together.
+
+        The start of the first window is compared with the end of the second.
+        """
         result = Change()
         for change in self.changes.values():
             result.add_change(change)
@@ -262,7 +267,7 @@ class Site:
     """The objects of one type, or of several types, at one place."""
 
     def __init__(self, type_: Shown, tally: Tally) -> None:
-        """Create a site that was not found to grow."""
+        """Create a site that was not found to grow yet."""
         self.type = type_
         self.tally = tally
         #: the probability that a site without a leak looks like this one, corrected for
@@ -271,7 +276,7 @@ class Site:
 
     @property
     def may_leak(self) -> bool:
-        """Return whether the site can be named alone.
+        """Return whether the site is tested, and can be reported as a leak.
 
         Internal objects of the interpreter belong to objects of the program, and are
         part of the memory of these objects.
@@ -291,7 +296,7 @@ class Site:
     def is_enlarged(self) -> bool:
         """Return whether the site is storage that became larger, not more numerous.
 
-        For example, a list replaces its storage by a larger one when it grows.
+        For example, a growing list replaces its storage by larger storage.
         """
         if self.type.kind != STORAGE:
             return False

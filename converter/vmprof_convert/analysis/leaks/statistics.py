@@ -2,8 +2,9 @@
 
 These are the statistical tests of `vmprof-convert --leaks`. They use the numbers of
 sampled objects that appeared and disappeared in two time windows, and the changes of
-the live bytes between heap snapshots. The module docstring of search.py explains the
-choice of the tests.
+the live bytes between heap snapshots. A *place* is a function and a line, and a *site*
+is a place and a type. The module docstring of search.py explains the choice of the
+tests.
 """
 from __future__ import annotations
 
@@ -39,15 +40,15 @@ class Counts(NamedTuple):
 
     @property
     def p(self) -> float:
-        """Return the probability of such an increase in both windows without growth.
+        """Return the p-value of growth in both windows.
 
-        It is the larger one of the p-values of the two windows.
+        It is the larger one of the two windows' p-values (sign_test()).
         """
         return max(map(sign_test, self.came, self.went))
 
     @property
     def least_p(self) -> float:
-        """Return the smallest p-value that is possible with this number of objects."""
+        """Return the smallest p-value that these numbers of objects allow."""
         return max(0.5 ** (came + went) for came, went in zip(self.came, self.went))
 
 
@@ -88,9 +89,9 @@ def find_significant(all_counts: Sequence[Counts]) -> Significant:
 
 
 def samples_needed(tests: int) -> int:
-    """Return how many objects have to appear in each window to be significant.
+    """Return how many objects have to appear in each window for significant growth.
 
-    No object may disappear.
+    The result assumes that no object disappears.
 
     Args:
         tests: the number of tests that the correction considers.
@@ -142,10 +143,10 @@ def rises(changes: list[float]) -> bool:
 
 
 class _Spread(NamedTuple):
-    """The distribution of a place's new objects over types and windows."""
+    """The distribution of a place's new objects, which determines one test's result."""
 
-    #: the share of the objects that belong to one type, or to the types that are tested
-    #: together
+    #: the share of the new objects that belong to the tested type, or to the types that
+    #: are tested together
     share: float
     #: the share of these objects that appeared in the first window
     first: float
@@ -155,7 +156,7 @@ class _Spread(NamedTuple):
     needed_later: int
 
     def probability(self, objects: float) -> float:
-        """Return the probability that enough of `objects` appear in both windows."""
+        """Return the probability that the test of `objects` objects is significant."""
         if objects <= self.needed + self.needed_later - 1:
             return 0.0
         # the normal approximation of a binomial distribution, with the continuity
@@ -192,10 +193,10 @@ def scatter(changes: Sequence[float], variances: Sequence[float]) -> float:
 
 
 def named(sites: Sequence[Counts], together: Counts | None, limit: float) -> Named:
-    """Return the probability that a place is named, as a function.
+    """Return a function that returns the probability that a place is reported.
 
     The argument x of the returned function scales the number of objects that appeared.
-    The number of objects that disappeared stays constant. A place is named if one of
+    The number of objects that disappeared stays constant. A place is reported if one of
     its sites is significant, or all sites that are tested together. The type of each
     object, and the window in which the object appears, are random with the observed
     shares. Types count as independent of each other. See growth.py for the use of this

@@ -3,8 +3,8 @@
 Three heap snapshots of a process divide its run into two windows of similar length. All
 snapshots between the first and the last one show whether the live bytes go up and down.
 
-A profile with fewer than three snapshots is compared at major collections instead. A
-collection counts the objects that died while it marked as alive.
+A profile with fewer than three snapshots is compared at major collections instead.
+Objects that died while a collection marked count as alive at this collection.
 
 Native memory is compared after major collections, because finalizers free much of it
 then. Between two collections, the memory of garbage grows as a leak does. A profile
@@ -24,10 +24,10 @@ from vmprof_convert.profile.model import Profile
 
 #: the share of a run that counts as warm-up if the run has no marks
 WARM_UP = 0.25
-#: the share if three heap snapshots follow only with this shorter warm-up
+#: the share of the warm-up if fewer than three heap snapshots follow the longer warm-up
 _SHORT_WARM_UP = 0.1
-#: the share of the previous snapshot's live bytes below which the last snapshot lacks
-#: the program's local variables
+#: The last snapshot lacks the program's local variables if its live bytes are less than
+#: this share of the previous snapshot's live bytes.
 _SHRUNK = 0.9
 #: the largest number of heap snapshots or major collections in the trend of the live
 #: bytes
@@ -35,12 +35,13 @@ MAX_TREND = 40
 #: Two major collections are separate if the bytes allocated between them are at least
 #: this share of the bytes allocated between their neighbours.
 AT_ONCE = 0.12
-#: the number of gaps before and after a gap that it is compared with
+#: the number of gaps before, and after, with which a gap is compared
 MOST_AT_ONCE = 2
 #: the share of the time until the next major collection, or until the end of the
 #: profile, in which finalizers free native memory
 _FINALIZING = 0.02
-#: the number of allocated bytes that counts as no difference
+#: the number of allocated bytes that counts as nothing if a mark's distances from two
+#: collections are compared
 _NOTHING = 4096
 #: the number of compared moments
 _LEAST = 3
@@ -65,13 +66,14 @@ class Windows(NamedTuple):
     #: whether each of the three moments is at a mark, so that the windows contain equal
     #: work
     are_marked: bool
-    #: whether, in addition, one of the three collections does not directly follow
-    #: another one; then it counts objects as alive that wait for their finalizers
+    #: whether the moments are at marks, and one of the three collections does not
+    #: directly follow another collection. Then objects that wait for their finalizers
+    #: count as alive at this collection
     is_single: bool
-    #: whether the moments are heap snapshots
+    #: whether the three moments are heap snapshots
     are_snapshots: bool = False
-    #: for native memory, the number of major collections in the run; None if it is
-    #: compared at three marks of the program
+    #: for native memory, the number of major collections in the run; None if the memory
+    #: is compared at three marks of the program
     frees: int | None = None
     #: for native memory, the time at which the finalizers of each collection had run;
     #: empty if `times` has no collections
@@ -127,8 +129,8 @@ def find_windows(profile: Profile,
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:
-        # With so few collections, it is unknown which of them directly follow each
-        # other.
+        # With fewer than three separate collections, it is unknown which collections
+        # directly follow each other.
         found = _find(profile, times, part)
         if min(found.seconds) < AT_ONCE * max(found.seconds):
             raise few from None
@@ -152,7 +154,7 @@ def _of_native_memory(profile: Profile,
 
 
 def _after_finalizers(profile: Profile) -> tuple[list[int], list[int]]:
-    """Return the major collections, and the times at which their finalizers had run.
+    """Return the times of major collections, and when their finalizers had run.
 
     Collections that directly follow each other count as one. A collection's time is the
     end of its marking.
@@ -168,10 +170,10 @@ def _after_finalizers(profile: Profile) -> tuple[list[int], list[int]]:
 
 def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
                warm_up: float) -> list[int]:
-    """Return the times of the heap snapshots, or an empty list if they are too few.
+    """Return the times of the heap snapshots, or an empty list for fewer than three.
 
-    The list is also empty if the program has marks: it may call the GC there, and marks
-    have no snapshots.
+    The list is also empty if the program has marks. The program may call the GC at a
+    mark, and no snapshot is taken there.
     """
     start, stop = part or (int(profile.end * warm_up), None)
     times = [one.time for one in profile.snapshots]
@@ -283,7 +285,13 @@ def _remedy(profile: Profile) -> str:
 
 
 def _follows_none(all_times: list[int], times: list[int], number: int) -> bool:
-    """Return whether no other collection directly precedes times[number]."""
+    """Return whether no collection is between times[number - 1] and times[number].
+
+    Args:
+        all_times: the times of all collections.
+        times: the times without collections that another one directly follows.
+        number: an index in `times`.
+    """
     before = times[number - 1] if number else -1
     return (bisect.bisect_right(all_times, times[number])
             - bisect.bisect_right(all_times, before)) < 2
@@ -294,12 +302,13 @@ def _last_of_each(times: list[int], allocated: list[int]) -> list[int]:
 
     gc.collect() first finishes a collection that has begun. That collection counts
     objects that died after they were marked as alive. Then gc.collect() makes another
-    collection. A program that calls gc.collect() twice means the second collection. It
-    finds the objects dead that waited for their finalizers in the first one.
+    collection. A program that calls gc.collect() twice means the collection by the
+    second call. This collection finds the objects dead that waited for their finalizers
+    in the collection before.
 
     Collections directly follow each other if hardly anything is allocated between them,
     compared with the bytes allocated between their neighbours. Their times do not show
-    this, because a collection may take as long as the interval before it.
+    this, because a collection may take as long as the time between two collections.
 
     Args:
         times: the times of the collections.
@@ -313,7 +322,7 @@ def _last_of_each(times: list[int], allocated: list[int]) -> list[int]:
 
 
 def _allocated_at(profile: Profile, times: list[int]) -> list[int]:
-    """Return the bytes that were allocated until each of these major collections.
+    """Return the bytes that were allocated until each major collection in `times`.
 
     A major collection begins with a minor one, for which the exact number is known.
     """
@@ -358,18 +367,18 @@ def nearest(times: list[int], time: int, begin: int = 0,
 
 
 def count_snapshots(all_windows: Sequence[Windows]) -> int:
-    """Return the number of moments that show whether a site goes up and down.
+    """Return the number of moments at which the trend of the live bytes is tested.
 
-    It is the number of the process with the most heap snapshots or major collections,
-    up to `MAX_TREND`.
+    The process with the most heap snapshots or major collections determines the number,
+    which is at most `MAX_TREND`.
     """
     return min(MAX_TREND, max(len(windows.trend) for windows in all_windows))
 
 
 def snapshots(windows: Windows, count: int) -> list[int]:
-    """Return `count` evenly chosen moments of the trend.
+    """Return the indices of `count` evenly chosen moments of the trend.
 
-    If the trend has fewer moments, some of them occur more than once.
+    If the trend has fewer moments, some moments occur more than once.
     """
     span = len(windows.trend) - 1
     return [windows.trend[span * i // (count - 1)] for i in range(count)]
