@@ -53,7 +53,7 @@ def test_conditions(text: str, measure: str, is_growth: bool, limit: float,
     "raw", "raw > 5%", "rawgrowth > 1", "raw growth", "raw rss > 1M", "raw peak > 1M",
     "raw raw > 1M", "alive raw > 1M", "raw objects > 5MB"])
 def test_refuses_invalid_conditions(text: str) -> None:
-    with pytest.raises(ValueError, match="^invalid condition .*: write allocated"):
+    with pytest.raises(ValueError, match=r"^invalid condition .*: write allocated"):
         parse(text)
 
 
