@@ -46,7 +46,7 @@ def note(message: str) -> None:
 
 
 class Target:
-    """The interpreter that runs the program, namely this one (or PyPy 2.7: Python2)."""
+    """The interpreter that runs the program: this one, unless a subclass is used."""
 
     executable = sys.executable
     is_python_3 = True

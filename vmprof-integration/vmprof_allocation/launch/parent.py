@@ -127,9 +127,10 @@ class _Witness:
                 dies_with_parent()
                 for number in relayed:
                     signal.signal(number, lambda number, _: tell(number))
+                # readers of the output wait until all processes have closed it
                 for fd in range(3):
                     with contextlib.suppress(OSError):
-                        os.close(fd)    # readers of the output wait for this
+                        os.close(fd)
                 while True:
                     signal.pause()
             finally:

@@ -64,7 +64,7 @@ def _address_of(library: Any, name: str) -> int:
 
 
 def address_in_pypy() -> int:
-    """Return an address in PyPy's code, or 0 if PyPy does not export its function."""
+    """Return an address in PyPy's code, or 0 if pypy_main_startup is not exported."""
     try:
         return _address_of(backend.load_library(None, 0), "pypy_main_startup")
     except AttributeError:

@@ -223,7 +223,7 @@ def _compiling_nothing() -> Iterator[None]:
 
 
 def _collect() -> None:
-    # an object that becomes old in a major collection is freed by the next one at first
+    # an object that becomes old during a major collection can only be freed by the next
     for _ in range(3):
         gc.collect()
 

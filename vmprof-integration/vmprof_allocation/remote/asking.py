@@ -68,7 +68,7 @@ def target(args: argparse.Namespace, pid: int | None = None) -> Process:
 
 def wanted(process: Process, settings: Settings, output: str, folder: str = "",
            run: str = "", parent: int = 0) -> list[str]:
-    """Return the fields of a START or HOLD request after its name.
+    """Return the fields that follow the name of a START or HOLD request.
 
     Args:
         process: the process that is to be sampled.

@@ -99,8 +99,7 @@ class HookEngine(Engine):
         self._pid = 0
         self._lock = Lock()
         self._was_forked = False
-        #: The errno of the failure to follow children in the last run; 0 if they were
-        #: followed.
+        #: The errno because of which children of the last run were not sampled, or 0.
         self.follow_errno = 0
         #: False while the effects of start() have to be undone.
         self._is_on = False
@@ -420,7 +419,7 @@ class HookEngine(Engine):
         if not is_disabled:
             self._lib.hook_await_end()
         error = int(self._lib.hook_close()) or error
-        self._pid = 0       # last, so that this can be repeated after an interruption
+        self._pid = 0       # last, so that an interrupted _undo() can be repeated
         return error
 
     def _describe(self, settings: Settings, processes: Processes | None,

@@ -129,7 +129,7 @@ class HeapSnapshot:
 
     @property
     def memory(self) -> tuple[int, int]:
-        """The sizes in bytes that refusal() found: needed and available."""
+        """The bytes that a snapshot needs, and the available bytes, from refusal()."""
         return int(self._memory[0]), int(self._memory[1])
 
     def begin(self, holders: bool) -> bool:

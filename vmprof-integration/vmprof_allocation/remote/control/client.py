@@ -57,7 +57,7 @@ class Connection:
             self._peer.send(message)
             answer = self._peer.recv(meeting.MAX_MESSAGE).decode(
                 "utf-8", "surrogateescape")
-        except (TimeoutError, socket.timeout):      # these differ before Python 3.10
+        except (TimeoutError, socket.timeout):      # two classes before Python 3.10
             # close the connection, so that a late answer is not taken for the answer to
             # the next request
             self._peer.close()

@@ -20,7 +20,7 @@ NOT_MADE = -42
 
 
 class Gil(NamedTuple):
-    """Addresses in this process.
+    """Addresses of the GIL's word and of its function in this process.
 
     In another process, they are at the same offsets from PyPy's load address.
     """

@@ -141,7 +141,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Return the layout with this text().
+        """Parse the result of text().
 
         Raises:
             ValueError: the text is invalid.

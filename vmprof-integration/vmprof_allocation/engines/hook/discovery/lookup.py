@@ -10,7 +10,7 @@ import sys
 from vmprof_allocation.engines.hook.discovery.layout import Layout, unpack
 from vmprof_allocation.errors import NOT_KNOWN, Evidence, UnknownBuild
 
-# nothing that is not needed: see engines/base.py
+# import only necessary modules: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable

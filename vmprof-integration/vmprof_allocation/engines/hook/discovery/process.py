@@ -20,7 +20,7 @@ from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayou
 from vmprof_allocation.engines.hook.library import load
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
 
-# nothing that is not needed: see engines/base.py
+# import only necessary modules: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable

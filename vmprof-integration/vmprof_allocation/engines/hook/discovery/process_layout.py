@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from vmprof_allocation.engines.hook.discovery.layout import SWAPPED
 
-# nothing that is not needed: see engines/base.py
+# import only necessary modules: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

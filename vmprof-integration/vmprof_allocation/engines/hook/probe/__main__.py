@@ -99,7 +99,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
                                              abs(answer)))
     _heap(memory, layout, evidence)
     text = _types(memory, types, layout, evidence)
-    # last, because the JIT is enabled from here on
+    # these questions come last, because their answers need the JIT
     _codemap(memory, layout, evidence)
     _jit(memory, types, layout, evidence)
     return text

@@ -257,7 +257,15 @@ class Classes:
         self.terminator, self.of_class = steps
 
     def _ways(self, address: int, kind: int) -> Iterable[tuple[int, int, int]]:
-        """Yield offsets (to the map, to its end, to the class) that lead to a class."""
+        """Yield the offsets of each way from an object to its class.
+
+        Args:
+            address: the object.
+            kind: the address of its class.
+
+        Yields:
+            The offsets of the pointers to the map, to the map's end, and to the class.
+        """
         for a, its_map in self._pointers(address, MAP):
             for t, end in self._pointers(its_map, MAP):
                 for c, found in self._pointers(end, *CLASSES):
