@@ -46,8 +46,8 @@ _BETWEEN, _MORE = 1 / 32, 1 / 16
 _SMALLEST = 2**16
 #: If the reachable bytes exceed _CERTAIN times the limit, the test fails beyond doubt.
 #: Then another snapshot is taken only if the surviving bytes exceed the largest
-#: snapshot by a factor.  The factor is _GROWTH at first, and grows by _GROWTH with each
-#: snapshot that does not exceed the largest one by _GROWTH.
+#: snapshot by a factor.  The factor is _GROWTH at first.  Each snapshot that does not
+#: exceed the largest one by _GROWTH multiplies the factor by _GROWTH.
 _CERTAIN, _GROWTH = 1.2, 9 / 8
 
 

@@ -45,6 +45,7 @@ class Tracer:
               is_code_allowed: bool) -> int:
         """Stop a thread, and have it make a new thread that runs Python code.
 
+        Args:
             target: the process.
             tid: the thread that makes the new thread, and is stopped until leave().
             program: the Python code.

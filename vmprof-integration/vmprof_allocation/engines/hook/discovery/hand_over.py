@@ -1,9 +1,9 @@
 """Give the build profile of this PyPy to the sampled process.
 
-A command finds the build profile, and the sampled process is another process.  That
-process may be unable to read the command's cache: it may belong to another user, or be
-a service without a home folder.  It would then have to search for the GC itself, which
-takes seconds.
+A command finds the build profile, for example `attach`, and another process is sampled.
+The sampled process may be unable to read the command's cache, because it belongs to
+another user or is a service without a home folder.  It would then have to search for
+the GC itself, which takes seconds.
 """
 from __future__ import annotations
 

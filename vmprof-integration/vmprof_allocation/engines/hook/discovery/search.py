@@ -73,8 +73,8 @@ FUNCTION, ALLOCATION = 512, 96
 #: The time in seconds after which a probe counts as hung.  It is long because the probe
 #: may wait for a processor of a busy machine; probe/__main__.py limits its CPU time.
 PROBE_SECONDS = 1800
-#: The number of attempts of the probe.  An attempt seldom fails, for example because of
-#: a collection during an observation, but the cache keeps the result for ever.
+#: The number of attempts of the probe.  An attempt rarely fails, for example if a
+#: collection disturbs an observation.  But the cache keeps the result for ever.
 PROBES = 3
 #: The dynamic linker makes whole pages read-only.
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -84,7 +84,8 @@ class Machine(abc.ABC):
 
         Returns:
             None if a call by an address may lead to any instruction.  Some machines
-            require that it leads to a special instruction, which a jump replaces.
+            require that such a call leads to a special instruction; an entry patch
+            replaces this instruction by a jump.
         """
 
     # Analyses of a function, which are certain

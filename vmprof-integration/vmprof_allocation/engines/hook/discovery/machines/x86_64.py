@@ -175,9 +175,9 @@ class X8664(Machine):
 
 
 def _displacement(offset: int) -> bytes:
-    """Return the four bytes of a displacement in an instruction.
+    """Return the bytes of the displacement in [register + offset] if they are four.
 
     Returns:
-        b"" if the displacement has one byte, which would match too often.
+        b"", which all instructions contain, if the displacement has one byte.
     """
     return b"" if -128 <= offset < 128 else struct.pack("<i", offset)
