@@ -11,14 +11,16 @@ From code::
     with vmprof_allocation.sample("app.vmprof", "128k"):
         work()
 
-or start() and stop(), and rotate() for one profile after another. The profiles are for
-`vmprof-convert`, for ``python -m vmprof_allocation report``, and for vmprof's own
-tools. push() sends profiles to an engine. Labels describe the program's current work::
+start() and stop() do the same without a block, and rotate() begins the next profile.
+The profiles are for `vmprof-convert`, for ``python -m vmprof_allocation report``, and
+for vmprof's own tools. push() sends profiles to a server. Labels describe the program's
+current work::
 
     with vmprof_allocation.labels(endpoint="/users"):
         answer()
 
-For pytest, which otherwise warns about an imported module: PYTEST_DONT_REWRITE.
+The word PYTEST_DONT_REWRITE prevents a warning of pytest that this module is imported
+before pytest's plugins.
 """
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ __all__ = ["AllocationSamplingError", "Session", "Statistics", "UnknownBuild",
 
 def __getattr__(name: str) -> object:
     """Import a name of __all__ when it is used for the first time."""
-    # programs that the command line samples need none of the names: engines/base.py
+    # a program that the command line samples needs none of these names, so do not
+    # import them at the start (engines/base.py)
     if name not in __all__:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     # a signal handler that uses one of the names would find an incomplete module

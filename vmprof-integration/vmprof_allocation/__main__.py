@@ -1,6 +1,6 @@
 """The commands doctor, report, attach, ctl and top of ``python -m vmprof_allocation``.
 
-`report` is the same as vmprof-convert, for users who have only this PyPy.
+`report` runs vmprof-convert, for users whose only Python is this PyPy.
 """
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vmprof_allocation.remote.process_info import Parser
 
 
 def doctor(out: TextIO) -> int:
-    """Print how this PyPy can be sampled, for a bug report.
+    """Print whether and how this PyPy can be sampled, for a bug report.
 
     The output contains the findings of the hook engine.
 
     Args:
-        out: the file.
+        out: the file to which the text is written.
 
     Returns:
         The exit code, which is 0 if sampling is possible, and otherwise 1.
@@ -68,7 +68,7 @@ def doctor(out: TextIO) -> int:
 
 
 def _children() -> Finding:
-    """Return whether children are followed, which is known after a session started."""
+    """Start a session, and return the finding whether children are sampled."""
     import tempfile
 
     from vmprof_allocation.engines.hook import engine as hook
@@ -83,7 +83,10 @@ def _children() -> Finding:
 
 
 def write(text: str, out: TextIO) -> int:
-    """Write the text, and return exit code 0.  If that fails, end the process."""
+    """Write a text, and return the exit code 0.
+
+    If the text cannot be written, end the process.
+    """
     try:
         print(text, end="", file=out, flush=True)
     except BrokenPipeError:
@@ -97,7 +100,7 @@ def nobody_listens() -> NoReturn:
     """End the process by SIGPIPE, because the reader of the output has gone."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
-    os._exit(EXIT_BAD_OUTPUT)       # SIGPIPE is blocked
+    os._exit(EXIT_BAD_OUTPUT)       # if SIGPIPE is blocked
 
 
 def not_written(error: OSError) -> NoReturn:
@@ -109,10 +112,11 @@ def not_written(error: OSError) -> NoReturn:
 
 
 def with_little_memory() -> None:
-    """Continue in a PyPy with a small nursery, unless the user has set its size.
+    """Replace this process by a PyPy with a small nursery that runs the same command.
 
-    The default size is half of the processor's cache. That may be more than a report
-    takes otherwise, and the GC keeps more garbage if the nursery is larger.
+    This has no effect if the user has set the size of the nursery. The default size is
+    half of the processor's cache. It may be larger than all other memory of a report,
+    and the GC keeps more garbage if the nursery is larger.
     """
     if (sys.implementation.name != "pypy" or "PYPY_GC_NURSERY" in os.environ
             or not sys.executable):
@@ -137,7 +141,7 @@ def main() -> int:
     """Run a command, and return its exit code."""
     for stream in sys.stdout, sys.stderr:
         if isinstance(stream, io.TextIOWrapper):
-            # names may contain characters that the terminal cannot show
+            # names in a profile may contain characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:2] == ["report"]:
         return report(sys.argv[2:])
@@ -169,7 +173,7 @@ def main() -> int:
 
 
 def _of_others(command: str) -> Callable[[list[str]], int]:
-    """Return the main function of a command for running programs."""
+    """Return the main function of attach, ctl or top."""
     if command == "attach":
         from vmprof_allocation.remote import attach
         return attach.main

@@ -32,8 +32,9 @@ class _Started(Session):
     def _start(self, engine: Engine, file: ProfileFile) -> None:
         global _session
         super()._start(engine, file)
-        # Set this in the section. A signal handler may start and stop other sessions
-        # before start() returns, and this session would hide them from stop().
+        # Set _session while start() holds the lock. A signal handler may start and stop
+        # other sessions before start() returns. If _session were set after that, stop()
+        # would not find these sessions.
         _session = self
 
 
@@ -50,20 +51,21 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
     Args:
         output: path of the profile.
         interval: mean number of bytes between two samples, or text such as ``128k``.
-            It may also be a limit that the interval follows: ``auto``, ``auto:1000/s``
-            (samples per second) or ``auto:0.5%`` (of the time).
-        seed: seed of the gaps, 0 to 2**64 - 1, which makes a run repeatable.
-        gaps: ``exponential``, or ``fixed`` for every `interval`-th byte, which aliases
-            with loops.
+            It may also be a limit, to which the sampler adapts the interval: ``auto``,
+            ``auto:1000/s`` (samples per second) or ``auto:0.5%`` (of the run time).
+        seed: seed of the gaps between samples, 0 to 2**64 - 1, which makes a run
+            repeatable.
+        gaps: ``exponential``, or ``fixed`` for every `interval`-th byte.  With fixed
+            gaps, the samples of a loop may always come from the same line.
         period: seconds between two CPU samples. None for no CPU samples.
         lifetimes: record the outcomes of the sampled objects.
-        follow: also sample the children of this process, if the engine can. Process 123
-            writes ``app.123.vmprof`` next to ``app.vmprof``, if it has a sample. If
-            such a child starts its own sampling, this replaces the inherited one.
+        follow: also sample the children of this process, if the engine can. Child 123
+            writes ``app.123.vmprof`` next to ``app.vmprof``, if it has a sample. If the
+            child starts its own sampling, the inherited sampling ends.
         native: record the functions of C code inside of the innermost Python function.
         lines: record the executed line of each function, if it is known. In compiled
-            code, it is known only for code that is compiled meanwhile. This takes time
-            whenever PyPy compiles.
+            code, it is known only if PyPy compiles the code during the sampling.
+            Recording lines takes time whenever PyPy compiles.
         raw_memory: interval for samples of native memory, such as ``512k``. None for no
             such samples.
 
@@ -96,20 +98,20 @@ def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
 def push(url: str, interval: int | str = "auto", *, every: float | None = None,
          service: str = "", version: str = "", lifetimes: bool = True,
          follow: bool = True) -> PeriodicRotation:
-    """Sample this process, and send a profile to an engine at regular intervals.
+    """Sample this process, and send a profile to a server at regular intervals.
 
-    Another process sends the profiles. If the engine is slow or does not answer, this
+    Another process sends the profiles. If the server is slow or does not answer, this
     process is not delayed. The number and the bytes of waiting profiles are limited;
-    further profiles are dropped and counted.
+    profiles beyond these limits are dropped and counted.
 
     Headers with credentials come from the environment variable VMPROF_PUSH_HEADERS, or
     from the file that VMPROF_PUSH_HEADERS_FILE names.
 
     Args:
-        url: address of the engine: ``otlp+http://localhost:4318`` (the OpenTelemetry
+        url: address of the server: ``otlp+http://localhost:4318`` (the OpenTelemetry
             collector), ``pyroscope+https://...`` or ``parca+http://...``.
         interval: see sample().
-        every: seconds between two profiles. None for 15.
+        every: seconds between two profiles. None for 15 seconds.
         service: name of the service. If empty, OTEL_SERVICE_NAME and
             OTEL_RESOURCE_ATTRIBUTES name it.
         version: version of the service, from the same variables if empty.
@@ -117,7 +119,8 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
         follow: see sample().
 
     Returns:
-        An object whose stop() ends the sampling. Otherwise, it ends with the process.
+        An object whose stop() ends the sampling. Without stop(), the sampling ends with
+        the process.
 
     Raises:
         AllocationSamplingError: sampling is not possible, and the process is unchanged.
@@ -144,7 +147,7 @@ def mark(name: str) -> None:
 
     The report can show the objects that were allocated between two marks and are still
     alive. The mark is set in every session, whether the command line or the program
-    started the session. Without a session, this has no effect.
+    started the session. Without a session, mark() has no effect.
     """
     mark_all(name)
 

@@ -23,13 +23,15 @@ class WrongValue(AllocationSamplingError, ValueError):
 class SamplingBusy(AllocationSamplingError):
     """The sampling is just being started, stopped or changed, so nothing was done.
 
-    The caller is a finalizer or a tracing function that runs in the middle of this, or
+    The caller is a finalizer or a tracing function that interrupted this change, or
     another thread has just made the same request.
     """
 
 
 class UnknownBuild(AllocationSamplingError):
-    """This PyPy's nursery was not found with certainty; nothing was changed.
+    """The sampler does not support this build of PyPy; nothing was changed.
+
+    The search did not find the nursery and the GC's functions with certainty.
 
     The attribute ``findings`` is a list of ``(what, value, ok)`` that `doctor` prints.
     """
@@ -41,7 +43,7 @@ class UnknownBuild(AllocationSamplingError):
 
 
 class Evidence:
-    """The findings of the search in this build."""
+    """The findings about this build of PyPy, which `doctor` prints."""
 
     def __init__(self) -> None:
         """Begin without findings."""
@@ -65,10 +67,11 @@ class Evidence:
             % (what, why), self.findings)
 
 
-#: Beginnings of the values of findings. NOT_KNOWN: the search did not find something.
-#: PASSING: the reason has nothing to do with the build, so the result is not stored.
+#: The first words of the values of some findings. NOT_KNOWN means that the search did
+#: not find the answer. PASSING means that the reason has nothing to do with the build,
+#: so that the result of the search is not stored.
 NOT_KNOWN, PASSING = "not known", "not known this time"
-#: name and value of a finding, and whether it is as expected
+#: name and value of a finding, and whether the value is as expected
 Finding = tuple[str, str, bool]
 
 

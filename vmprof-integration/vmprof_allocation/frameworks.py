@@ -12,7 +12,7 @@ Starlette and FastAPI::
 
     app.add_middleware(vmprof_allocation.frameworks.StarletteLabels)
 
-Each one sets the labels ``endpoint``, the pattern of the route, and ``method``.
+Each middleware sets the labels ``endpoint``, the pattern of the route, and ``method``.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DjangoLabels:
     """A Django middleware; the route is known when the view is about to be called."""
 
     def __init__(self, get_response: Callable[[Any], Any]) -> None:
-        """Take the next middleware or the view."""
+        """Store the next middleware or the view."""
         self._get_response = get_response
 
     def __call__(self, request: Any) -> Any:
@@ -42,7 +42,7 @@ class DjangoLabels:
 
     def process_view(self, request: Any, view: object, args: object,
                      kwargs: object) -> None:
-        """Set the route of the labels."""
+        """Change the label `endpoint` to the route of the request."""
         route = request.resolver_match.route
         request._vmprof_allocation_labels.update(
             endpoint="/" + route.removeprefix("^").removeprefix("/"))
@@ -71,7 +71,7 @@ class StarletteLabels:
     """An ASGI middleware for applications with Starlette's routes."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
-        """Take the next application."""
+        """Store the next ASGI application."""
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

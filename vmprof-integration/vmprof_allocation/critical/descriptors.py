@@ -11,8 +11,8 @@ F_DUPFD_CLOEXEC = 1030
 def move_up(fd: int) -> int:
     """Move a descriptor to a high number, and return this number.
 
-    The program then gets the same numbers as without the sampler. If it writes to a
-    number that it believes to be its output, it does not write into the profile.
+    The program then gets the same numbers for its files as without the sampler. If the
+    program assumes the number of an output, it does not write into the profile.
     """
     for lowest in 512, 3:
         try:

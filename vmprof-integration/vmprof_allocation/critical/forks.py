@@ -1,8 +1,8 @@
 """Delay forks while a thread runs the sampler's code.
 
 A forked child has only the thread that forked. The work of the parent's other threads
-is never finished in the child. If one of them was importing a module, the module stays
-incomplete, and its lock and all other locks stay locked. If the module is the
+is never finished in the child. If such a thread was importing a module, the module
+stays incomplete, and its lock and all other locks stay locked. If the module is the
 sampler's, the sampler's thread or the end of the child waits for the lock forever. So
 the sampler's code in the program's process takes a lock, and a fork waits until this
 lock is free::
@@ -41,7 +41,7 @@ class Undivided:
 
     def __enter__(self) -> None:
         """Take the lock."""
-        # keep the lock, because a child that is forked in the block has a new _lock
+        # store the lock, because a child that is forked in the block gets a new _lock
         self._lock = _taken()
 
     def __exit__(self, *exception: object) -> None:

@@ -51,7 +51,7 @@ class Uninterrupted:
         if self._is_ours:
             self._is_ours = False
             _thread._signals_enter()
-            # otherwise, PyPy may not run a delayed handler before the next signal
+            # without this call, PyPy may delay the handler until the next signal
             _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
 
 
@@ -92,7 +92,7 @@ class Section(Uninterrupted):
     __slots__ = ("_lock", "_no_fork")
 
     def __init__(self, lock: Lock) -> None:
-        """Take the lock that the sections share."""
+        """Create a section that excludes all other sections with the same lock."""
         super().__init__()
         self._no_fork = Undivided()
         lock.was_forked()

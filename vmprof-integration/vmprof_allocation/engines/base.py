@@ -47,11 +47,12 @@ class Statistics:
     lost: int
     #: number of CPU samples
     time_samples: int
-    #: number of CPU samples that came during another sample
+    #: number of CPU samples that were dropped because another sample was being taken
     dropped: int
-    #: number of sampled objects without an outcome, because their table was full
+    #: number of sampled objects whose outcome is unknown because the table of the
+    #: tracked objects was full
     not_followed: int
-    #: largest number of bytes for the outcomes of sampled objects
+    #: largest size in bytes of the tables that track the outcomes of sampled objects
     memory: int
 
     def __repr__(self) -> str:
@@ -72,13 +73,13 @@ class Alive:
         self.address = address
         #: key of the sample
         self.key = key
-        #: number of the stack in the profile; 0 if the stack was lost
+        #: number of the stack in the profile; -1 if the stack was lost
         self.stack = stack
         #: allocated bytes, with the header
         self.size = size
         #: bytes that the object takes now; fewer than `size` if the program shrank it
         self.live_size = live_size
-        #: mean number of bytes between two samples at the time of the sample
+        #: mean number of bytes between two samples when this object was sampled
         self.interval = interval
         #: number of the type in the profile; 0 if the type is unknown
         self.type = type_
@@ -113,17 +114,17 @@ class Engine:
         """Return the build profile that prepare() found, for another process.
 
         Args:
-            folder: A folder for the data that are too large for the result.  The user
-                of the other process owns it.  If it is empty, the other process
-                continues this one.
+            folder: The folder that receives the data that are too large for the
+                result; the user of the other process owns it.  "" if this process
+                itself becomes the other process, by exec.
         """
         return ""
 
     def gc_state(self) -> str:
-        """Return the place of the GC's state, for memory.facts.read().
+        """Return where memory.facts.read() finds out whether the GC sweeps.
 
-        Call it after prepare().  The place is valid in all processes that run this
-        interpreter.  It is empty if the sampler cannot know when the GC sweeps.
+        Call it after prepare().  The result is valid in all processes that run this
+        interpreter.  It is "" if the sampler cannot find out whether the GC sweeps.
         """
         return ""
 
@@ -150,8 +151,8 @@ class Engine:
                part: int) -> str:
         """End the profile, and begin the run's next profile.
 
-        After any other exception than the one below, writes_to() says which of the
-        two profiles the engine writes.
+        After any exception other than AllocationSamplingError, the caller asks
+        writes_to() which of the two profiles the engine writes.
 
         Args:
             fd: The descriptor of the next profile.
@@ -164,12 +165,12 @@ class Engine:
 
         Raises:
             AllocationSamplingError: The next profile cannot be written.  The present
-                one continues.
+                profile continues.
         """
         raise NotImplementedError
 
     def writes_to(self, fd: int) -> bool:
-        """Return whether this descriptor is the present profile's."""
+        """Return whether the engine writes the present profile to `fd`."""
         raise NotImplementedError
 
     def define_label(self, text: str) -> int:
@@ -185,7 +186,7 @@ class Engine:
         return 0
 
     def label(self, number: int) -> None:
-        """Give the calling thread's allocations this set of labels from now on.
+        """Give further allocations of the calling thread a set of labels.
 
         Args:
             number: The number from define_label(), or 0 for no labels.
@@ -216,7 +217,8 @@ class Engine:
             text: The setting: "key=value" in ASCII (PROFILE.rst).
         """
 
-    # The next functions need Settings.in_memory.  The caller has ignore() on.
+    # The functions from alive() to reset_peak() need Settings.in_memory.  While the
+    # caller uses them, the engine ignores the caller's allocations (see ignore()).
 
     def alive(self) -> list[Alive]:
         """Return the sampled objects that a minor collection found alive.
@@ -227,7 +229,7 @@ class Engine:
         raise NotImplementedError
 
     def find_alive(self, address: int) -> Alive | None:
-        """Return the sampled object with this id(), or None if it was not sampled."""
+        """Return the sampled object whose id() is `address`, or None."""
         raise NotImplementedError
 
     def forget_alive(self) -> None:
@@ -249,8 +251,8 @@ class Engine:
     def collect_every(self, bytes_: int) -> None:
         """Have a minor collection run after each `bytes_` of allocation.
 
-        The GC may run one earlier.  This ends with the profile.  The engine needs the
-        capability ``held``.
+        The GC may run some collections earlier.  The effect ends with the profile.  The
+        engine needs the capability ``held``.
         """
         raise NotImplementedError
 
@@ -275,7 +277,8 @@ class Engine:
                 not request.
 
         Returns:
-            A function that waits for the process.  The program runs meanwhile.
+            A function that waits for the forked process; the program's other threads
+            run meanwhile.
 
         Raises:
             AllocationSamplingError: No snapshot is possible.
@@ -284,13 +287,14 @@ class Engine:
         raise NotImplementedError
 
     def take_held(self) -> float:
-        """Write the snapshot into the profile.  End the process if it still runs.
+        """Write the heap snapshot of ask_held() into the profile.
 
-        Sampled objects that the program cannot reach end at the time of the snapshot.
+        If the forked process still runs, it is killed.  Sampled objects that the
+        program cannot reach end at the time of the snapshot.
 
         Returns:
             The cost in seconds: the program's pause and the processor time of the
-            process.
+            forked process.
 
         Raises:
             AllocationSamplingError: The snapshot failed.
@@ -307,18 +311,21 @@ class Engine:
         return None
 
     def take_last_snapshot(self) -> None:
-        """Write the snapshot into the profile.  End the process if it still runs."""
+        """Write the snapshot of ask_last_snapshot() into the profile.
+
+        If the snapshot's process still runs, it is killed.
+        """
 
     def ignore(self, ignored: bool) -> bool:
-        """Begin or end to ignore the allocations of this thread.
+        """Ignore the allocations of this thread, or stop ignoring them.
 
         The hook engine also ignores the major collections that the thread requests.
 
         Args:
-            ignored: Whether to ignore them from now on.
+            ignored: Whether to ignore further allocations.
 
         Returns:
-            Whether they were ignored before.
+            Whether allocations were ignored before the call.
         """
         raise NotImplementedError
 
@@ -336,7 +343,7 @@ class Engine:
         """Return the state of a running engine for restore() of a new engine object.
 
         The new object then replaces this one in this process.  The result is None if
-        this is not possible.
+        no other engine object can continue the run.
         """
         return None
 
@@ -387,7 +394,8 @@ def refuse_second(pid: int) -> None:
     """Check that this process is not sampled yet.
 
     Args:
-        pid: The process in which the engine sampled before a fork, or 0.
+        pid: The process that the engine samples, or 0.  In a forked child, it is the
+            parent.
 
     Raises:
         AllocationSamplingError: The process is sampled already.

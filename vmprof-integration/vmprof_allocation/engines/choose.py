@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def choose(knowledge: str = "", *, hook: bool = False) -> Engine:
-    """Return the engine for this process after its prepare().
+    """Choose the engine for this process, and prepare it.
 
     Args:
         knowledge: The argument of Engine.prepare().
@@ -36,7 +36,7 @@ def choose(knowledge: str = "", *, hook: bool = False) -> Engine:
 
 
 def find(*, hook: bool = False) -> Engine:
-    """Return the engine for this process without preparing it.
+    """Choose the engine for this process, without preparing it.
 
     The builtin engine is preferred if this PyPy has it.
 
@@ -68,7 +68,7 @@ def sampling_vmprof() -> Any:
 def vmprof_with_samples() -> Any:
     """Return PyPy's module `_vmprof`, or None if it cannot sample allocations.
 
-    A module that records no outcomes suffices here, in contrast to sampling_vmprof().
+    A module that records no outcomes of objects suffices, unlike in sampling_vmprof().
     choose() tries the hook engine first, because it records more.
     """
     try:

@@ -1,4 +1,4 @@
-"""The interface that ends a run after the engine's modules are gone.
+"""The interface that ends a run after the engine's modules were unloaded.
 
 An `Ending` is the only object of the engine that remains in the process
 (session/resident.py).
@@ -18,7 +18,7 @@ INCOMPLETE = {errno.EFBIG: "it has reached the size limit for files of this proc
 
 
 class Ending:
-    """The end of a run whose engine's modules may be gone."""
+    """The end of a run, usable after the engine's modules were unloaded."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Ending:
         raise NotImplementedError
 
     def forked(self) -> None:
-        """Adapt to a fork; called in the child."""
+        """Prepare this object for a forked child, in which it is called."""
 
     def end_child(self) -> None:
         """Do the same as end() in a forked child, without reporting problems."""

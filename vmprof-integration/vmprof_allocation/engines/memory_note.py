@@ -1,4 +1,4 @@
-"""Write the uses of the process's resident memory into its profile."""
+"""Write into a profile how much resident memory the process uses for each purpose."""
 from __future__ import annotations
 
 from vmprof_allocation.errors import AllocationSamplingError
@@ -22,10 +22,11 @@ def note(engine: Engine) -> None:
 
 
 def refusing(read: Callable[[], None]) -> None:
-    """Call `read`, and convert its exceptions.
+    """Call `read`, which reads the uses of the resident memory.
 
     Raises:
-        AllocationSamplingError: Memory is too short for the call, or `read` failed.
+        AllocationSamplingError: Too little memory is free, or `read` failed with any
+            exception.
     """
     refuse_if_short("cannot read the uses of the resident memory")
     try:

@@ -29,7 +29,12 @@ def knowledge(tell: Callable[[str], None], settings: Settings, folder: str = "")
 
 
 def _not_kept(file: str | None, reason: str) -> str:
-    """Return the message that the next run searches again."""
+    """Return the message that the next run searches for the GC again.
+
+    Args:
+        file: The cache file that could not be written, or None.
+        reason: The reason why the result of this search was not stored.
+    """
     if PASSING in reason:
         return ("the next run searches again, because this search was incomplete (%s): "
                 "give it more memory or processor time" % reason)
@@ -39,7 +44,7 @@ def _not_kept(file: str | None, reason: str) -> str:
 
 
 def choose_aloud(tell: Callable[[str], None], settings: Settings) -> Engine:
-    """Return choose()'s engine for these settings.
+    """Choose the engine for these settings, and announce a search for the GC.
 
     Args:
         tell: Receives messages for the user, for example about a search.

@@ -25,12 +25,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-#: Environment variable with the settings, and with the pid of the process that they are
-#: for. The program does not see it.
+#: Environment variable with the settings, and with the pid of the process that these
+#: settings are for. begin() removes the variable before the program starts.
 VARIABLE = "VMPROF_ALLOCATION"
 EXIT_BAD_INPUT = 2
 _PACKAGE = __name__.partition(".")[0]
-#: modules that stay: they are called when the process forks or ends, or define errors
+#: modules that _leave() keeps, because they are called when the process forks or ends,
+#: or define errors
 _STAY = tuple(_PACKAGE + "." + name for name in (
     "errors", "critical.forks", "session.resident"))
 
@@ -38,8 +39,8 @@ _STAY = tuple(_PACKAGE + "." + name for name in (
 def begin() -> None:
     """Start the sampling that VARIABLE requests for this process.
 
-    If that fails, end the process, because the user would not notice that the program
-    runs without the sampling.
+    If the start fails, end the process, because the user would not notice that the
+    program runs without the sampling.
     """
     fields = os.environ.pop(VARIABLE).split("\t", 5)
     if fields[0] != str(os.getpid()):
@@ -56,7 +57,7 @@ def begin() -> None:
 def follow(run: str) -> None:
     """Continue the sampling in a child that became this interpreter by exec.
 
-    If that fails, the program runs without the sampling.
+    If the sampling cannot start, the program runs without the sampling.
 
     Args:
         run: value of processes.VARIABLE, which the parent set.
@@ -104,7 +105,8 @@ def _leave(session: Session) -> None:
     If threads rotate the profile or take snapshots, the modules stay.
     """
     if session.settings.memory_at_end:
-            # this comes before all other work at the end, because that takes memory
+            # look() runs before all other work at the end, because this work takes
+            # memory
         from vmprof_allocation.session import memory_at_end
         resident.at_end(memory_at_end.look)
     if session.settings.rotate:
@@ -122,8 +124,8 @@ def _leave(session: Session) -> None:
                                     and name not in _STAY):
                 file: Any = sys.modules.pop(name).__file__
                 sys.path_importer_cache.pop(os.path.dirname(file), None)
-    # PyPy remembers the methods that were called last, and so keeps all objects alive
-    # that these methods refer to, until gc.collect() is called.
+    # PyPy caches the methods that were called last, and so keeps all objects alive that
+    # these methods refer to, until gc.collect() is called.
     suspended.ending.ignore(True)
     gc.collect()
     suspended.ending.ignore(False)

@@ -25,7 +25,7 @@ from vmprof_allocation.session.profile_file import check_replaceable
 from vmprof_allocation.settings.parsing import make_settings, parse_rotate
 from vmprof_allocation.settings.settings import Settings
 
-#: lowest number of a descriptor that the program inherits
+#: lowest number of a descriptor that the program inherits from this module
 _HIGH = 1000
 
 #: addition to the help of vmprof's own flag --lines
@@ -46,7 +46,7 @@ def note(message: str) -> None:
 
 
 class Target:
-    """The interpreter that runs the program: this one, or one of a subclass."""
+    """The interpreter that runs the program: this one, unless a subclass is used."""
 
     executable = sys.executable
     is_python_3 = True
@@ -56,7 +56,7 @@ class Target:
         return find(program, is_module)
 
     def knowledge(self, settings: Settings) -> str:
-        """Return the build profile that the engine found.
+        """Return the build profile for the program's engine.
 
         Raises:
             AllocationSamplingError: the engine cannot sample this build.
@@ -65,7 +65,7 @@ class Target:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags to vmprof's parser."""
+    """Add the sampler's flags to vmprof's parser."""
     group = parser.add_argument_group(
         "allocation sampling (vmprof-allocation)")
     group.add_argument(
@@ -220,9 +220,9 @@ def _check_program(arguments: list[str]) -> None:
 
 
 def _make_probe() -> _Probe:
-    """Return a parser of the same arguments that opens no file.
+    """Return a parser of vmprof's arguments and the sampler's flags that opens no file.
 
-    Its parse_args() raises _WrongArguments.
+    If the arguments are wrong, its parse_args() raises _WrongArguments.
     """
     import vmprof.cli
     probe = _Probe(add_help=False)
@@ -240,8 +240,8 @@ def _make_probe() -> _Probe:
 def _asks_for_us(arguments: list[str]) -> bool:
     """Return whether a flag of the sampler comes before the program's name.
 
-    Later flags belong to the program. This function opens no file and reports no error,
-    because the parser that is chosen afterwards does that.
+    Flags after the program's name belong to the program. This function opens no file
+    and reports no error, because parse() or vmprof's own main does so afterwards.
     """
     try:
         found = _make_probe().parse_args(arguments)
@@ -259,7 +259,7 @@ def _asks_for_us(arguments: list[str]) -> bool:
 
 
 def seed(text: str | None) -> int | None:
-    """Convert the seed to a number.
+    """Convert the value of --allocation-seed to a number.
 
     Raises:
         AllocationSamplingError: the seed is not a whole number.
@@ -339,7 +339,7 @@ def _check_push(args: Any) -> None:
 
 
 def _is_only_prepared(args: Any) -> bool:
-    """Return whether the program starts without sampling, for ctl and top."""
+    """Return whether the program starts without sampling, so that ctl can start it."""
     if (not args.control or args.allocation_sampling is not None
             or args.push is not None):
         return False
@@ -368,7 +368,7 @@ def main(args: Any, original: list[str],
     global _is_quiet
     _is_quiet = bool(args.quiet)
     if read_log_request() is not None:
-        # a forked PyPy opens the log again and empties it as soon as it logs something
+        # a forked PyPy that logs anything opens PyPy's log again, which empties the log
         os.environ["PYPYLOG"] = "nothing:" + os.devnull
     target = target or Target()
     try:
@@ -458,8 +458,8 @@ def pack(settings: Settings, output: str, *, knowledge: str, held: int,
         settings: the settings.
         output: path of the profile.
         knowledge: the build profile that the engine found.
-        held: inherited descriptor of a pipe that must stay open until the output is
-            opened again; -1 for no pipe.
+        held: inherited descriptor of the output if it is a pipe, which must stay open
+            until the new process opens it; -1 for no pipe.
         jitlog: inherited descriptor of the JIT log; -1 for no log.
     """
     return "\t".join((str(os.getpid()), str(held), str(jitlog), settings.text(),
@@ -470,8 +470,8 @@ def _check_output(path: str | None, command: list[str]) -> int:
     """Check that the profile can be written.
 
     Returns:
-        A descriptor that has to stay open, or -1. The reader of a pipe would take its
-        closing for the end of the profile.
+        The descriptor of the profile if it is a pipe, otherwise -1. It has to stay
+        open, because a reader takes the closing of the pipe for the end of the profile.
 
     Raises:
         AllocationSamplingError: the profile cannot be written.
@@ -511,9 +511,9 @@ def _check_output(path: str | None, command: list[str]) -> int:
 def _move_up(fd: int) -> int:
     """Move a descriptor to a high number that exec keeps, and return the number.
 
-    The program then finds the low numbers free, as without the sampler. The number is
-    never 0 to 2, even if these are closed, because the program would use it as stdin,
-    stdout or stderr.
+    The program then gets the same low numbers for its files as without the sampler. The
+    new number is never 0 to 2, even if these descriptors are closed, because the
+    program would use it as stdin, stdout or stderr.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     is_high = limit == resource.RLIM_INFINITY or limit > _HIGH
@@ -526,7 +526,8 @@ def _open_jitlog(args: Any) -> int:
     """Open the JIT log next to the profile.
 
     Returns:
-        The descriptor, or -1 if --jitlog is not given. Without -o, this is /dev/null.
+        The descriptor, or -1 if --jitlog is not given. Without -o, the descriptor is of
+        /dev/null.
 
     Raises:
         AllocationSamplingError: the log cannot be written.

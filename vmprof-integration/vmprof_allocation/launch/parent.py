@@ -1,6 +1,6 @@
 """Run the program as a child, show its profile at its end, and end like the program.
 
-This is for runs without -o, and for --view. With -o and without --view, the command
+The command uses this module without -o, and with --view. With -o and without --view, it
 replaces its own process by the program.
 
 A signal that was sent to the command alone is relayed to the program. A signal to the
@@ -26,7 +26,7 @@ from typing import NoReturn
 from vmprof_allocation.errors import AllocationSamplingError, say
 from vmprof_allocation.launch.temporary import remove
 
-#: signals that users send to the command for the program
+#: signals that a user's terminal sends, and all signals that the command relays
 _OF_TERMINAL = signal.SIGINT, signal.SIGQUIT
 _RELAYED = (*_OF_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
             signal.SIGUSR2)
@@ -34,9 +34,9 @@ _RELAYED = (*_OF_TERMINAL, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
 _TOGETHER = 0.1
 #: format of the witness's messages: number of the signal, and its time in seconds
 _SEEN = struct.Struct("@id")
-#: <sys/prctl.h>
+#: the operation of prctl() that sets the signal at the parent's death (<sys/prctl.h>)
 _PR_SET_PDEATHSIG = 1
-#: settings of PyPy for the program alone, and not for the report
+#: environment variables of PyPy for the program, which are removed for the report
 _PROGRAMS = ("PYPY_GC_NURSERY", "PYPY_GC_MAX", "PYPYLOG", "PYTHONTRACEMALLOC",
              "VMPROF_TRACEMALLOC")
 
@@ -84,7 +84,7 @@ def run(start: Callable[[], NoReturn], output: str,
         signal.signal(number, relay)
     status = _wait(child, witness)
     for number in relayed:
-        # Ctrl-C ends the process that shows the profile, and not this one
+        # Ctrl-C ends the process that shows the profile, and not this process
         signal.signal(number, signal.SIG_IGN if number in _OF_TERMINAL
                       else lambda number, _: sys.exit(128 + number))
     witness.end()
@@ -99,11 +99,11 @@ def run(start: Callable[[], NoReturn], output: str,
 
 
 class _Witness:
-    """A process that gets only the signals that the program gets, too.
+    """A process that shows whether the program has also received a signal.
 
-    These are signals to the process group, and signals to all processes with a certain
-    name or of a container or service. The witness does not get a signal to the command
-    alone.
+    The witness gets each signal to the process group, and to all processes with a
+    certain name or of a container or service. The program gets the same signals. A
+    signal to the command alone does not reach the witness.
     """
 
     def __init__(self, relayed: list[signal.Signals],
@@ -120,16 +120,17 @@ class _Witness:
             os.write(write_end, _SEEN.pack(number, time.monotonic()))
 
         os.set_blocking(self.fd, False)
-        #: pid of the witness; 0 if it has ended
+        #: pid of the witness; 0 if the witness has ended
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 dies_with_parent()
                 for number in relayed:
                     signal.signal(number, lambda number, _: tell(number))
+                # readers of the output wait until all processes have closed it
                 for fd in range(3):
                     with contextlib.suppress(OSError):
-                        os.close(fd)    # readers of the output wait for this
+                        os.close(fd)
                 while True:
                     signal.pause()
             finally:
@@ -137,7 +138,11 @@ class _Witness:
         os.close(write_end)
 
     def has_seen(self, number: int) -> bool:
-        """Return whether the witness has received this signal just now."""
+        """Return whether the witness has received a signal within the last _TOGETHER.
+
+        Args:
+            number: the number of the signal.
+        """
         now = time.monotonic()
         while time.monotonic() < now + _TOGETHER:
             select.select([self.fd], [], [], _TOGETHER)
@@ -161,7 +166,7 @@ class _Witness:
 
 
 def _dies_with_parent() -> Callable[[], None]:
-    """Return a function for a child: it has the child killed when this process ends."""
+    """Return a function that has the calling child killed when this process ends."""
     prctl = ctypes.CDLL(None).prctl
     pid = os.getpid()
 
@@ -183,7 +188,7 @@ def _wait(child: int, witness: _Witness) -> int:
         if pid == child:
             return status
         if pid == witness.pid:
-            witness.pid = 0         # it was killed, and its pid may be used again
+            witness.pid = 0         # the witness was killed; its pid may be used again
 
 
 def _end_with(status: int) -> NoReturn:
@@ -202,7 +207,7 @@ def _end_with(status: int) -> NoReturn:
 # showing the profile
 
 def report(profile: str, more: Sequence[str] = ()) -> bool:
-    """Write the report to stderr.
+    """Write the report about a profile to stderr.
 
     Args:
         profile: path of the profile.
@@ -223,7 +228,7 @@ def _report(profile: str, *options: str) -> bool:
 
 
 def view(profile: str) -> bool:
-    """Open the profile in the Firefox Profiler, and wait until the user ends this."""
+    """Open a profile in the Firefox Profiler, and wait until the user ends this."""
     _call(["vmprof_convert", profile, "--view", "--salvage"], stdin=None, stdout=None)
     return True
 
@@ -231,8 +236,8 @@ def view(profile: str) -> bool:
 def _call(module: list[str], stdin: int | None, stdout: int | None) -> int:
     """Run a module of this project with the flags of this interpreter.
 
-    The current folder is the package's, because a module of the program in the user's
-    folder may have any name.
+    The module starts in the folder of this package. In the user's folder, a module of
+    the program might have the same name as a module that is imported.
     """
     flags = [flag for flag, is_set in (
         ("-I", sys.flags.isolated), ("-E", sys.flags.ignore_environment),

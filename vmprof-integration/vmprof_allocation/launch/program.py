@@ -35,7 +35,10 @@ def read_log_request() -> str | None:
 
 
 def _read(path: str) -> list[str]:
-    """Return the strings of a file, which end with zero bytes; [] if unreadable."""
+    """Return the strings of a file, each of which ends with a zero byte.
+
+    The list is empty if the file is unreadable.
+    """
     try:
         with open(path, "rb") as file:
             return [os.fsdecode(text) for text in file.read().split(b"\0")[:-1]]
@@ -77,8 +80,8 @@ def find(program: str, is_module: bool) -> list[str]:
         is_module: whether the program is a module.
 
     Raises:
-        AllocationSamplingError: the program does not exist, as far as that is known
-            before it runs.
+        AllocationSamplingError: the program does not exist.  Some missing modules are
+            not noticed before the program runs.
     """
     if is_module:
         _check_module(program)
@@ -99,15 +102,15 @@ def find(program: str, is_module: bool) -> list[str]:
         if spec is None or spec.loader is None:
             raise AllocationSamplingError(
                 "cannot run the program %r: it has no __main__.py" % program)
-    # the interpreter would take a name with - in front for a flag, or for stdin
+    # the interpreter would take a name that begins with - for a flag, or for stdin
     return [os.path.join(os.curdir, path) if path.startswith("-") else path]
 
 
 def _check_module(name: str) -> None:
     """Check that the outermost package of a module exists.
 
-    A further check would import the package, but the program must not be imported
-    twice.
+    A check of the module itself would import the package, but the program must not be
+    imported twice.
     """
     try:
         spec = importlib.util.find_spec(name.partition(".")[0])

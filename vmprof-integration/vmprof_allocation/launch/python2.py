@@ -6,11 +6,11 @@ A PyPy 2.7 runs this module with a Python 3 (see ../python2)::
     python -m vmprof_allocation.launch.python2 settings LIBRARY INTERVAL SEED GAPS
                                                  PERIOD LIFETIMES
 
-LIBRARY is the file with PyPy's code. It is empty if that PyPy has the builtin engine,
-which needs no search. The first form gets the COMMAND line of EXECUTABLE with
-`-m vmprof` and COUNT arguments. It becomes the program's process, as cli.py does for
-this interpreter. The second form prints the settings of a session as begin.py's
-variable contains them.
+LIBRARY is the file with the code of PyPy 2.7. It is "" if that PyPy has the builtin
+engine, which needs no search. The first form gets the COMMAND line of EXECUTABLE with
+`-m vmprof` and COUNT arguments. This process then becomes the program's process, as in
+cli.py. The second form prints the settings of a session in the format of
+begin.VARIABLE.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Python2(cli.Target):
             AllocationSamplingError: the program does not exist.
         """
         if is_module:
-            return ["-m", program]      # this interpreter cannot find PyPy's modules
+            return ["-m", program]      # this Python 3 cannot find modules of PyPy 2.7
         path = program
         if not os.path.exists(program) and program and os.sep not in program:
             path = shutil.which(program) or program
@@ -57,7 +57,7 @@ class Python2(cli.Target):
 
         Raises:
             AllocationSamplingError: PyPy's code cannot be read.
-            UnknownBuild: the GC was not found.
+            UnknownBuild: the GC was not found in PyPy's code.
         """
         if not self._library:
             return ""
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> None:
     executable, count, *command = rest
     sys.argv = ["vmprof", *command[len(command) - int(count):]]
     args = cli.parse(sys.argv[1:])
-    if args is None:        # the flags of this module belong to the program
+    if args is None:        # the command line has no flag of the sampler
         os.environ[VARIABLE] = "-"
         os.execv(executable, command)
     cli.main(args, command, Python2(library, executable))

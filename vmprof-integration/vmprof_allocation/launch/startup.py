@@ -52,7 +52,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install() -> None:
-    """Install the finder of `vmprof.__main__`."""
+    """Install the finder that replaces the loader of `vmprof.__main__`."""
     # only once: in a venv, site runs the .pth file twice
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -8,7 +8,7 @@ import tempfile
 
 from vmprof_allocation.errors import AllocationSamplingError, say
 
-#: part of a child's file name between the first process's name and its suffix
+#: the part that a child's file name has before the suffix of the first process's file
 _CHILD = re.compile(r"\.(\d+)(?:-\d+)?", re.ASCII)
 
 
@@ -60,7 +60,7 @@ def _unlink(path: str) -> None:
 
 
 def _is_held(path: str) -> bool:
-    """Return whether a process writes to the file."""
+    """Return whether a process still writes to a profile, and so locks the file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

@@ -1,4 +1,4 @@
-"""Read the counts of glibc's malloc, which are exact and include unsampled blocks."""
+"""Read the byte counts of glibc's malloc, which are exact and need no sampling."""
 from __future__ import annotations
 
 import _cffi_backend as _backend
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: cffi without its C parser
+#: the part of cffi that does not contain its C parser
 backend: Any = _backend
 #: Fields of struct mallinfo2, in bytes. ARENA is the memory of malloc's arenas. USED
 #: and FREE are parts of ARENA. MAPPED is blocks with their own mapping, all in use.
@@ -21,11 +21,11 @@ class Allocator:
     """malloc of this process, and its counters."""
 
     def __init__(self) -> None:
-        """Find the functions.
+        """Find malloc's functions.
 
         Raises:
-            AttributeError: this C library does not count, or its counters wrap at 4 GiB
-                (glibc before 2.33, musl).
+            AttributeError: this C library has no counters (musl), or its counters wrap
+                at 4 GiB (glibc before 2.33).
         """
         self._library = backend.load_library(None, 0)
         number = backend.new_primitive_type("size_t")
@@ -36,18 +36,18 @@ class Allocator:
             backend.new_function_type((), info), "mallinfo2")
 
     def count(self) -> dict[str, int]:
-        """Return the counts in bytes, by name of the field.
+        """Return the fields of struct mallinfo2, by name.
 
-        This takes the lock of each arena, one after the other: 6 ms with nine arenas
-        that have 290 MB free.
+        The call takes the lock of each arena, one after the other. It lasts 6 ms with
+        nine arenas that have 290 MB free.
         """
         told: Any = self._mallinfo()
         return {name: int(getattr(told, name)) for name in (ARENA, USED, FREE, MAPPED)}
 
     def address(self, name: str = "malloc") -> int:
-        """Return the address of a function.
+        """Return the address of an allocator's function in this process.
 
-        The address is in another library if another allocator has replaced malloc.
+        The address is outside of libc if another allocator has replaced malloc.
         """
         return _address_of(self._library, name)
 
@@ -64,7 +64,7 @@ def _address_of(library: Any, name: str) -> int:
 
 
 def address_in_pypy() -> int:
-    """Return an address in PyPy's code, or 0 if its function has no name here."""
+    """Return an address in PyPy's code, or 0 if pypy_main_startup is not exported."""
     try:
         return _address_of(backend.load_library(None, 0), "pypy_main_startup")
     except AttributeError:

@@ -1,16 +1,16 @@
 """Read the memory limits of this process's cgroups, of version 1 and version 2."""
 from __future__ import annotations
 
-#: version 1 writes larger numbers if there is no limit
+#: maximum of a limit in version 1; a larger number means no limit
 _NO_LIMIT = 2**62
-#: root of the paths in /proc/self/cgroup, file of the limit, and file of the usage, for
-#: version 2 and version 1
+#: for version 2 and version 1: the root of the paths in /proc/self/cgroup, the file of
+#: the limit, and the file of the usage
 _BASES = ("/sys/fs/cgroup", "memory.max", "memory.current"), (
     "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 class Limit:
-    """A memory limit and the usage, in bytes."""
+    """The memory limit of a cgroup and its usage, in bytes."""
 
     __slots__ = ("files", "most", "used")
 
@@ -27,14 +27,14 @@ class Limit:
         self.files = files
 
     def left(self) -> int:
-        """Return the bytes that the processes can still get."""
+        """Return the bytes that the processes in the cgroup can still get."""
         return self.most - self.used + self.files
 
 
 def tightest() -> Limit | None:
     """Return the limit with the least bytes left, or None if no limit is known.
 
-    The function compares this process's cgroup and the cgroups around it.
+    The function compares this process's cgroup and all cgroups that contain this one.
     """
     found: list[Limit] = []
     for line in read("/proc/self/cgroup").splitlines():

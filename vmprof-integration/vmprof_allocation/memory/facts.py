@@ -1,7 +1,7 @@
 """Read the memory counts of Linux, malloc and the garbage collector in this process.
 
-vmprof_convert.analysis.where_memory makes a table of them that adds up. Reading them
-starts no collection, returns no memory to the system, and keeps no memory.
+vmprof_convert.analysis.where_memory makes a table of these counts that adds up. Reading
+the counts starts no collection, returns no memory to the system, and keeps no memory.
 """
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 #: PyPy's module gc, which has more functions than other interpreters'
 gc: Any = _gc
 
-#: value of incminimark's state while it sweeps
+#: value of the field gc_state of the GC (incminimark) while it sweeps
 _SWEEPING = 2
-#: bytes that the GC requests in addition to the nursery's size: room for the largest
-#: object that it allocates there (nonlarge_max + 1 in incminimark)
+#: bytes that the GC requests for the nursery's block in addition to the nursery's size:
+#: the size of the largest object that it allocates there (nonlarge_max + 1 in
+#: incminimark)
 _BESIDE_NURSERY = (16384 + 512) * 8
-#: value of `state` for a GC that also counts its objects while it sweeps
+#: value of `state` in read() for a GC whose count of blocks is also valid while it
+#: sweeps
 COUNTED_ON = "counted-on"
 
 
@@ -46,16 +48,16 @@ def read(state: str = "") -> dict[str, int]:
                          reserved (hugetlbfs), which no other count contains.
     transparent          Part of the resident bytes in pages that the kernel made huge.
     peak                 Largest number of resident bytes since the process began.
-    gc.blocks            Objects in the GC's arenas, including dead objects that it has
-                         not swept. Missing while the GC sweeps, because it counts anew.
+    gc.blocks            Objects in the GC's arenas, including dead objects that are not
+                         swept. Missing while the GC sweeps, because it counts anew.
     gc.arenas, gc.large  Memory that the GC has from malloc for its arenas, for larger
-    gc.nursery           objects, including dead ones, and for the nursery.
+    gc.nursery           objects (including dead ones), and for the nursery.
     gc.nursery.written   Bytes of the nursery that are resident or swapped out. The
                          nursery's block is found by its size; missing if the size is
                          not unique.
     gc.sweeps            1 if the GC sweeps, otherwise 0; missing if unknown.
-    malloc.used          Bytes of malloc's arenas that are in use, free bytes, and all
-    malloc.free          bytes, which include malloc's bookkeeping.
+    malloc.used          Used bytes of malloc's arenas, free bytes, and the sum of both,
+    malloc.free          which includes malloc's bookkeeping.
     malloc.arenas
     malloc.mapped        Bytes of blocks with their own mapping, all in use. These four
                          counts exist only if malloc is glibc's.
@@ -66,8 +68,8 @@ def read(state: str = "") -> dict[str, int]:
     ===================  ============================================================
 
     Args:
-        state: place of the GC's state in memory, from the engine of another process
-            with the same build (Engine.gc_state()).
+        state: where to read whether the GC sweeps; the result of Engine.gc_state() in
+            this process, or in another process with the same build.
 
     Raises:
         AllocationSamplingError: /proc cannot be read, or this interpreter does not have
@@ -127,7 +129,8 @@ def _malloc(maps: list[mappings.Mapping]) -> dict[str, int]:
         return {}
     library = mappings.file_at(maps, allocator.address())
     if library is not None and os.path.basename(library.name) == "_hook.so":
-        # native memory is sampled: malloc is replaced, but malloc_usable_size is not
+        # Native memory is sampled. The sampler replaces malloc, but it does not replace
+        # malloc_usable_size.
         library = mappings.file_at(maps, allocator.address("malloc_usable_size"))
     if library is None or not os.path.basename(library.name).startswith(
             ("libc.so", "libc-")):
@@ -138,7 +141,7 @@ def _malloc(maps: list[mappings.Mapping]) -> dict[str, int]:
 
 
 class _Sweeping:
-    """Reads whether the GC sweeps."""
+    """A reader of the GC's state, for whether the GC sweeps."""
 
     def __init__(self, maps: list[mappings.Mapping], state: str) -> None:
         self._is_counted_on = state == COUNTED_ON
@@ -153,7 +156,10 @@ class _Sweeping:
                     break
 
     def now(self) -> bool | None:
-        """Return whether the GC sweeps now, or None if unknown."""
+        """Return whether the GC sweeps now, or None if this is unknown.
+
+        For COUNTED_ON, the result is always False.
+        """
         if self._is_counted_on:
             return False
         if not self._address:
@@ -165,14 +171,14 @@ class _Sweeping:
 
 
 def gc_state(library: str, offset: int) -> str:
-    """Return the place of the GC's state in memory, for read() in another process.
+    """Return as text where the GC's state is in memory, for read() in any process.
 
     Args:
-        library: path of PyPy's code.
-        offset: bytes from the address of the library to the state.
+        library: path of the file with PyPy's code.
+        offset: bytes from the load address of this file to the GC's state.
 
     Returns:
-        The text, or "" if this process does not have the library.
+        The text, or "" if this process has not mapped the file.
     """
     for mapping in mappings.places():
         if mapping.name == library and mapping.offset == 0:

@@ -1,9 +1,9 @@
 """Read the mappings of this process, and find out the kind of each mapping.
 
-/proc/self/smaps contains the resident bytes of each mapping, the part that no other
-process has, and the swapped bytes. It does not contain the purpose of the mapping. This
-module derives the purpose from the name, the permissions, the address, and the first
-words in the memory.
+/proc/self/smaps contains the resident bytes of each mapping, the part of these bytes
+that no other process has, and the swapped bytes. It does not contain the purpose of the
+mapping. This module derives the purpose, the *kind*, from the name, the permissions,
+the address, and the first words in the mapped memory.
 """
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PYPY, LIBRARIES, FILES, SHARED, STACKS, CODE, ARENAS, BLOCKS, ANONYMOUS = KINDS 
     "anonymous")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-#: bytes of a read, small enough for the nursery
+#: bytes that are read at once, so that they fit into the nursery
 _PIECE = 2**15
 _WANTED = {b"Rss": "resident", b"Private_Clean": "private", b"Private_Dirty": "private",
            b"Swap": "swapped", b"Private_Hugetlb": "huge", b"Shared_Hugetlb": "huge",
            b"AnonHugePages": "transparent"}
 #: beginnings of the names of files that processes map to share memory
 _SHARED = ("/dev/zero", "/memfd:", "/dev/shm/", "/SYSV")
-#: Alignment of a heap of glibc's malloc, except for the main arena's heap. A heap
+#: Alignment in bytes of a heap of glibc's malloc, except the main arena's heap. A heap
 #: begins with a struct heap_info: the address of the arena, the previous heap, the
 #: bytes in use, and the writable bytes. An arena's first heap also contains the arena,
 #: after this struct.
@@ -46,19 +46,19 @@ _SEGMENTS = 56 * 64
 _MOST_PAGES = 2**14
 #: flag of glibc's malloc in the size of a block with its own mapping (IS_MMAPPED)
 _HAS_MAPPING = 2
-#: bytes before the user's memory in such a block
+#: size in bytes of the header of a block with its own mapping
 _BLOCK_HEAD = 16
 
 
 class Mapping:
-    """A mapping; its sizes are in bytes."""
+    """A mapping of this process; its sizes are in bytes."""
 
     __slots__ = ("device", "end", "huge", "inode", "name", "offset", "permissions",
                  "private", "resident", "start", "swapped", "transparent")
 
     def __init__(self, start: int, end: int, permissions: bytes, offset: int,
                  device: str, inode: int, name: str) -> None:
-        """Set the values that /proc/self/maps contains."""
+        """Set the values that /proc/self/maps contains; the sizes are 0."""
         self.start = start
         self.end = end
         self.permissions = permissions
@@ -66,20 +66,23 @@ class Mapping:
         #: device in the kernel's form, such as 08:01
         self.device = device
         self.inode = inode
-        #: name of the file, or a name such as [stack]; empty if anonymous
+        #: name of the file, or a name such as [stack]; empty for anonymous memory
         self.name = name
         self.resident = 0
         #: part of `resident` that no other process has
         self.private = 0
         self.swapped = 0
-        #: reserved huge pages (hugetlbfs), which `resident` does not contain
+        #: size of reserved huge pages (hugetlbfs), which `resident` does not contain
         self.huge = 0
         #: part of `resident` in pages that the kernel made huge
         self.transparent = 0
 
 
 class Amount:
-    """Sums over mappings, in bytes; `size` is the sum of the address ranges."""
+    """Sums over mappings of one kind, in bytes.
+
+    `size` is the sum of the address ranges.
+    """
 
     __slots__ = ("private", "resident", "size", "swapped")
 
@@ -88,7 +91,7 @@ class Amount:
         self.resident = self.private = self.swapped = self.size = 0
 
     def add(self, mapping: Mapping) -> None:
-        """Add a mapping."""
+        """Add the sizes of a mapping to the sums."""
         self.resident += mapping.resident
         self.private += mapping.private
         self.swapped += mapping.swapped
@@ -96,7 +99,7 @@ class Amount:
 
 
 def places() -> list[Mapping]:
-    """Return the mappings without their resident bytes.
+    """Return the mappings of this process; their resident bytes are 0.
 
     Raises:
         OSError: /proc cannot be read.
@@ -105,13 +108,13 @@ def places() -> list[Mapping]:
 
 
 def read(path: str = "/proc/self/smaps") -> list[Mapping]:
-    """Return the mappings with their resident bytes.
+    """Return the mappings of this process, with their resident bytes.
 
-    The kernel examines each resident page. Threads that map memory meanwhile wait for a
-    part of this time.
+    The kernel examines each resident page. During a part of this time, threads that map
+    memory have to wait.
 
     Args:
-        path: file of /proc, with or without resident bytes.
+        path: smaps, or maps, which has no resident bytes.
 
     Raises:
         OSError: the file cannot be read.
@@ -132,7 +135,7 @@ def read(path: str = "/proc/self/smaps") -> list[Mapping]:
             int(start, 16), int(end, 16), words[1], int(words[2], 16),
             words[3].decode("ascii"), int(words[4]),
             os.fsdecode(words[5]).strip() if len(words) > 5 else "")
-        # the file is read in pieces: a mapping that grows meanwhile may occur twice
+        # the file is read in pieces, so a mapping that grows meanwhile may occur twice
         while found and found[-1].end > mapping.start:
             found.pop()
         found.append(mapping)
@@ -152,7 +155,11 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def file_at(mappings: list[Mapping], address: int) -> Mapping | None:
-    """Return the first mapping of the file at an address, or None without a file."""
+    """Return the first mapping of the file that is mapped at an address.
+
+    Returns:
+        None if no file is mapped at the address.
+    """
     for mapping in mappings:
         if mapping.start <= address < mapping.end and mapping.inode:
             return next(m for m in mappings
@@ -180,8 +187,8 @@ class Kinds:
         self._pypy = {os.path.realpath("/proc/self/exe"),
                       library.name if library is not None else ""}
         self._pages_left = _MOST_PAGES
-        #: end of the last block, and end of the adjacent mappings that one block may
-        #: extend over
+        #: end address of the last block, and end address of the adjacent mappings over
+        #: which a block may extend
         self._block_end = self._run_end = 0
         #: address and bytes of malloc's blocks with their own mapping
         self._found: list[tuple[int, int]] = []
@@ -196,7 +203,7 @@ class Kinds:
     def _sort(self, mappings: list[Mapping]) -> None:
         ends = _ends_of_runs(mappings)
         before: Mapping | None = None
-        #: kind of the last file, and end of the addresses that were mapped for it
+        #: kind of the last file, and end of the addresses that were mapped for the file
         of_file, end_of_file = FILES, 0
         for mapping, self._run_end in zip(mappings, ends):
             if mapping.inode:
@@ -208,7 +215,7 @@ class Kinds:
                     end_of_file = self._end_of_library(mapping.start)
                 self.amounts[kind].add(mapping)
             elif mapping.start < end_of_file:
-                # data of the library that begin as zeros (.bss)
+                # data of a library that begin as zeros (.bss)
                 self._anonymous(mapping, end_of_file, of_file)
             elif before is not None and self._is_stack(mapping, before):
                 self._anonymous(mapping, mapping.start + self._stack_size, STACKS)
@@ -277,21 +284,23 @@ class Kinds:
         if any(mapping.start <= pointer < mapping.end
                for pointer in self._stack_pointers):
             return True
-        # glibc keeps the stacks of threads that have ended for new threads. A heap's
-        # unused rest looks like the inaccessible pages below a stack.
+        # glibc keeps the stacks of ended threads for new threads. Inaccessible pages
+        # below a mapping show such a stack, unless the pages are the unused rest of a
+        # heap.
         return (before.end == mapping.start and before.permissions == b"---p"
                 and before.end - before.start <= _MOST_GUARD and not before.inode
                 and self._heap_around(before.start)[1] != before.start
                 and self._heap_around(mapping.start)[1] <= mapping.start)
 
     def _blocks(self, start: int, end: int) -> list[tuple[int, int, str]]:
-        """Divide a range of addresses into malloc's blocks and other memory.
+        """Find malloc's blocks with their own mapping in a range of anonymous memory.
 
-        A block with its own mapping begins at a page with a word that is 0. The next
-        word is its size.
+        Such a block begins at a page, with a word that is 0. The next word is the size
+        of the block.
 
         Returns:
-            The start, the end and the kind of each part.
+            The parts of the range, (start, end, kind). The kind of a part is BLOCKS or
+            ANONYMOUS.
         """
         parts: list[tuple[int, int, str]] = []
         at = start
@@ -312,26 +321,30 @@ class Kinds:
         return parts
 
     def _block(self, address: int, end: int) -> int:
-        """Return the bytes of the block at an address, up to `end`; 0 for no block."""
+        """Return the bytes of the block at an address that are before `end`.
+
+        The result is 0 if no block with its own mapping begins there.
+        """
         size = self._word(address + 8)
         if size % PAGE == _HAS_MAPPING and self._word(address) == 0:
             size -= _HAS_MAPPING
             if 0 < size <= self._run_end - address:
-                # the block may extend over several mappings, as madvise() divides them
+                # the block may extend over several mappings, because madvise() divides
+                # mappings
                 self._block_end = address + size
                 self._found.append((address, size))
                 return min(size, end - address)
         return 0
 
     def written(self, requested: int) -> int | None:
-        """Return how much of one block the process has written to.
+        """Return how many bytes of a block with its own mapping have been written to.
 
         Args:
             requested: The bytes that the caller requested from malloc.
 
         Returns:
-            Bytes that are resident or swapped out. None if no block, or more than one,
-            has this size.
+            The bytes of the block that are resident or swapped out. None if no block,
+            or more than one, has the requested size.
 
         Raises:
             OSError: The kernel does not tell which pages are resident.
@@ -343,16 +356,18 @@ class Kinds:
         return sum(_pages(found[0], found[0] + size)) * PAGE
 
     def _word(self, address: int) -> int:
-        """Return the word at an address, or 0 if no memory is there."""
+        """Return the word at an address, or 0 if the address is not mapped."""
         try:
             return int.from_bytes(os.pread(self._memory, 8, address), "little")
         except (OSError, OverflowError):
             return 0
 
     def _heap_around(self, address: int) -> tuple[int, int]:
-        """Return the arena of the heap around an address, and the writable end.
+        """Find the heap of malloc that contains an address.
 
-        Both are 0 if the address is not in a heap.
+        Returns:
+            The address of the heap's arena, and the end of its writable memory. Both
+            are 0 if no heap contains the address.
         """
         base = address & ~(_HEAP - 1)
         arena, before, size, writable = (self._word(base + 8 * i) for i in range(4))
@@ -366,7 +381,7 @@ class Kinds:
     def _end_of_library(self, start: int) -> int:
         """Return the end of a library's memory, according to its ELF header.
 
-        The end is rounded up to a page. It is 0 if there is no ELF header.
+        The end is rounded up to a page. It is 0 if no ELF header is at `start`.
         """
         try:
             head = os.pread(self._memory, 64, start)
@@ -392,7 +407,7 @@ class Kinds:
 
 
 def _ends_of_runs(mappings: list[Mapping]) -> list[int]:
-    """Return the end of the run that each mapping belongs to.
+    """Return, for each mapping, the end address of the run that it belongs to.
 
     A run is a sequence of anonymous mappings with equal permissions and without gaps.
     """
@@ -408,7 +423,7 @@ def _ends_of_runs(mappings: list[Mapping]) -> list[int]:
 
 
 def _stack_pointers() -> list[int]:
-    """Return the stack pointers of the threads that wait; others are unknown."""
+    """Return the stack pointers of those threads that wait in a system call."""
     found = []
     for thread in os.listdir("/proc/self/task"):
         try:
@@ -429,14 +444,14 @@ def _stack_size() -> int:
                 if line.startswith(b"Max stack size"):
                     return int(line.split()[3])
     except (OSError, ValueError, IndexError):
-        pass                # the size is not limited
+        pass                # the stack size is not limited
     return _STACK
 
 
 def _divided(mapping: Mapping, at: int) -> tuple[Mapping, Mapping]:
-    """Divide a mapping at an address.
+    """Divide a mapping into the parts below and above an address.
 
-    Values that are unknown for the parts are estimated from the whole.
+    Sizes that are unknown for the parts are estimated from the sizes of the mapping.
 
     Raises:
         OSError: /proc cannot be read.

@@ -5,15 +5,16 @@ import os
 
 from vmprof_allocation.errors import AllocationSamplingError
 
-#: Bytes that the sampler's work at the end of the program takes at most, with all
-#: modules. PyPy aborts if it gets no more memory. snapshot_limits.c checks again.
+#: Maximum of the bytes that the sampler's work at the end of the program takes, with
+#: all modules. PyPy aborts if it gets no more memory. Before a heap snapshot,
+#: snapshot_limits.c checks the memory again.
 _ROOM = 2**25
 
 
 def may_write(size: int) -> bool:
-    """Return whether a new file may have `size` bytes (RLIMIT_FSIZE).
+    """Return whether the limit RLIMIT_FSIZE permits a new file of `size` bytes.
 
-    A larger one raises SIGXFSZ, whose default action ends the process.
+    A write beyond this limit raises SIGXFSZ, whose default action ends the process.
     """
     try:
         return int(_limit("Max file size")) >= size
@@ -22,11 +23,11 @@ def may_write(size: int) -> bool:
 
 
 def _limit(name: str) -> str:
-    """Return the soft limit of this name.
+    """Return the soft limit with this name in /proc/self/limits.
 
     Raises:
         OSError: /proc cannot be read.
-        ValueError: there is no such limit.
+        ValueError: the file has no limit with this name.
     """
     with open("/proc/self/limits", encoding="ascii") as file:
         (limit,) = [line[len(name):].split()[0] for line in file
@@ -41,7 +42,7 @@ def refuse_if_short(what: str) -> None:
         what: beginning of the message, such as "no heap snapshot is taken".
 
     Raises:
-        AllocationSamplingError: there is too little room.
+        AllocationSamplingError: less than _ROOM bytes are left.
     """
     try:
         limit = _limit("Max address space")

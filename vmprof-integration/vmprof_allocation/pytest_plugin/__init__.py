@@ -6,9 +6,8 @@
     @pytest.mark.limit_leaks("1 MB")
 
 A test fails only if its estimate exceeds the limit with the confidence of
-vmprof_convert.analysis.thresholds.  pytest loads this module at each start, so that the
-module imports only `markers`.  The other modules are imported when the first test is
-measured:
+vmprof_convert.analysis.thresholds.  This module imports only `markers`, because pytest
+loads it at each start.  The other modules are imported when the first test is measured:
 
     measurement     runs a test under the sampler
     sampling        the sampling session around a test
@@ -77,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError("%s: %s" % (INTERVAL, error)) from None
     folder = profiles_folder(config)
     if folder:
-        # pytest-xdist hands the options to its workers
+        # pytest-xdist passes the values of the options to its workers
         config.option.allocations_dir = folder
         try:
             os.makedirs(folder, exist_ok=True)
@@ -97,8 +96,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Replace the test's function by a function that runs it under the sampler.
 
-    pytest, unittest, or the plugin for asynchronous tests then calls that function, in
-    its event loop, instead of the test's own.
+    pytest, unittest, or the plugin for asynchronous tests then calls the new function
+    in its event loop.
     """
     if not isinstance(item, pytest.Function) or not (
             setting(item.config, OPTION)

@@ -13,19 +13,20 @@ from vmprof_convert.report.tables import FIGURE, Table
 from vmprof_convert.text.terminal import Terminal
 from vmprof_convert.text.units import format_bytes, format_ends
 
-#: Bounds of a table: rows, lines with its head, characters in a line.
+#: Maximum sizes of a table: its rows, its lines including the head, and the characters
+#: of a line.
 _ROWS, _LINES, _WIDTH = 8, 20, 100
 
 
 def exceeded(verdict: Verdict, what: str, profile: Profile, choice: Choice,
              note: str = "") -> str:
-    """Return the text for objects in the GC's heap, with a table of `profile`.
+    """Return the text of a failure by objects in the GC's heap, with a table.
 
     Args:
         verdict: the estimate, and the limit that it exceeds.
         what: the beginning of the text, up to the estimate.
         profile: the samples of the table.
-        choice: its rows.
+        choice: the choice of the table's rows.
         note: a sentence between the text and the table.
     """
     estimate = verdict.estimate
@@ -35,7 +36,13 @@ def exceeded(verdict: Verdict, what: str, profile: Profile, choice: Choice,
 
 
 def exceeded_natively(what: str, bytes_: int, limit: float) -> str:
-    """Return the text for native memory, without a table."""
+    """Return the text of a failure by native memory, without a table.
+
+    Args:
+        what: the beginning of the text, up to the number of bytes.
+        bytes_: the growth of the native memory.
+        limit: the limit that it exceeds, in bytes.
+    """
     return (
         "%s %s outside of the GC's heap, by malloc's count; their limit is %s. The "
         "same number of calls once more left at least as much." % (
@@ -43,7 +50,15 @@ def exceeded_natively(what: str, bytes_: int, limit: float) -> str:
 
 
 def retainers(profile: Profile, gained: Profile) -> list[str]:
-    """Return one line with the retainers of the live objects in `gained`, if known."""
+    """Return a line with the retainers of the live objects in `gained`.
+
+    Args:
+        profile: the profile with the retainers.
+        gained: the leaked samples of this profile.
+
+    Returns:
+        A list of one line, or an empty list if the retainers are unknown.
+    """
     samples = gained.samples
     line = holders_of(holders.of_chosen(profile, {
         (stack, type_) for stack, type_, fate in zip(
@@ -56,7 +71,7 @@ def table(head: str, profile: Profile, choice: Choice, note: str = "") -> str:
     state = "alive" if choice.sort == "alive" else None
     sums = [row.own.sum(state).value_bytes
             for row in summarize(profile, choice=choice).rows]
-    # a row of less than a hundredth of all does not help
+    # rows with less than a hundredth of all bytes would not help
     page = tables.of(profile, choice, min(_ROWS, sum(
         bytes_ > sum(sums) / 100 for bytes_ in sums)))
     if state is not None:
@@ -68,9 +83,9 @@ def table(head: str, profile: Profile, choice: Choice, note: str = "") -> str:
 
 
 def _without_allocated(table_: Table) -> Table:
-    """Return the table without the columns about dead objects.
+    """Return a table without its columns about dead objects.
 
-    The plugin has collected the garbage, so that objects that survived are alive.
+    The column "survived" becomes "alive", because the plugin has collected the garbage.
     """
     kept = [number for number, column in enumerate(table_.columns)
             if column.kind != FIGURE or column.title in ("alive", "survived")]

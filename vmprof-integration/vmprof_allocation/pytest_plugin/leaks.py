@@ -1,8 +1,8 @@
 """Measure how much memory repeated calls of a test leak, for limit_leaks.
 
-The test is called to warm up, and then between two marks in the profile.  The objects
-that are alive at the second mark and not at the first have leaked.
-Native memory is compared by malloc's own count.
+The test is called to warm up, and then between two marks in the profile.  Objects that
+were allocated between the marks, and are alive at the second mark, have leaked.  For
+native memory, malloc's own counts at the two marks are compared.
 """
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from vmprof_convert.analysis.summary import Choice, summarize
 from vmprof_convert.analysis.thresholds import Condition
 from vmprof_convert.profile.model import Profile
 
-#: Names of the marks: the test may set other marks.
+#: Names of the two marks, which differ from all marks of the test.
 _FIRST, _LAST = (__name__ + ": " + name for name in ("first", "last"))
-#: The last part of the profile's name, if it is kept.
+#: The last part of the profile's file name, if the profile is kept.
 LEAKS = "leaks"
-#: With this setting, the JIT compiles no bridge from a guard that fails.
+#: With this value of trace_eagerness, the JIT compiles no bridges from failing guards.
 _NEVER = 2**31 - 1
 
 
@@ -73,13 +73,14 @@ def compare(item: pytest.Function, marker: pytest.Mark
             with _compiling_nothing():
                 _collect()
                 before = native_memory.read_bytes()
-                # what reading allocated is young, and young objects count as alive
+                # read_bytes() has allocated young objects, which would count as alive
                 _collect()
                 heap = _heap_bytes()
                 session.mark(_FIRST)
                 yield from _repeated(repeat)
                 session.mark(_LAST)
-                # before the profile can be read: the retainers are alive now
+                # decide without the profile, which cannot be read yet, whether to find
+                # retainers: now the leaked objects are alive
                 is_above = _heap_bytes() - heap > condition.limit / 2
                 for is_again in False, True:
                     after = native_memory.read_bytes()
@@ -87,7 +88,8 @@ def compare(item: pytest.Function, marker: pytest.Mark
                         break
                     native = min(after - before, after - before if native is None
                                  else native)
-                    # the first calls also allocate buffers that are used again later
+                    # The first calls also allocate buffers that later calls use again.
+                    # Therefore, a growth is measured again.
                     if is_again or native <= condition.limit + native_memory.NOISE:
                         break
                     yield from _repeated(repeat)
@@ -116,7 +118,18 @@ def _repeated(times: int) -> Iterator[None]:
 
 def _of_heap(profile: Profile, condition: Condition, what: str,
              no_retainers: list[str], chosen: Chosen) -> list[str]:
-    """Return the text of the failure, if the calls left too many objects."""
+    """Return the text of the failure if the calls left too many objects in the heap.
+
+    Args:
+        profile: the samples of the GC's heap.
+        condition: the limit of the growth.
+        what: the beginning of the text.
+        no_retainers: the reason why the profile has no retainers; empty if it has them.
+        chosen: the choice of the samples that count.
+
+    Returns:
+        The lines of the text, or an empty list if the test does not fail.
+    """
     profile = diff.without_interpreter(profile)
     if not chosen.is_everything:
         profile = chosen.part(profile, _between_marks(profile).gained)
@@ -142,13 +155,16 @@ def _gained_bytes(sides: Sides) -> float:
 
 def _of_native_memory(what: str, bytes_: int, condition: Condition,
                       native: Profile | None, chosen: Chosen) -> list[str]:
-    """Return the text of the failure: the calls left `bytes_` of native memory."""
+    """Return the text of the failure that the calls left `bytes_` of native memory.
+
+    The list is empty if samples that do not count explain the growth.
+    """
     text = failures.exceeded_natively(what, bytes_, condition.limit)
     if native is not None:
         sides = _between_marks(native)
         if not chosen.is_everything:
             counted = _between_marks(chosen.part(native, sides.gained))
-            # malloc counts the refused memory, too
+            # malloc's count includes the memory of samples that do not count
             refused = _gained_bytes(sides) - _gained_bytes(counted)
             if bytes_ - refused <= condition.limit + native_memory.NOISE:
                 return []
@@ -171,10 +187,10 @@ def _heap_bytes() -> int:
 
 
 def _find_retainers(session: Session) -> list[str]:
-    """Have the retainers written into the profile.
+    """Have the retainers written into the profile, if the engine can find retainers.
 
     Returns:
-        The reason why that failed, if a user can do something about it.
+        The reason why the retainers were not found, or an empty list.
     """
     engine = session.engine
     if engine is not None and "held" in engine.capabilities():
@@ -189,8 +205,8 @@ def _find_retainers(session: Session) -> list[str]:
 def _compiling_nothing() -> Iterator[None]:
     """Stop the JIT from compiling; code that is already compiled still runs.
 
-    The JIT keeps compiled code in arrays that look like the program's.  During
-    hundreds of calls these grow by more than most leaks.
+    The JIT keeps compiled code in arrays that look like arrays of the program.  During
+    hundreds of calls, these arrays grow by more than most leaks.
     """
     try:
         import pypyjit
@@ -202,12 +218,12 @@ def _compiling_nothing() -> Iterator[None]:
     try:
         yield
     finally:
-        # PyPy has no function that returns the settings
+        # PyPy has no function that returns the previous settings of the JIT
         pypyjit.set_param("default")
 
 
 def _collect() -> None:
-    # an object that one major collection promotes can only be freed by the next one
+    # an object that becomes old during a major collection can only be freed by the next
     for _ in range(3):
         gc.collect()
 

@@ -11,12 +11,13 @@ LIMIT_ALLOCATIONS, LIMIT_LEAKS = "limit_allocations", "limit_leaks"
 LIMIT_MEMORY = "limit_memory"
 LIMITS = LIMIT_ALLOCATIONS, LIMIT_LEAKS, LIMIT_MEMORY
 DEFAULT_INTERVAL = "16k"
-#: Calls of a test with LIMIT_LEAKS before the measurement, and during the measurement.
+#: Default numbers of calls of a test with LIMIT_LEAKS: before the measurement, and
+#: during the measurement.
 WARM_UP, REPEAT = 3, 10
 
 
 def setting(config: Any, option: str) -> Any:
-    """Return the value of an option, or else the value in pytest.ini.
+    """Return the value of an option, or its value in pytest.ini if it is not given.
 
     The names in pytest.ini have no hyphens, as in allocations_interval.
     """
@@ -26,7 +27,8 @@ def setting(config: Any, option: str) -> Any:
 def profiles_folder(config: Any) -> str:
     """Return the path of FOLDER, or "" if no profiles are kept.
 
-    A relative path begins in pytest's working folder, or, in pytest.ini, in rootdir.
+    A relative path of the option begins in the folder in which pytest was started, and
+    a relative path of pytest.ini in rootdir.
     """
     folder: str = config.getoption(FOLDER) or ""
     base: str = str(config.invocation_params.dir)

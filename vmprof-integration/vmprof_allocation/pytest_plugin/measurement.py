@@ -1,8 +1,9 @@
 """Run a test under the sampler, and compare it with its limits.
 
 The steps of a measurement are a generator, which yields each time that the test is to
-be called.  A function that takes the place of the test's own advances the generator and
-calls, or awaits, the test.  So all tests share one measurement, asynchronous or not.
+be called.  The plugin replaces the test's function.  The new function advances the
+generator, and calls or awaits the test at each yield.  So the same generator measures
+synchronous and asynchronous tests.
 """
 from __future__ import annotations
 
@@ -47,8 +48,9 @@ Steps = Generator[None, None, str]
 
 @contextlib.contextmanager
 def measured(item: pytest.Function) -> Iterator[None]:
-    """Let whatever calls the test of `item` in this context measure the test."""
-    # left by an earlier run of the same item, such as pytest-rerunfailures makes
+    """Measure the test of `item` when its function is called in this context."""
+    # the item may have properties of an earlier run, for example with
+    # pytest-rerunfailures
     item.user_properties[:] = [
         entry for entry in item.user_properties
         if entry[0] not in (RESULT, NOT_MEASURED, PROFILE)]
@@ -65,7 +67,13 @@ def measured(item: pytest.Function) -> Iterator[None]:
 
 def _replacement(item: pytest.Function, function: Callable[..., Any],
                  was_called: list[bool]) -> Callable[..., Any]:
-    """Return a function that measures `function`; it appends to `was_called`."""
+    """Return a function that measures `function`, and then appends to `was_called`.
+
+    Args:
+        item: the test.
+        function: the test's own function.
+        was_called: a list that gets an element when the measurement begins.
+    """
     def begin() -> contextlib.closing[Generator[None, None, None]]:
         was_called.append(True)
         return contextlib.closing(_measure(item))
@@ -131,7 +139,7 @@ def _count(item: pytest.Function, allocations: pytest.Mark | None,
                 peak.begin(sampling.session)
             sampling.count(True)
             yield
-        finally:        # a test that fails has allocated, too
+        finally:        # the allocations of a test that fails count, too
             sampling.count(False)
             if peak is not None:
                 peak.end()

@@ -10,8 +10,9 @@ limit, a heap snapshot finds the part that the program can still reach:
        | reachable          | garbage, until a snapshot finds it
        +--------------------+-------------------------+
 
-So a test that keeps to its limit seldom needs a snapshot.  PyPy calls
-gc.hooks.on_gc_minor between two bytecodes: the test waits for the snapshot.
+So a test that keeps to its limit seldom needs a snapshot.  The snapshots are taken in
+gc.hooks.on_gc_minor.  PyPy calls this function between two bytecodes of the test, which
+therefore waits for the snapshot.
 """
 from __future__ import annotations
 
@@ -35,26 +36,29 @@ from vmprof_convert.text.units import format_bytes
 #: PyPy's module, which has more functions than CPython's
 gc: Any = _gc
 
-#: Names of the marks: the test may set other marks.
+#: Names of the marks at the beginning and at the largest snapshot, which differ from
+#: all marks of the test.
 _FIRST, _MOST = (__name__ + ": " + name for name in ("first", "most"))
 #: Shares of the limit: the bytes between two minor collections, and the bytes that
 #: survive in addition to the reachable ones before another snapshot is taken.
 _BETWEEN, _MORE = 1 / 32, 1 / 16
-#: Bytes between two minor collections, at least.
+#: Minimum of the bytes between two minor collections.
 _SMALLEST = 2**16
-#: Above this share of the limit, the test fails beyond doubt.  Then another snapshot is
-#: taken only if this factor more survives.  The factor grows with each snapshot that
-#: does not find as much more.
+#: If the reachable bytes exceed _CERTAIN times the limit, the test fails beyond doubt.
+#: Then another snapshot is taken only if the surviving bytes exceed the largest
+#: snapshot by a factor.  The factor is _GROWTH at first.  Each snapshot that does not
+#: exceed the largest one by _GROWTH multiplies the factor by _GROWTH.
 _CERTAIN, _GROWTH = 1.2, 9 / 8
 
 
 class Peak:
-    """Watches a test from begin() to end()."""
+    """The measurement of the largest amount of memory that a test holds at once."""
 
     def __init__(self, item: pytest.Function, condition: Condition) -> None:
-        """
+        """Prepare to measure a test.
+
         Args:
-            item: The test, which is listed as not measured if that fails.
+            item: The test, which is listed as not measured if the measurement fails.
             condition: The limit in bytes.
         """
         self._item = item
@@ -62,15 +66,16 @@ class Peak:
         self._between = max(condition.limit * _BETWEEN, _SMALLEST)
         self._session: Session | None = None
         self._lock = allocate_lock()
-        #: The function that the program had set.
+        #: The value of gc.hooks.on_gc_minor before begin().
         self._next: Any = None
         self._ours: Any = self._collected
-        #: Another snapshot is taken if more bytes than this survive.
+        #: Another snapshot is taken if more than this number of bytes survive.
         self._ceiling = condition.limit
         #: The largest number of reachable bytes in a snapshot.
         self._most = 0.0
         self._growth = _GROWTH
-        #: Bytes that the test can have held between two minor collections.
+        #: The largest number of bytes that the test can have held at once, including
+        #: the bytes that it allocated between two minor collections.
         self._bound = 0.0
         self._snapshots = 0
         self._problem = ""
@@ -79,7 +84,7 @@ class Peak:
         """Watch the allocations from now on.
 
         Args:
-            session: None if nothing is sampled.
+            session: The session that samples the test; None if nothing is sampled.
         """
         if session is None or session.engine is None:
             return
@@ -95,7 +100,7 @@ class Peak:
             self._session = session
 
     def end(self) -> None:
-        """Harmless if it was done before."""
+        """Stop watching the allocations.  Further calls have no effect."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -107,12 +112,15 @@ class Peak:
             session.engine.collect_every(0)
 
     def _collected(self, statistics: object) -> None:
-        """PyPy calls this after a minor collection, in any thread."""
+        """Look at the surviving bytes; PyPy calls this after a minor collection.
+
+        PyPy may call it in any thread.
+        """
         if self._lock.acquire(False):
             try:
                 self._look()
             except SamplingBusy:
-                pass            # after the next minor collection
+                pass            # try again after the next minor collection
             except AllocationSamplingError as error:
                 self._problem = str(error)
             finally:
@@ -129,7 +137,8 @@ class Peak:
         try:
             held = survived = engine.survived_bytes()
             if survived > self._ceiling:
-                # if no snapshot is possible, the next collection would be too early
+                # if snapshot() fails, do not try again after the next collection, but
+                # later
                 self._ceiling = survived * _GROWTH
                 session.snapshot()
                 self._snapshots += 1
@@ -148,7 +157,7 @@ class Peak:
             engine.ignore(was_ignored)
 
     def compare(self, profile: Profile) -> str:
-        """Compare the most that the test held with its limit, after end().
+        """Compare the largest amount that the test held with its limit, after end().
 
         Returns:
             The reason why the test fails, or "".

@@ -23,7 +23,8 @@ from vmprof_convert.profile.model import Profile
 NOT_MEASURED = "allocations: not measured"
 #: Name of the entry in a test's user_properties with the path of its kept profile.
 PROFILE = "allocations: profile"
-#: Bytes of a test's name in the name of its profile; a file name may have 255.
+#: Maximum number of bytes of a test's name in the file name of its profile.  A file
+#: name may have 255 bytes.
 _LONGEST = 200
 
 
@@ -34,24 +35,26 @@ def add_not_measured(item: pytest.Function, reason: str) -> None:
 
 class Profiles(NamedTuple):
     heap: Profile
-    #: Native memory; None if not requested, or if this PyPy cannot sample it.
+    #: The samples of native memory; None if these were not requested, or if this PyPy
+    #: cannot sample native memory.
     native: Profile | None
 
 
 class Sampling:
     """A sampling session around one test, as a context manager.
 
-    The session is None if it could not be started; the test then runs without it.  If
-    the test itself starts a session, or tracemalloc, this session ends, so that the
-    test behaves as without the plugin.
+    The attribute `session` is None if the session could not be started; the test then
+    runs without sampling.  If the test itself starts a session, or tracemalloc, the
+    plugin's session ends, so that the test behaves as without the plugin.
     """
 
     def __init__(self, item: pytest.Function, interval: int | str, what: str, *,
                  native_memory: bool = False, lines: bool = False,
                  snapshots: bool = False) -> None:
-        """
+        """Prepare to sample a test.
+
         Args:
-            item: The test, which is listed as not measured if that fails.
+            item: The test, which is listed as not measured if the sampling fails.
             interval: Mean number of bytes between two samples.
             what: The last part of the profile's name, if the profile is kept.
             native_memory: Sample native memory, too, if this PyPy can.
@@ -70,6 +73,7 @@ class Sampling:
         self.session: Session | None = None
 
     def __enter__(self) -> Sampling:
+        """Start the session, which ignores the allocations of this thread at first."""
         if _is_sampled():
             add_not_measured(self._item, "this process is already sampled")
             return self
@@ -89,7 +93,7 @@ class Sampling:
         return self
 
     def _start_with_most(self) -> Session:
-        """Start a session that records as many of the wanted facts as possible."""
+        """Start a session that records as much of the requested data as possible."""
         wanted = [(self._native_memory, self._lines, self._snapshots),
                   (False, self._lines, self._snapshots),
                   (False, False, self._snapshots), (False, False, False)]
@@ -101,7 +105,7 @@ class Sampling:
         return self._start(*wanted[-1])
 
     def _start(self, native_memory: bool, lines: bool, snapshots: bool) -> Session:
-        # the profiles of the test's child processes would not be read
+        # do not follow child processes, because nothing reads their profiles
         session = Session(make_settings(
             self._interval, follow=False, lines=lines,
             raw_memory=self._interval if native_memory else None), self._path)
@@ -125,18 +129,24 @@ class Sampling:
             engine.ignore(self._was_ignored)
 
     def __exit__(self, *exception: object) -> None:
+        """End the session, and remove the profile unless it is kept."""
         self.finish()
         self._clean_up()
 
     @property
     def is_on(self) -> bool:
+        """Whether the plugin's session samples this process."""
         return self.session is not None and self.session.is_on
 
     def count(self, is_counted: bool) -> None:
-        """Sample what this thread allocates, or ignore it, as at the beginning.
+        """Begin or stop to sample the allocations of this thread.
 
-        The start and the end of a session allocate some 15 kilobytes.  This is no
-        context manager, because leaving one would be sampled.
+        At first, they are ignored, because the start and the end of a session allocate
+        some 15 kilobytes.  This is no context manager, because its exit would be
+        sampled.
+
+        Args:
+            is_counted: Whether further allocations are sampled.
         """
         if self._engine is not None:
             self._engine.ignore(self._was_ignored or not is_counted)
@@ -145,7 +155,7 @@ class Sampling:
         """End the session.
 
         Returns:
-            The profiles; None if the test was not measured, or at a second call.
+            The profiles; None if the test was not measured, and at further calls.
         """
         session, self.session = self.session, None
         if session is None:
@@ -173,7 +183,7 @@ class Sampling:
 
 
 def _file_name(test: str, what: str) -> str:
-    """Return the name of a test's profile, which begins with the name of its file.
+    """Return the file name of a test's profile, which begins with the test's file.
 
     Args:
         test: The node ID.
@@ -182,14 +192,14 @@ def _file_name(test: str, what: str) -> str:
     name = re.sub(r"[^\w.\[\]=,+]+", "-", test)
     if len(name.encode()) > _LONGEST or "-" in test or (
             name != test.replace("::", "-").replace("/", "-")):
-        # another test could have the same name
+        # after the changes, another test could have the same name
         digest = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         name = "%s-%s" % (name.encode()[:_LONGEST].decode("utf-8", "ignore"), digest)
     return name + ("-" + what if what else "") + ".vmprof"
 
 
 def _is_sampled() -> bool:
-    """Whether the command line, a fixture or another program samples this process."""
+    """Return whether a command, a fixture or another program samples this process."""
     try:
         import _vmprof
     except ImportError:

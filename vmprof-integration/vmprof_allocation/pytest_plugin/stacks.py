@@ -1,4 +1,4 @@
-"""Which samples of a test count as leaked, for filter_fn and current_thread_only.
+"""Choose the samples that count as leaked, for filter_fn and current_thread_only.
 
 The arguments of the marker limit_leaks, and the object that filter_fn gets, have the
 names and meanings of those in pytest-memray.
@@ -44,10 +44,11 @@ class Chosen(NamedTuple):
 
     @property
     def is_everything(self) -> bool:
+        """Whether all samples count."""
         return self.filter_fn is None and self.thread is None
 
     def part(self, profile: Profile, gained: Iterable[Profile]) -> Profile:
-        """Return the profile with the samples that count.
+        """Return a copy of a profile that contains only the samples that count.
 
         filter_fn is called once for each stack of a live object in `gained`.
 

@@ -1,4 +1,4 @@
-"""The lines at the end of pytest's output: what each test allocated."""
+"""The lines at the end of pytest's output: the bytes that each test allocated."""
 from __future__ import annotations
 
 import os
@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-#: Tests in the table, and lines about tests that were not measured.
+#: Maximum numbers of tests in the table, and of lines about tests without a result.
 _TESTS, _REASONS = 100, 20
 
 
 def write(reporter: pytest.TerminalReporter, has_table: bool) -> None:
-    """Write which tests were not measured and, with `has_table`, the others."""
+    """Write which tests were not measured, and the results of the other tests.
+
+    Args:
+        reporter: receives the lines.
+        has_table: whether to write the table of the results.
+    """
     entries = _entries(reporter)
     if not entries and not has_table:
         return
@@ -33,10 +38,13 @@ def write(reporter: pytest.TerminalReporter, has_table: bool) -> None:
 
 
 def _entries(reporter: pytest.TerminalReporter) -> list[tuple[str, Any]]:
-    """Return the plugin's entries in the reports of the tests' last runs."""
+    """Return the properties that the plugin added to the reports of all tests.
+
+    If a test was run several times, only its last run counts.
+    """
     return [(name, value) for reports in reporter.stats.values() for report in reports
             if getattr(report, "when", None) == "call"
-            # as pytest-rerunfailures calls an attempt that is followed by another one
+            # pytest-rerunfailures gives this outcome to all attempts except the last
             and report.outcome != "rerun"
             for name, value in report.user_properties if name.startswith("allocations")]
 

@@ -68,7 +68,7 @@ def target(args: argparse.Namespace, pid: int | None = None) -> Process:
 
 def wanted(process: Process, settings: Settings, output: str, folder: str = "",
            run: str = "", parent: int = 0) -> list[str]:
-    """Return the fields of a START or HOLD request after its name.
+    """Return the fields that follow the name of a START or HOLD request.
 
     Args:
         process: the process that is to be sampled.
@@ -110,9 +110,10 @@ def check_started(process: Process, request: list[str], answer: list[str]
 
 
 def gc_state(process: Process) -> str:
-    """Return the field of a MEMORY request: the place of the GC's state.
+    """Return the field of a MEMORY request: where to read whether the GC sweeps.
 
-    It is empty if the place is unknown.
+    The result is Engine.gc_state() for the interpreter of `process`. It is "" if this
+    build of PyPy cannot be sampled.
     """
     if not process.runs_this():
         return ""

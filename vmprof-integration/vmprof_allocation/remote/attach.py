@@ -38,14 +38,16 @@ from vmprof_allocation.remote.work_folder import Folder
 from vmprof_allocation.settings.parsing import check_output, make_settings, seconds
 from vmprof_allocation.settings.settings import Settings
 
-#: default for --leaks, which needs more samples; a service can spare this time briefly
+#: default interval with --leaks, which needs more samples; a service can spare this
+#: share of its run time for a short duration
 _FOR_LEAKS = "auto:5%"
-#: seconds that the program waits for a command that has stopped, after the duration
+#: If a stopped command sends no request, the program ends the sampling this number of
+#: seconds after the duration.
 _PATIENCE = 30.0
 #: seconds between two checks for Ctrl-C
 _LOOK = 0.1
-#: The share of the duration before the first heap snapshot, and the least share between
-#: two ones.  The snapshots may take this share of the time.
+#: The shares of the duration before the first heap snapshot, and at least between two
+#: snapshots. The last number is the share of the time that the snapshots may take.
 _WARM_UP, _STEP, _SHARE = 0.3, 0.1, 0.1
 
 
@@ -102,7 +104,7 @@ def main(arguments: list[str]) -> int:
         note(str(e))
         return 2
     except KeyboardInterrupt:
-        # the program continues, and ends the sampling as the connection is closed
+        # the program continues, and ends the sampling because the connection is closed
         return 128 + signal.SIGINT
 
 
@@ -111,7 +113,7 @@ class _Run:
 
     def __init__(self, process: Process, connection: Connection, duration: float,
                  request: list[str], folder: Folder | None) -> None:
-        """Start to sample.
+        """Start to sample a process.
 
         Args:
             process: the process.
@@ -138,7 +140,7 @@ class _Run:
 
     @property
     def name(self) -> str:
-        """Name of the profile in messages; a temporary file is named by its process."""
+        """Name of the profile in messages: its path, or the process without -o."""
         return "process %d" % self.pid if self.folder else self.output
 
     def open_profile(self) -> int | None:
@@ -219,12 +221,12 @@ def next_snapshot(begin: float, until: float, now: float, cost: float, *,
 
     Times are in seconds.
 
-    Snapshots take a tenth of the time at most. But the profile has at least a first
-    one, a last one, and one in between.
+    Snapshots take at most a tenth of the time. But the profile has at least a first
+    snapshot, a last snapshot, and a snapshot in between.
 
     Args:
         begin: the time when the sampling began.
-        until: the time when it ends.
+        until: the time when the sampling ends.
         now: the time when the last snapshot ended.
         cost: the duration of the last snapshot.
         is_first: whether the last snapshot was the first one.
@@ -281,7 +283,7 @@ def _begin_next(runs: list[_Run], pid: int, args: argparse.Namespace,
         pid: the process.
         args: the options.
         settings: the settings of the sampling.
-        stack: ends the sampling, and removes the folder.
+        stack: ends the sampling, and removes the folder of the profile, when it closes.
     """
     process = target(args, pid)
     folder = stack.enter_context(work_folder.own(process.uid, process.gid))
@@ -312,10 +314,10 @@ def _say_what_is_sampled(runs: list[_Run], args: argparse.Namespace, took: float
 
 @contextlib.contextmanager
 def _ending_early_at_ctrl_c() -> Iterator[list[bool]]:
-    """Collect the first Ctrl-C in the list that this context manager returns.
+    """Append to a list at the first Ctrl-C, instead of ending the command.
 
-    The report is not lost, even if Ctrl-C comes before the command waits. A second
-    Ctrl-C ends the command.
+    The context manager returns this list. So the report is not lost, even if Ctrl-C
+    comes before the command waits. A second Ctrl-C ends the command.
     """
     is_early: list[bool] = []
     before = signal.getsignal(signal.SIGINT)
@@ -333,17 +335,17 @@ def _ending_early_at_ctrl_c() -> Iterator[list[bool]]:
 
 
 def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
-    """Open the profiles.
+    """Open the profiles of the sampled processes.
 
     Args:
-        runs: the processes.
+        runs: the sampled processes.
         stack: closes the profiles.
 
     Returns:
         The name of each profile in messages, by descriptor.
 
     Raises:
-        AllocationSamplingError: there is no profile, or one cannot be read.
+        AllocationSamplingError: no process has a profile, or a profile cannot be read.
     """
     found = {}
     for run in runs:
@@ -360,8 +362,8 @@ def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
 def _report(profiles: dict[int, str], options: list[str]) -> int:
     """Report the profiles in another process, and return its exit code.
 
-    The process gets descriptors, because the sampled program may replace its profile by
-    another file.
+    The other process gets descriptors instead of paths, because the sampled program may
+    replace its profile by another file.
     """
     sys.stdout.flush()
     return subprocess.call(

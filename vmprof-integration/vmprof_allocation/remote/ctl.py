@@ -101,10 +101,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _is_done_of(pid: int, args: argparse.Namespace) -> bool:
-    """Run the command for a child process.
+    """Run a subcommand of ctl for a child process.
 
     Returns:
-        False if the child refused, after a message on stderr.
+        Whether the child obeyed. If not, a message is on stderr.
     """
     try:
         child = target(args, pid)
@@ -214,7 +214,7 @@ def _memory(process: Process, args: argparse.Namespace) -> None:
                 process.pid, e)) from None
 
 
-#: commands that can be given to many processes
+#: subcommands that can be given to a process and its children at once
 _OF_CHILDREN = "status", "start", "stop", "rate", "memory"
 _DO = {"status": _status, "start": _start, "stop": _stop, "rate": _rate,
        "snapshot": _snapshot, "held": _held, "memory": _memory}

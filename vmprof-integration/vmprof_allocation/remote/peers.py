@@ -17,7 +17,7 @@ def pid_and_user(connection: Any) -> tuple[int, int]:
     """Return the pid and the user ID of the peer.
 
     Raises:
-        OSError: the kernel does not have them.
+        OSError: the kernel does not know the peer.
     """
     pid, user, _ = _CREDENTIALS.unpack(connection.getsockopt(
         _SOL_SOCKET, _SO_PEERCRED, _CREDENTIALS.size))

@@ -40,11 +40,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
-    """Add the options for the sampling.
+    """Add the options for the sampling to a parser.
 
     Args:
         parser: the parser.
-        default: default of the interval.
+        default: default of --allocation-sampling.
     """
     parser.add_argument(
         "--allocation-sampling", default=default, metavar="BYTES",
@@ -60,7 +60,7 @@ def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
 
 
 def add_raw_memory(parser: Any) -> None:
-    """Add the option --raw-memory."""
+    """Add the option --raw-memory to a parser."""
     parser.add_argument(
         "--raw-memory", metavar="BYTES",
         help="also sample the memory that C code gets from malloc from now on, one "
@@ -69,7 +69,11 @@ def add_raw_memory(parser: Any) -> None:
 
 
 def check_seconds(name: str, seconds: float) -> None:
-    """Check a number of seconds.
+    """Check the number of seconds in an option.
+
+    Args:
+        name: the option.
+        seconds: its value.
 
     Raises:
         AllocationSamplingError: the number is out of range.
@@ -86,7 +90,7 @@ def check_file(output: str) -> None:
     A pipe is refused, because the program would wait for its reader.
 
     Raises:
-        AllocationSamplingError: the file contains something else.
+        AllocationSamplingError: the file contains anything but a profile.
     """
     if not os.path.exists(output):
         return
@@ -96,7 +100,7 @@ def check_file(output: str) -> None:
     try:
         fd = os.open(output, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return              # the program may have access, or reports the error
+        return              # the sampled process may have access, or reports the error
     try:
         check_replaceable(fd, output)
     finally:
@@ -104,7 +108,7 @@ def check_file(output: str) -> None:
 
 
 def has_descriptors(pid: int) -> bool:
-    """Return whether the process can open a file; True if that is unknown."""
+    """Return whether a process has a free descriptor; True if this is unknown."""
     try:
         with open("/proc/%d/limits" % pid, encoding="ascii") as file:
             limit = next(line.split()[3] for line in file

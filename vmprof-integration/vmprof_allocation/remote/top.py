@@ -1,4 +1,4 @@
-"""The command top: show the allocations of the last seconds again and again."""
+"""The command top: repeatedly show the allocations of the last seconds."""
 from __future__ import annotations
 
 import argparse
@@ -20,7 +20,8 @@ from vmprof_allocation.settings.parsing import make_settings, seconds
 
 _DEFAULT_SECONDS = 2.0
 _MAX_SECONDS = 3600
-#: seconds that the program waits for a top that has stopped, after three delays
+#: If a stopped top sends no request, the program ends the sampling this number of
+#: seconds after three delays.
 _PATIENCE = 30
 #: codes for a terminal to begin a full screen, to end it, and to clear the screen
 _ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[2J"
@@ -131,7 +132,7 @@ def _pictures(connection: Connection, folder: Folder, args: argparse.Namespace,
 
 
 def _end_window(connection: Connection, folder: Folder, last: int) -> int:
-    """End a segment, and return its number.
+    """End the present segment of the profile, and return its number.
 
     Args:
         connection: the connection to the process.
@@ -139,7 +140,7 @@ def _end_window(connection: Connection, folder: Folder, last: int) -> int:
         last: number of the segment before.
     """
     connection.ask(meeting.SNAPSHOT, _window(folder, last + 2))
-    # do not use the path in the answer, because any program may have answered
+    # do not use the path in the answer, which may come from any program
     return last + 1
 
 

@@ -39,7 +39,7 @@ def open_profile(path: str, owner: int, folder: int | None = None) -> int | None
 
     Raises:
         AllocationSamplingError: the file cannot be opened, or is not a regular file of
-            that user.
+            an accepted user.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     if owner != os.geteuid():
@@ -68,18 +68,18 @@ class Folder:
     """A folder that a command created for one sampled process."""
 
     def __init__(self, path: str, fd: int, owner: int) -> None:
-        """Take the path, the descriptor, and the user of the sampled process."""
+        """Store the path, the descriptor, and the user of the sampled process."""
         #: path of the folder for the sampled process
         self.path = path
         self._fd = fd
         self._owner = owner
 
     def open_profile(self, name: str, owner: int | None = None) -> int | None:
-        """Open a profile in this folder, as the function of this name does.
+        """Open a profile in this folder, as the module's function of this name does.
 
         Args:
             name: the file's name.
-            owner: the user who wrote it; None for the owner of the folder.
+            owner: the user who wrote the profile; None for the owner of the folder.
         """
         return open_profile(name, self._owner if owner is None else owner, self._fd)
 
@@ -91,7 +91,7 @@ class Folder:
 
 @contextlib.contextmanager
 def own(uid: int, gid: int) -> Iterator[Folder]:
-    """Make a folder that only this user can access, and remove it at the end.
+    """Make a folder that only user `uid` can access, and remove the folder at the end.
 
     Args:
         uid: the user of the sampled process.
@@ -101,7 +101,7 @@ def own(uid: int, gid: int) -> Iterator[Folder]:
     path = tempfile.mkdtemp(prefix=_PREFIX)
     fd = os.open(path, _FLAGS)
     try:
-        # on file systems without locks, folders of killed commands remain
+        # without locks, which some file systems lack, folders of killed commands remain
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if uid != os.geteuid():
@@ -124,10 +124,10 @@ def _clear() -> None:
 
 
 def _remove_if_left(path: str) -> None:
-    """Remove a folder if no command holds it.
+    """Remove a folder if no command holds the lock on it.
 
     Raises:
-        OSError: a command holds it.
+        OSError: a command holds the lock.
     """
     fd = os.open(path, _FLAGS)
     try:
@@ -150,7 +150,7 @@ def _remove(path: str, fd: int) -> None:
         fd: descriptor of the folder.
 
     Raises:
-        OSError: the folder contains other folders, which its user made.
+        OSError: the folder contains other folders, which the user of the folder made.
     """
     for name in os.listdir(fd):
         os.unlink(name, dir_fd=fd)

@@ -6,7 +6,8 @@ asyncio task has its own. The engine knows each set of labels by a number, and g
 number when the set changes.
 
 PyPy implements contexts in Python. While a labelled program is sampled, this module
-replaces the function that enters a context, to inform the engine.
+replaces PyPy's function that enters a context. Its own function also passes the number
+of the context's labels to the engine.
 """
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 MAX_VALUE = 200
 #: maximum number of sets, including the empty set; PROFILE_LOG_LABELS in profile_log.h
 MAX_SETS = 10000
-#: number of sets that are reserved for replaced values, in each of two steps
+#: number of sets that are reserved in each of two steps, first for sets whose inner
+#: values are replaced, and then for sets whose values are all replaced
 RESERVED = 500
 #: value that replaces other values when there are too many sets
 TOO_MANY = "[too many]"
@@ -33,14 +35,14 @@ TOO_MANY = "[too many]"
 MAX_BYTES = 1000
 #: end of a shortened value
 CUT = "\u2026"
-#: separator of the pairs of a set, for the engine
+#: separator between the pairs of a set in the text for the engine
 BETWEEN = "\x1f"
 
-#: the current set of the thread or task, an index of _sets
+#: the number of the current set of the thread or task, an index of _sets
 _present: ContextVar[int] = ContextVar("vmprof_allocation.labels", default=0)
 _sets: list[dict[str, str]] = [{}]
 _numbers: dict[tuple[tuple[str, str], ...], int] = {(): 0}
-#: the engine's number of each set; 0 if the engine has none
+#: the engine's number of each set in _sets; 0 if the engine does not know the set
 _natives = [0]
 _engine: Engine | None = None
 #: PyPy's function that enters a context, while this module replaces it
@@ -64,12 +66,12 @@ class labels:
     __slots__ = ("_before", "_pairs")
 
     def __init__(self, **pairs: object) -> None:
-        """Take the labels and their values."""
+        """Store the labels and their values, which __enter__() sets."""
         self._pairs = pairs
         self._before = 0
 
     def __enter__(self) -> labels:
-        """Set the labels."""
+        """Set the labels for the current thread or task."""
         self._before = _present.get()
         self._set()
         return self
@@ -98,8 +100,9 @@ def _clean(text: str) -> str:
 def _number(outer: dict[str, str], inner: dict[str, str]) -> int:
     """Return the number of a set of labels, and add the set if it is new.
 
-    If there are too many sets, the values of the inner labels are replaced, and later
-    also the values of the outer labels. Returns 0 if even this set has no room.
+    If there are too many sets, the values of the inner labels are replaced by TOO_MANY,
+    and later also the values of the outer labels. The result is 0, the empty set, if
+    there is no room for the set with replaced values either.
 
     Args:
         outer: the labels of the enclosing block.
@@ -139,14 +142,14 @@ def _define(number: int) -> None:
 
 
 def _text(pairs: dict[str, str]) -> str:
-    """Return the set in the form that PROFILE.rst defines."""
+    """Return a set of labels as text, in the form that PROFILE.rst defines."""
     pairs = {key.replace("=", "?"): value for key, value in pairs.items()}
     while True:
         text = BETWEEN.join(map("=".join, pairs.items()))
         if len(text.encode("utf-8", "replace")) <= MAX_BYTES:
             return text
         longest = max(pairs, key=lambda key: len(pairs[key]))
-        if len(pairs[longest]) <= 2:        # half of it and CUT would be as long
+        if len(pairs[longest]) <= 2:        # half of this value and CUT is as long
             pairs = dict(list(pairs.items())[:-1])
         else:
             pairs[longest] = pairs[longest][:len(pairs[longest]) // 2] + CUT
@@ -159,9 +162,9 @@ def _tell(number: int) -> None:
 
 
 def use(engine: Engine) -> None:
-    """Define all sets in the engine, and inform it about changes from now on.
+    """Define all sets of labels in the engine, and pass later changes to the engine.
 
-    Session calls this when an engine starts.
+    Session calls this function when an engine starts.
     """
     global _engine
     with Undivided():
@@ -175,7 +178,10 @@ def use(engine: Engine) -> None:
 
 
 def leave() -> None:
-    """Stop informing the engine.  Session calls this when the last session ends."""
+    """Stop passing changes of labels to the engine.
+
+    Session calls this function when the last session ends.
+    """
     global _engine, _enter_context
     with Undivided():
         _engine = None
@@ -185,7 +191,7 @@ def leave() -> None:
 
 
 def _contexts() -> Any:
-    """Return PyPy's module `_contextvars`, or None if it is not the known one."""
+    """Return PyPy's module `_contextvars`, or None if its content is unknown."""
     try:
         import _contextvars
     except ImportError:
@@ -195,7 +201,7 @@ def _contexts() -> Any:
 
 
 def _watch() -> None:
-    """Inform the engine of the labels whenever a context is entered."""
+    """Pass the number of the current labels to the engine when a context is entered."""
     global _enter_context
     contexts = _contexts()
     if contexts is None or _enter_context is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: run ID of the session that rotated last, and the absolute paths of its segments
 _run = ""
 _parts: set[str] = set()
-#: number of paths from which on paths of removed files are dropped
+#: if _parts has at least this number of paths, paths of removed files are dropped
 _MANY = 64
 
 
@@ -107,5 +107,5 @@ def _path_id(path: str) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
     except OSError:
-        return None             # the program removed it
+        return None             # the program removed the file
     return status.st_dev, status.st_ino

@@ -5,10 +5,10 @@ import os
 
 
 def declare() -> None:
-    """Declare the calling thread as the sampler's.
+    """Give the calling thread the name of the sampler's threads.
 
-    native/shared/flusher.c ends a process whose other threads have all ended.  It does
-    not count threads of this name.
+    If only threads of this name still run in a process, native/shared/flusher.c ends
+    the process.
     """
     try:
         number = os.readlink("/proc/thread-self").rpartition("/")[2]

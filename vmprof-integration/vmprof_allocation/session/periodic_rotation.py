@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.session.session import Session
 
-#: seconds to wait for the pusher, which ends with process 1 of a container
+#: seconds to wait for the pusher, the process that sends the segments to a server.  It
+#: is killed when process 1 of a container ends.
 _LAST = 5.0
-#: the share of the time that the heap snapshots of segments may take
+#: the share of the run time that the heap snapshots of segments may take
 _SHARE = 0.01
 
 
 class PeriodicRotation:
-    """A context manager that ends the sampling, and with it the rotation."""
+    """A thread that rotates the profile of a session.
+
+    As a context manager, the object ends the sampling and the rotation with the block.
+    """
 
     def __init__(self, session: Session) -> None:
         """Prepare the rotation.
@@ -46,7 +50,7 @@ class PeriodicRotation:
         self._reset()
 
     def _reset(self) -> None:
-        """Set the state for this process, which may be a forked child."""
+        """Set the initial state of the rotation in this process or forked child."""
         self._pid = os.getpid()
         #: locked until the thread is to end
         self._end = allocate_lock()
@@ -54,18 +58,18 @@ class PeriodicRotation:
         path = self.session.path
         #: path of this process's first segment; empty before the first sample
         self._first = os.path.abspath(path) if path else ""
-        #: error of the last rotation, or "", so that it is reported only once
+        #: error of the last rotation, or ""; further errors are not reported
         self._problem = ""
-        #: error of the last heap snapshot, or "", so that it is reported only once
+        #: error of the last heap snapshot, or ""; further errors are not reported
         self._not_held = ""
-        #: the time before which no segment has a snapshot, unless it was requested
+        #: the time before which segments get only snapshots that the user requested
         self._next_snapshot = 0.0
         #: path and bytes of the later segments that have ended, the oldest first
         self._ended: list[tuple[str, int]] = []
         self._bytes = 0
 
     def begin(self) -> None:
-        """Start the thread, here and in forked children."""
+        """Start the thread in this process, and later in its forked children."""
         os.register_at_fork(before=self._look_who_forks, after_in_child=self._go_on)
         if self._is_bounded and self._pid == 1:
             resident.at_end(self.stop)
@@ -100,7 +104,10 @@ class PeriodicRotation:
             self._wait()
 
     def _stay(self) -> None:
-        """End the rotation: the present segment gets the last heap snapshot."""
+        """End the rotation at the end of the program.
+
+        The present segment then gets the last heap snapshot.
+        """
         with Undivided():
             self._is_on = False
 
@@ -117,16 +124,16 @@ class PeriodicRotation:
             return any(os.stat(os.path.join(folder, name)).st_size > 0
                        for name in os.listdir(folder) if name.endswith(suffix))
         except OSError:
-            return True             # the pusher has just taken the file
+            return True             # the pusher has just removed the file
 
     # ____________________________________________________________
-    # the thread
+    # the thread that rotates
 
     def _start(self) -> None:
         try:
             start_new_thread(self._run, (self._end,))
         except Exception:
-            pass            # no more threads are possible: there is only one segment
+            pass            # no thread is possible, so the profile has only one segment
 
     def _run(self, end: LockType) -> None:
         own_thread.declare()
@@ -147,7 +154,7 @@ class PeriodicRotation:
                     return
 
     def _look_who_forks(self) -> None:
-        """Note whether a thread other than the main thread forks.
+        """Store whether a thread other than the main thread forks.
 
         The child of such a fork ends when its only thread ends. A thread of the
         sampler would keep the child alive, so the child does not rotate its profile.
@@ -164,7 +171,11 @@ class PeriodicRotation:
                 after_fork(self._start)
 
     def _look(self) -> None:
-        """Take a heap snapshot at the end of a profile.  Forks do not wait."""
+        """Take the heap snapshot with retainers that the user requested for a segment.
+
+        This precedes the rotation.  A fork by another thread does not wait for the
+        snapshot.
+        """
         session = self.session
         part = session.part
         if not (self._is_on and session.is_on and session.path):
@@ -187,7 +198,8 @@ class PeriodicRotation:
             self.session.snapshot_of_segment()
             cost = thread_time() - start + self.session.snapshot_cost
         except Exception:
-            # the segment has no snapshot; the cost of an attempt is not known
+            # the segment has no snapshot, and the engine does not return the cost of a
+            # failed attempt
             cost = monotonic() - began
         self._next_snapshot = began + cost / _SHARE
 
@@ -229,13 +241,14 @@ class PeriodicRotation:
             self._bound(ended)
 
     def _is_abandoned(self) -> bool:
-        """Return True if the pusher has removed the folder of the profiles."""
+        """Return whether the pusher has removed the folder of the profiles."""
         return self._is_bounded and not os.path.isdir(os.path.dirname(self._first))
 
     def _bound(self, ended: str) -> None:
-        """Remove old segments beyond the limits, whether or not the pusher works.
+        """Remove the oldest segments if there are too many, or too many bytes.
 
-        The first segment remains, because children check that it exists.
+        This works even if the pusher has failed.  The first segment remains, because
+        children check that it exists.
 
         Args:
             ended: path of the segment that has just ended.
@@ -243,7 +256,7 @@ class PeriodicRotation:
         try:
             size = os.stat(ended).st_size
         except OSError:
-            return              # the pusher has taken it
+            return              # the pusher has sent and removed the segment
         self._ended.append((ended, size))
         self._bytes += size
         settings = self.session.settings
@@ -254,4 +267,4 @@ class PeriodicRotation:
             try:
                 os.unlink(oldest)
             except OSError:
-                pass            # the pusher has taken it
+                pass            # the pusher has sent and removed the segment

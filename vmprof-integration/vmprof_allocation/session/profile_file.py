@@ -15,8 +15,8 @@ HEAD = bytes(8) + b"\3" + bytes(7)
 def file_id(fd: int) -> tuple[int, int] | None:
     """Return device and inode of an open file, or None if `fd` is closed.
 
-    The caller compares them, because the program may have closed the sampler's
-    descriptor and opened another file under the same number.
+    They identify a file: the program may have closed the sampler's descriptor, and have
+    opened another file with the same number.
     """
     try:
         status = os.fstat(fd)
@@ -28,7 +28,7 @@ def file_id(fd: int) -> tuple[int, int] | None:
 def check_replaceable(fd: int, path: str) -> None:
     """Raise AllocationSamplingError if the open file contains anything but a profile.
 
-    The name of a profile is easily mistaken: `-o` before the program takes its name.
+    A user may omit the value of `-o`. The next argument, the program, is then the path.
     """
     status = os.fstat(fd)
     if (stat.S_ISREG(status.st_mode) and status.st_size > 0
@@ -40,7 +40,7 @@ def check_replaceable(fd: int, path: str) -> None:
 
 
 def lost(path: str | None) -> AllocationSamplingError:
-    """Return the error that the profile's file was removed."""
+    """Return the error for a profile whose file was removed."""
     return AllocationSamplingError(
         "the profile is lost: this program or another one removed %r" % path)
 
@@ -68,15 +68,18 @@ class ProfileFile:
     @classmethod
     def restore(cls, path: str | None, fd: int, file: tuple[int, int] | None,
                 is_new: bool) -> ProfileFile:
-        """Return an object for a file that is already open, from state()."""
+        """Return an object for a file that is already open.
+
+        The arguments are the result of state().
+        """
         restored = cls(path)
         restored.fd, restored._file, restored._is_new = fd, file, is_new
         return restored
 
     def where(self) -> str:
-        """Return the path for other processes.
+        """Return the path with which other processes can open the profile.
 
-        The path is absolute, and correct even if the program has changed its folder.
+        The path is absolute, and valid even if the program has changed its folder.
         """
         path = self.path or ""
         try:
@@ -98,7 +101,7 @@ class ProfileFile:
                     os.stat(self.path).st_mode):
                 self.fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
-            pass            # open() will raise the error
+            pass            # self.open() will raise the error
 
     def open(self) -> None:
         """Open the file, or prepare a pipe that wait_for_reader() has opened.
@@ -161,16 +164,16 @@ class ProfileFile:
                 pass                # not all file systems support locks
 
     def is_ours(self) -> bool:
-        """Return whether the descriptor is still the sampler's.
+        """Return whether the descriptor still belongs to the profile.
 
-        The program may have closed it.
+        The program may have closed the descriptor.
         """
         return file_id(self.fd) == self._file
 
     def check(self) -> None:
-        """Check that the profile was not removed or changed by another writer.
+        """Check that the file exists, and that only the sampler has changed the file.
 
-        The sampler may write to the file meanwhile.
+        The sampler may write to the file during the check.
 
         Raises:
             AllocationSamplingError: the profile was removed or changed.

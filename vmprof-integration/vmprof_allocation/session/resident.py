@@ -2,13 +2,13 @@
 
 A major collection visits all objects on the heap, and the sampler's objects would make
 it longer. The native code does not need these objects. When sampling has begun,
-begin.py leaves the state of the session here, which is a few values. It removes the
-other modules from sys.modules. If `session` is imported later, it gets a Session with
-this state.
+begin.py stores the state of the session in this module, which is a few values. It
+removes the other modules from sys.modules. If the module `session` is imported again
+later, it creates a Session from this state.
 
 The interpreter calls this module after a fork, at the end, and for an uncaught
-KeyboardInterrupt. The module does not import anything then, because the program may be
-at any point of its code.
+KeyboardInterrupt. These calls do not import anything, because the program may be at any
+point of its code.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Suspended:
 
     def __init__(self, state: tuple[object, ...], ending: Ending,
                  file: ProfileFile) -> None:
-        """Take the state, the object that ends the run, and the profile."""
+        """Store the state, the object that ends the run, and the profile."""
         #: arguments for Session.restore()
         self.state = state
         self.ending = ending
@@ -96,7 +96,7 @@ def _end() -> None:
                         "written at the program's end (%r); the rest is "
                         "complete" % (e,))
     except BaseException:
-        pass                # raised by a signal handler that ran late
+        pass                # a signal handler that ran late raised this exception
 
 
 def _end_sampling() -> None:
@@ -129,9 +129,9 @@ os.register_at_fork(after_in_child=_forked)
 def end_at_interrupt() -> None:
     """End sampling if the program ends by a KeyboardInterrupt.
 
-    PyPy then runs no exit handlers. It calls the function that shows the exception, and
+    After a KeyboardInterrupt, PyPy runs no exit handlers. It calls sys.excepthook, and
     kills the process. So this function replaces sys.excepthook, unless the program has
-    its own.
+    replaced it already.
     """
     shown = sys.__excepthook__
 
@@ -145,5 +145,5 @@ def end_at_interrupt() -> None:
     main_thread = get_ident()
     if sys.excepthook is shown:
         sys.excepthook = excepthook
-        # keep the two equal, because programs compare them
+        # programs compare sys.excepthook with sys.__excepthook__, so keep both equal
         sys.__excepthook__ = excepthook

@@ -1,7 +1,7 @@
 """Run the sampler in a process: an engine, its settings, and the profile that it fills.
 
 The command line, the API, the pytest plugin, and attach, ctl and top start a Session. A
-lock ensures that only one thread at a time starts, stops or changes one.
+lock ensures that only one thread at a time starts, stops or changes a session.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ is_ending = False
 
 
 def stop_all() -> None:
-    """End all sessions at the end of this process, with a heap snapshot."""
+    """End all sessions at the end of this process, each with a last heap snapshot."""
     global is_ending
     is_ending = True
     for session in _running[:]:
@@ -57,11 +57,11 @@ def stop_all() -> None:
             session.stop()
         except AllocationSamplingError:
             if not session.is_child:
-                raise           # the user started this session, and needs the error
+                raise           # the user has started this session: report the error
 
 
 def go_on() -> None:
-    """Continue or leave all sessions in a forked child."""
+    """Continue all sessions in a sampled forked child; leave them in other children."""
     for session in _running:
         session.go_on()
 
@@ -100,7 +100,7 @@ def current() -> Session | None:
 
 
 def mark_all(name: str) -> None:
-    """Set a mark in every session of this process."""
+    """Give the present moment a name in the profile of each session."""
     _check_mark(name)       # even without a session, so that a wrong mark always fails
     for session in _running[:]:
         session.mark(name)
@@ -118,9 +118,9 @@ def _labelling() -> Any:
 
 
 class Session:
-    """Samples the process from start() to stop().
+    """A session samples the process from start() to stop().
 
-    As a context manager, it starts and stops with the block.
+    As a context manager, the session starts and stops with the block.
     """
 
     def __init__(self, settings: Settings, output: Path | None = None,
@@ -138,9 +138,11 @@ class Session:
         #: path of the profile; not None after start()
         self.output = None if output is None else os.fspath(output)
         self._engine: Engine | None = None
-        #: waits for the last heap snapshot; None unless stop() requested it
+        #: function that waits for the last heap snapshot; None unless stop() requested
+        #: the snapshot
         self._wait: Callable[[], None] | None = None
-        #: None before start(), and in a forked child, where the engine opens the file
+        #: the present profile; None before start(), and in a forked child, where the
+        #: engine opens the file
         self._file: ProfileFile | None = None
         self._pid = 0
         self._processes = processes
@@ -153,7 +155,7 @@ class Session:
         self._memory_part = 0
         #: whether this is a forked child that continues the session of its parent
         self.is_inherited = False
-        #: seconds that the last heap snapshot took: see Engine.take_held()
+        #: cost of the last heap snapshot in seconds: see Engine.take_held()
         self.snapshot_cost = 0.0
         #: whether a session that the program starts replaces this one
         self.gives_way = False
@@ -165,9 +167,9 @@ class Session:
             engine: the engine; None for the engine that choose() finds.
 
         Raises:
-            AllocationSamplingError: sampling is not possible, and the process is as it
-                was before.  The content of `output` is unchanged if the settings, the
-                interpreter or the file were the reason.
+            AllocationSamplingError: sampling is not possible, and all changes are
+                undone.  If the settings, the interpreter or the file are the reason,
+                the content of `output` is unchanged.
         """
         with Undivided():
             make_room()
@@ -241,8 +243,8 @@ class Session:
     def check(self) -> None:
         """Raise AllocationSamplingError if the profile is lost or gets no more records.
 
-        In a forked child, the engine has opened the file: it flushes its records and
-        returns the error.
+        In a forked child, the engine has opened the file.  There, this function has the
+        engine flush its records, and raises the engine's error.
         """
         path = self.path
         if self._file is None:
@@ -279,9 +281,10 @@ class Session:
         return self.is_inherited or self._processes is not None
 
     def suspend(self) -> Suspended | None:
-        """Return the state for resident.py, to sample without the other modules.
+        """Return the state of this session, which then continues without its modules.
 
-        Returns None if the engine does not support this.
+        resident.py keeps the state.  The result is None if the engine does not support
+        this.
         """
         engine, file, run = self._engine, self._file, self._run
         state = None if engine is None else engine.state()
@@ -312,7 +315,7 @@ class Session:
         return session
 
     def go_on(self, parent: int | None = None) -> None:
-        """Continue the session in a forked child if its engine does.
+        """Continue the session in a forked child if the engine samples this child.
 
         Args:
             parent: pid of the parent. None for the process that called this function
@@ -342,7 +345,7 @@ class Session:
     def set_interval(self, interval: int | str) -> None:
         """Set the mean interval in bytes, from the next allocation on.
 
-        If the interval followed a limit, it does not do so any more.
+        A limit that the interval followed has no effect any more.
         """
         with Section(_lock):
             from vmprof_allocation.settings.parsing import make_interval
@@ -354,7 +357,10 @@ class Session:
 
     @property
     def pace(self) -> tuple[int, Limit | None]:
-        """Mean interval in bytes, and the limit; with a limit, the first interval."""
+        """Mean interval in bytes, and the limit or None.
+
+        With a limit, the interval is the first interval of the run.
+        """
         if self._interval is not None:
             return self._interval, None
         return self.settings.interval, self.settings.limit
@@ -408,16 +414,16 @@ class Session:
     def held(self) -> str:
         """Take a heap snapshot that also finds the retainers of each object.
 
-        `report --held` shows it.  See snapshot().
+        `report --held` shows the retainers.  See snapshot() for the rest.
         """
         return self._take_snapshot(True, False)
 
     def snapshot(self, *, holders: bool = False) -> str:
         """Take a heap snapshot, which finds the sampled objects that are reachable.
 
-        Other sampled objects end at this moment, as if a major collection had freed
-        them. The program is paused while a process is forked. Afterwards, only the
-        calling thread waits.
+        All other sampled objects end at this moment, as if a major collection had freed
+        these objects. The program is paused while a process is forked. Afterwards, only
+        the calling thread waits.
 
         Args:
             holders: also find the retainers of the objects, as held() does.
@@ -470,7 +476,7 @@ class Session:
 
     @staticmethod
     def _forget_held(engine: Engine) -> None:
-        """Discard the snapshot of a caller that was interrupted."""
+        """End a heap snapshot whose requester was interrupted while it waited."""
         with Section(_lock):
             try:
                 engine.take_held()
@@ -528,7 +534,7 @@ class Session:
             self._stop()
 
     def _stop(self) -> None:
-        """End the sampling."""
+        """End the sampling, after stop() has waited for the last heap snapshot."""
         with Section(_lock):
             engine = self._engine
             if engine is None:
@@ -545,7 +551,7 @@ class Session:
             self._close()
 
     def _ask_last_snapshot(self, engine: Engine) -> Callable[[], None] | None:
-        # the counts allocate objects, so they come before the snapshot
+        # reading the counts allocates objects, so it comes before the snapshot
         self._note_memory(engine)
         if self.settings.has_last_snapshot and (
                 self.is_child or not self.settings.ends_with_snapshot):

@@ -1,9 +1,9 @@
 """Take heap snapshots at the end of the program, and periodically while it runs.
 
 A snapshot finds the sampled objects that the program can still reach
-(Session.snapshot()). The last one, at the end of a profile, decides which objects count
-as alive. With --leaks, more snapshots are taken while the program runs, and
-`report --leaks` compares them.
+(Session.snapshot()). The last snapshot, at the end of a profile, decides which objects
+count as alive. With --leaks, more snapshots are taken while the program runs, and
+`report --leaks` compares these snapshots.
 """
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.session.session import Session
 
-#: pid of the process that the command line samples; children end in other ways
+#: pid of the process that the command line samples.  Its children take their last
+#: snapshots elsewhere (engines/hook/ending.py).
 _pid = os.getpid()
 #: seconds to wait for another thread that takes a snapshot
 _PATIENCE = 30.0
 #: The first snapshot is due after _FIRST seconds, and each later one at _GROWTH times
 #: the time of the previous one. A run of a week has 50 snapshots.
 _FIRST, _GROWTH = 1.0, 1.3
-#: Shares of the time that snapshots may take. A comparison needs _NEEDED snapshots
-#: after the first quarter of the run. The larger share applies until it has them. The
-#: plan assumes a longer warm-up than a quarter, because snapshots may be late.
+#: Shares of the run time that snapshots may take. A comparison needs _NEEDED snapshots
+#: after the first quarter of the run, the warm-up. The larger share applies until these
+#: snapshots are taken. The plan assumes _WARM_UP, a longer warm-up than a quarter,
+#: because snapshots may be late.
 _SHARE, _NEEDED_SHARE, _NEEDED, _WARM_UP = 0.01, 0.1, 3, 0.3
 
 
 def plan(session: Session) -> None:
-    """Plan the snapshot at the end, and earlier snapshots if the settings have them."""
+    """Arrange the snapshot at the program's end, and requested snapshots before."""
     resident.at_end(take_last)
     if session.settings.snapshots:
         PeriodicSnapshots(session).begin()
@@ -93,7 +95,7 @@ def next_time(taken: Sequence[float], cost: float, now: float) -> float:
 
     Args:
         taken: times of the snapshots so far.
-        cost: the total time that they took.
+        cost: the total cost of the snapshots so far, in seconds.
         now: the present time.
     """
     needed = cost / _NEEDED_SHARE

@@ -21,9 +21,10 @@ _UNITS = {"": 1, "b": 1, **{
     for rest in ("", "b", "ib")}}
 #: maximum number of digits of a number
 _MAX_DIGITS = 40
-#: native/sampler/sampler.h: SAMPLER_MAX_INTERVAL
+#: maximum interval in bytes (SAMPLER_MAX_INTERVAL of native/sampler/sampler.h)
 MAX_INTERVAL = 2**62
-#: native/shared/pace.h: PACE_FIRST_INTERVAL
+#: first interval in bytes of a run with a limit (PACE_FIRST_INTERVAL of
+#: native/shared/pace.h)
 FIRST_INTERVAL = 65536
 MAX_PER_SECOND = 10**6
 MAX_SEED = 2**64 - 1
@@ -35,7 +36,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: advice in errors about limits
 LIMIT_FORMS = ("write auto, auto:1000/s (samples per second) or auto:0.5% (of the "
                "time)")
-#: share of the time, in millionths, that `auto` without a value means
+#: share of the run time, in millionths, that the limit `auto` means
 DEFAULT_SHARE = 5000
 
 
@@ -55,7 +56,7 @@ def parse_limit(text: str) -> Limit | None:
 
     Raises:
         WrongValue: the limit is not 1 to 1000000 samples per second, or 0.001 % to 50 %
-            of the time.
+            of the run time.
     """
     name, colon, value = text.strip().lower().partition(":")
     if name != "auto":
@@ -74,7 +75,7 @@ def parse_limit(text: str) -> Limit | None:
         limit = Limit(per_second=int(number))
         good = 1 <= limit.per_second <= MAX_PER_SECOND
     else:
-        # convert the digits, because a float would not be exact
+        # convert the digits to millionths, because a float would not be exact
         limit = Limit(share=int(whole + (fraction + "0000")[:4]))
         good = 10 <= limit.share <= 500000 and not fraction[4:].strip("0")
     if not good:
@@ -145,11 +146,11 @@ def make_interval(interval: int | str) -> int:
 
 
 def check_interval(interval: int, text: str | None = None) -> int:
-    """Return the interval in bytes if it is in range.
+    """Check that an interval is in range, and return it.
 
     Args:
         interval: the interval in bytes.
-        text: the text of the user, for the message.
+        text: the interval as the user wrote it, for the message.
 
     Raises:
         WrongValue: the interval is not in 1 to 2**62.
@@ -202,7 +203,7 @@ def make_settings(interval: int | str, seed: int | None = None,
     if seed is None:
         try:
             seed = int.from_bytes(os.urandom(8), "little")
-        except NotImplementedError:     # without /dev, any other number is good enough
+        except NotImplementedError:     # without /dev, take another varying number
             seed = (os.getpid() << 40 ^ time.time_ns()) & MAX_SEED
     elif not isinstance(seed, int):
         raise WrongType(
@@ -219,7 +220,7 @@ def make_settings(interval: int | str, seed: int | None = None,
         raise WrongType(
             "invalid period %r: write the seconds between two CPU samples, such as "
             "0.001, or omit the period" % (period,))
-    # the limits of vmprof
+    # vmprof refuses other periods
     if period is not None and not 1e-6 <= period < 1.0:
         raise WrongValue(
             "invalid period %r: it must be at least 0.000001 and less than 1.0 "

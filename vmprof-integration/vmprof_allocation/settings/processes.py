@@ -1,4 +1,4 @@
-"""Name the profiles of a run's processes: of the first process and its children.
+"""Name the profiles of a run: the profiles of the first process and of its children.
 
 The first process writes ``app.vmprof``, and process 123 writes ``app.123.vmprof``. In
 forked children, the sampling continues in C (hook/process/sampled_child.h), which
@@ -13,7 +13,7 @@ from vmprof_allocation.settings.settings import Settings
 
 # keep imports to a minimum: see engines/base.py
 
-#: environment variable for child processes that run the same interpreter
+#: environment variable with the settings for children that run the same interpreter
 VARIABLE = "VMPROF_ALLOCATION_RUN"
 MAX_SEED = 2**64 - 1
 #: number of file names per pid, because the system may use a pid again
@@ -54,18 +54,18 @@ class Processes:
                 for i in range(1, _TRIES + 1)]
 
     def of_child(self, parent: int) -> Processes:
-        """Return the same run for a forked child of process `parent`."""
+        """Return the properties of this run for a forked child of process `parent`."""
         return Processes(self.first, self.run, parent)
 
     def pack(self, settings: Settings, knowledge: str) -> str:
-        """Return the value of VARIABLE for the children."""
+        """Return the value of VARIABLE for children, without the parent's pid."""
         return "\t".join((self.run, settings.text(), knowledge, self.first))
 
 
 def unpack(value: str) -> tuple[Processes, Settings, str]:
     """Parse the value of VARIABLE in a child.
 
-    The child gets another seed, and takes no CPU samples, like a forked child.
+    Like a forked child, the child gets another seed, and takes no CPU samples.
 
     Args:
         value: the parent's pid, a tab, and the result of pack(). The pid is 0 if this
@@ -82,11 +82,13 @@ def unpack(value: str) -> tuple[Processes, Settings, str]:
 
 
 def make_own(processes: Processes) -> str | None:
-    """Create a new file for this child, as hook/process/sampled_child.c does.
+    """Create the file for the profile of this child.
+
+    hook/process/sampled_child.c does the same in C.
 
     Returns:
-        The path. None if the first process's profile is gone, or if too many files
-        exist.
+        The path. None if the first process's profile was removed, or if all possible
+        files exist.
     """
     if not os.path.exists(processes.first):
         return None

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 class Limit:
-    """A limit for the sampling, which the interval follows.
+    """A limit of the samples, to which the sampler adapts the interval.
 
-    The limit is `per_second` samples, or if that is 0, a `share` of the time in
-    millionths.
+    The limit is `per_second` samples. If that is 0, the samples may take a `share` of
+    the run time, in millionths.
     """
 
     __slots__ = ("per_second", "share")
 
     def __init__(self, per_second: int = 0, share: int = 0):
-        """Set one of the two limits."""
+        """Set one of the two attributes, and leave the other 0."""
         self.per_second = per_second
         self.share = share
 
@@ -55,9 +55,10 @@ class Settings:
         """Set the attributes, which are described below, without checks."""
         #: mean number of bytes between two samples, 1 to 2**62
         self.interval = interval
-        #: limit that the interval follows, beginning with `interval`; None for none
+        #: limit to which the sampler adapts the interval, beginning with `interval`;
+        #: None for a fixed interval
         self.limit = limit
-        #: seed of the generator of gaps, 0 to 2**64 - 1
+        #: seed of the generator of gaps between samples, 0 to 2**64 - 1
         self.seed = seed
         self.gaps: Gaps = gaps
         #: seconds between two CPU samples; None for no CPU samples
@@ -82,8 +83,9 @@ class Settings:
         self.last_snapshot = last_snapshot
         #: whether the memory counts are recorded when the profile ends
         self.memory_at_end = memory_at_end
-        #: Limits for the number and bytes of each process's segments that have ended,
-        #: except for its first one. The newest segments are kept. 0 for no limit.
+        #: Limits for the number and bytes of the segments of each process that have
+        #: ended, without its first segment. The newest segments are kept. 0 for no
+        #: limit.
         self.max_files = self.max_bytes = 0
         #: whether samples have native frames inside of the innermost Python frame
         self.native = native
@@ -124,9 +126,9 @@ class Settings:
 
     @property
     def has_last_snapshot(self) -> bool:
-        """Whether the engine takes a snapshot when the profile ends.
+        """Whether the engine takes a heap snapshot when the profile ends.
 
-        If ends_with_snapshot is true, this applies to children only.
+        If ends_with_snapshot is true, only children take this snapshot.
         """
         return (self.last_snapshot and self.lifetimes
                 and not (self.in_memory or self.max_files))
@@ -138,11 +140,11 @@ class Settings:
                 or bool(self.raw_memory))
 
     def with_seed(self, seed: int) -> Settings:
-        """Return a copy with another seed, for another run."""
+        """Return a copy of these settings with another seed, for another run."""
         return self._with(seed=seed)
 
     def with_pace(self, interval: int, limit: Limit | None) -> Settings:
-        """Return a copy with the present interval and limit.
+        """Return a copy of these settings with another interval and limit.
 
         See Session.set_interval().
         """

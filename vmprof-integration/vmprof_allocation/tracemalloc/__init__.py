@@ -1,4 +1,4 @@
-"""tracemalloc for PyPy: the live objects, and where they were allocated.
+"""tracemalloc for PyPy: the live objects, and the lines that allocated them.
 
 The functions and classes have the same names and meanings as in CPython's module
 `tracemalloc`, with one difference: a sample of the allocations is traced.  Sizes and
@@ -15,9 +15,9 @@ get_traced_memory() includes dead objects that the garbage collector has not fre
         print(statistic, "+-", statistic.size_error)
 
 install() makes ``import tracemalloc`` import this module.  The environment variable
-VMPROF_TRACEMALLOC does the same and also starts to trace.  It contains the number of
-frames, or the number and a sample interval, as in ``25,4k``.  Without it,
-``-X tracemalloc=25`` and PYTHONTRACEMALLOC do what VMPROF_TRACEMALLOC does.
+VMPROF_TRACEMALLOC has the same effect, and also starts to trace.  Its value is the
+number of frames, or this number and a sample interval, as in ``25,4k``.  Without this
+variable, ``-X tracemalloc=25`` and PYTHONTRACEMALLOC have the same effect.
 """
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _alone(function: _Function) -> _Function:
-    """Make the function exclude other threads and the sampling of its allocations."""
+    """Make a function exclude other threads, and ignore its own allocations."""
     @functools.wraps(function)
     def wrapper(*arguments: Any, **named: Any) -> Any:
         with Undivided():
             tracer = _on()
             if tracer is None:
                 return function(*arguments, **named)
-            with tracer.ignored():      # the program does not allocate these objects
+            with tracer.ignored():      # objects of this package are not the program's
                 return function(*arguments, **named)
     return wrapper  # type: ignore[return-value]
 
@@ -118,7 +118,7 @@ def stop() -> None:
 
 
 def _on() -> Tracer | None:
-    """Return the active tracer, or None.  A forked child has no active tracer."""
+    """Return the active tracer, or None, as in a forked child."""
     return _tracer if _tracer is not None and _tracer.is_on else None
 
 
@@ -170,8 +170,8 @@ def take_snapshot() -> Snapshot:
     """Take a snapshot of the traces of the live objects.
 
     A heap snapshot finds the live objects, which takes 0.1 s per million objects of the
-    program.  If it is impossible, the result includes garbage, and a RuntimeWarning
-    gives the reason.
+    program.  If no heap snapshot is possible, the result includes garbage, and a
+    RuntimeWarning gives the reason.
 
     Raises:
         RuntimeError: nothing is traced.
@@ -203,8 +203,8 @@ def _take_snapshot() -> Snapshot:
 def get_object_traceback(obj: object) -> Traceback | None:
     """Return the traceback of the allocation of `obj`, or None.
 
-    The result is None if `obj` was not sampled.  It is also None for a value, such as a
-    number, for which PyPy keeps no memory.
+    The result is None if `obj` was not sampled, or if PyPy keeps no memory for `obj`,
+    as for a number.
     """
     tracer = _on()
     found = None if tracer is None else tracer.traceback_of(obj)
@@ -215,7 +215,7 @@ def install(sample_interval: int | str | None = None) -> None:
     """Make ``import tracemalloc`` import this module from now on.
 
     Args:
-        sample_interval: The default interval of start(), in the same form.
+        sample_interval: The default for the parameter of this name of start().
     """
     global default_interval
     if sample_interval is not None:

@@ -23,7 +23,7 @@ class Frame:
     __slots__ = ("_frame",)
 
     def __init__(self, frame: RawFrame) -> None:
-        """Wrap a file's name and a line's number."""
+        """Wrap a raw frame, (filename, lineno)."""
         self._frame = frame
 
     @property
@@ -69,10 +69,10 @@ class Traceback(Sequence[Frame]):
 
     def __init__(self, frames: RawTraceback,
                  total_nframe: int | None = None) -> None:
-        """Wrap frames.
+        """Wrap raw frames.
 
         Args:
-            frames: The innermost frame comes first.
+            frames: The raw frames, the innermost one first.
             total_nframe: The number of frames of the whole stack, or None if it is
                 unknown.
         """

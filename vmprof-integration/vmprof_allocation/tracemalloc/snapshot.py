@@ -3,8 +3,8 @@
 The names have the same meanings as in CPython's module.  Sizes and counts are
 estimates.  Each sampled object represents 1/p objects, where p is the probability of
 sampling an object of this size (vmprof_convert.meaning.estimator).  Statistics also
-have errors, half the width of the 95 % interval.  The errors are 0 for traces without
-variances, which other code may have made.
+have errors.  An error is half the width of the estimate's 95 % interval.  The errors
+are 0 for traces without variances, which other code may have made.
 """
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from vmprof_allocation.tracemalloc.frames import RawFrame, RawTraceback, Traceba
 #: half the width of a 95 % interval, in standard deviations
 Z = 1.959964
 
-#: (domain, bytes, traceback).  Known traces continue with the number of frames of the
-#: whole stack, the estimated number of objects, the variances of bytes and objects, and
-#: a key that identifies the sample.
+#: (domain, bytes, traceback).  Traces of this package continue with the number of
+#: frames of the whole stack, the estimated number of objects, the variances of bytes
+#: and objects, and a key that identifies the sample.
 RawTrace = tuple[Any, ...]
 _BYTES, _TRACEBACK, _FRAMES, _OBJECTS, _VARIANCE, _OBJECTS_VARIANCE, _KEY = (
     range(1, 8))
@@ -35,8 +35,8 @@ def _at(trace: RawTrace, i: int, default: Any) -> Any:
 def format_size(size: float, signed: bool = False) -> str:
     """Return a size in bytes as text with a binary unit, as CPython does.
 
-    Numbers below 100 have one digit after the point, except for bytes.  Numbers below
-    10240 have none.
+    A number below 100 gets one digit after the point, unless the unit is bytes.  A
+    number from 100 to 10240 gets no such digit.
     """
     sign = "+" if signed else ""
     units = "B", "KiB", "MiB", "GiB", "TiB"
@@ -50,7 +50,7 @@ def format_size(size: float, signed: bool = False) -> str:
 
 
 class _Record:
-    """The base of classes that compare and hash by their public values."""
+    """The base of classes whose instances compare and hash by their public values."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -225,7 +225,7 @@ class Filter(BaseFilter):
 
     @property
     def filename_pattern(self) -> str:
-        """Return the normalized pattern."""
+        """Return the normalized pattern for file names."""
         return self._pattern
 
     def _matches_frame(self, frame: RawFrame) -> bool:
@@ -234,7 +234,7 @@ class Filter(BaseFilter):
                 and fnmatch.fnmatch(_normalized(filename), self._pattern))
 
     def matches(self, trace: RawTrace) -> bool:
-        """Return whether domain, file and line match."""
+        """Return whether the domain, the file and the line of the trace match."""
         if self.domain is not None and trace[0] != self.domain:
             return False
         frames = trace[_TRACEBACK]
@@ -243,16 +243,16 @@ class Filter(BaseFilter):
 
 
 class DomainFilter(BaseFilter):
-    """A filter by the domain."""
+    """A filter by the domain of a trace."""
 
     def __init__(self, inclusive: bool, domain: int) -> None:
-        """Make a filter for one domain."""
+        """Make a filter that keeps the traces of one domain, or removes them."""
         super().__init__(inclusive)
         self._domain = domain
 
     @property
     def domain(self) -> int:
-        """Return the domain."""
+        """Return the domain of the matching traces."""
         return self._domain
 
     def matches(self, trace: RawTrace) -> bool:
@@ -315,7 +315,7 @@ class Snapshot:
     """The sampled objects that were alive at one moment."""
 
     def __init__(self, traces: Iterable[RawTrace], traceback_limit: int) -> None:
-        """Store the traces, and the number of frames that each may have."""
+        """Store the traces, and the maximum number of frames of a trace."""
         self._raw = list(traces)
         #: one trace for each sampled live object
         self.traces = Traces(self._raw)
@@ -454,7 +454,7 @@ def _error(traces: list[RawTrace], variance: int) -> float:
 
 
 def _changed(now: list[RawTrace], before: list[RawTrace]) -> list[RawTrace]:
-    """Return the traces of the samples that only one of the two lists contains."""
+    """Return the traces of those samples that only one of the two lists contains."""
     keys = {_at(t, _KEY, None) for t in now} & {_at(t, _KEY, None)
                                                 for t in before}
     return [t for t in (*now, *before) if _at(t, _KEY, None) not in keys]

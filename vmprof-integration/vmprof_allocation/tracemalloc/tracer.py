@@ -23,7 +23,7 @@ from vmprof_allocation.settings.parsing import make_settings
 from vmprof_allocation.tracemalloc.frames import RawTraceback
 from vmprof_allocation.tracemalloc.snapshot import RawTrace
 
-#: folders of this package; a stack with a frame from them is not the program's
+#: folders of this package; stacks with a frame from these folders are left out
 _OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep,)
 #: CPython's traceback for an unknown stack
 UNKNOWN: RawTraceback = (("<unknown>", 0),)
@@ -32,10 +32,11 @@ _starts = itertools.count()
 
 
 def _address(object_: object) -> int:
-    """Return the address of the memory of `object_`, or 0 if it is only a value.
+    """Return the address of the memory of `object_`, or 0 if it has no memory.
 
-    PyPy's id() of a number, a character and an empty tuple is computed from the value;
-    its lowest bit is set.  A text's id() is the address of its characters plus 2.
+    PyPy computes the id() of a number, a character and an empty tuple from the value,
+    and sets the lowest bit.  The id() of a longer text is the address of its characters
+    plus 2.
     """
     number = id(object_)
     return 0 if number & 1 or not 0 <= number < 2**64 else number & ~7
@@ -85,8 +86,8 @@ class Tracer:
         self._file = file_id(self._fd)
         self._id = time.time_ns(), next(_starts)
         self._lost = 0
-        #: frames and their total number by the stack's number; None for a stack with
-        #: frames of this package
+        #: for the number of each known stack: its frames, and their total number; None
+        #: for a stack with frames of this package
         self._tracebacks: dict[int, tuple[RawTraceback, int] | None] = {}
         try:
             self._engine.start(self._fd, settings)
@@ -108,7 +109,7 @@ class Tracer:
         return file_id(self._fd) == self._file
 
     def _end(self) -> None:
-        """Stop at the program's end without reporting a problem."""
+        """Stop tracing at the program's end, without reporting a problem."""
         with contextlib.suppress(AllocationSamplingError):
             self.stop()
 
@@ -127,7 +128,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """Exclude this thread's allocations from the traces within the context."""
+        """Ignore this thread's allocations in a `with` block."""
         engine = self._engine
         before = engine.ignore(True)
         try:
@@ -160,18 +161,18 @@ class Tracer:
         self._engine.reset_peak()
 
     def memory(self) -> int:
-        """Return the bytes that the engine's tables and the file use."""
+        """Return the bytes of memory of the engine's tables and of the stacks' file."""
         written = os.fstat(self._fd).st_size if self._is_ours() else 0
         return self._engine.statistics().memory + written
 
     def end_garbage(self) -> str:
         """Stop tracing the objects that the program cannot reach.
 
-        A heap snapshot finds them.
+        A heap snapshot finds these objects.
 
         Returns:
-            The reason why no heap snapshot is possible, and garbage is still traced.
-            The text is empty after success, and for an engine without heap snapshots.
+            The reason why no heap snapshot is possible, so that garbage is still
+            traced. It is "" after success, and for an engine without heap snapshots.
         """
         if "held" not in self._engine.capabilities():
             return ""
@@ -210,7 +211,7 @@ class Tracer:
         return traces
 
     def traceback_of(self, object_: object) -> tuple[RawTraceback, int] | None:
-        """Return the frames of the stack that allocated `object_`, and their number.
+        """Return the frames of the stack that allocated `object_`, and their total.
 
         The result is None if `object_` was not sampled.
         """

@@ -49,7 +49,8 @@ class BuiltinEngine(Engine):
         self._lock = RLock()
         #: The settings for children; None if children are only counted.
         self._following: Following | None = None
-        #: This process if it is a forked child; None in the process of start().
+        #: The profile and settings of this process if it is a sampled forked child;
+        #: None in the process that called start().
         self._child: ForkedChild | None = None
 
     def capabilities(self) -> tuple[str, ...]:
@@ -61,7 +62,8 @@ class BuiltinEngine(Engine):
     def prepare(self, knowledge: str = "") -> None:
         """Check that this process is not sampled yet: see Engine.prepare()."""
         if self._pid not in (0, os.getpid()):
-            # a forked child, which inherited the parent's lock and sampling
+            # this process is a forked child, which inherited the parent's lock and
+            # sampling
             self._leave_parent()
         with self._lock:
             refuse_second(self._pid)
@@ -107,8 +109,8 @@ class BuiltinEngine(Engine):
 
     def _enable(self, fd: int, settings: Settings,
                 processes: Processes | None) -> None:
-        # Not vmprof.enable(), because it prints to stdout.  The zeros mean no lines
-        # and CPU time instead of real time.
+        # Not vmprof.enable(), because it prints to stdout.  The first 0 means no lines,
+        # and the second one CPU time instead of real time.
         self._vmprof.enable(
             fd, settings.period or 0.0, int(settings.memory), 0,
             int(settings.native), 0,
@@ -239,7 +241,8 @@ class BuiltinEngine(Engine):
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Continue with a state: see Engine.restore()."""
-        # share the dictionary, because a fork changes either of the two engine objects
+        # share the attributes with the old engine object, because after a fork either
+        # of the two objects may record the change
         self.__dict__, = state
 
     def ending(self, has_snapshot: bool) -> Ending:
@@ -336,13 +339,13 @@ def _encodable(text: str) -> str:
 
 
 def _why(problem: str) -> str:
-    """Return the sampler's message for vmprof's message about an incomplete profile."""
+    """Replace vmprof's message about an incomplete profile with a clearer one."""
     return next((text for error, text in INCOMPLETE.items()
                  if os.strerror(error) == problem), problem)
 
 
 def _describe(processes: Processes | None, part: int = 1) -> str:
-    """Return the profile's settings about its run (PROFILE.rst)."""
+    """Return a profile's settings for its run, parent and segment (PROFILE.rst)."""
     found: list[tuple[str, object]] = []
     if processes is not None:
         found.append(("run", processes.run))

@@ -38,18 +38,18 @@ class Following:
 
     @staticmethod
     def end() -> None:
-        """Remove the environment variable."""
+        """Remove the environment variable for children that are started by exec."""
         os.unsetenv(VARIABLE)
 
     def child(self, parent: int) -> ForkedChild | None:
-        """Return the child that this process is, with a new profile.
+        """Create a profile for this process, which is a forked child.
 
         Args:
             parent: pid of the parent.
 
         Returns:
-            The child.  None if the first process's profile was removed, or if the
-            folder has too many profiles with this pid.
+            The profile and the settings.  None if the first process's profile was
+            removed, or if the folder has too many profiles with this pid.
 
         Raises:
             OSError: The profile cannot be created.
@@ -65,7 +65,7 @@ class ForkedChild:
     __slots__ = ("_exit", "fd", "inherited", "path", "processes", "settings")
 
     def __init__(self, path: str, settings: Settings, processes: Processes) -> None:
-        """Open the profile."""
+        """Open the profile at `path`."""
         self.path, self.settings, self.processes = path, settings, processes
         self.fd = move_up(os.open(path, os.O_RDWR | os.O_CLOEXEC))
         #: IDs of the parent's threads, which `threading` may still list

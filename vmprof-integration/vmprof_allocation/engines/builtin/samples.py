@@ -1,8 +1,8 @@
 """The builtin engine of a PyPy that has only the first patches about allocations.
 
-These are submission B of pypy-branch/PULL_REQUEST.rst.  Such a PyPy records stacks,
-sizes and the GC's types in vmprof's own buffers.  choose() uses this engine if the hook
-engine cannot sample.
+The first patches are submission B of pypy-branch/PULL_REQUEST.rst.  A PyPy with them
+records stacks, sizes and the GC's types in vmprof's own buffers.  choose() uses this
+engine if the hook engine cannot sample.
 """
 from __future__ import annotations
 

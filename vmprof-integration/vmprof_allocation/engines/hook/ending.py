@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
 
-#: Results of hook_is_sampled_child().
+#: Results of hook_is_sampled_child(): this process is not a sampled forked child, or it
+#: is one and has begun its profile.
 NO_CHILD, WITH_PROFILE = 0, 2
-#: The maximum size in bytes of a heap for a snapshot without a request.  Many
-#: children of a process may end at the same time, each with the heap that it inherited.
+#: The maximum size in bytes of a heap for a snapshot that the user did not request, in
+#: the first process and in a child.  Many children of a process may end at the same
+#: time, each with the heap that it inherited.
 _MOST_HEAP, _MOST_HEAP_OF_CHILD = 2**29, 2**26
 #: The time in seconds for which the program waits for the last snapshot.
 _PATIENCE = 5.0
@@ -38,7 +40,7 @@ _FUNCTIONS = {"hook_finish": "void (*)(void)", "hook_end": "void (*)(int)",
 
 
 class HookEnding(Ending):
-    """See :class:`vmprof_allocation.engines.ending.Ending`."""
+    """The end of a run of the hook engine: see Ending."""
 
     __slots__ = ("_end", "_end_log", "_ended", "_error", "_finish", "_ignore",
                  "_inherited", "_is_sampled", "_named", "_snapshot", "_string")
@@ -49,7 +51,7 @@ class HookEnding(Ending):
         Args:
             ffi: cffi's FFI.
             lib: the native half.
-            snapshot: for the last heap snapshot, or None.
+            snapshot: takes the last heap snapshot; None for no snapshot.
         """
         self._snapshot = snapshot
         # the library's own functions would keep all of cffi's description of the
@@ -64,7 +66,7 @@ class HookEnding(Ending):
         if lib.hook_has_lines():
             import _jitlog
             self._end_log = _jitlog.disable
-        #: The kernel's numbers of the parent's threads.
+        #: The kernel's IDs of the parent's threads, if this is a forked child.
         self._inherited: set[int] = set()
 
     def ignore(self, ignored: bool) -> bool:
@@ -75,7 +77,8 @@ class HookEnding(Ending):
         """End the profile: see Ending.end()."""
         if self._error() < 0:
             self._end_profile()
-        # still negative if the program has ended the profile
+        # still negative if hook_end() did not end the profile, because the program has
+        # ended it before
         error = self._error()
         check_complete(max(error, 0), self._string(self._ended()))
         return bool(error >= 0)
@@ -99,7 +102,8 @@ class HookEnding(Ending):
                 finish_last(self._snapshot)
         self._end(0)
         reach_safepoint()
-        # allocations are not sampled any more, but the profile still takes names
+        # allocations are not sampled any more, but names can still be written into the
+        # profile
         self._name_threads()
         self._end(1)
         reach_safepoint()       # a safepoint finds the types of young objects
@@ -111,10 +115,13 @@ class HookEnding(Ending):
 
 
 def most_heap(child: int) -> int:
-    """Return the maximum size in bytes of a heap for a snapshot that nobody requested.
+    """Return the maximum size of a heap for a snapshot that the user did not request.
 
     Args:
         child: the result of hook_is_sampled_child().
+
+    Returns:
+        The size in bytes.
     """
     return _MOST_HEAP if child == NO_CHILD else _MOST_HEAP_OF_CHILD
 
@@ -127,8 +134,8 @@ def begin_last(snapshot: HeapSnapshot, child: int) -> Callable[[], None] | None:
         child: the result of hook_is_sampled_child().
 
     Returns:
-        A function that waits for the snapshot, to be called before finish_last().  None
-        if a snapshot is impossible or the heap is too large.
+        A function that waits for the snapshot; call it before finish_last().  None if a
+        snapshot is impossible or the heap is too large.
     """
     try:
         if (snapshot.is_sampling() and child in (NO_CHILD, WITH_PROFILE)

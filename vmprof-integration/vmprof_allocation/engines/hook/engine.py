@@ -1,9 +1,9 @@
 """The hook engine: sampling in a stock PyPy.
 
 native/hook does the work.  The Python side examines the process
-(:mod:`.discovery.process`), and stores the entry patch (native/hook/hook.h).  This is
-one store through a cffi pointer, by one machine instruction, while the interpreter
-holds the GIL.  Code that does not hold the GIL cannot be inside the GC.
+(:mod:`.discovery.process`), and stores the entry patch (native/hook/hook.h).  One
+machine instruction stores this patch, through a cffi pointer, while the interpreter
+holds the GIL.  Without the GIL, no other thread can be inside the GC.
 """
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from vmprof_allocation.settings.processes import Processes
     from vmprof_allocation.settings.settings import Settings
 
-#: Constants of native/hook/hook.h: the facts that are recorded of objects, and the
-#: requests.
+#: Constants of native/hook/hook.h: the properties to record of sampled objects
+#: (hook_hook()), and the questions of hook_ask().
 TYPES, LIFETIMES, IN_MEMORY = 1, 2, 4
 SNAPSHOT, CLEAR, RESET_PEAK = 1, 2, 3
 
@@ -61,10 +61,10 @@ _FOR_THE_START = ("discovery.process", "discovery.lookup", "discovery.cache", "l
 
 
 def _look(knowledge: str) -> tuple[ProcessLayout, list[Finding], Callable[[], None]]:
-    """Run process.look(), and remove its modules from the heap.
+    """Run process.look(), and remove the modules that only the start needs.
 
-    Only the start needs them.  No method of their objects is called here, because PyPy
-    would keep the method with the call.
+    No method of these modules' objects is called here, because PyPy would keep a
+    reference to the method in the code of this function.
     """
     names = ["%s.%s" % (__package__, name) for name in _FOR_THE_START]
     # a signal handler that also starts sampling would find a half-imported module
@@ -91,16 +91,15 @@ class HookEngine(Engine):
     name = "hook"
 
     def __init__(self) -> None:
-        """Start unprepared."""
-        #: The layout of this process; None before prepare().
+        """Create an engine that is not prepared."""
+        #: The addresses of the GC in this process; None before prepare().
         self._place: ProcessLayout | None = None
         self._lib: Any = None
         self.findings: list[Finding] = []
         self._pid = 0
         self._lock = Lock()
         self._was_forked = False
-        #: The errno of the failure to follow children in the last run; 0 if they were
-        #: followed.
+        #: The errno because of which children of the last run were not sampled, or 0.
         self.follow_errno = 0
         #: False while the effects of start() have to be undone.
         self._is_on = False
@@ -127,10 +126,10 @@ class HookEngine(Engine):
         return tuple(sorted(known))
 
     def _facts(self, settings: Settings) -> tuple[str, ...]:
-        """Return the facts that the profile has of all sampled objects."""
+        """Return the properties that the profile contains of all sampled objects."""
         wanted = ("types", "lifetimes") if settings.lifetimes else ("types",)
         if settings.in_memory:
-            return ()           # they are not in the profile
+            return ()           # sampled objects are not in the profile
         return tuple(fact for fact in wanted if fact in self.capabilities())
 
     def _facts_wanted(self, settings: Settings) -> int:
@@ -147,7 +146,7 @@ class HookEngine(Engine):
         return self._place.layout.text()
 
     def gc_state(self) -> str:
-        """Return the place of the GC's state: see Engine.gc_state()."""
+        """Return where to read whether the GC sweeps: see Engine.gc_state()."""
         from vmprof_allocation.memory import facts
         assert self._place is not None
         layout = self._place.layout
@@ -165,8 +164,8 @@ class HookEngine(Engine):
                 # takes seconds, and can be interrupted
                 found = _look(knowledge)
             except AllocationSamplingError:
-                # A signal handler may have prepared the engine and set hooks meanwhile;
-                # PyPy's code then looks unknown.
+                # A signal handler may have prepared the engine and set hooks meanwhile.
+                # Then process.look() does not recognize PyPy's changed code.
                 if self._place is None:
                     raise
         with self._section():
@@ -187,7 +186,7 @@ class HookEngine(Engine):
             self._undo(True)            # ends the parent's sampling
             self._was_forked = False
         if self._pid and not self._is_on:
-            self._undo()                # of a start that could not be undone before
+            self._undo()                # an earlier attempt to undo start() failed
         refuse_second(self._pid)
 
     @staticmethod
@@ -258,8 +257,8 @@ class HookEngine(Engine):
     def _logs(self, settings: Settings) -> bool:
         """Return whether PyPy has to log compiled code.
 
-        Not only for lines: on AArch64, the log shows the inlined functions, which
-        PyPy's table lacks.
+        The log is needed for lines.  On AArch64, it is also needed for the inlined
+        functions, which PyPy's table of compiled code lacks.
         """
         return settings.lines or (not self._lib.hook_knows_callers()
                                   and "lines" in self.capabilities())
@@ -284,7 +283,7 @@ class HookEngine(Engine):
             end()
 
     def _follow(self, settings: Settings, processes: Processes) -> None:
-        """Follow children if possible; otherwise they are only counted."""
+        """Sample later children if possible.  Otherwise, they are only counted."""
         self.follow_errno = self._lib.hook_sample_children(*map(os.fsencode, (
             processes.path, processes.suffix,
             ";".join("%s=%s" % pair for pair in
@@ -420,14 +419,15 @@ class HookEngine(Engine):
         if not is_disabled:
             self._lib.hook_await_end()
         error = int(self._lib.hook_close()) or error
-        self._pid = 0       # last, so that this can be repeated after an interruption
+        self._pid = 0       # last, so that an interrupted _undo() can be repeated
         return error
 
     def _describe(self, settings: Settings, processes: Processes | None,
                   part: int = 1) -> str:
         """Return the settings in a profile (PROFILE.rst).
 
-        The clock of a later segment is added at its beginning.
+        In later segments, the native half adds the setting `clock` when it begins the
+        segment.
         """
         run = "" if processes is None else processes.run
         own: list[tuple[str, object]] = [("pid", os.getpid())]
@@ -446,7 +446,7 @@ class HookEngine(Engine):
 
     def _common(self, settings: Settings, period: float | None,
                 run: str) -> list[tuple[str, object]]:
-        """Return the settings in a profile that all processes of a run share."""
+        """Return the settings that are the same in all profiles of a run."""
         common: list[tuple[str, object]] = [
             ("engine", self.name),
             ("interval", settings.interval),

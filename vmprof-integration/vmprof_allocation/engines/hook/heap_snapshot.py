@@ -1,8 +1,8 @@
 """Requests for a heap snapshot, which hook/snapshots/held_by.c takes.
 
 This module stays in the sampled process (session/resident.py), because the last
-snapshot is taken when the engine's other modules have been removed.  It imports nothing
-then.
+snapshot is taken when the engine's other modules have been removed.  At that time, its
+functions import nothing.
 """
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ gc: Any = _gc
 HELD, COLLECT, REACHED, EXAMINED = 4, 5, 6, 7
 #: The result of hook_held_looks() and hook_held() without a request.
 NOT_ASKED = -1
-#: The number of attempts of HeapSnapshot.begin(): another thread's safepoint may come
-#: first.
+#: The number of attempts of HeapSnapshot.begin().  An attempt fails if another thread
+#: reaches a safepoint first.
 _TIMES = 5
-#: The time in seconds between two checks whether the process has ended.
+#: The time in seconds between two checks whether the process that walks the heap has
+#: ended.
 _LOOK = 0.25
-#: The maximum size of a heap in bytes, for a snapshot of any heap.
+#: The maximum size of a heap in bytes that permits a snapshot of any heap.
 ANY_HEAP = 2**63 - 1
 #: The niceness of the process that walks the heap while the program runs.
 _NICE = 10
@@ -57,7 +58,8 @@ def question(row: int) -> list[Any]:
         row: the type through which the GC reaches the references of each thread
             (Layout.references).
     """
-    # makes the frames of this thread objects that are roots
+    # reading f_back turns the frames of this thread into objects, which the GC then
+    # reaches from its roots
     frame = sys._getframe()
     while frame is not None:
         frame = frame.f_back  # type: ignore[assignment]
@@ -69,7 +71,7 @@ def question(row: int) -> list[Any]:
 
 
 def may_hide_references() -> bool:
-    """Return whether C extension modules may hold objects that the walk does not see.
+    """Return whether C extension modules may hold objects that a heap walk misses.
 
     Objects that only C code holds (by cpyext's rawrefcount, or in fields of HPy's
     objects) look like garbage.  PyPy also loads cpyext for cffi's modules, which hold
@@ -94,7 +96,7 @@ def _is_c_extension(module: object) -> bool:
 
 
 class HeapSnapshot:
-    """A heap snapshot by the native half, step by step."""
+    """The steps of a heap snapshot, which the native half takes."""
 
     __slots__ = ("_ask", "_collections", "_forget", "_ignore", "_memory",
                  "_refused", "_row", "finish", "is_sampling", "looks")
@@ -105,7 +107,7 @@ class HeapSnapshot:
         Args:
             ffi: cffi's FFI.
             lib: the native half.
-            row: see question().
+            row: the argument of question().
         """
         # the library's own functions would keep all of cffi's description of the
         # library
@@ -127,7 +129,7 @@ class HeapSnapshot:
 
     @property
     def memory(self) -> tuple[int, int]:
-        """The sizes in bytes that refusal() found: needed and available."""
+        """The bytes that a snapshot needs, and the available bytes, from refusal()."""
         return int(self._memory[0]), int(self._memory[1])
 
     def begin(self, holders: bool) -> bool:
@@ -137,7 +139,8 @@ class HeapSnapshot:
             holders: whether to find retainers in addition to the reachable objects.
 
         Returns:
-            False if another thread prevented it.  Otherwise, call wait() and finish().
+            Whether the process was forked; then call wait() and finish().  False if
+            other threads prevented the fork.
         """
         was_ignored = self._ignore(1)
         try:
@@ -148,7 +151,7 @@ class HeapSnapshot:
                     self.collect_nursery()
                     self._reach(HELD if holders else REACHED, id(asked))
                 except BaseException:
-                    self.finish()       # the process may exist already
+                    self.finish()       # the forked process may exist already
                     raise
                 finally:
                     self._forget()      # the native half must not use the list any more
@@ -161,7 +164,7 @@ class HeapSnapshot:
             self._ignore(was_ignored)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the process has ended, for at most `seconds`.
+        """Wait until the process that walks the heap has ended, at most for `seconds`.
 
         Meanwhile, the program's threads may fork and end the sampling, and signal
         handlers run.
@@ -171,9 +174,10 @@ class HeapSnapshot:
             pass
 
     def end_garbage(self) -> None:
-        """End the unreachable objects in the profile, after finish() returned 0.
+        """Record the end of the unreachable sampled objects in the profile.
 
-        They remain if it is not certain that they are garbage.
+        Call it after finish() returned 0.  No end is recorded if C code may still hold
+        objects that look unreachable.
         """
         was_ignored = self._ignore(1)
         try:

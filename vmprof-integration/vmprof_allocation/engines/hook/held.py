@@ -50,7 +50,8 @@ def ask(snapshot: HeapSnapshot, holders: bool, most_heap: int = ANY_HEAP) -> Non
     if snapshot.looks(0.0) != NOT_ASKED:
         raise SamplingBusy(
             "another thread takes a heap snapshot; try again when it is done")
-    # the program does not wait for the snapshot of a heap that must be small
+    # with a limit on the heap, the user did not request the snapshot, and the program
+    # does not wait for it
     is_urgent = not holders and most_heap == ANY_HEAP
     refusal = snapshot.refusal(most_heap, is_urgent)
     if refusal:
@@ -64,7 +65,7 @@ def ask(snapshot: HeapSnapshot, holders: bool, most_heap: int = ANY_HEAP) -> Non
 
 
 def take(snapshot: HeapSnapshot) -> None:
-    """Write the snapshot into the profile.
+    """Write the snapshot that ask() began into the profile.
 
     Raises:
         AllocationSamplingError: the snapshot failed, or cannot be written.
@@ -76,7 +77,11 @@ def take(snapshot: HeapSnapshot) -> None:
 
 
 def problem(outcome: int) -> str:
-    """Return the reason for an `outcome` of hook_held() that is not 0."""
+    """Return why a snapshot failed.
+
+    Args:
+        outcome: the result of hook_held(), which is not 0.
+    """
     if outcome == NOT_ASKED:
         return "the GC's slow path did not run; try again"
     if outcome == _ENDED:

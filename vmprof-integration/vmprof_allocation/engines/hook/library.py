@@ -46,7 +46,7 @@ def load(handle: int = 0) -> tuple[Any, Any]:
             % e) from None
     for name in dir(library):
         if name.startswith("hook_"):
-            # make the functions now, and not at their first use
+            # cffi makes a function at its first use: make all of them now
             getattr(library, name)
     return ffi, library
 

@@ -1,4 +1,4 @@
-"""The beginning of native frames in stacks: see native/hook/stacks/native_stack.h.
+"""Begin to record native frames in stacks: see native/hook/stacks/native_stack.h.
 
 Only a start with --native needs this module.
 """
@@ -25,9 +25,9 @@ _PROBLEMS = {
 
 
 def library_of(path: str) -> str:
-    """Return the name of the interpreter's library as the profile has it (PROFILE.rst).
+    """Return the setting `native` of PROFILE.rst: the interpreter's library, or "1".
 
-    Functions without names in this library belong to the interpreter.
+    Native functions without names in this library belong to the interpreter.
     """
     library = os.path.basename(path)
     return library if library.isascii() and not set(library) & set(":;=,") else "1"
@@ -37,7 +37,8 @@ class _Nest:
     """Methods that call each other in different ways.
 
     The only functions of PyPy that take part in all of these calls are the functions
-    that run Python functions.  So the native half finds them on the stack.
+    that run Python functions.  From the stack of the innermost call, the native half
+    learns their addresses.
     """
 
     def __init__(self, lib: Any):

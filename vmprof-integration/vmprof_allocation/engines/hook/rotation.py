@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vmprof_allocation.settings.settings import Settings
 
-#: The number of attempts.  An attempt fails if another thread is inside the GC.
+#: The number of attempts to rotate.  An attempt fails if another thread is in the GC.
 MOST_SAFEPOINTS = 100
 
 
@@ -25,8 +25,8 @@ def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
 
     Args:
         lib: the native half.
-        ended: a cffi array for an int.
-        reach_safepoint: enters the GC.
+        ended: a cffi pointer to an int, which receives the errno of the ended profile.
+        reach_safepoint: a function that enters the GC.
         fd: the file of the next profile.
         settings: the settings of the run.
         description: the settings in the next profile.
@@ -49,7 +49,7 @@ def rotate(lib: Any, ended: Any, reach_safepoint: Callable[[], None], fd: int,
                 break
             reach_safepoint()
     finally:
-        # otherwise, a later safepoint allocation of this thread would rotate
+        # a request that remained would rotate at a later safepoint allocation
         is_forgotten = lib.hook_forget_rotation()
     if not error:
         error = errno.EBUSY if is_forgotten else lib.hook_rotated(ended)

@@ -18,8 +18,9 @@ sink: list[Any] = [None, 0]
 def reach_safepoint() -> None:
     """Allocate one large object, so that the native half runs within the GC.
 
-    There, it handles the requests: see native/hook/hook.h.  Each object has another
-    size, because the JIT would otherwise compute the same object in advance.
+    Within the GC, the native half handles the requests (native/hook/hook.h).  The size
+    of the object changes with each call, because the JIT would otherwise compute the
+    same object in advance.
     """
     sink[1] = size = (sink[1] + 1) % 1024
     sink[0] = _zero * (_LARGE + size)

@@ -1,7 +1,7 @@
 """Check the form of the answers of a sampled process.
 
-Any program that has a handler for the signal may answer. So a command uses an answer
-only after is_valid() has accepted it.
+Any program with a handler for the command's signal may answer. So a command uses an
+answer only if is_valid() is true.
 """
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from vmprof_allocation.remote.control import meeting
 
-#: a number that fits 64 bits
+#: pattern of a number that fits 64 bits
 _NUMBER = "[0-9]{1,18}"
 _LIMIT = "([0-9]{1,9}(/s|ppm))?"
 _PATH, _TEXT = ".+", ".*"
-#: settings/processes.py
+#: pattern of a run ID (settings/processes.py)
 _RUN = "[0-9a-f]{16}"
 _FACT = "[a-z_.]{1,40}=" + _NUMBER
 
-#: the patterns of all fields of an answer
+#: the patterns of the fields of an answer, by the name of the request
 _FIELDS: dict[str, tuple[str, ...]] = {
     meeting.STATUS: (_PATH, _NUMBER, _LIMIT, _NUMBER, _NUMBER, _NUMBER, _TEXT),
     meeting.START: (_PATH, _RUN), meeting.HOLD: (_PATH, _RUN),

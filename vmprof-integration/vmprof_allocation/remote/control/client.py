@@ -25,7 +25,7 @@ from vmprof_allocation.remote.process_info import (
 
 #: seconds between two checks whether the process still exists
 _LOOK_SECONDS = 0.1
-#: seconds to wait for an answer to the signal before the process is entered by ptrace
+#: seconds to wait for an answer to the signal before a thread is injected by ptrace
 _PATIENCE = 2.0
 
 
@@ -33,7 +33,7 @@ class Connection:
     """A connection to a process.  Sampling that HOLD began ends with the connection."""
 
     def __init__(self, pid: int, peer: socket.socket):
-        """Take the process's pid and the connected socket."""
+        """Store the process's pid and the connected socket."""
         self._pid = pid
         self._peer = peer
 
@@ -57,8 +57,9 @@ class Connection:
             self._peer.send(message)
             answer = self._peer.recv(meeting.MAX_MESSAGE).decode(
                 "utf-8", "surrogateescape")
-        except (TimeoutError, socket.timeout):      # these differ before Python 3.10
-            # close, because a late answer must not be taken for the next one
+        except (TimeoutError, socket.timeout):      # two classes before Python 3.10
+            # close the connection, so that a late answer is not taken for the answer to
+            # the next request
             self._peer.close()
             raise AllocationSamplingError(
                 "process %d did not answer in time. Check its status with `ctl PID "
@@ -83,9 +84,9 @@ class Connection:
         return rest
 
     def is_closed(self, seconds: float) -> bool:
-        """Wait for the peer to close the connection, and return whether it has.
+        """Wait for the peer to close the connection, and return whether it is closed.
 
-        A request that timed out has closed it, too.
+        The connection is also closed after a request that timed out.
         """
         return self._peer.fileno() < 0 or bool(
             select.select([self._peer], [], [], seconds)[0])
@@ -101,8 +102,8 @@ class Process:
         Args:
             pid: the process.
             timeout: seconds to wait for the process.
-            word: name of the signal that the process is prepared for, if it is not
-                the default and not in the process's environment.
+            word: name of the signal that the process is prepared for; empty for the
+                signal that its environment names, or for the default.
             despite_seccomp: see Target.
 
         Raises:
@@ -127,7 +128,7 @@ class Process:
         said = word or self._said()
         self._signal = SIGNAL if said is None else number_of(said)
         self._despite_seccomp = despite_seccomp
-        #: the process to enter by ptrace; None if it gets a signal
+        #: the process, if a thread is to be injected; None if the process gets a signal
         self._target: Target | None = None
         may_be_prepared = (int(status["SigCgt"], 16) >> self._signal - 1 & 1
                            and self._is_here())
@@ -135,7 +136,8 @@ class Process:
             try:
                 self._target = Target(pid, despite_seccomp)
             except AllocationSamplingError:
-                # the process may have called prepare(), or the handler is its own
+                # The process has a handler for the signal. The handler may come from
+                # prepare(), or from the program.
                 if not may_be_prepared:
                     raise
 
@@ -152,7 +154,7 @@ class Process:
     def _is_here(self) -> bool:
         """Return whether the process has the same mounts and pids as this one.
 
-        Only then does a prepared process find the socket.
+        If not, a prepared process cannot find the socket.
         """
         with contextlib.suppress(OSError):
             return all(os.readlink("/proc/%d/ns/%s" % (self.pid, kind))
@@ -161,9 +163,10 @@ class Process:
         return True
 
     def _said(self) -> str | None:
-        """Return the name of the signal for a prepared process, or None.
+        """Return the value of VMPROF_CONTROL, which prepares the process, or None.
 
-        The name is in the environment that the process began with.
+        The value is the name of the signal. It is in the environment that the process
+        began with.
         """
         with contextlib.suppress(OSError), open(
                 "/proc/%d/environ" % self.pid, "rb") as file:
@@ -211,16 +214,16 @@ class Process:
 
     def _listen(self, listener: socket.socket, path: str,
                 deadline: float) -> tuple[int, int]:
-        """Create the socket, and return its device and inode.
+        """Create the socket at `path`, and return its device and inode.
 
         Raises:
             OSError: the socket cannot be created.
-            AllocationSamplingError: another command asks the process.
+            AllocationSamplingError: another command sends requests to the process.
         """
         meeting.make_folder(self.uid)
         name = os.path.basename(path)
         with _locked(os.path.dirname(path), deadline) as folder:
-            # the user can replace the folder by a link: use the open folder
+            # use the open folder, because the user may have replaced its path by a link
             there = "/proc/self/fd/%d/%s" % (folder, name)
             if os.path.lexists(there):
                 if not os.path.islink(there):
@@ -237,7 +240,7 @@ class Process:
             return _file(name, folder)
 
     def _check_dead(self, path: str) -> None:
-        """Check that a socket belongs to a command that was killed.
+        """Check that no command listens at an existing socket any more.
 
         Raises:
             AllocationSamplingError: another command listens at the socket.
@@ -263,7 +266,11 @@ class Process:
 
     def _called(self, listener: socket.socket, path: str,
                 deadline: float) -> socket.socket:
-        """Have the process connect, by a signal or ptrace; return the connection."""
+        """Have the process connect, by a signal or an injected thread.
+
+        Returns:
+            The connection.
+        """
         target = self._target
         if target is None:
             peer = self._signalled(listener, deadline)
@@ -286,7 +293,8 @@ class Process:
         """Send the signal to a prepared process, and wait for its connection.
 
         Returns:
-            The connection, or None if the process does not answer, but can be entered.
+            The connection. None if the process does not answer, but a thread can be
+            injected.
         """
         try:
             os.kill(self.pid, self._signal)
@@ -305,7 +313,11 @@ class Process:
         raise self._fail("does not answer", self._why_not())
 
     def _accept(self, listener: socket.socket, seconds: float) -> socket.socket | None:
-        """Wait for a connection of the process; return None after these seconds."""
+        """Wait for a connection from the process.
+
+        Returns:
+            The connection, or None if no connection arrives within `seconds`.
+        """
         listener.settimeout(seconds)
         try:
             peer, _ = listener.accept()
@@ -341,7 +353,7 @@ class Process:
 def _locked(folder: str, deadline: float) -> Iterator[int]:
     """Open and lock the folder of the sockets, and return its descriptor.
 
-    With the lock, one command at a time looks for sockets, makes and removes them.
+    With the lock, only one command at a time looks for, makes and removes sockets.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -27,7 +27,8 @@ _FOLDER = "vmprof-allocation-%d"
 def folder(uid: int) -> str:
     """Return the folder of the sockets for this user's processes.
 
-    It does not depend on the environment, which may differ between the two sides.
+    The folder does not depend on the environment, which may differ between the command
+    and the process.
     """
     runtime = _RUNTIME % uid
     return os.path.join(runtime if _is_private(runtime, uid) else _TEMPORARY,
@@ -49,7 +50,7 @@ def make_folder(uid: int) -> None:
     try:
         os.mkdir(path, 0o700)
         if uid != os.geteuid():
-            # O_NOFOLLOW, because the user may have put a link there meanwhile
+            # O_NOFOLLOW, because the user may have replaced the folder by a link
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 os.fchown(fd, uid, -1)

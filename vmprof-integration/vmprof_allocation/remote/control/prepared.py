@@ -1,8 +1,8 @@
 """Prepare a process for requests: install a signal handler.
 
-This runs in the program's process. A signal handler runs in the main thread, between
-two bytecodes. It starts another thread for the requests, so that the program does not
-wait.
+This module runs in the program's process. Python runs the handler in the main thread,
+between two bytecodes. The handler starts another thread for the requests, so that the
+program does not wait.
 """
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def number_of(word: str) -> int:
 def prepare(word: str = "") -> None:
     """Let ``python -m vmprof_allocation ctl`` and ``top`` reach this process.
 
-    This includes the children that the process forks.
+    The commands can then also reach children that this process forks.
 
     Args:
         word: name of the signal; empty for SIGURG.
 
     Raises:
-        AllocationSamplingError: the program uses this signal, or this is not the main
-            thread, which alone can set handlers.
+        AllocationSamplingError: the program uses this signal, or the caller is not the
+            main thread, which alone can set handlers.
     """
     number = number_of(word)
     if not number:
@@ -88,7 +88,7 @@ def _called(number: int, frame: object) -> None:
     try:
         start_new_thread(_answer, ())
     except Exception:
-        pass        # no more threads are possible: the command's wait times out
+        pass        # no thread is possible; the command reports that it got no answer
 
 
 def _answer() -> None:
@@ -96,5 +96,5 @@ def _answer() -> None:
         with Undivided():
             from vmprof_allocation.remote.control.serve import answer
     except Exception:
-        return      # the command's wait times out, and it reports that
+        return      # the command reports that it got no answer
     answer()

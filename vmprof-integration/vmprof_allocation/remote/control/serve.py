@@ -66,7 +66,7 @@ def _answer(path: str) -> None:
         return
     found = _socket.socket(_socket.AF_UNIX,
                            _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-    # a high number keeps the program's own descriptors as they would be
+    # with a high number, the program's own descriptors get their usual numbers
     peer = _socket.socket(fileno=move_up(found.detach()))
     _peers[peer] = file_id(peer.fileno())
     try:
@@ -79,7 +79,7 @@ def _answer(path: str) -> None:
 
 
 def _close(peer: Any) -> None:
-    """Close a connection, unless the program has closed it and reused its number."""
+    """Close a connection, unless the program has closed its descriptor."""
     identity = _peers.pop(peer, None)
     fd = peer.detach()
     if fd >= 0 and file_id(fd) == identity:
@@ -87,7 +87,7 @@ def _close(peer: Any) -> None:
 
 
 def _forget() -> None:
-    """Close the parent's connections in a forked child."""
+    """Close the connections that a forked child inherited from its parent."""
     global _held
     _held = None
     for peer in [*_peers]:
@@ -98,7 +98,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _converse(peer: Any) -> None:
-    """Answer requests until the command disconnects."""
+    """Answer the requests from a connection until the command disconnects."""
     global _held
     pid = os.getpid()
     held: Session | None = None
@@ -108,7 +108,8 @@ def _converse(peer: Any) -> None:
             if words[0] == HOLD:
                 peer.settimeout(float(words.pop(1)))
             if words[0] == HELD:
-                # this waits for another process, and has its own critical sections
+                # Session.held() waits for another process, and delays forks itself
+                # where necessary
                 answer = _answer_to(words, held)
             else:
                 with Undivided():
@@ -198,9 +199,9 @@ def _start(output: str, knowledge: str, text: str, run: str, parent: str) -> lis
 
 
 def _as_child(settings: Settings, processes: Processes, knowledge: str) -> Session:
-    """Start to sample a process as a child of a run.
+    """Start to sample this process as a child in an existing run.
 
-    The parent was sampled before, by the same command.
+    The same command has started to sample the parent before.
     """
     path = make_own(processes)
     if path is None:

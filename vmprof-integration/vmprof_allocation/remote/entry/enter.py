@@ -18,13 +18,14 @@ FOLDER = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 _INSIDE = os.path.join(FOLDER, "remote", "entry", "inside.py")
 #: milliseconds to wait for one thread before another one is tried
 _MILLISECONDS = 100
-#: maximum time in seconds that a thread of a program without a GIL is stopped for
+#: maximum time in seconds for which a thread is stopped in a program without a GIL
 _HELD_SECONDS = 1.0
-#: seconds between two calls of look(), while a thread is stopped, and otherwise
+#: seconds between two calls of look(): while a thread is stopped, and afterwards
 _STEP, _LOOK = 0.001, 0.02
-#: seconds before the user learns the reason for the wait
+#: seconds of waiting after which the user gets a message with the reason
 _PATIENCE = 1.0
-#: additional seconds for modules that the program has to read from a disk
+#: seconds that an injected thread with the GIL may take, after the deadline, to load
+#: modules from a disk
 _LOAD_SECONDS = 10.0
 
 
@@ -40,25 +41,27 @@ def program(path: str) -> str:
     with open(_INSIDE, encoding="utf-8") as file:
         source = "%s\nbegin(%r, %r)\n" % (file.read(), FOLDER, path)
     builtins = "__import__('builtins')"
-    # readers of profiles know the name <vmprof-allocation>
+    # the readers of profiles recognize the sampler's code by <vmprof-allocation>
     return "%s.exec(%s.compile(%r, '<vmprof-allocation>', 'exec'), {})" % (
         builtins, builtins, source)
 
 
 class StillTraced(AllocationSamplingError):
-    """A thread has not stopped in time.
+    """The error that a thread of the process has not stopped in time.
 
-    The kernel detaches from the thread when this command ends. So the command has to
-    end.
+    The command has to end, because the kernel then detaches it from the thread.
     """
 
 
 class Entry:
-    """One attempt to enter a process; leave() ends it in each case."""
+    """An attempt to inject a thread into a process.
+
+    The caller ends each attempt by leave().
+    """
 
     def __init__(self, target: Target, path: str, deadline: float,
                  note: Callable[[str], None], tracer: Tracer | None = None) -> None:
-        """Check that the process sees the files.
+        """Check that the process sees this package and the socket at their paths.
 
         Args:
             target: the process.
@@ -68,7 +71,7 @@ class Entry:
             tracer: the tracer; None for a new one.
 
         Raises:
-            AllocationSamplingError: the process sees other files.
+            AllocationSamplingError: the process sees other files at these paths.
         """
         for there in FOLDER, os.path.dirname(path):
             target.check_sees(there)
@@ -85,7 +88,7 @@ class Entry:
         self._reason = ""
 
     def begin(self) -> None:
-        """Have the thread made.
+        """Stop a thread of the process, and have it make the injected thread.
 
         Raises:
             AllocationSamplingError: No thread could be stopped.
@@ -153,9 +156,9 @@ class Entry:
         if self._has_gil or now > self._held_until:
             self.leave()
         if not self._held_until and self._target.ticker:
-            # Continue even if the new thread has the GIL, because it may lose the GIL
-            # again. Compiled loops of other threads keep the GIL until Python makes its
-            # first thread.
+            # Do this even if the new thread has the GIL, because the thread may lose
+            # the GIL again. Compiled loops of other threads keep the GIL until Python
+            # makes its first thread.
             self._tracer.ask_for_gil(self._target.ticker)
         if now > self._deadline + _LOAD_SECONDS * self._has_gil:
             self._target.check_descriptors()

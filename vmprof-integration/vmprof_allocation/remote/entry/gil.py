@@ -2,9 +2,9 @@
 
 Such a program has no GIL yet, and a thread that waits for the GIL ends the process.
 RPyGilAllocate() creates the GIL, but no build exports this function. It is found by its
-effect: it returns if the word rpy_waiting_threads is not negative. Otherwise, it makes
-two mutexes and a condition, stores 0 in this word, and jumps to pthread_atfork(). The
-initial value of the word in PyPy's file is -42.
+effect. The function returns if the word rpy_waiting_threads is not negative. Otherwise,
+it makes two mutexes and a condition, stores 0 in this word, and jumps to
+pthread_atfork(). The initial value of the word in PyPy's file is -42.
 """
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ NOT_MADE = -42
 
 
 class Gil(NamedTuple):
-    """Addresses in this process.
+    """Addresses of the GIL's word and of its function in this process.
 
-    In another process with the same file, they have the same distance.
+    In another process, they are at the same offsets from PyPy's load address.
     """
 
-    #: rpy_waiting_threads
+    #: the address of rpy_waiting_threads
     waiting: int
-    #: RPyGilAllocate()
+    #: the address of RPyGilAllocate()
     allocate: int
 
 
 def find(maps: list[Mapping], libpypy: Mapping, machine: str | None = None) -> Gil:
-    """Find the addresses in the mappings of this process.
+    """Find RPyGilAllocate() and rpy_waiting_threads in the mappings of this process.
 
     Args:
         maps: the mappings of this process.

@@ -1,4 +1,4 @@
-"""Search machine code for the function that creates PyPy's GIL.  gil.py uses this."""
+"""Search machine code for the function that creates PyPy's GIL, for gil.py."""
 from __future__ import annotations
 
 import array
@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 
 class Found(NamedTuple):
-    """Offsets from the beginning of the code, which is the beginning of a page."""
+    """A function that may create the GIL, and the words that it reads and writes.
+
+    The numbers are offsets from the beginning of the code, which begins a page.
+    """
 
     function: int
     #: the word that the function compares with 0, and the word that it sets to 0
@@ -19,7 +22,7 @@ class Found(NamedTuple):
 # ____________________________________________________________
 # x86-64
 
-#: the rare end of the function: a jump to pthread_atfork(0, 0, f)
+#: The end of the function: a jump to pthread_atfork(0, 0, f). Few functions end so.
 _LAST = b"\x31\xf6\x31\xff\x48\x83\xc4\x08\xe9"
 _MAX_SIZE = 300
 _FUNCTION = re.compile(
@@ -69,11 +72,11 @@ def _aarch64(code: bytes) -> Iterator[Found]:
 
 
 def _ending(words: array.array[int], begin: int) -> Iterator[Found]:
-    """Find the function that creates the GIL, if it ends after these words.
+    """Find the function that creates the GIL, if it ends after `words`.
 
     Args:
-        words: the instructions.
-        begin: offset of the first word.
+        words: the last instructions before a jump.
+        begin: offset of the first of these words in the code.
     """
     # str xzr, [xn, #...]
     zeroed = [i for i in range(max(0, len(words) - _END), len(words))
@@ -117,9 +120,10 @@ def _signed(value: int, bits: int) -> int:
 
 
 def _ends(word: int) -> bool:
-    """Return whether no instruction can continue after this word.
+    """Return whether a function may begin after this word.
 
-    Such words are nop (as filler), ret, b, and bl of a function that does not return.
+    Execution never continues after ret, b, or bl of a function that does not return. A
+    nop between functions is filler.
     """
     return word in (0, _NOP, _RET) or word & 0x7c000000 == 0x14000000
 

@@ -21,13 +21,13 @@ def begin(folder: str, path: str) -> None:
     """Answer the command that listens at a socket.
 
     Args:
-        folder: folder of the package that the command runs. sys.path of the program
-            remains unchanged.
+        folder: folder of the package that the command runs, from which the modules are
+            imported. The program's sys.path remains unchanged.
         path: path of the socket.
     """
     start: object = _thread.start_new_thread
     if isinstance(start, type(len)):
-        # after a program's first thread, PyPy releases the GIL at regular intervals
+        # once a program has made a thread, PyPy releases the GIL at regular intervals
         _thread.start_new_thread(_answer, (folder, path))
     else:
         _answer(folder, path)       # gevent's start_new_thread makes no thread
@@ -45,7 +45,7 @@ def _answer(folder: str, path: str) -> None:
 
 
 def _no_forks(folder: str) -> Any:
-    # do not import the module: the program may fork before it is complete
+    # do not import the module, because the program may fork during the import
     name = _PACKAGE + ".critical.forks"
     module: Any = sys.modules.get(name)
     if module is None:
@@ -83,7 +83,7 @@ def _refuse(path: str, why: str) -> None:
         peer.settimeout(10.0)
         peer.connect(path)
         peer.recv(65536)
-        # control/meeting.py
+        # the format of control/meeting.py
         peer.send(("refused\0" + why).encode("utf-8", "replace"))
     except OSError:
         pass                # the command has ended

@@ -8,13 +8,13 @@ from vmprof_allocation.errors import AllocationSamplingError
 
 
 class Mapping(NamedTuple):
-    """A line of /proc/PID/maps."""
+    """A mapping of a process's memory, from /proc/PID/maps."""
 
     start: int
     end: int
     permissions: str
     offset: int
-        #: the file, as device and inode
+        #: the mapped file, as device and inode
     file: tuple[str, int]
     path: str
 
@@ -25,7 +25,7 @@ class Mapping(NamedTuple):
 
 
 def read(lines: Iterable[str]) -> Iterator[Mapping]:
-    """Parse the lines of a maps file."""
+    """Parse the lines of /proc/PID/maps."""
     for line in lines:
         fields = line.rstrip("\n").split(None, 5)
         start, _, end = fields[0].partition("-")
@@ -46,7 +46,7 @@ def of(pid: int | str) -> list[Mapping]:
 
 
 def base(maps: list[Mapping], file: tuple[str, int]) -> int:
-    """Return the address at which a file is loaded.
+    """Return the address at which the beginning of a file is mapped.
 
     Raises:
         AllocationSamplingError: the beginning of the file is not mapped.

@@ -1,4 +1,4 @@
-"""Check that a process can be entered, and find the addresses of its functions.
+"""Check that a thread can be injected into a process, and find the needed addresses.
 
 The process runs the same files of PyPy and libc as this process. So the addresses in
 this process determine the addresses in the other one.
@@ -30,29 +30,29 @@ FUNCTIONS = {
 _OTHER_MALLOC = re.compile(
     r"jemalloc|tcmalloc|mimalloc|hoard|scudo|heaptrack|vgpreload|libc_malloc_debug|"
     r"libmemusage|lib(?:a|t|l|m|hwa)san\.so")
-#: Numbers of system calls that end with EINTR, and are not repeated, if the thread is
-#: stopped meanwhile: epoll_wait (x86-64), epoll_pwait, epoll_pwait2, rt_sigtimedwait.
+#: Numbers of system calls that end with EINTR, and are not repeated, if a thread is
+#: stopped in the call: epoll_wait (x86-64), epoll_pwait, epoll_pwait2, rt_sigtimedwait.
 _ENDING = {"x86_64": {"232", "281", "441", "128"},
            "aarch64": {"22", "441", "137"}}
 
 
-#: file with the system's permissions to trace processes, if it restricts them
+#: file that shows who may trace processes, if the system restricts this
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 class Target:
-    """A process that can be entered."""
+    """A process into which a thread can be injected."""
 
     def __init__(self, pid: int, despite_seccomp: bool = False):
-        """Check the process, and find the addresses.
+        """Check the process, and find the addresses of its functions.
 
         Args:
             pid: the process.
-            despite_seccomp: enter the process even if it has a seccomp filter that this
-                process does not have.
+            despite_seccomp: accept the process even if it has a seccomp filter that
+                this process does not have.
 
         Raises:
-            AllocationSamplingError: the process cannot be entered.
+            AllocationSamplingError: no thread can be injected into the process.
         """
         _check_here()
         self.pid = pid
@@ -61,7 +61,7 @@ class Target:
         self._theirs = self._read_maps()
         self._libpypy = self._find_libpypy()
         self._check_malloc()
-        #: addresses of FUNCTIONS, in the process and in this process
+        #: for each of FUNCTIONS, its address in the process and in this process
         self.functions = {name: self._find(symbol) if symbol else self._find_allocate()
                           for name, symbol in FUNCTIONS.items()}
         #: address of libc's syscall() in the process
@@ -71,7 +71,7 @@ class Target:
 
     @property
     def has_lock(self) -> bool:
-        """Whether the process has a GIL.  It has none if it never used threads."""
+        """Whether the process has a GIL; a program that never used threads lacks it."""
         return not self.functions["allocate"][0]
 
     def _fail(self, why: str, what_to_do: str) -> AllocationSamplingError:
@@ -103,7 +103,7 @@ class Target:
         """Check that the process can open one more descriptor.
 
         Raises:
-            AllocationSamplingError: it has reached its limit.
+            AllocationSamplingError: the process has reached its limit (ulimit -n).
         """
         if not has_descriptors(self.pid):
             raise self._fail(
@@ -113,8 +113,8 @@ class Target:
     def _check_seccomp(self, status: dict[str, str], despite_seccomp: bool) -> None:
         """Check that no seccomp filter forbids the necessary system calls.
 
-        A filter that this process also has allows them, because this process runs PyPy
-        and makes threads.
+        A filter that this process also has allows these calls, because this process
+        runs PyPy and makes threads.
         """
         mode, ours = status.get("Seccomp", "0"), read_status("self")
         filters, ours_filters = (int(s.get("Seccomp_filters", "0"))
@@ -166,7 +166,7 @@ class Target:
         return self._there(here), here
 
     def _there(self, here: int) -> int:
-        """Return the address in the process that corresponds to one in this process."""
+        """Convert an address in this process to the corresponding one in the target."""
         mapping = maps.holding(self._ours, here)
         try:
             return here - maps.base(self._ours, mapping.file) + maps.base(
@@ -178,10 +178,10 @@ class Target:
                 "again") from None
 
     def _find_allocate(self) -> tuple[int, int]:
-        """Return the addresses of RPyGilAllocate() in the process and in this one.
+        """Return the addresses of RPyGilAllocate() in the target and in this process.
 
         Returns:
-            The addresses; (0, 0) if the process has a GIL already.
+            The addresses; (0, 0) if the target has a GIL already.
         """
         try:
             places = gil.find(self._ours, self._libpypy)
@@ -207,7 +207,7 @@ class Target:
                 + maps.base(self._theirs, self._libpypy.file))
 
     def describe(self, address: int) -> str:
-        """Return the file and the offset of an instruction for a message."""
+        """Return the file and the offset of an instruction at an address, as text."""
         try:
             mapping = maps.holding(maps.of(self.pid), address)
         except (OSError, AllocationSamplingError):
@@ -244,10 +244,10 @@ class Target:
                 "run this command in its container")
 
     def threads(self) -> list[int]:
-        """Return the threads of the process, best ones to stop first.
+        """Return the threads of the process that may be stopped, the best ones first.
 
-        The program notices least if they are stopped. If the GIL does not exist yet,
-        only the main thread may create it.
+        The program notices least if the best ones are stopped. If the GIL does not
+        exist yet, the result is the main thread, which alone may create the GIL.
 
         Raises:
             AllocationSamplingError: the process has ended.
@@ -276,7 +276,7 @@ def _here(name: str) -> int:
     """Return the address of a function of libpypy or libc in this process.
 
     Raises:
-        AllocationSamplingError: there is no such function.
+        AllocationSamplingError: neither library exports this function.
     """
     try:
         function = getattr(ctypes.CDLL(None), name)
@@ -289,7 +289,12 @@ def _here(name: str) -> int:
 
 
 def refusal(pid: int, number: int | None) -> str:
-    """Return the meaning of a ptrace errno, and the remedy, as a message."""
+    """Return the message for an errno of the injection, with the remedy.
+
+    Args:
+        pid: the process.
+        number: the errno of ptrace, /proc or native/attach/tracer.h.
+    """
     import errno
     if number in (errno.EPERM, errno.EACCES):
         return ("no permission to trace process %d (ptrace): %s" % (
@@ -332,10 +337,10 @@ def _why_not() -> str:
 
 
 def _check_here() -> None:
-    """Check that this interpreter can enter other processes.
+    """Check that this interpreter can inject threads into other processes.
 
     Raises:
-        AllocationSamplingError: it cannot.
+        AllocationSamplingError: this is not PyPy, or the system is not supported.
     """
     if sys.implementation.name != "pypy" or not sys.platform.startswith("linux"):
         raise AllocationSamplingError(

@@ -2,8 +2,8 @@
 
 If the ticker is negative, the interpreter releases the GIL at the next bytecode, also
 in machine code of the JIT compiler. PyPy's signal handler sets the ticker to -1. Newer
-builds export the ticker as `pypysig_counter`. In older builds, the code of the handler
-contains the address. On AArch64 the ticker is unknown.
+builds export the ticker as `pypysig_counter`. In older builds, the code of the signal
+handler contains the ticker's address. On AArch64, find() returns None.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = "pypysig_counter"
 _HANDLER_SIZE = 160
 #: pattern of movq $-1, ticker(%rip) on x86-64
 _STORE = re.compile(rb"\x48\xc7\x05(.{4})\xff{4}", re.DOTALL)
-#: a signal that is ignored by default, so that its handler can be replaced for a while
+#: a signal that is ignored by default, so that find() can set a handler for a while
 _SIGNAL = signal.SIGURG
 #: size of a buffer for glibc's struct sigaction, in bytes
 _ACTION_SIZE = 256

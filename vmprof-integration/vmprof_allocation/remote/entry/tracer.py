@@ -21,15 +21,16 @@ class _Request(ctypes.Structure):
 
 
 class Tracer:
-    """A thread of another process, which is stopped between enter() and leave()."""
+    """A thread of another process, stopped by enter() and continued by leave()."""
 
     def __init__(self) -> None:
         """Load the library.
 
         Raises:
-            AllocationSamplingError: the library cannot be loaded.
+            AllocationSamplingError: the library of native/attach cannot be loaded.
         """
-        #: address of the last stop at an unsafe place; 0 if it is unknown
+        #: address of the instruction at which the thread was last stopped without being
+        #: at a safe place; 0 if it is unknown
         self.pc = 0
         #: whether enter() stopped the thread in PyPy's code, and not at a system call
         self.is_in_code = False
@@ -44,6 +45,7 @@ class Tracer:
               is_code_allowed: bool) -> int:
         """Stop a thread, and have it make a new thread that runs Python code.
 
+        Args:
             target: the process.
             tid: the thread that makes the new thread, and is stopped until leave().
             program: the Python code.
@@ -67,7 +69,7 @@ class Tracer:
         """Make the holder of the GIL release it at the next bytecode.
 
         Args:
-            ticker: The address of PyPy's ticker there.
+            ticker: The address of PyPy's ticker in the other process.
 
         Returns:
             0, or an errno.
@@ -75,10 +77,7 @@ class Tracer:
         return int(self._library.tracer_ask_for_gil(ctypes.c_uint64(ticker)))
 
     def has_gil(self) -> bool:
-        """Return whether the new thread has or had the GIL.
-
-        Returns True also if the process is gone.
-        """
+        """Return whether the new thread has or had the GIL, or the process is gone."""
         return bool(self._library.tracer_has_gil())
 
     def leave(self) -> int:

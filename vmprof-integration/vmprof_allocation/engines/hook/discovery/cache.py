@@ -26,7 +26,11 @@ _MAX_SIZE = 65536
 
 
 def path(build_id: str) -> str | None:
-    """Return the file for a build's layout, or None if this user has no home folder."""
+    """Return the cache file for the layout of the build with this build-id.
+
+    Returns:
+        None if this user has no home folder.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
     # relative paths are invalid by the XDG specification
     if not os.path.isabs(base):
@@ -38,7 +42,7 @@ def path(build_id: str) -> str | None:
 
 
 def types_path(file: str) -> str:
-    """Return the file for the names of types, if the layout is in `file`."""
+    """Return the cache file for the names of types that belongs to a layout's file."""
     return file + ".types"
 
 
@@ -58,7 +62,7 @@ def _open(file: str) -> tuple[int, int]:
 
     Raises:
         OSError: the file cannot be opened.
-        ValueError: another user may have changed it.
+        ValueError: another user may have changed the file.
     """
     if not _is_ours(os.stat(os.path.dirname(file))):
         raise ValueError(file)
@@ -97,7 +101,7 @@ def fill(file: str, room: Any, check: int) -> bool:
         check: the CRC-32 of the names.
 
     Returns:
-        False if there is no valid file.
+        False if the file is missing or invalid; `room` may then contain anything.
     """
     try:
         fd, size = _open(file)
@@ -115,7 +119,7 @@ def save(file: str, text: str, types: bytes | None = None) -> str:
     Args:
         file: see path().
         text: the layout.
-        types: the names of types; None to leave that file unchanged.
+        types: the names of types; None to leave their file unchanged.
 
     Returns:
         The reason why the next process cannot load the layout, or "".

@@ -1,7 +1,9 @@
 """Give the build profile of this PyPy to the sampled process.
 
-The process may be unable to read the command's cache: a worker of another user, or a
-service without a home.  It would have to search the build itself, which takes seconds.
+A command finds the build profile, for example `attach`, and another process is sampled.
+The sampled process may be unable to read the command's cache, because it belongs to
+another user or is a service without a home folder.  It would then have to search for
+the GC itself, which takes seconds.
 """
 from __future__ import annotations
 
@@ -17,25 +19,28 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def leave(place: ProcessLayout, folder: str) -> str:
-    """Return Layout.text(), with the names of types in a file in `folder`.
+    """Write the names of types to a file in `folder`, and return Layout.text().
 
-    If the cache cannot be written, the layout contains the names (100 kB), and is then
-    too long for a message.
+    If the cache cannot be written, the layout contains the names (100 kB), and its text
+    is too long for a message to the sampled process.
 
     Args:
         place: the layout of this process.
         folder: a folder that belongs to the user of the sampled process.
 
+    Returns:
+        The text of a layout that refers to the file.  If the file cannot be written,
+        the text refers to the cache.
+
     Raises:
-        AllocationSamplingError: the names are in no cache, and the file cannot be
-            written.
+        AllocationSamplingError: neither the cache nor the file can be written.
     """
     layout = place.layout
     if not layout.types_size or not place.types:
         return layout.text()
     path = os.path.join(folder, _NAME)
     problem = "its name contains unprintable characters"
-    if folder.isprintable():        # the layout's text has a line for each field
+    if folder.isprintable():        # a line break would end the field of the text
         try:
             _write(folder, place.ffi.buffer(place.types, layout.types_size))
             return Layout(**{**layout.__dict__, "types": "", "types_file": path}).text()
@@ -49,9 +54,10 @@ def leave(place: ProcessLayout, folder: str) -> str:
 
 
 def _write(folder: str, types: Any) -> None:
-    """Write the names for the owner of the folder.
+    """Write the names of types to a file that belongs to the owner of the folder.
 
-    Another user may have replaced the folder by a link.
+    A link in the place of the folder is not followed, because another user may have
+    made it.
 
     Raises:
         OSError: the file cannot be written.

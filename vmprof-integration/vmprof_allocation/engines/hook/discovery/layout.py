@@ -22,7 +22,7 @@ SWAPPED = {"x86_64": 8, "aarch64": 4}
 
 
 def pack(types: bytes) -> str:
-    """Return the names of types as a field of a layout."""
+    """Compress the names of types into the text of the field Layout.types."""
     import binascii
     import zlib
     return binascii.b2a_base64(zlib.compress(types, 9), newline=False).decode()
@@ -54,57 +54,59 @@ class Layout:
     gc: int
     nursery_free: int
     nursery_top: int
-    #: For each function in ENTRIES: its address, the number of bytes that are moved for
-    #: a jump, and its first bytes (hexadecimal).
+    #: For each function in ENTRIES: its address, the number of bytes at its start that
+    #: give way to a jump, and its first bytes (hexadecimal).
     entry: list[int]
     moved: list[int]
     code: list[str]
     #: The addresses of the pointers in IMPORTS; 0 if the build does not import the
     #: function.
     slot: list[int]
-    #: A bit for each pointer in IMPORTS that the dynamic linker makes read-only.  It
-    #: does so for functions whose address is taken, and with -z now for all functions.
+    #: Bit i is set if the dynamic linker makes the pointer for IMPORTS[i] read-only.
+    #: This is the case for functions whose address is taken, and for all functions if
+    #: the build was linked with -z now.
     slots_read_only: int
     type_info: int
     type_fixed_size: int
     type_item_size: int
 
-    # facts from probe/, with the values here if they are not certain
+    # results of probe/; a field that the probe is not certain about has the value here
 
     #: Offset in the GC of the word for its state: 1 during marking, 2 during sweeping.
     gc_state: int = -1
-    #: In an entry of the type table: the offset of a word, its bit for objects with a
-    #: length, and the offset of the word with the length's offset.
+    #: In an entry of the type table: the offset of a word with flags, the flag for
+    #: objects with a length, and the offset of the word that contains the offset of the
+    #: length in an object.
     type_info_bits: int = -1
     type_is_varsize: int = 0
     type_length: int = -1
-    #: Bits in an object's header: marking has reached this old object; the young object
-    #: is pinned.
+    #: Bits in an object's header.  The first is set if marking has reached this old
+    #: object, and the second if this young object is pinned.
     flag_visited: int = 0
     flag_pinned: int = 0
     #: The word that replaces the header of a survivor in the nursery, before its new
     #: address.
     forwarded: int = 0
-    #: The words in which the GC counts bytes: of blocks in use in arenas, of arenas, of
-    #: large objects outside of both, and of its nursery.  All are 0 if they are
-    #: unknown.
+    #: Addresses of the GC's counts of bytes: in used blocks of arenas, in arenas, and
+    #: in large objects outside of arenas.  The last one is the address of the nursery's
+    #: size.  All are 0 if they are unknown.
     heap_blocks: int = 0
     heap_arenas: int = 0
     heap_large: int = 0
     heap_nursery: int = 0
-    #: Whether heap_blocks is right even while the GC sweeps.
+    #: 1 if the count at heap_blocks is valid even while the GC sweeps, or 0.
     heap_is_counted_on: int = 0
-    #: The head of PyPy's table of the JIT's code, or 0.
+    #: The address of the head of PyPy's table of compiled code; 0 if it is unknown.
     codemap: int = 0
-    #: The pointer to a list of the JIT's present activities, and the pointer to the end
-    #: of the shadow stack; 0 if unknown.  Running RPython functions store their
-    #: references on the shadow stack.
+    #: Addresses of two pointers: to the list of the JIT's present activities, and to
+    #: the top of the shadow stack, which holds the references of running RPython
+    #: functions.  They are 0 if they are unknown.
     jit_phases: int = 0
     roots: int = 0
     #: How a frame stores its current line (hook/lines/frame_lines.h); empty if unknown.
     frames: list[int]
-    #: The GC's number of the type that has the references of each thread.  0 if the
-    #: walk of the heap differs from the GC's own (probe/references.py).
+    #: The GC's number of the type that has the references of each thread.  0 if our
+    #: walk of the heap differs from the GC's own walk (probe/references.py).
     references: int = 0
     #: The names of types (probe/names.py): their size in bytes (0 if they are unknown)
     #: and their CRC-32; and the names themselves (pack()) if the cache cannot keep
@@ -139,7 +141,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Return the layout with this text().
+        """Parse the result of text().
 
         Raises:
             ValueError: the text is invalid.

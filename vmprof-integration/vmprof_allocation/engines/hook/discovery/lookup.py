@@ -10,7 +10,7 @@ import sys
 from vmprof_allocation.engines.hook.discovery.layout import Layout, unpack
 from vmprof_allocation.errors import NOT_KNOWN, Evidence, UnknownBuild
 
-# nothing that is not needed: see engines/base.py
+# import only necessary modules: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 #: Called before a search, which takes a second or more, with the path of the cache file
 #: or None.  The command line sets this.
 searching: Callable[[str | None], None] | None = None
-#: Variables that would start sampling in the process that searches, which would then
-#: search itself.
+#: Environment variables that would start sampling in the process that searches.  This
+#: process would then start a search, too.
 _TRACES = "VMPROF_TRACEMALLOC", "PYTHONTRACEMALLOC"
 #: The reason why the result of the last search() is not in the cache, or "".
 not_kept = ""
-#: The folder of this package.  In the program's folder, modules may have any name.
+#: The folder that contains this package, where the search starts.  In the program's
+#: folder, a module might have the same name as a module that the search imports.
 _FOLDER = os.path.abspath(__file__).rsplit(os.sep, 5)[0]
 
 
@@ -33,8 +34,8 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
 
     Args:
         evidence: gets a finding about the cache.
-        build_id: the build.
-        told: the text of a layout from another process; may be invalid.
+        build_id: the build-id of PyPy's library.
+        told: the text of a layout from another process, or any other text.
 
     Returns:
         None if no layout of this build is known.
@@ -44,7 +45,7 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
         if layout.build_id == build_id:
             return layout
     except ValueError:
-        pass            # no other process knew the layout
+        pass            # no other process passed a layout
     from vmprof_allocation.engines.hook.discovery import cache
     file = cache.path(build_id)
     text = cache.load(file) if file is not None else None
@@ -54,8 +55,8 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
             if layout.build_id == build_id:
                 evidence.found("stored in", str(file))
                 if not layout.references:
-                    # the environment of the search may be the reason: an emulator or
-                    # seccomp
+                    # a reason may be the environment of the search, such as an emulator
+                    # or seccomp
                     evidence.found("references", "%s, so --held is not possible: when "
                                    "the search stored this result, it could not fork "
                                    "a process, or the references differed from the "
@@ -63,15 +64,15 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
                                    "again for the reason" % NOT_KNOWN)
                 return layout
         except ValueError:
-            pass        # written by another version of this package
+            pass        # another version of this package wrote the file
     return None
 
 
 def fill(layout: Layout, room: Any) -> bool:
-    """Store the names of types into `room`, a buffer of their size.
+    """Copy the names of a layout's types into the buffer `room`, which has their size.
 
     Returns:
-        False if the names cannot be found any more.
+        False if the file with the names is missing or invalid.
     """
     if layout.types:
         room[:] = unpack(layout.types)
@@ -85,7 +86,12 @@ def fill(layout: Layout, room: Any) -> bool:
 
 
 def search(evidence: Evidence, library: str, build_id: str) -> Layout:
-    """Run search.py, which writes its result to the cache.
+    """Run search.py in a process, which writes its result to the cache.
+
+    Args:
+        evidence: gets the findings of the search.
+        library: the path of PyPy's library.
+        build_id: its build-id.
 
     Raises:
         UnknownBuild: the search has failed.

@@ -1,6 +1,7 @@
-"""Check a build profile against this process: /proc, the ELF header and the nursery.
+"""Check that a build profile fits this process, before the sampler changes its memory.
 
-Only the start of sampling needs this module; engine.py removes it afterwards.
+The check reads /proc, the ELF header in memory, PyPy's code and the nursery.  Only the
+start of sampling needs this module; engine.py removes the module afterwards.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from vmprof_allocation.engines.hook.discovery.process_layout import ProcessLayou
 from vmprof_allocation.engines.hook.library import load
 from vmprof_allocation.errors import AllocationSamplingError, Evidence
 
-# nothing that is not needed: see engines/base.py
+# import only necessary modules: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 #: The machines that native/hook supports, by their names in os.uname(), and their usual
 #: names.
 MACHINES = {"x86_64": "x86-64", "aarch64": "AArch64"}
-#: ELF's types and flags of segments.
+#: Types and flags of segments in ELF.
 PT_LOAD, PT_NOTE = 1, 4
 PF_X, PF_W = 1, 2
 
@@ -57,17 +58,20 @@ def unsupported() -> str | None:
 
 
 def _number(data: bytes, at: int, size: int) -> int:
-    """Return the number at an offset, without a module that stays in the process."""
+    """Return the number at an offset in `data`.
+
+    The module struct is not used, because it would stay in the process.
+    """
     return int.from_bytes(data[at:at + size], "little")
 
 
 class Mapping:
-    """A line of /proc/self/maps."""
+    """A mapping of this process's memory, from /proc/self/maps."""
 
     __slots__ = ("end", "path", "permissions", "start")
 
     def __init__(self, line: str):
-        """Parse a line."""
+        """Parse a line of /proc/self/maps."""
         fields = line.split(None, 5)
         start, _, end = fields[0].partition("-")
         self.start, self.end = int(start, 16), int(end, 16)
@@ -95,7 +99,7 @@ class Process(Evidence):
     """The addresses of the hooks in this process, checked in memory."""
 
     def __init__(self, told: str = "") -> None:
-        """Find the layout and check it.
+        """Find the layout of this build, and check that it fits this process.
 
         Args:
             told: the text of a layout from another process, or "".
@@ -114,7 +118,7 @@ class Process(Evidence):
         self._check_memory()
 
     def _find_library(self) -> tuple[str, int]:
-        """Return the path of the file with PyPy's code, and its load address."""
+        """Return the path of the file with PyPy's code, and the file's load address."""
         maps = read_maps()
         inside = self._main_function(maps)
         for mapping in maps:
@@ -134,8 +138,8 @@ class Process(Evidence):
 
     def _main_function(self, maps: list[Mapping]) -> int:
         """Return the address of a function that libpypy exports."""
-        # None searches all files with global symbols.  libpypy is none of them if a
-        # program has loaded it as a plug-in.
+        # None searches all files with global symbols.  If a program has loaded libpypy
+        # as a plug-in, libpypy may be missing among these files.
         files = [None] + [m.path for m in maps
                           if "x" in m.permissions and "pypy" in m.path]
         for file in files:
@@ -192,7 +196,7 @@ class Process(Evidence):
         """Load the names of types into memory outside of the GC's heap.
 
         Returns:
-            False if the names cannot be found any more.
+            False if the file with the names is missing or invalid.
         """
         self.place.types = self._ffi.NULL
         size = layout.types_size
@@ -205,7 +209,7 @@ class Process(Evidence):
         return True
 
     def _check_layout(self) -> None:
-        """Check that each address is in a segment with the right flags."""
+        """Check that the layout's addresses are in segments with the right flags."""
         layout = self.place.layout
         machine = os.uname().machine
         if layout.machine != machine:
@@ -245,7 +249,7 @@ class Process(Evidence):
                 layout.heap_nursery]
 
     def _check_memory(self) -> None:
-        """Check that the memory agrees with the facts from the file."""
+        """Check that PyPy's code and the nursery in memory agree with the layout."""
         layout = self.place.layout
         for name, address, code in zip(ENTRIES, layout.entry, layout.code):
             there = self.place.bytes_at(address, len(code) // 2).hex()
@@ -268,8 +272,8 @@ class Process(Evidence):
                                              "mapping" % (low, high))
         small, large = 16, 8016
         for _ in range(20):
-            # the two differ only in the size of one object; repeated if a collection
-            # was between them
+            # The two allocations differ only in the size of the object.  They are
+            # repeated if a collection ran between them.
             high = int(top[0])
             moved = self._moved(free, large) - self._moved(free, small)
             # ljust() makes one object, or two of the same size
@@ -293,12 +297,14 @@ class Process(Evidence):
     def _moved(free: Any, size: int) -> int:
         """Return by how many bytes nursery_free moves when an object is allocated."""
         before = int(free[0])
-        # a call that the JIT neither inlines nor delays, at any threshold
+        # the JIT neither inlines nor delays this call, at any threshold
         _sink[0] = _filler.ljust(size)
         return int(free[0]) - before
 
     def prepare_hooks(self) -> None:
-        """Pass the addresses to hook_prepare(), in one thread at a time.
+        """Pass the addresses to hook_prepare().
+
+        One thread at a time may call this method.
 
         Raises:
             AllocationSamplingError: PyPy's code cannot be changed in this process.
@@ -316,7 +322,8 @@ class Process(Evidence):
         place.type_fixed_size = layout.type_fixed_size
         place.type_item_size = layout.type_item_size
         place.gc = base + layout.gc
-        # then the collector overwrites the words that show which objects survive
+        # with this variable, the GC overwrites the words that show which objects
+        # survive
         place.gc_state = (-1 if os.environ.get("PYPY_GC_NURSERY_DEBUG")
                           else layout.gc_state)
         place.type_info_bits = layout.type_info_bits
@@ -347,7 +354,7 @@ class Process(Evidence):
 
 
 def look(told: str) -> tuple[ProcessLayout, list[Finding], Callable[[], None]]:
-    """Check this process, and return the results.
+    """Find the layout of this build, and check that it fits this process.
 
     Args:
         told: the text of a layout from another process, or "".

@@ -1,9 +1,9 @@
-"""The layout of this process: a build profile, and its load address."""
+"""The layout of this process: a build profile, and the load address of the build."""
 from __future__ import annotations
 
 from vmprof_allocation.engines.hook.discovery.layout import SWAPPED
 
-# nothing that is not needed: see engines/base.py
+# import only necessary modules: see engines/base.py
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -16,7 +16,7 @@ class ProcessLayout:
 
     __slots__ = ("base", "ffi", "layout", "lib", "path", "types")
 
-    #: Set by process.py.
+    #: The build profile, which process.py sets.
     layout: Layout
     #: The names of types in memory of hook_room(); NULL if they are unknown.
     types: Any
@@ -28,7 +28,7 @@ class ProcessLayout:
             ffi: cffi's FFI.
             lib: the native half of the engine.
             path: the file with PyPy's code.
-            base: the address at which it is loaded.
+            base: the address at which this file is loaded.
         """
         self.ffi = ffi
         self.lib = lib

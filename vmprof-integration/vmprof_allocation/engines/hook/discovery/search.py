@@ -17,7 +17,7 @@ A build has about 20,000 such allocations, so counting suffices to distinguish t
 addresses.  The functions of the GC are then decoded, instruction by instruction, and
 compared with the operations of their source.  Every step either finds exactly one
 answer or refuses the build: see :class:`Search`.  If the build has symbols, they must
-agree, and they decide between several candidates.
+agree with the answers, and they decide between several candidates.
 
 The search does not touch the process that is to be sampled, and is not imported into
 it: the libraries that read ELF files and decode instructions would double the heap of a
@@ -28,8 +28,8 @@ the memory::
 
 It prints a JSON object, ``{"layout": "..." or null, "problem": "...", "findings":
 [[what, value, good], ...]}``, and writes a layout that it found to the file CACHE
-(cache.py).  The file does not show the layout of objects.  The probe (probe/) finds it
-if possible; sampling also works without it.
+(cache.py).  LIBRARY does not show the layout of objects.  The probe (probe/) finds this
+layout in a running PyPy if possible; sampling also works without it.
 """
 from __future__ import annotations
 
@@ -59,39 +59,44 @@ from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence, UnknownBuild
 
 #: The number of arguments of each function in ENTRIES.
 ENTRY_ARGUMENTS = (2, 1, 4)
-#: A candidate is the answer only if it is this many times as frequent as the next one.
+#: A candidate is the answer only if its frequency is at least this multiple of the next
+#: candidate's.
 #: Measured on three builds: 17 to 60 for nursery_top, 19 to 25 for collect_and_reserve.
 DOMINANCE = 4
 #: The minimum frequency of an answer.
 SEEN = 1000
 #: The maximum offset of the GC's fields in bytes (found: 0x198, 0x1b8).
 GC_SIZE = 0x400
-#: The bytes of code that a refusal shows: of each function, and around an allocation.
+#: The number of bytes of code that a refusal shows for each function, and around an
+#: allocation.
 FUNCTION, ALLOCATION = 512, 96
-#: The time after which a probe counts as hung, in seconds.  It is long because a busy
-#: machine may have no processor for it; probe/__main__.py limits the processor time.
+#: The time in seconds after which a probe counts as hung.  It is long because the probe
+#: may wait for a processor of a busy machine; probe/__main__.py limits its CPU time.
 PROBE_SECONDS = 1800
-#: The number of attempts of the probe.  Disturbances, such as a collection during an
-#: observation, are rare, but the result is kept for ever.
+#: The number of attempts of the probe.  An attempt rarely fails, for example if a
+#: collection disturbs an observation.  But the cache keeps the result for ever.
 PROBES = 3
 #: The dynamic linker makes whole pages read-only.
 PAGE = os.sysconf("SC_PAGE_SIZE")
-#: The maximum size of packed names that fit into an environment variable with other
-#: text.
+#: The maximum size of packed names of types: the layout must fit into an environment
+#: variable together with other text.
 MAX_PACKED = 100000
 
 
 class Search(Evidence):
-    """The questions of the search, and as findings the answers until now.
+    """The state of a search: the symbols of the build, and the answers until now.
 
-    If a function has a symbol, its address must agree with the answer.
+    A question of the search is, for example, the address of nursery_top.  Each answer
+    becomes a finding.  If the build has a symbol for the question, the symbol's address
+    must agree with the answer.
     """
 
     def __init__(self) -> None:
         """Start without symbols and answers."""
         super().__init__()
         self.symbols = symbols.Symbols()
-        #: The addresses of code that a refusal shows, for the repair of this search.
+        #: The addresses of code that a refusal shows, by a name for the report.  The
+        #: code helps to extend the search.
         self.seen: dict[str, int] = {}
 
     def dominant(self, what: str, counts: collections.Counter[int]) -> int:
@@ -99,7 +104,7 @@ class Search(Evidence):
 
         Args:
             what: the question.
-            counts: how often each candidate was seen.
+            counts: how often each candidate occurs in the code.
 
         Raises:
             UnknownBuild: no candidate is frequent enough.
@@ -117,7 +122,11 @@ class Search(Evidence):
         return address
 
     def only(self, what: str, candidates: set[int]) -> int:
-        """Return the only candidate, or the candidate that has the symbol.
+        """Return the only candidate, or the candidate that has the question's symbol.
+
+        Args:
+            what: the question.
+            candidates: the possible answers.
 
         Raises:
             UnknownBuild: several candidates or none remain.
@@ -133,7 +142,7 @@ class Search(Evidence):
         return address
 
     def answer(self, what: str, address: int, value: str) -> None:
-        """Add a finding.
+        """Record the answer to a question as a finding.
 
         Args:
             what: the question.
@@ -141,7 +150,7 @@ class Search(Evidence):
             value: the address as text, and how it was found.
 
         Raises:
-            UnknownBuild: the symbol has another address.
+            UnknownBuild: the question's symbol has another address.
         """
         symbol = self.symbols.address.get(what.partition(" (")[0], address)
         if symbol != address:
@@ -150,7 +159,7 @@ class Search(Evidence):
 
 
 class Image:
-    """The parts of the ELF file that the search reads."""
+    """The parts of PyPy's ELF file that the search reads."""
 
     def __init__(self, file: BinaryIO):
         """Read the code of an open file.
@@ -181,7 +190,7 @@ class Image:
         """Return the sorted addresses of all functions (.eh_frame_hdr)."""
         data, address = self.section(".eh_frame_hdr")
         version, pointer, count, table = struct.unpack_from("<BBBB", data)
-        # the encodings that every linker writes for 64 bits: 32-bit, relative
+        # every linker writes these encodings for 64-bit files: relative, 32 bits
         if (version, pointer, count, table) != (1, 0x1b, 0x03, 0x3b):
             raise ELFError("its table of functions (.eh_frame_hdr) has an unknown "
                            "format")
@@ -197,7 +206,7 @@ class Image:
         """
         if self._slots is None:
             self._slots = self._import_slots()
-        # if there are pointers of both kinds, calls use the first kind
+        # if the function has pointers of both kinds, calls use the first kind
         for kind in self.machine.import_kinds:
             slots = self._slots.get(name, {}).get(kind)
             if slots:
@@ -228,9 +237,10 @@ class Image:
         return found
 
     def is_addressed(self, function: int) -> bool:
-        """Return whether the function may be called by its address, if that matters.
+        """Return whether a call by an address may fail after an entry patch.
 
-        A jump at the entry can prevent such calls: see Machine.addressed().
+        This is the case if the machine restricts the instructions to which such a call
+        may lead (Machine.addressed()), and the address of the function is taken.
         """
         made = self.machine.addressed()
         pointer = struct.pack("<Q", function)
@@ -249,13 +259,14 @@ class Image:
 
 
 def _type_tables(machine: Machine, function: int) -> dict[tuple[int, int], set[int]]:
-    """Find the type table, by the multiplication that computes an object's size.
+    """Find the type table by the code that computes an object's size.
 
-    The size contains the product of the length and the type's item size.
+    This code multiplies the object's length by the item size, which it reads from the
+    type's entry in the table.
 
     Returns:
-        For each (address of the type table, offset of the item size), the offsets of
-        the words that are read from the type before.
+        The candidates: for each (address of the type table, offset of the item size),
+        the offsets of the words that the function reads from the entry before.
     """
     result: dict[tuple[int, int], set[int]] = {}
     for at, found in machine.factors(function):
@@ -266,7 +277,7 @@ def _type_tables(machine: Machine, function: int) -> dict[tuple[int, int], set[i
 
 
 # ____________________________________________________________
-# the questions
+# the questions of the search
 
 def _find(path: str, image: Image, search: Search) -> Layout:
     machine = image.machine
@@ -313,7 +324,8 @@ def _find(path: str, image: Image, search: Search) -> Layout:
         raise search.refuse("type table", "%d candidates in %s"
                             % (len(tables), ENTRIES[0]))
     (((table, item), reads),) = tables.items()
-    # compilers may inline these functions
+    # the compiler may have inlined a function between external_malloc() and
+    # _minor_collection()
     collectors = {minor} | {f for f in machine.callees(reserve)
                             if machine.calls(f, {minor})}
     external_tables = {}
@@ -394,9 +406,9 @@ def find(path: str, search: Search) -> Layout:
 
 
 def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
-    """Return the layout with the facts from probe/, and the names of types.
+    """Return a layout that also has the results of probe/, and the names of types.
 
-    The probe follows pointers in a separate process, which ends if a pointer is
+    The probe runs in a separate process, because it follows pointers that may be
     invalid.
     """
     environment = {name: value for name, value in os.environ.items()
@@ -417,8 +429,8 @@ def _probed(layout: Layout, search: Search) -> tuple[Layout, bytes]:
         findings = [tuple(finding) for finding in answer["findings"]]
         types = answer["types"].encode("utf-8", "replace")
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as e:
-        # the process was killed, for example for lack of memory, or had no time; or a
-        # pointer was invalid
+        # The process was killed, for example for lack of memory, or exceeded its time,
+        # or a pointer was invalid.
         is_passing = isinstance(e, (OSError, subprocess.TimeoutExpired)) or (
             done.returncode in (-signal.SIGKILL, -signal.SIGABRT))
         search.found("objects", "%s: the probe failed: %r" % (

@@ -47,14 +47,20 @@ class Symbols:
     def __init__(self) -> None:
         """Start without symbols."""
         self.address: dict[str, int] = {}
-        #: Numbers of copies that the compiler made of a function, with fewer arguments.
+        #: The number of copies with fewer arguments that the compiler made of a
+        #: function, by the name of the function in NAMES.
         self.copies: dict[str, int] = {}
         #: The file with the symbols, or "".
         self.path = ""
 
 
 def read(path: str, elf: Any) -> Symbols:
-    """Return the symbols of the build in the file at `path`."""
+    """Return the symbols of a build.
+
+    Args:
+        path: the file of PyPy's library.
+        elf: the content of this file (ELFFile).
+    """
     found = Symbols()
     if _read(elf, found):
         found.path = path
@@ -78,7 +84,7 @@ def _read(elf: Any, found: Symbols) -> bool:
     if section is None:
         return False
     strings = elf.get_section(section["sh_link"]).data()
-    # not with pyelftools, because the table has a hundred thousand symbols
+    # pyelftools would be too slow for a table of a hundred thousand symbols
     wanted = {}
     for what, name in NAMES.items():
         for match in re.finditer(rb"\0%s((?:\.(?:constprop|isra)\.\d+)*)(?=\0)"

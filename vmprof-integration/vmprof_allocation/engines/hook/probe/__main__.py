@@ -1,4 +1,4 @@
-"""The probe: find the layout of objects in this build, by the objects of this process.
+"""The probe finds the layout of objects in this build, from this process's objects.
 
 search.py runs the probe in a separate process, because the probe forces collections and
 follows pointers that may be invalid::
@@ -34,13 +34,20 @@ from vmprof_allocation.engines.hook.probe.classes import Classes
 from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, Types
 from vmprof_allocation.errors import NOT_KNOWN, PASSING, Evidence
 
-#: The processor time after which the probe ends, in seconds.  It takes one second, or
-#: minutes in an emulator.  A wrong pointer may lead to an endless loop.
+#: The processor time in seconds after which the probe is killed, because a wrong
+#: pointer may lead to an endless loop.  The probe takes one second, or minutes in an
+#: emulator.
 PROCESSOR_SECONDS = 600
 
 
 def _not_known(evidence: Evidence, what: str, e: Exception) -> None:
-    """Add a finding about an unknown answer."""
+    """Add the finding that the answer to a question is unknown.
+
+    Args:
+        evidence: gets the finding.
+        what: the question.
+        e: the reason.
+    """
     # A lack of disk space or memory does not depend on the build.  gc.dump_rpy_heap()
     # raises a SystemError if it cannot write the file.
     is_passing = isinstance(e, (MemoryError, SystemError)) or (
@@ -51,7 +58,7 @@ def _not_known(evidence: Evidence, what: str, e: Exception) -> None:
 
 
 def probe(layout: Layout, evidence: Evidence) -> str:
-    """Fill in the layout.
+    """Find the layout of objects and of the GC's data.
 
     Args:
         layout: the result of search.py, which gets the answers.
@@ -92,7 +99,7 @@ def probe(layout: Layout, evidence: Evidence) -> str:
                                              abs(answer)))
     _heap(memory, layout, evidence)
     text = _types(memory, types, layout, evidence)
-    # last, because the JIT is enabled from here on
+    # these questions come last, because their answers need the JIT
     _codemap(memory, layout, evidence)
     _jit(memory, types, layout, evidence)
     return text
@@ -175,7 +182,7 @@ def _types(memory: Memory, types: Types, layout: Layout, evidence: Evidence) -> 
 
 
 class _Known(NamedTuple):
-    """The answers about types."""
+    """The answers about the types of objects."""
 
     text: str
     head: str

@@ -1,9 +1,9 @@
 """The way from an object to the name of its class.
 
-It leads from the object to its map, to the end of the map, and to the class.  From
-there, it leads to the class's qualified name and module.  Each step is an offset, which
-is found by following pointers from known objects to known targets.  An offset is
-accepted if all objects agree on one.
+The way leads from the object to its map, to the end of the map, and to the class.  From
+the class, it leads to the class's qualified name and module.  Each step is the offset
+of a pointer.  It is found by following pointers from known objects to known targets,
+and is accepted if all objects agree on one offset.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENTRIES = "GcArray of odictentry { key: * GcStruct rpy_string {"
 #: of a string.
 ARRAY_LENGTH, ARRAY = 8, 16
 STRING_LENGTH, CHARACTERS = 16, 24
-#: The flag of classes that a program has defined.
+#: The bit of type.__flags__ for classes that a program has defined.
 HEAP = 512
 #: The maximum length of a name that is examined.
 LONG = 1000
@@ -100,7 +100,7 @@ def makers() -> list[tuple[type, tuple[Any, ...]]]:
     found += [(base, ()) for base in subclasses(BaseException)
               if base not in dict(exceptions)]
     found += [(type(zlib.compressobj()), ()), (type(zlib.decompressobj()), ())]
-    # some builds do not have these
+    # some builds do not have these types
     for module, name, arguments in (
             ("itertools", "combinations_with_replacement", ([], 1)),
             ("itertools", "pairwise", ([],)), ("_io", "_TextIOBase", ()),
@@ -165,7 +165,7 @@ def specimens() -> list[tuple[Any, type]]:
     strange.__dict__[5] = 6     # type: ignore[index]
     made.append((strange, Plain))
     referred = Plain()
-    # the map of the object keeps the reference
+    # the weak reference to `referred` becomes an attribute in its map
     made.append((referred, Plain))
     made.append((weakref.ref(referred), type(weakref.ref(referred))))
     return made
@@ -174,14 +174,15 @@ def specimens() -> list[tuple[Any, type]]:
 class Classes:
     """The offsets on the way from an object to the name of its class."""
 
-    #: From a map to its end, and from there to the class.
+    #: Offsets of pointers from a map to its end, and from this end to the class.
     terminator: int
     of_class: int
-    #: From a class to its qualified name, and to its dict.
+    #: Offsets of pointers from a class to its qualified name, and to its dict.
     qualname: int
     table: int
-    #: From a dict to its entries; from a str to its string; and from a cell to its
-    #: value.  A class keeps a value in a cell after the value was changed.
+    #: Offsets of pointers from a dict to its entries, from a str to RPython's string,
+    #: and from a cell to its value.  A class keeps a value in a cell after the program
+    #: has changed the value.
     entries: int
     text: int
     cell: int
@@ -195,8 +196,8 @@ class Classes:
         self._memory, self._types = memory, types
         #: The offset from an object to its map, by the number of its type.
         self.maps: dict[int, int] = {}
-        #: The type of the interpreter from which the class is derived, by the number of
-        #: the type.
+        #: The interpreter's type from which the class of an instance is derived, by the
+        #: number of the instance's type.
         self.bases: dict[int, type] = {}
         made = specimens()
         named = _named_classes()
@@ -256,7 +257,15 @@ class Classes:
         self.terminator, self.of_class = steps
 
     def _ways(self, address: int, kind: int) -> Iterable[tuple[int, int, int]]:
-        """Yield offsets (to the map, to its end, to the class) that lead to a class."""
+        """Yield the offsets of each way from an object to its class.
+
+        Args:
+            address: the object.
+            kind: the address of its class.
+
+        Yields:
+            The offsets of the pointers to the map, to the map's end, and to the class.
+        """
         for a, its_map in self._pointers(address, MAP):
             for t, end in self._pointers(its_map, MAP):
                 for c, found in self._pointers(end, *CLASSES):
@@ -277,7 +286,7 @@ class Classes:
              for t, cell in self._modules(value, kind.__module__)}
             for kind in named[:-1]), "ways to a module")
         self.table, self.entries, self.text, _ = text
-        # the module of the last one was changed
+        # the module of the last class was changed, so it is in a cell
         self.cell = _common([
             {cell[0] for _, table in self._pointers(id(named[-1]), TABLE)
              for _, entries in self._pointers(table, ENTRIES)
@@ -286,7 +295,12 @@ class Classes:
              if cell and t == self.text}], "cells")
 
     def _values(self, entries: int, wanted: bytes) -> Iterable[int]:
-        """Yield the values of a key in the entries of a class's dict."""
+        """Yield the addresses of the values of the key `wanted` in a class's dict.
+
+        Args:
+            entries: the address of the entries of the dict.
+            wanted: the key, in UTF-8.
+        """
         number = self._memory.word(entries) & TYPE
         if number not in self._types.rows or self._types.entry(number)[
                 self._memory.layout.type_item_size // 8] != 16:
@@ -299,7 +313,15 @@ class Classes:
 
     def _modules(self, value: int, wanted: str) -> Iterable[
             tuple[int, tuple[int, ...]]]:
-        """Yield (offset in the str, offsets in cells) if a value is the wanted text."""
+        """Yield the offsets on the way from a value to its text, if it has this text.
+
+        Args:
+            value: the address of a str, or of a cell with a str.
+            wanted: the text.
+
+        Yields:
+            (offset in the str, offsets in the cells).
+        """
         name = self._name(value)
         if name.startswith(TEXT):
             for t, string in self._pointers(value, STRING):
@@ -311,7 +333,7 @@ class Classes:
                     yield t, (c,)
 
     def head(self) -> str:
-        """Return the lines about the way, for native/hook/gc/types.c."""
+        """Return the lines with these offsets, for native/hook/gc/types.c."""
         roles = {"class": CLASSES, "string": (STRING,), "text": (TEXT,),
                  "cell": (CELL,)}
         lines = ["%s %d\n" % (role, number)

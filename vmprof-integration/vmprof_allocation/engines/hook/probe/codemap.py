@@ -1,8 +1,8 @@
 """Find PyPy's table of the JIT's machine code (hook/jit/codemap.h).
 
-The head is a word in the library's data that refers to nodes outside of the library.
-Each node contains the addresses of a piece of code.  The probe first has some functions
-compiled, so that the table has nodes.
+The table is a skip list.  Its head is a word in the library's data that refers to nodes
+outside of the library.  Each node contains the address and size of a block of machine
+code.  The probe first has some functions compiled, so that the table has nodes.
 """
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from vmprof_allocation.engines.hook.probe.memory import (
     limits,
 )
 
-#: The distance from the head to its first pointer to a node in words, and the number of
+#: The distance in words from the head to its first pointer to a node, and the number of
 #: these pointers.
 FIRST, LEVELS = 2, 8
-#: The number of functions that are compiled here, each with a loop, and the iterations
-#: of a loop.  PyPy compiles a loop after about 1000 iterations.
+#: The number of functions that are compiled here, each with a loop, and the number of
+#: iterations of each loop.  PyPy compiles a loop after about 1000 iterations.
 FUNCTIONS, TURNS = 12, 5000
-#: The maximum size of a piece of code in bytes.
+#: The maximum size of a block of code in bytes.
 LARGEST = 2**26
 
 
@@ -70,7 +70,7 @@ class _Nodes:
     def __init__(self, memory: Memory, start: int, end: int):
         self._memory = memory
         self._library = range(start, end)
-        #: Where nodes and code may be.
+        #: The limits of the mappings in which nodes and code may be.
         self._data = limits(is_data)
         self._code = limits(lambda m: m.permissions[2] == "x" and not m.path)
 
@@ -80,13 +80,16 @@ class _Nodes:
                 and is_within(self._data, word))
 
     def lead_from(self, place: int) -> bool:
-        """Return whether the pointers at `place` lead to nodes, the first to all."""
+        """Return whether the pointers at `place` may be the head's pointers to nodes.
+
+        The first pointer leads to all nodes, and the others to some nodes or none.
+        """
         pointers = self._memory.words(place, LEVELS)
         return bool(pointers) and self.count(pointers[0]) >= FUNCTIONS and all(
             pointer == 0 or self.count(pointer) > 0 for pointer in pointers)
 
     def count(self, node: int) -> int:
-        """Return the number of nodes from this one on, or 0 if one is invalid."""
+        """Return the number of nodes from `node` to the end, or 0 if one is invalid."""
         count = last = 0
         while node:
             if not self.may_be(node):
@@ -103,7 +106,13 @@ class _Nodes:
         return count
 
     def _fit(self, entries: int, numbers: int, size: int) -> bool:
-        """Return whether the entries of a piece contain offsets in the piece."""
+        """Return whether the entries of a node contain offsets in its block of code.
+
+        Args:
+            entries: the address of the entries.
+            numbers: the number of words in the entries, four for each one.
+            size: the size of the block in bytes.
+        """
         words = self._memory.words(entries, numbers)
         return numbers > 0 and len(words) == numbers and all(
             words[i + 1] <= words[i + 2] <= size and i < words[i + 3] <= numbers

@@ -19,11 +19,13 @@ GC_SIZE = 0x400
 #: The GC's states in the result of gc.collect_step(). One more state belongs to the
 #: interpreter: its finalizers run while the GC waits for a new cycle.
 WAITING, SWEEPING, FINALIZING = 0, 2, 3
+#: The number of collector steps during which the GC's state and flags are compared.
 STEPS = 60
 #: The number of objects that are examined.
 SOME = 20
 #: The maximum capacity of a pipe in bytes.
 PIPE = 2**22
+#: The part of a header with the flags.
 FLAGS = 2**64 - 1 & ~TYPE
 
 
@@ -41,14 +43,17 @@ _old_filler = b"y" * 10000
 
 
 def _old(make: Any) -> list[Any]:
-    """Return some new objects, outside of the nursery."""
+    """Return SOME new objects of make(i), which the GC has moved from the nursery."""
     things = [make(i) for i in range(SOME)]
     gc.collect()
     return things
 
 
 def check_sizes(memory: Memory, types: Types) -> str:
-    """Check that sizes from the type table agree with the GC's and with the nursery.
+    """Check that the sizes of objects agree.
+
+    The sizes from the type table must agree with the GC's sizes, and with the distances
+    of consecutive objects in the nursery.
 
     Returns:
         A description of the checked objects.
@@ -69,7 +74,7 @@ def check_sizes(memory: Memory, types: Types) -> str:
             known += _check_usage(types, part, memory)
     strings = [_old_filler[:i] for i in range(5, 50)]
     gc.collect()
-    for string in strings:          # the id is the address of its characters
+    for string in strings:          # id() is the address of the string's characters
         (part,) = gc.get_rpy_referents(string)
         found = memory.words(id(string), 3)
         if (found[0] & TYPE != types.number_of(part)
@@ -117,7 +122,8 @@ def find_forwarded(memory: Memory, types: Types) -> int:
     Raises:
         NotCertain: the survivors leave different words.
     """
-    # objects that are allocated after the collection are at the nursery's beginning
+    # The next collection lets the GC allocate at the nursery's beginning again.  There,
+    # `ahead` leaves room, so that new objects do not overwrite the examined memory.
     gc.collect_step()
     ahead = [_old_filler[:1000 + i] for i in range(200)]
     snapshot = memory.made_by(lambda: [Probed(i) for i in range(2 * SOME)])
@@ -146,9 +152,9 @@ def find_forwarded(memory: Memory, types: Types) -> int:
 
 
 def find_state(memory: Memory) -> int:
-    """Return the offset of the GC's state.
+    """Return the offset of the GC's state in the GC struct.
 
-    It is the only word that always agrees with gc.collect_step().
+    The state is the only word that always agrees with gc.collect_step().
 
     Raises:
         NotCertain: no word, or more than one, agrees.
@@ -177,7 +183,7 @@ def _step_to(state: int) -> None:
 
 
 def find_visited(memory: Memory) -> int:
-    """Return the flag of old objects that marking has reached.
+    """Return the header bit of old objects that marking has reached.
 
     Raises:
         NotCertain: no bit, or more than one, has the expected values.
@@ -206,10 +212,10 @@ def find_visited(memory: Memory) -> int:
 
 
 def find_old(memory: Memory, types: Types) -> int:
-    """Return the flag of unchanged old objects.
+    """Return the header bit of unchanged old objects.
 
-    It is set if nothing was stored into the object since the last collection.  Young
-    objects never have it.
+    The bit is set if no reference was stored into the old object since the last
+    collection.  Young objects never have this bit.
 
     Raises:
         NotCertain: no bit, or more than one, has the expected values.
@@ -227,9 +233,9 @@ def find_old(memory: Memory, types: Types) -> int:
 
 
 def find_pinned(memory: Memory) -> int:
-    """Return the flag of pinned objects.
+    """Return the header bit of pinned objects.
 
-    C code reads such a young object while other threads run, so the object must not
+    C code reads a pinned young object while other threads run, so the object must not
     move.
 
     Raises:

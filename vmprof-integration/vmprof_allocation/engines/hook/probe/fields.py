@@ -3,12 +3,14 @@
 The GC's list of types has the names of fields in order.  Its type table has the sizes
 of objects and the offsets of references.
 
-These sources do not show where the fields of the superclass end, which fields take no
-space, and which fields are smaller than a word.  Small fields follow the others; the
-alphabetical order begins again there.  Fields of quasi-immutables follow the small
-fields.  So each possible end of the superclass is tried.  It fits if the size is right,
-and if each following reference is a field.  The fields are accepted if only one end
-fits.
+These sources do not show at which offset the fields of the superclass end, which fields
+take no space, and which fields are smaller than a word.  Small fields follow the
+others, and are in alphabetical order again.  Fields of quasi-immutables follow the
+small fields.  Therefore, each possible end of the superclass's fields is tried.  An end
+fits if the size of the object is right, and if each reference after the end is a field.
+The fields are accepted if only one end fits.
+
+A *row* is the index of a type in the GC's list.
 """
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _NO_ROOM = ("inst_space", "inst_cpu")
 #: The size of a word and of a header in bytes.
 _WORD = 8
 
-#: The fields that native/held needs: its name for the field, the type, and the field.
+#: The fields that native/held needs: the name in native/held, RPython's type, and the
+#: name in RPython.
 WANTED = (
     ("module_dict", _PYPY + "interpreter.module.Module", "inst_w_dict"),
     ("dict_storage", _PYPY + "objspace.std.dictmultiobject.W_DictMultiObject",
@@ -59,7 +62,7 @@ WANTED = (
     ("tracer_base", "GcStruct GCREFTRACER", "array_base_addr"),
     ("tracer_length", "GcStruct GCREFTRACER", "array_length"),
 )
-#: Fields without which some names in paths are less specific.
+#: Fields like in WANTED, without which some names in reference paths are less specific.
 WISHED = (
     ("deque_first", _PYPY + "module._collections.interp_deque.W_Deque",
      "inst_leftblock"),
@@ -77,12 +80,14 @@ WISHED = (
       for name, of in (("pair", "oo"), ("numbers", "ii"))
       for where, field in (("first", "inst_value0"), ("second", "inst_value1"))),
 )
-#: Offsets that types.c also reads, from the lines of classes.py.
+#: Offsets that types.c also reads: the name in the lines of classes.py, and the name in
+#: native/held.
 _KNOWN = {"to-end": "to_end", "to-class": "to_class", "to-qualname": "to_qualname",
           "to-table": "to_table", "to-entries": "to_entries", "to-string": "to_string",
           "to-value": "to_value"}
 
-#: The Python expression for the target of a field; other fields follow an arrow.
+#: The text of these fields in a reference path, mostly a Python attribute.  The text of
+#: other fields is an arrow and the name.
 _WRITTEN = {
     "w_dict": ".__dict__", "w_func_dict": ".__dict__", "w_traceback": ".__traceback__",
     "w_cause": ".__cause__", "w_context": ".__context__", "defs_w": ".__defaults__",
@@ -94,8 +99,8 @@ _WRITTEN = {
 #: The type with the data of one thread.
 _THREAD = _PYPY + "interpreter.executioncontext.ExecutionContext"
 _EXCEPTIONS = _PYPY + "module.exceptions.interp_exceptions."
-#: Superclasses whose fields their subclasses have, too, with the beginnings of the
-#: subclasses' names.  The GC's list does not repeat these fields.
+#: Superclasses, with the beginnings of the names of their subclasses.  The subclasses
+#: have the fields of the superclass, too, but the GC's list does not repeat them.
 _INHERITED = {
     _PYPY + "interpreter.generator.GeneratorOrCoroutine": tuple(
         _PYPY + "interpreter.generator.%s {" % name for name in (
@@ -121,7 +126,7 @@ def _names(text: str) -> list[str]:
 
 
 class Fields:
-    """The offsets of fields."""
+    """The offsets of fields in the objects of RPython's types."""
 
     def __init__(self, memory: Memory, types: Types) -> None:
         """Store the type table."""
@@ -152,7 +157,7 @@ class Fields:
         return set(self._memory.words(at + _WORD, count))
 
     def of(self, row: int) -> dict[str, int]:
-        """Return the offset of each field that a type adds to its superclass.
+        """Return the offset of each field that a type adds to its superclass's fields.
 
         Returns:
             An empty dict if the offsets are not certain.
@@ -190,9 +195,10 @@ class Fields:
         return answers[0] if len(answers) == 1 else {}
 
     def _before_items(self, row: int, names: list[str]) -> dict[str, int]:
-        """Return the offsets of a JIT frame's fields, which are before its items.
+        """Return the offsets of the fields of JIT frames.
 
-        All fields except for two of them are references.
+        These fields precede the items of a JIT frame.  All except for two of them are
+        references.  The result is empty if the type table disagrees.
         """
         found = {name: _WORD * (i + 1) for i, name in enumerate(names[:-1])}
         others = set(found.values()) - self.references(row)
@@ -200,7 +206,7 @@ class Fields:
             else {}
 
     def field(self, type_: str, name: str) -> int:
-        """Return the offset of one field.
+        """Return the offset of a field in the objects of the type named `type_`.
 
         Raises:
             NotCertain: the offset is not certain.
@@ -218,8 +224,8 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
     Args:
         memory: the memory of this process.
         types: the type table.
-        head: the lines for types.c.
-        maps: the offsets of maps, by the numbers of the types of instances.
+        head: the lines for native/hook/gc/types.c, from Classes.head().
+        maps: the offset from an instance to its map, by the number of its type.
         named: the rows of types that have a name in Python.
         exceptions: the rows of types of instances of exception classes.
 
@@ -235,7 +241,7 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
     known = dict(line.split(" ", 1) for line in head.splitlines())
     text += "".join("field %s %d\n" % (to, int(known[word]))
                     for word, to in _KNOWN.items())
-    #: the names of these types do not show that they are exceptions
+    # RPython's names of these types do not show that they are exceptions
     families = dict.fromkeys(exceptions, _EXCEPTIONS)
     inherited = []
     for superclass, subclasses in _INHERITED.items():
@@ -258,9 +264,13 @@ def lines(memory: Memory, types: Types, head: str, maps: dict[int, int],
 
 
 def _edge(field: str, of: str) -> str:
-    """Return the text of a reference in a path.
+    """Return the text of a field in reference paths.
 
-    "=N" is the attribute with storage index N of an instance.
+    "=N" means the attribute with storage index N of an instance.
+
+    Args:
+        field: the field's name in RPython.
+        of: RPython's name of the type that has the field.
     """
     name = field.removeprefix("inst_")
     if name.startswith("_value") and name[6:].isdigit():

@@ -1,7 +1,7 @@
-"""Find the fields of frames and code from which lines are computed, and check them.
+"""Find the fields of frames and code objects that determine the lines of frames.
 
-A Python frame stores its present instruction, and its code stores the lines of
-instructions.  The shadow stack has the frames that are running.
+A Python frame stores its present instruction, and its code object stores the lines of
+instructions.  The shadow stack has references to the running frames.
 """
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _DEPTH = 20
 
 
 def find(memory: Memory, types: Types, roots: int) -> list[int]:
-    """Return the offsets in the order of hook/lines/frame_lines.h.
+    """Return the offsets of these fields, in the order of hook/lines/frame_lines.h.
 
     Args:
         memory: the memory of this process.
         types: the type table.
-        roots: the address of the pointer to the end of the shadow stack.
+        roots: the address of the pointer to the top of the shadow stack.
 
     Raises:
         NotCertain: an offset is not certain.
@@ -63,7 +63,12 @@ def _type(memory: Memory) -> int:
 
 
 def _string(memory: Memory, at: int) -> list[int]:
-    """Return the offsets of a table's characters and length."""
+    """Return the offsets of the characters and of the length in a table of lines.
+
+    Args:
+        memory: the memory of this process.
+        at: the offset of the pointer to the table in a code object.
+    """
     code = compile("\n".join("a%d" % i for i in range(200)), "made", "exec")
     table = getattr(code, "co_linetable", None) or code.co_lnotab
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Find the field of a function's code with vmprof's number for the function."""
+"""Find the field of code objects in which PyPy stores vmprof's number of a function."""
 from __future__ import annotations
 
 from types import CodeType
@@ -21,7 +21,7 @@ def head(memory: Memory, types: Types) -> str:
     """Return the lines about code objects for native/hook/gc/types.c.
 
     Raises:
-        NotCertain: no field, or more than one, has such numbers.
+        NotCertain: no field, or more than one, can contain vmprof's numbers.
     """
     kinds = {number for number, row in types.rows.items()
              if types.names[row].startswith(CODE)}
@@ -43,5 +43,5 @@ def head(memory: Memory, types: Types) -> str:
 
 
 def _made() -> list[CodeType]:
-    """Return code objects that differ only in this number."""
+    """Return new code objects that differ only in vmprof's number."""
     return [compile("0", "made", "eval") for _ in range(MADE)]

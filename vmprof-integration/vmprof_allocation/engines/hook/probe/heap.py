@@ -9,17 +9,18 @@ from vmprof_allocation.engines.hook.probe.memory import Memory, NotCertain, gc
 
 #: The number of bytes that are examined at the target of a pointer of the GC.
 BEHIND = 0x200
-#: The allocations that change the words, in turns.  One turn makes SMALL small objects,
-#: and one more for each SMALL_SIZE bytes that are free in arenas, so that the GC adds
-#: arenas.  A list with one number is larger than SMALL_SIZE. The other turn makes LARGE
-#: objects of LARGE_SIZE bytes.
+#: The allocations that change the GC's counts; two kinds alternate, TURNS times.  One
+#: makes SMALL lists with one number, and one more list for each SMALL_SIZE bytes that
+#: are free in arenas.  Such a list is larger than SMALL_SIZE, so the GC adds arenas.
+#: The other kind makes LARGE objects of LARGE_SIZE bytes.
 TURNS = 3
 SMALL, SMALL_SIZE = 60000, 64
 LARGE, LARGE_SIZE = 5, 400000
-#: The minimum number of different values of each word.
+#: The minimum number of different values that each count must have had.
 DIFFERENT = 4
 #: The number of collector steps after each change.
 STEPS = 12
+#: The number of attempts to read the counts and the memory at the same moment.
 TRIES = 20
 
 _Words = tuple[int, int, int, int]
@@ -28,21 +29,21 @@ _Words = tuple[int, int, int, int]
 class Heap(NamedTuple):
     """The addresses of the GC's counters, relative to the load address.
 
-    They count bytes of blocks in use in arenas, of arenas, of large objects outside of
-    both, and of the nursery.
+    The counters contain the bytes in used blocks of arenas, in arenas, in large objects
+    outside of arenas, and in the nursery.
     """
 
     blocks: int
     arenas: int
     large: int
     nursery: int
-    #: Whether `blocks` stays right while the GC sweeps; otherwise the GC counts again
-    #: from 0.
+    #: Whether the counter `blocks` is also valid while the GC sweeps.  If not, the GC
+    #: counts again from 0 during the sweep.
     is_counted_on: bool
 
 
 def find(memory: Memory) -> Heap:
-    """Return the only words that always agree with gc.get_stats().
+    """Return the addresses of the only words that always agree with gc.get_stats().
 
     Raises:
         NotCertain: no word, or more than one, agrees with a value.
@@ -57,21 +58,21 @@ class _Search:
         self._memory = memory
         self._base = memory.gc - memory.layout.gc
         self._places = self._near()
-        #: For each counter, the addresses that have agreed with all values.
+        #: For each counter, the addresses whose words always had the counter's value.
         self._agree: list[set[int]] = []
-        #: The different values of each counter.
+        #: For each counter, the values that it has had.
         self._seen: list[set[int]] = [set(), set(), set(), set()]
         self._has_shrunk = [False] * 3
         self._last: _Words = (0, 0, 0, 0)
-        #: For each start of sweeping, whether there were at least as many blocks as
-        #: before.
+        #: For each start of sweeping, whether the GC counted at least as many bytes in
+        #: blocks as before.
         self._counted_on: list[bool] = []
 
     def _near(self) -> list[tuple[int, int]]:
         """Return the addresses and sizes in bytes of the memory that is searched.
 
-        This is the GC itself and the targets of its pointers into the library's data:
-        parts of the GC that exist before the program runs are there.
+        This memory is the GC struct and the targets of its pointers into the library's
+        data.  These targets are the parts of the GC that exist before the program runs.
         """
         start, size = self._memory.data
         found = {self._memory.gc: GC_SIZE}
@@ -117,7 +118,7 @@ class _Search:
         self._compare(*self._moment())
 
     def _moment(self) -> tuple[_Words, dict[int, int]]:
-        """Return the GC's values, and the words at the same moment."""
+        """Return the counters' values, and the searched words at the same moment."""
         for _ in range(TRIES):
             told = _told()
             words = {address + 8 * i: word for address, size in self._places
@@ -127,7 +128,12 @@ class _Search:
         raise NotCertain("the GC's counts changed during each reading")
 
     def _compare(self, told: _Words, words: dict[int, int]) -> None:
-        """Remove the addresses that do not agree with the values."""
+        """Remove the addresses whose words do not agree with the counters.
+
+        Args:
+            told: the values of the counters.
+            words: the words, by their addresses.
+        """
         if not self._agree:
             self._agree = [set(words) for _ in told]
         for i, value in enumerate(told):
@@ -140,7 +146,7 @@ class _Search:
 
 
 def _told() -> _Words:
-    """Return the GC's values, in the order of Heap."""
+    """Return the values of the counters, in the order of Heap."""
     stats = gc._get_stats()
     nursery = int(stats.nursery_size)
     large = int(stats.total_rawmalloced_memory)
@@ -149,6 +155,6 @@ def _told() -> _Words:
 
 
 def _free() -> int:
-    """Return the number of bytes in arenas that are in no block."""
+    """Return the number of bytes in arenas that belong to no used block."""
     blocks, arenas, _, _ = _told()
     return arenas - blocks

@@ -1,6 +1,7 @@
-"""Find the list of the JIT's present phases, and the end of the shadow stack.
+"""Find the list of the JIT's present phases, and the top of the shadow stack.
 
-The shadow stack has the references of running RPython functions.
+The JIT is in a phase, for example, while it compiles a loop.  The shadow stack has the
+references of running RPython functions.
 """
 from __future__ import annotations
 
@@ -23,24 +24,24 @@ from vmprof_allocation.engines.hook.probe.memory import (
 
 PROFILER = "GcStruct rpython.jit.metainterp.jitprof.Profiler {"
 LIST = "GcStruct list { length, items }"
-#: The iterations of a loop.  PyPy compiles a loop after about 1000 iterations, and
-#: traces one iteration.
+#: The number of iterations of a loop that is compiled here.  PyPy compiles a loop after
+#: about 1000 iterations, and traces one iteration.
 TURNS = 5000
-#: The number of words that are examined below the end of the shadow stack.
+#: The number of words that are examined below the top of the shadow stack.
 BELOW = 64
 
 
 class Jit(NamedTuple):
-    """The addresses of the two pointers, relative to the load address."""
+    """The addresses of two pointers in the library, relative to the load address."""
 
-    #: The pointer to the list of phases.
+    #: The address of the pointer to the list of the JIT's phases.
     phases: int
-    #: The pointer to the end of the shadow stack.
+    #: The address of the pointer to the top of the shadow stack.
     roots: int
 
 
 def find(memory: Memory, types: Types) -> Jit:
-    """Return the addresses of the two pointers.
+    """Return the addresses of the pointers to the list and to the shadow stack's top.
 
     Raises:
         NotCertain: no word, or more than one, can be one of the pointers.
@@ -73,7 +74,12 @@ def _phases(memory: Memory, types: Types) -> int:
 
 
 def _lengths(memory: Memory, field: int) -> set[int]:
-    """Return the lengths of a list while a loop is compiled."""
+    """Return the lengths that a list had while a loop was run and compiled.
+
+    Args:
+        memory: the memory of this process.
+        field: the address of the pointer to the list.
+    """
     place: dict[str, Callable[[set[int]], None]] = {}
     # new code each time, because the JIT compiles a loop only once
     exec("def loop(seen):\n"
@@ -88,12 +94,12 @@ def _lengths(memory: Memory, field: int) -> set[int]:
 
 
 def _roots(memory: Memory) -> int:
-    """Return the address of the pointer to the shadow stack's end.
+    """Return the address of the pointer to the top of the shadow stack.
 
-    The references of a running function to its frame are there during its calls.
+    During a call, the calling function's reference to its frame is on the shadow stack.
     """
     found = _with_frame(memory)
-    # again with another frame
+    # compare with another frame
     found &= (lambda: _with_frame(memory))()
     if len(found) != 1:
         raise NotCertain("%d words lead to the frame that runs" % len(found))
@@ -101,7 +107,11 @@ def _roots(memory: Memory) -> int:
 
 
 def _with_frame(memory: Memory) -> set[int]:
-    """Return the words that point to memory after a reference to this frame."""
+    """Return the addresses of words that may point to the top of the shadow stack.
+
+    Shortly before the target of such a word is a reference to the frame of this
+    function.
+    """
     frame = sys._getframe()
     for _ in range(3):
         gc.collect()

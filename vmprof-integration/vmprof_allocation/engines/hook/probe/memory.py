@@ -1,6 +1,7 @@
 """Read the objects of this process in memory, and check the type table.
 
-The other modules of the probe use this module.
+The other modules of the probe use this module.  A type's *row* is its index in the GC's
+list of types, and its *number* is the offset of its entry in the type table.
 """
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ TYPE = 0xffffffff
 
 
 class NotCertain(Exception):
-    """An answer is not certain; the message has the unexpected fact."""
+    """The answer to a question is not certain; the message has the unexpected fact."""
 
 
 class Own(Process):
     """This process, if it runs the build that was searched."""
 
     def __init__(self, layout: Layout):
-        """Check this process.
+        """Check that the result of the search fits this process.
 
         Args:
             layout: the result of the search.
@@ -65,13 +66,13 @@ class Own(Process):
 
 
 def limits(is_wanted: Callable[[Mapping], bool]) -> list[int]:
-    """Return the sorted begins and ends of the mappings that are wanted."""
+    """Return the sorted begins and ends of all mappings with is_wanted(mapping)."""
     return sorted(limit for mapping in read_maps() if is_wanted(mapping)
                   for limit in (mapping.start, mapping.end))
 
 
 def is_within(limits: list[int], address: int) -> bool:
-    """Return whether an address is within one of the mappings."""
+    """Return whether an address is within one of the mappings of limits()."""
     # most words are small numbers
     return limits[0] <= address and bisect_right(limits, address) % 2 == 1
 
@@ -82,9 +83,9 @@ def is_data(mapping: Mapping) -> bool:
 
 
 class Differing(NamedTuple):
-    """The objects that differ in two walks of the heap."""
+    """The objects that differ between our walk of the heap and the GC's."""
 
-    #: The number of these objects.  A negative number is an error of hook_held().
+    #: The number of these objects, or the negated error code of hook_held().
     found: int
     #: The addresses of some of these objects.
     addresses: list[int]
@@ -99,7 +100,7 @@ class Snapshot:
         Args:
             made: the objects for which the copy was made.
             start: the address of the copied memory.
-            words: its content.
+            words: the content of this memory.
         """
         self.made = made
         self.start = start
@@ -145,7 +146,8 @@ class Memory:
     def _take(self, start: int, end: int) -> None:
         """Copy a part of the nursery in one call.
 
-        Slower ways to read would overwrite the nursery, or cause a collection.
+        Slower ways to read would allocate, and so overwrite the nursery, or cause a
+        collection.
         """
         self._ffi.memmove(self._copy, self._ffi.cast("char *", start),
                           end - start)
@@ -172,10 +174,10 @@ class Memory:
         return Differing(count, list(differ[0:max(0, min(count, most))]))
 
     def again(self, snapshot: Snapshot) -> list[int]:
-        """Return the same memory again, right after a collection.
+        """Return the present words in the memory of a snapshot, after a collection.
 
         Raises:
-            NotCertain: new objects have overwritten it.
+            NotCertain: new objects have overwritten the memory.
         """
         end = snapshot.start + len(snapshot.words) * 8
         self._take(snapshot.start, end)
@@ -187,7 +189,7 @@ class Memory:
         """Return a copy of the objects that `make` allocates in the nursery.
 
         Raises:
-            NotCertain: collections prevent it.
+            NotCertain: in each attempt, a collection moved the objects.
         """
         for _ in range(10):
             start = int(self.free[0])
@@ -202,10 +204,11 @@ class Memory:
 
 
 class Types:
-    """The type table.  A type's number is the offset of its entry."""
+    """The type table, and the GC's list of types."""
 
-    #: The offset in an entry of the word that tells whether a type has a length, and
-    #: the bit in this word; and the offset of the word with the length's offset.
+    #: In an entry of the table: the offset of a word with flags, the flag for objects
+    #: with a length, and the offset of the word that contains the offset of the length
+    #: in an object.
     bits: int
     is_varsize: int
     length: int
@@ -240,7 +243,7 @@ class Types:
         return self._memory.words(self._memory.table + number, ENTRY // 8)
 
     def _look(self) -> None:
-        """Find the offsets in an entry, from arrays, instances and strings."""
+        """Find `bits`, `is_varsize` and `length` in the entries of known types."""
         arrays = [self.entry(n) for n, row in self.rows.items()
                   if self.names[row].startswith("GcArray of ")]
         instances = [self.entry(n) for n, row in self.rows.items()
@@ -277,8 +280,8 @@ class Types:
         """Return the size in bytes that the GC reserves for an object.
 
         Args:
-            words: memory with the object.
-            at: the index of the object's header.
+            words: the words of memory that contains the object.
+            at: the index of the object's header in `words`.
 
         Returns:
             0 if the header is invalid.
@@ -298,7 +301,7 @@ class Types:
         return self.numbers[int(gc.get_rpy_type_index(thing))]
 
     def walk(self, snapshot: Snapshot) -> Iterator[tuple[int, int]]:
-        """Yield the header and address of each object in a copy of the nursery.
+        """Yield (header, address) of each object in a copy of the nursery.
 
         Raises:
             NotCertain: the objects do not fill the memory exactly.

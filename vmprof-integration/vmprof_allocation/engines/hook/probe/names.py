@@ -1,7 +1,9 @@
 """Find names for the GC's types, as a Python programmer would call them.
 
 The names of Python's types come from the objects of this process, some of which are
-made for this purpose.  The names of storage come from its referrers, in the whole heap.
+made for this purpose.  *Storage* is an RPython object that holds the content of Python
+objects, such as the items of a list.  Storage is named after the objects in the whole
+heap that refer to the storage.  memory.py explains *row* and *number* of a type.
 """
 from __future__ import annotations
 
@@ -51,12 +53,13 @@ INTERNALS = (
     ("dictiter ", "RPython iterator"), ("listiter ", "RPython iterator"),
     ("stringiter ", "RPython iterator"), ("range ", "RPython range"),
 )
-#: Types of instances of classes; only the class has a name in Python.
+#: RPython's types of instances of Python classes; only the classes have Python names.
 _INSTANCE = re.compile(r"GcStruct pypy\.interpreter\.typedef\.\w+User\w* \{")
 #: Parts of RPython's names, for types without a better name.
 _CLASS = re.compile(r"GcStruct (?:\w+\.)*(\w+\.\w+) \{")
 _WORD = re.compile(r"Gc(?:Struct ([a-z_A-Z]+)[0-9]* \{|(Array) of )")
-#: The names of arrays that several kinds of objects use, by the type of the items.
+#: The names of arrays that several kinds of objects use, by RPython's name of the type
+#: of their items.
 ITEMS = (
     ("* GcStruct object {", "object array"),
     ("* GcStruct pypy.", "object array"),
@@ -70,36 +73,36 @@ ITEMS = (
     ("Char", "byte array"), ("UniChar", "character array"),
     ("Float", "float array"),
 )
-#: The same for structs.
+#: The names of structs that several kinds of objects use, by RPython's names.
 STRUCTS = (
     ("rpy_string {", "characters"), ("rpy_unicode {", "characters"),
     ("dicttable {", "hash table"),
 )
-#: Containers of RPython.
+#: The beginnings of RPython's names of containers.
 _PLAIN = re.compile(r"GcArray of |GcStruct (list|dicttable|weakvaldict"
                     r"|weakkeydict|rpy_string|rpy_unicode) \{")
 #: The module of an RPython class.
 _MODULE = re.compile(r"GcStruct (pypy\.[a-z_0-9.]+|rpython\.rlib\.rbigint)\.")
-#: Types that refer to objects of other owners.
+#: Types that refer to storage of other objects, without owning it.
 _ITERATOR = re.compile(r"iter(ator)? \{|Iter|GcStruct weakref")
 #: Types that have the same storage as a better known type.
 FAMILY = {"frozenset": "set"}
 
 
 class Storage:
-    """The owners of the storage that belongs to Python's objects."""
+    """The storage of Python's objects, and the types of Python that own it."""
 
     def __init__(self, types: Types, python: dict[int, str]):
         """Store the types.
 
         Args:
             types: the type table.
-            python: the name of Python's type for each of its rows.
+            python: the name of Python's type, by row.
         """
         self._types, self._python = types, python
-        #: The rows that refer to each row.
+        #: For each row, the rows of the objects that refer to its objects.
         self.parents: dict[int, set[int]] = {}
-        #: The rows to which each row refers.
+        #: For each row, the rows of the objects to which its objects refer.
         self.children: dict[int, set[int]] = {}
 
     def read_heap(self) -> None:
@@ -110,7 +113,7 @@ class Storage:
             size = os.fstat(file.fileno()).st_size
             file.seek(0)
             found.fromfile(file, size // found.itemsize)
-        # each object has: address, row, size, references, -1
+        # the dump contains for each object: address, row, size, references, -1
         words, at = found.tolist(), 0
         rows, references = {}, []
         while at < len(words):
@@ -132,10 +135,10 @@ class Storage:
         return _PLAIN.match(self._types.names[row]) is not None
 
     def is_part(self, row: int) -> bool:
-        """Return whether a row is a part of Python's objects.
+        """Return whether a row is an RPython class that holds a part of Python objects.
 
-        Such an RPython class is no type of Python, and a type of Python in the same
-        module stores its content there.
+        Such a class is not itself a type of Python.  A type of Python in the same
+        module refers to its instances.
         """
         module = _MODULE.match(self._types.names[row])
         return module is not None and row not in self._python and any(
@@ -145,9 +148,9 @@ class Storage:
             for parent in self.parents[row])
 
     def owners(self) -> dict[int, set[str]]:
-        """Return Python's types to which the objects of each row of storage belong.
+        """Return the names of the Python types that own each row of storage.
 
-        The name of the interpreter is "".
+        The name "" means that the interpreter owns some of this storage.
         """
         found: dict[int, set[str]] = {
             row: set() for row in self.parents
@@ -172,7 +175,7 @@ class Storage:
 
 
 def specimens() -> list[Any]:
-    """Return objects that a program may have, and that this process would not have."""
+    """Return objects of types that a program may use, but this process does not."""
     import collections
     import datetime
     import decimal
@@ -280,7 +283,7 @@ def python_names(kept: list[Any], instances: Iterable[int],
 
     Args:
         kept: objects that are examined in addition to all objects of the GC.
-        instances: the numbers of the types of instances of classes.
+        instances: the numbers of the types of instances of classes, which are left out.
         types: the type table.
     """
     not_alone = {types.rows[number] for number in instances}
@@ -306,8 +309,8 @@ def text(types: Types, maps: dict[int, int], head: str,
     Args:
         types: the type table.
         maps: the offset of the map, by the number of the type.
-        head: the previous lines.
-        named: the kind and name of rows.
+        head: the lines that precede these lines.
+        named: the kind and the name of each row that has a name.
     """
     lines = [head]
     for number, row in types.rows.items():
@@ -318,7 +321,7 @@ def text(types: Types, maps: dict[int, int], head: str,
 
 
 def _starts(name: str, table: Iterable[tuple[str, str]]) -> str:
-    """Return the name for the first beginning that matches, or ""."""
+    """Return the name in `table` for the first beginning of `name`, or ""."""
     return next((to for start, to in table if name.startswith(start)), "")
 
 
@@ -327,7 +330,8 @@ def names(types: Types, bases: dict[int, type]) -> dict[int, tuple[int, str]]:
 
     Args:
         types: the type table.
-        bases: the type of the interpreter, by the number of the type of instances.
+        bases: the interpreter's type from which the class of an instance is derived, by
+            the number of the instance's type.
 
     Raises:
         NotCertain: an important type has no objects.
@@ -359,9 +363,9 @@ def names(types: Types, bases: dict[int, type]) -> dict[int, tuple[int, str]]:
 
 
 def _fallback(name: str) -> str:
-    """Return a name from RPython's name, or ""."""
+    """Derive a readable name from RPython's name of a type, or return ""."""
     if _INSTANCE.match(name):
-        return ""           # the object has its class's name
+        return ""           # an instance is named after its class
     of_class, word = _CLASS.match(name), _WORD.match(name)
     if of_class is not None:
         return of_class.group(1)
@@ -372,7 +376,7 @@ def _fallback(name: str) -> str:
 
 def _storage(row: int, types: Types, owners: set[str],
              storage: Storage) -> str:
-    """Return the name of the only owner, or a common name of several owners.
+    """Return the name of storage: of its only owner, or a common name of its owners.
 
     Returns:
         "" if the row is no storage.

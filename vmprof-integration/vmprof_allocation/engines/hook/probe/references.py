@@ -1,8 +1,8 @@
 """Compare the walk of native/held with gc.dump_rpy_heap(), object by object.
 
 The GC dumps the heap before and after the walk.  An object that is the same in both
-dumps has not changed.  If the walk finds something else there, it is wrong, and heap
-snapshots are disabled.
+dumps has not changed.  If the walk finds other references in such an object, the walk
+is wrong, and heap snapshots are disabled.
 """
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _LEAST = 10000
 _END = struct.pack("<q", -1)
 
 
-#: The errors if the system refuses to fork such a process (bare_fork.c), as an emulator
-#: does.
+#: The negated errnos if the system refuses to fork the process that walks the heap
+#: (bare_fork.c), as an emulator does.
 _REFUSED = {-errno.EINVAL, -errno.ENOSYS, -errno.EPERM}
 
 
 class RefusedError(Exception):
-    """The system refuses to fork the process, and would always do so."""
+    """The system always refuses to fork the process that walks the heap."""
 
 
 def row_of_threads(types: Types) -> int:
@@ -57,7 +57,7 @@ def row_of_threads(types: Types) -> int:
 
 
 def _specimens() -> Any:
-    """Return objects with a custom trace function: stacks that do not run."""
+    """Return objects with a custom trace function, namely stacks that do not run."""
     end = threading.Event()
     thread = threading.Thread(target=end.wait, daemon=True)
     thread.start()
@@ -68,7 +68,7 @@ def _specimens() -> Any:
         switched.switch([[1], "on its stack alone"])
         kept.append(switched)
     except ImportError:
-        pass            # some builds do not have it
+        pass            # some builds do not have this module
 
     def generate() -> Iterator[list[int]]:
         only_here = [1, 2]
@@ -91,9 +91,9 @@ def _file() -> int:
 
 
 def _dump(fd: int) -> bytes:
-    """Dump the heap to a file, and return its content.
+    """Dump the heap to the file `fd`, and return the dump.
 
-    A pipe would not do: after an incomplete write, the GC's flags would be wrong.
+    A pipe is unsuitable: after an incomplete write, the GC's flags would be wrong.
     """
     os.ftruncate(fd, 0)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -104,7 +104,7 @@ def _dump(fd: int) -> bytes:
 
 
 def _record(dump: bytes, address: int) -> bytes:
-    """Return the record of an object in a dump, or b"" if it is not there."""
+    """Return the record of the object at an address in a dump, or b""."""
     start = _END + struct.pack("<Q", address)
     at = -1
     while True:
@@ -119,21 +119,24 @@ def _record(dump: bytes, address: int) -> bytes:
 
 
 def check(memory: Memory, types: Types, text: str) -> str:
-    """Compare the walk with the GC's dump, and return a description.
+    """Compare the walk of native/held with the GC's dump.
 
     Args:
         memory: the memory of this process.
         types: the type table.
         text: the text for native/held.
 
+    Returns:
+        A description of the result, for a finding.
+
     Raises:
-        NotCertain: the walk differs.
+        NotCertain: the walk differs from the dump.
         RefusedError: the system refuses the forked process.
     """
     kept, fd = _specimens(), _file()
     encoded = text.encode("utf-8", "replace")
     asked = question(row_of_threads(types))
-    gc.collect()                # makes the list old
+    gc.collect()                # the list `asked` becomes old, and does not move
     gc.collect()
     asked[0] = question(row_of_threads(types))[0]
     gc.collect_step()           # a minor collection

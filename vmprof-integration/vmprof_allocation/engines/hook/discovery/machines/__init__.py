@@ -1,7 +1,8 @@
 """The machines whose instructions search.py can analyse.
 
-The ELF file determines the machine, and not the machine on which the search runs.  Only
-the module for this machine is imported, because capstone may not be installed.
+The ELF file names the machine whose code is analysed; the search may run on another
+machine.  Only the module for the named machine is imported, because x86_64.py needs
+capstone, which may not be installed.
 """
 from __future__ import annotations
 

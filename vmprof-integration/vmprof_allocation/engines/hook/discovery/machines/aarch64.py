@@ -11,9 +11,9 @@ Memory operands cannot be relative to the program counter::
     b.ls 1f
     mov  x0, x1; mov x1, #32; bl collect_and_reserve
 
-So the counts need the constants in registers.  They are followed in the order of the
-addresses, not of the execution.  At the start of a function, no constant is known, and
-few are known after a call.
+The counts of addresses therefore need the constants in registers.  _Counts follows the
+instructions in the order of their addresses, not of their execution.  At the start of a
+function, no constant is known, and few are known after a call.
 """
 from __future__ import annotations
 
@@ -64,27 +64,27 @@ class AArch64(Machine):
         return self._functions[function]
 
     def callees(self, function: int) -> set[int]:
-        """Return the functions that it calls directly."""
+        """Return the functions that a function calls directly."""
         return {place for w, place in self._function(function).targets()
                 if words.is_call(w)}
 
     def calls(self, function: int, others: Set[int]) -> bool:
-        """Return whether it calls one of the other functions."""
+        """Return whether a function calls one of the others."""
         return not others.isdisjoint(self.callees(function))
 
     def _stores_to(self, function: int, offset: int) -> list[int]:
-        """Return the registers whose values it writes to [register + offset]."""
+        """Return the registers that a function stores at [register + offset]."""
         return [register for w in self._function(function).words
                 for is_store, base, places in [words.access(w) or (False, 0, [])]
                 if is_store and base != words.ZERO
                 for at, register in places if at == offset]
 
     def clears(self, function: int, offset: int) -> bool:
-        """Return whether it writes zero to [register + offset]."""
+        """Return whether a function writes zero to [register + offset]."""
         return words.ZERO in self._stores_to(function, offset)
 
     def stores(self, function: int, offsets: Set[int]) -> bool:
-        """Return whether it writes to [register + offset], for all offsets."""
+        """Return whether a function writes to [register + offset], for all offsets."""
         return all(self._stores_to(function, offset) for offset in offsets)
 
     def factors(self, function: int) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -114,7 +114,7 @@ class AArch64(Machine):
         return SWAPPED[self.name]       # one instruction
 
     def takes(self, function: int, arguments: int) -> bool:
-        """Return whether it reads its arguments: see Machine.takes()."""
+        """Return whether a function reads its arguments: see Machine.takes()."""
         left = set(range(arguments))
         for w in self._function(function).words:
             left -= words.read(w)
@@ -138,7 +138,7 @@ class _Function:
                 yield w, place
 
     def _last_write(self, at: int, register: int) -> int:
-        """Return the index of the last write before `at`, or -1."""
+        """Return the index of the last write to a register before `at`, or -1."""
         if register != words.ZERO:
             for i in range(at - 1, -1, -1):
                 if register in words.written(self.words[i]):
@@ -149,7 +149,7 @@ class _Function:
         """Return the address in a register before instruction `at`.
 
         Returns:
-            None if adrp and add did not compute it.
+            None if adrp and add did not compute the value of the register.
         """
         at = self._last_write(at, register)
         if at < 0:
@@ -164,7 +164,10 @@ class _Function:
         return None if place is None else place + more
 
     def table(self, at: int, base: int) -> int | None:
-        """Return the constant T if a register is T + something before `at`, or None."""
+        """Return the constant T if a register contains T + something, or None.
+
+        The register's value is its value before instruction `at`.
+        """
         at = self._last_write(at, base)
         registers = words.summed(self.words[at]) if at >= 0 else None
         found = [place for place in (self.constant(at, register)
@@ -193,7 +196,7 @@ _NONE = -1
 
 
 class _Counts:
-    """The counts of one pass over the whole text."""
+    """How often instructions compare, store or pass each constant address."""
 
     def __init__(self, text: Text):
         self.compared: collections.Counter[int] = collections.Counter()
@@ -203,8 +206,8 @@ class _Counts:
         self.passed: dict[int, collections.Counter[int]] = {}
         #: Functions whose address is computed.
         self.made: set[int] = set()
-        # by register: the constant in it, and the constant address from which its value
-        # was loaded
+        # for each register: the constant that it contains, and the constant address
+        # from which its value was loaded
         self._constants = [_NONE] * 32
         self._origins = [_NONE] * 32
         self._starts = set(text.starts)
@@ -227,7 +230,7 @@ class _Counts:
             self.first_compared.setdefault(origin, pc)
 
     def _run(self, w: int, pc: int) -> None:
-        """Update registers and counts for an instruction."""
+        """Update the known registers and the counts after the instruction `w`."""
         constants, origins = self._constants, self._origins
         found = words.access(w)
         if found is not None and constants[found[1]] != _NONE:

@@ -1,7 +1,8 @@
 """The effects of AArch64's instructions on the general registers.
 
+A parameter `w` is the word of an instruction; `pc` is the address of the instruction.
 Bits 28 to 25 of a word are its class of encodings in the manual.  In doubt, a word is
-assumed to write more registers, and an unknown word writes all of them.  A word is
+assumed to write more registers, and an unknown word to write every register.  A word is
 never assumed to read more registers or to be movable.  Register 31 is the stack pointer
 or zero.
 """
@@ -19,19 +20,19 @@ _BTI = 0xd503241f, 0xd503245f, 0xd503249f, 0xd50324df
 
 
 def words(code: bytes) -> array.array[int]:
-    """Return the instructions of some code."""
+    """Return the words of the instructions in `code`."""
     return array.array("I", code[:len(code) & ~3])
 
 
 def signed(value: int, bits: int) -> int:
-    """Return a number of `bits` bits with its sign."""
+    """Return a number whose lowest `bits` bits are in two's complement."""
     return value - (1 << bits) if value >> bits - 1 & 1 else value
 
 
 # targets
 
 def is_call(w: int) -> bool:
-    """Return whether it is a bl."""
+    """Return whether an instruction is a bl."""
     return w & 0xfc000000 == 0x94000000
 
 
@@ -86,7 +87,7 @@ def compared(w: int) -> tuple[int, int] | None:
 
 
 def is_unsigned_branch(w: int) -> bool:
-    """Return whether it is a b.hs, b.lo, b.hi or b.ls."""
+    """Return whether an instruction is a b.hs, b.lo, b.hi or b.ls."""
     return w & 0xff00001e in (0x54000002, 0x54000008)
 
 
@@ -94,8 +95,8 @@ def access(w: int) -> tuple[bool, int, list[tuple[int, int]]] | None:
     """Return the memory access of ldr, str, ldur, stur, ldp or stp with 64 bits.
 
     Returns:
-        (whether it stores, base, [(offset, register)]); None for other instructions,
-        and if the instruction changes the base.
+        (whether it stores, base, [(offset, register)]).  None for other instructions,
+        and for an instruction that changes the base register.
     """
     if w & 0xff800000 == 0xf9000000:
         places = [(8 * (w >> 10 & 0xfff), w & 31)]
@@ -112,7 +113,7 @@ def access(w: int) -> tuple[bool, int, list[tuple[int, int]]] | None:
 # written registers
 
 def written(w: int) -> frozenset[int]:
-    """Return the registers that it may write."""
+    """Return the registers that an instruction may write."""
     kind = w >> 25 & 15
     if kind & 0b0101 == 0b0100:
         return _written_by_access(w)
@@ -169,7 +170,7 @@ def _written_by_access(w: int) -> frozenset[int]:
 # read registers, and movable instructions
 
 def read(w: int) -> frozenset[int]:
-    """Return the registers that it certainly reads; there may be more."""
+    """Return registers that an instruction certainly reads; it may read others, too."""
     first, base, third = w & 31, w >> 5 & 31, w >> 16 & 31
     found = access(w)
     if found is not None:
@@ -189,7 +190,7 @@ def read(w: int) -> frozenset[int]:
 
 
 def is_movable(w: int) -> bool:
-    """Return whether it has the same effect at another address."""
+    """Return whether an instruction has the same effect at another address."""
     kind = w >> 25 & 15
     if kind & 0b0101 == 0b0100:
         return w >> 29 & 1 == 1                     # ldr, str, ldp, stp

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 
 
 class Text:
-    """The code of a library, and the sorted addresses of its functions."""
+    """The machine code of a library, and the sorted addresses of its functions."""
 
     def __init__(self, data: bytes, address: int, starts: list[int]):
         """Store the code.
@@ -23,7 +23,10 @@ class Text:
         self.starts = starts
 
     def code(self, function: int) -> bytes:
-        """Return the code up to the next function, or b"" if none starts there."""
+        """Return the code of a function, or b"" if no function has this address.
+
+        The code ends where the next function starts.
+        """
         i = bisect.bisect_left(self.starts, function)
         if i == len(self.starts) or self.starts[i] != function:
             return b""
@@ -69,7 +72,11 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     def passed(self, inside: range) -> dict[int, collections.Counter[int]]:
-        """Count the callees of each constant in `inside` that is a first argument."""
+        """Count the calls whose first argument is a constant address in `inside`.
+
+        Returns:
+            For each such address, the number of calls of each function.
+        """
 
     @abc.abstractmethod
     def addressed(self) -> Set[int] | None:
@@ -77,7 +84,8 @@ class Machine(abc.ABC):
 
         Returns:
             None if a call by an address may lead to any instruction.  Some machines
-            require a special instruction there.
+            require that such a call leads to a special instruction; an entry patch
+            replaces this instruction by a jump.
         """
 
     # Analyses of a function, which are certain
@@ -109,7 +117,7 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     def displacements(self, function: int, before: int, table: int) -> set[int]:
-        """Return the displacements of words that it loads from a table.
+        """Return the displacements of the words that a function loads from a table.
 
         Args:
             function: the function.
@@ -119,7 +127,7 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     def movable(self, function: int) -> int:
-        """Return the number of bytes at its start that a jump can replace.
+        """Return the number of bytes at a function's start that a jump can replace.
 
         These are whole instructions that can run at another address, and that are not
         the target of a jump.
@@ -130,8 +138,12 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     def takes(self, function: int, arguments: int) -> bool:
-        """Return whether it reads this number of arguments from their usual places.
+        """Return whether a function reads N arguments from their usual registers.
 
         With link-time optimization, a compiler may omit arguments that are always the
-        same, and move the following arguments to their places.
+        same, and move the following arguments to other registers.
+
+        Args:
+            function: the function.
+            arguments: N.
         """

@@ -47,9 +47,9 @@ class X8664(Machine):
         self._decoder.detail = True
 
     def _targets(self, pattern: bytes) -> Iterator[tuple[int, int]]:
-        """Yield (address, operand) of the RIP-relative instructions that match.
+        """Yield (address, operand address) of RIP-relative instructions in the text.
 
-        The displacement must be the last part of `pattern`.
+        `pattern` matches the bytes of the instruction, and ends with the displacement.
         """
         for match in re.finditer(pattern, self.text.data, re.DOTALL):
             end = match.end()
@@ -96,12 +96,12 @@ class X8664(Machine):
         return self._functions[function]
 
     def callees(self, function: int) -> set[int]:
-        """Return the functions that it calls directly."""
+        """Return the functions that a function calls directly."""
         return {i.operands[0].imm for i in self._decoded(function)
                 if i.id == x86.X86_INS_CALL and i.operands[0].type == x86.X86_OP_IMM}
 
     def calls(self, function: int, others: Set[int]) -> bool:
-        """Return whether it calls one of the other functions."""
+        """Return whether a function calls one of the others."""
         # decoding takes long, so first search for the bytes of such a call
         return any(
             function + match.end() + 4 + struct.unpack("<i", match.group(1))[0]
@@ -109,8 +109,8 @@ class X8664(Machine):
         ) and not others.isdisjoint(self.callees(function))
 
     def _stores_to(self, function: int, offset: int) -> list[Any]:
-        """Return the instructions `mov [register + offset], ...`."""
-        # capstone takes longest to decode the operands
+        """Return the instructions `mov [register + offset], ...` of a function."""
+        # first compare bytes, because capstone takes longest to decode the operands
         wanted = _displacement(offset)
         return [i for i in self._decoded(function)
                 if i.id == x86.X86_INS_MOV and wanted in i.bytes
@@ -118,12 +118,12 @@ class X8664(Machine):
                 if n == 0 and m.disp == offset and m.base != x86.X86_REG_RIP]
 
     def clears(self, function: int, offset: int) -> bool:
-        """Return whether it writes zero to [register + offset]."""
+        """Return whether a function writes zero to [register + offset]."""
         return any(i.operands[1].type == x86.X86_OP_IMM and i.operands[1].imm == 0
                    for i in self._stores_to(function, offset))
 
     def stores(self, function: int, offsets: Set[int]) -> bool:
-        """Return whether it writes to [register + offset], for all offsets."""
+        """Return whether a function writes to [register + offset], for all offsets."""
         code = self.text.code(function)
         return (all(_displacement(offset) in code for offset in offsets)
                 and all(self._stores_to(function, offset) for offset in offsets))
@@ -170,10 +170,14 @@ class X8664(Machine):
         return size
 
     def takes(self, function: int, arguments: int) -> bool:
-        """Return whether it reads its arguments: see Machine.takes()."""
+        """Return whether a function reads its arguments: see Machine.takes()."""
         return registers.takes(self._decoded(function), arguments)
 
 
 def _displacement(offset: int) -> bytes:
-    """Return the displacement of [register + offset], if it has four bytes."""
+    """Return the bytes of the displacement in [register + offset] if they are four.
+
+    Returns:
+        b"", which all instructions contain, if the displacement has one byte.
+    """
     return b"" if -128 <= offset < 128 else struct.pack("<i", offset)

@@ -1,9 +1,10 @@
 """The origin of values in registers, within one function.
 
-Instructions are followed backwards in the order of their addresses, not of their
+A parameter `code` is the list of a function's instructions, and `at` is an index of
+this list.  Instructions are followed backwards by their addresses, not by the order of
 execution.  If a register was last written by an unknown instruction, its origin is
 unknown.  A value is never guessed, because the sampler writes to addresses that are
-derived from it.
+derived from such values.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def whole(register: int) -> int:
 
 
 def memory(instruction: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the operands in memory of an instruction, with their indexes."""
+    """Yield (index, operand) for the operands of an instruction that are in memory."""
     for i, operand in enumerate(instruction.operands):
         if operand.type == x86.X86_OP_MEM:
             yield i, operand.mem
@@ -56,7 +57,7 @@ def _writes(instruction: Any, register: int) -> bool:
 
 
 def _last_write(code: list[Any], at: int, register: int) -> int:
-    """Return the index of the last write before `at`, or -1."""
+    """Return the index of the last write to a register before `at`, or -1."""
     register = whole(register)
     for i in range(at - 1, -1, -1):
         if _writes(code[i], register):
@@ -68,7 +69,7 @@ def constant(code: list[Any], at: int, register: int) -> int | None:
     """Return the address in a register before instruction `at`.
 
     Returns:
-        None if `lea register, [rip + x]` did not compute it.
+        None if `lea register, [rip + x]` did not compute the value.
     """
     at = _last_write(code, at, register)
     if at < 0:
@@ -85,7 +86,11 @@ def constant(code: list[Any], at: int, register: int) -> int | None:
 
 
 def _one_constant(code: list[Any], at: int, registers: tuple[int, int]) -> int | None:
-    """Return the address if only one of two summands is a known address, or None."""
+    """Return the known address in one of two registers, or None.
+
+    Returns:
+        None unless exactly one of the registers contains a known address.
+    """
     found = [c for c in (constant(code, at, r) for r in registers) if c is not None]
     return found[0] if len(found) == 1 else None
 
@@ -145,10 +150,13 @@ ARGUMENTS = (x86.X86_REG_RDI, x86.X86_REG_RSI, x86.X86_REG_RDX, x86.X86_REG_RCX)
 
 
 def takes(code: list[Any], arguments: int) -> bool:
-    """Return whether a function reads this number of arguments from their usual places.
+    """Return whether a function reads N arguments from their usual registers.
 
-    With link-time optimization, a compiler may omit arguments that are always the same,
-    and move the following arguments to their places.
+    See Machine.takes().
+
+    Args:
+        code: the instructions of the function.
+        arguments: N.
     """
     left = set(ARGUMENTS[:arguments])
     for instruction in code:
@@ -158,7 +166,7 @@ def takes(code: list[Any], arguments: int) -> bool:
         if (instruction.id == x86.X86_INS_XOR and operands[0].type == x86.X86_OP_REG
                 and operands[1].type == x86.X86_OP_REG
                 and operands[0].reg == operands[1].reg):
-            read = set()                # it computes zero
+            read = set()                # the instruction computes zero
         left -= read
         if not left or left & written or instruction.id == x86.X86_INS_CALL:
             break
