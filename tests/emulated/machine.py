@@ -97,7 +97,7 @@ def write_system(file: BinaryIO, root: Path, site: Path, folder: Path) -> None:
     for empty in "proc", "sys", "dev", "tmp", "tried":
         write_entry(file, empty, 0o40755)
     for shared in site, CACHE:
-        # under the same path as outside
+        # the emulated system has this folder at the same path as this machine
         name = str(shared).lstrip("/")
         for parent in reversed(Path(name).parents[:-1]):
             write_entry(file, str(parent), 0o40755)

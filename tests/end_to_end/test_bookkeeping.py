@@ -32,7 +32,7 @@ def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
     assert 7500 < alive < 9500
     # Each sample has an address and other data.
     assert alive * 16 <= int(run.out) < 16 * MIB
-    # The profile contains the same number.
+    # The profile contains the number that statistics() returned.
     assert profile.bookkeeping == int(run.out)
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--remarks",
                                 "out.vmprof").out

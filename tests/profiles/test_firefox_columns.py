@@ -104,7 +104,7 @@ def test_columns_of_time_samples_are_distinct_objects() -> None:
 def test_writer_does_not_keep_a_second_copy_of_the_columns(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """The birth and death of an object are ten numbers, or 66 bytes in arrays."""
-    # reduces the memory that does not grow with the samples
+    # small batches reduce the memory that does not grow with the samples
     monkeypatch.setattr("vmprof_convert.analysis.summary._TOGETHER", 1000)
     monkeypatch.setattr("vmprof_convert.writers.firefox.activity.MOST", 1000)
     monkeypatch.setattr("vmprof_convert.profile.columns._BATCH", 1000)

@@ -29,9 +29,9 @@ def entries(profile: Json, thread: int = 0) -> list[
 
 
 def log_of(*sizes: int, facts: str = "types,lifetimes") -> Log:
-    """Return a log with allocations of f at 1, 2, ... ms.
+    """Return a log in which the function f allocates at 1, 2, ... ms.
 
-    With fixed gaps, the weight of a sample is the interval or the larger size.
+    With fixed gaps, the weight of a sample is max(interval, size).
     """
     log = Log()
     f = log.function("f")

@@ -347,9 +347,9 @@ def test_less_work_in_the_same_time_is_not_a_cache(allocated: tuple[int, int, in
     ([9.9, 10.0, 11.9, 12.0, 19.4, 19.5], False)])
 def test_report_proposes_two_collections_at_each_mark(majors: list[float],
                                                       is_single: bool) -> None:
-    """A single collection counts objects that wait for a finalizer as alive.
+    """After one collection, objects that wait for a finalizer still count as alive.
 
-    The report says so if the run has marks.
+    If the program set marks, the report proposes two collections at each of them.
     """
     for marks in (9.89, 11.89, 19.39), ():
         made = a_process([[(9.5, math.inf)] * 30], majors, marks)

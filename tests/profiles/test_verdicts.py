@@ -112,7 +112,7 @@ def poisson(rng: random.Random, mean: float) -> int:
 
 @pytest.mark.parametrize("mean", [2, 30, 300])
 def test_a_run_at_its_limit_seldom_fails(mean: int) -> None:
-    """This is the worst case. 0.3 of 3000 runs are expected to fail."""
+    """At the limit, a run fails with a probability of 1 in 10,000."""
     rng = random.Random(3)
     limit = mean * 1000 / probability(64, 1000, "exponential") * 64 / 1000
     text = "alive > %d" % math.ceil(limit)

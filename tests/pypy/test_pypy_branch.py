@@ -113,7 +113,7 @@ json.dump([is_good(text + "\\n") for text in json.load(sys.stdin)], sys.stdout)
 
 
 def without_body(text: str) -> str:
-    """Return dedented lines of Python, with a body if they are only a head."""
+    """Return dedented lines of Python, and add a body if the last line is a head."""
     return textwrap.dedent(text) + ("\n    pass" if text.endswith(":") else "")
 
 

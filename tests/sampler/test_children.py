@@ -150,7 +150,7 @@ def test_other_programs_see_no_variable(stock_pypy: PyPy) -> None:
 
 
 def test_other_programs_are_named(stock_pypy: PyPy) -> None:
-    """Paths of the PATH that do not exist are not named."""
+    """A failed attempt in a folder of $PATH is no program that ran."""
     run = stock_pypy.sample("""
         import os, subprocess, sys
         for i in range(3):

@@ -1,4 +1,4 @@
-"""The sample point in the nursery's check: the sampled objects from start to stop."""
+"""Which objects are sampled between start and stop (native/hook/gc/nursery.h)."""
 from __future__ import annotations
 
 import pathlib

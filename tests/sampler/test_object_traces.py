@@ -153,7 +153,8 @@ class Program:
 
     def _minor(self) -> Iterator[Step]:
         choose = self.choose
-        # the GC changes its state between two collections; the engine sees each state
+        # the GC advances by at most one state between two minor collections, so that
+        # the engine sees each state
         if self._was_seen and choose.random() < 0.7:
             self._state = (self._state + 1) % 4
             self._was_seen = False

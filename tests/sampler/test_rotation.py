@@ -130,7 +130,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
 
 @pytest.mark.nurseries("4M", "240M")
 def test_type_of_each_sample_is_known_in_its_own_segment(stock_pypy: PyPy) -> None:
-    """No object is being allocated while the profile ends."""
+    """rotate() ends a profile between two allocations: its last object has a type."""
     run = stock_pypy.run(WORK + """
     vmprof_allocation.start(window(1), 1)
     for number in range(2, 7):

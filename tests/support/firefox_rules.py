@@ -92,7 +92,7 @@ def _index(value: Any, length: int) -> bool:
 
 def _columns(table: Json, names: str, where: str, report: Report,
              also: Iterable[str] = ()) -> bool:
-    """Return whether `table` has exactly these columns, all of its length."""
+    """Return whether a table has exactly these columns, each with `length` items."""
     good = True
     expected = {*names.split(), *also, "length"}
     if set(table) != expected:

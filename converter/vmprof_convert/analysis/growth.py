@@ -135,7 +135,11 @@ def _as_named(came: Sampled, estimate: Estimate, named: Named) -> Estimate:
         logs[below] = logs[below][0], -math.lgamma(samples + 1.0) - 20.0
 
     def above(expected: float) -> float:
-        """Return the probability of more samples than were observed."""
+        """Return the probability of more samples than the observed number.
+
+        `expected` is the mean, and the place was named. The observed number itself
+        counts half.
+        """
         log = math.log(expected)
         exponents = [log * number + rest for number, (_, rest) in zip(numbers, logs)]
         largest = max(exponents)

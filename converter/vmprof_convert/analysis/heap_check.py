@@ -45,9 +45,10 @@ def bounds(swept: Swept) -> tuple[float, float]:
 def _last_comparable(profile: Profile) -> Swept | None:
     """Return the last count of the GC that no heap snapshot affects, or None.
 
-    A snapshot ends objects in the profile that the GC still counts after its next
-    sweep: objects that the GC has already marked, and objects that wait for a
-    finalizer. So there must be no snapshot after the beginning of the previous marking.
+    A snapshot records unreachable objects as dead at once. The GC still counts some of
+    them after its next sweep: objects that it has already marked, and objects that wait
+    for a finalizer. So a count is comparable if no snapshot was taken since the
+    beginning of the marking before the one that led to this count.
     """
     majors = [one for one in profile.collections if one.is_major]
     ends = [one.time for one in majors]

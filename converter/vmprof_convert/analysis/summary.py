@@ -137,7 +137,7 @@ class Figures:
         return sum_.objects(self.interval, z=z)
 
     def sampled(self, state: str | None, is_objects: bool) -> Sampled:
-        """Return the estimate of bytes or objects and its variance, without interval.
+        """Return the estimate of bytes or objects and its variance.
 
         Args:
             state: the outcome of the objects; None for all objects.

@@ -662,7 +662,7 @@ class Profile:
 
     @property
     def missing(self) -> int:
-        """The number of samples that a PyPy without recorder failed to write."""
+        """The number of lost samples, in profiles that rvmprof itself has written."""
         return self._setting("missing")
 
     @property

@@ -41,8 +41,8 @@ def class_of(address):
     if w_object is None:
         return 0
     class_ = w_object.class_
-    # The class of a new object may be NULL.  RPython assumes that it is not None,
-    # because of __init__().
+    # The class of a new object may be NULL before its __init__().  RPython would
+    # remove the test 'class_ is None', because __init__() always sets a class.
     if not rgc.cast_instance_to_gcref(class_):
         return 0
     return class_.number

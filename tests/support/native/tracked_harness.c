@@ -25,7 +25,7 @@
 #include "type_names.h"
 
 #define PARTS           8
-#define COLLECTIONS     12      /* in each segment; every fourth collection marks */
+#define COLLECTIONS     12      /* in each segment; a marking ends after every fourth */
 #define YOUNG           300     /* samples between two collections */
 #define STACKS          9000    /* more than the table holds */
 #define TYPES           20

@@ -41,12 +41,12 @@ def rotate(engine: Engine, settings: Settings, run: Processes | None,
     """End a profile, and begin the next one at the same moment.
 
     Args:
-        engine: the engine, which samples.
+        engine: the running engine.
         settings: the settings for the next profile.
-        run: the run; None if the profile is a pipe.
-        file: the profile that ends. None in a forked child, where the engine opens and
-            closes the files.
-        present: path of the profile that ends.
+        run: names the profiles of this run; None if the profile is a pipe.
+        file: the open file of the profile that ends. None in a forked child, where
+            the engine opens and closes the files.
+        present: the path of this profile.
         part: number of the next segment.
         output: path of the next profile.
         go_on_in: is called with the next profile as soon as the engine writes there.

@@ -48,7 +48,10 @@ _LEAST = 3
 
 
 class Windows(NamedTuple):
-    """Three heap snapshots or major collections, as indices into `times`."""
+    """The two windows between three heap snapshots or major collections.
+
+    `first`, `middle` and `last` are indices into `times`.
+    """
 
     first: int
     middle: int

@@ -33,10 +33,10 @@ struct chosen {
    Returns how many were chosen, at most HELD_HOLDERS.  Needs walk_heap() before. */
 int paths_choose(struct chosen chosen[HELD_HOLDERS]);
 
-/* Store the steps of the paths to the queried objects in the result, and then the steps to
-   all other objects with a name, as far as the result has room.  A path ends at the last
-   object with a name on the way to a queried object.  Call this function once after
-   paths_choose(), before walk_forget_met(). */
+/* Store steps of paths in the result: first the steps of the paths to the queried objects,
+   then the steps to all other named objects, as far as the result has room.  Each step
+   leads to a named object, so a path ends at the last named object on the way to a queried
+   object.  Call this function once after paths_choose(), before walk_forget_met(). */
 void paths_tell(const struct held_question *, struct held_result *result);
 
 #pragma GCC visibility pop

@@ -49,7 +49,7 @@ enum held_how {
                                    finalizer */
 };
 
-/* The input of the analysis */
+/* The input of the analysis: the queried objects, and the places of the GC's data */
 struct held_question {
     const char *types;          /* the output of probe/names.py: lines with types,
                                    references and offsets of fields */
@@ -81,7 +81,7 @@ struct held_holder {
                                    empty if it is a group */
 };
 
-/* A step of a reference path, from an object with a name to the next such object */
+/* A step of a reference path, from a named object to the next one (see paths.h) */
 struct held_path {
     uint32_t owner;             /* number of the previous step, from 1; 0 if it is the
                                    first step */

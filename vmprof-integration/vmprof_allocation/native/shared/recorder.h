@@ -81,7 +81,8 @@ int recorder_stack(const void *record, size_t size);
    'words' has 'count' words in vmprof's format.  Needs the lock. */
 void recorder_walked(const stack_word *words, size_t count);
 
-/* Return whether new stacks were seen since the last call, whose names may be needed. */
+/* Return whether new stacks were seen since the last call.  The names of their functions
+   may then be needed. */
 int recorder_has_new_stacks(void);
 
 /* Set whether recorder_young() will report the outcome of each sample.  Otherwise,

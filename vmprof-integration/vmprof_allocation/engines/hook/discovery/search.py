@@ -190,7 +190,8 @@ class Image:
         """Return the sorted addresses of all functions (.eh_frame_hdr)."""
         data, address = self.section(".eh_frame_hdr")
         version, pointer, count, table = struct.unpack_from("<BBBB", data)
-        # every linker writes these encodings for 64-bit files: relative, 32 bits
+        # every linker encodes the pointers of a 64-bit .eh_frame_hdr as relative
+        # numbers of 32 bits
         if (version, pointer, count, table) != (1, 0x1b, 0x03, 0x3b):
             raise ELFError("its table of functions (.eh_frame_hdr) has an unknown "
                            "format")

@@ -32,7 +32,8 @@ struct place {
    PyPy's table on machines where the table is incomplete (jit_table_is_whole()). */
 struct span {
     uint32_t start;
-    uint32_t state;             /* 0 until it is known, or if there is no state */
+    uint32_t state;             /* index of the state; 0 until it is known, or if no
+                                   function is known here */
     int64_t enters;             /* function that is entered at the start, or LEFT */
 };
 #define LEFT            (-1)            /* a function ends at the start of the span */
@@ -399,7 +400,7 @@ static void put_line(int64_t line)
 }
 
 /* ____________________________________________________________ */
-/* states in the optimized stage */
+/* the state (struct state) of each operation of the optimized trace */
 
 /* Return the state after the innermost function of 'state' has been left. */
 static uint32_t leave(uint32_t state)

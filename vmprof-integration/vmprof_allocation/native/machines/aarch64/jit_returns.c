@@ -7,7 +7,7 @@
 #include "../guarded_read.h"
 #include "unwind.h"
 
-/* The frame of a piece; S is the value of the piece's node in vmprof's list:
+/* The frame of a piece of compiled code.  S is the value of its node in vmprof's list:
  *
  *      S + 80      the frame of the piece's caller
  *      S           x30 and x29 of the piece's caller, and vmprof's node, among others
@@ -26,8 +26,8 @@ static struct user {
     uintptr_t before[MOST_PIECES];              /* ... and the words that were there */
     uintptr_t returns[MOST_PIECES + 1];         /* return addresses, then 0 */
     size_t count;
-} of_thread, of_signal;                         /* one for threads with the GIL, and one
-                                                   for signal handlers */
+} of_thread, of_signal;                         /* of threads with the GIL, and of signal
+                                                   handlers */
 
 static uintptr_t word(uintptr_t address)
 {
@@ -63,9 +63,10 @@ static uintptr_t unwind_to(struct user *user, struct unwound *frame, uintptr_t s
         found = word(sp - STUB_FRAME);
     if (is_behind_call(found))
         return found;
-    /* If the program counter is in the piece, the piece has moved the stack pointer for
-       arguments, or for a result that it keeps while it waits for the GIL.  Otherwise, the
-       program counter is in a function without a table, which is in no piece. */
+    /* No return address was found, so the program counter itself is used.  It may be in the
+       piece, which has moved the stack pointer for arguments, or for a result that it keeps
+       while it waits for the GIL.  Or it is in a function outside of all pieces that has no
+       unwind table. */
     return frame->sp <= sp && (frame->is_interrupted || is_behind_call(frame->pc))
                ? frame->pc : 0;
 }

@@ -296,8 +296,8 @@ class TestNurseryTop(BaseSamplingTest):
                                            self.gc.nursery_size)
 
     def test_allocate_nursery(self):
-        # Only setup() calls allocate_nursery(), before the program runs.  But the
-        # gap must not depend on the address of the nursery.
+        # In a program, only setup() calls allocate_nursery().  The call here moves
+        # the nursery, because the gap must not depend on its address.
         gc = self.gc
         self.start(15 * WORD)
         for i in range(9):
