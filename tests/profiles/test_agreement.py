@@ -42,7 +42,7 @@ Key = tuple[str, str, int, bool]
 
 
 class Keys:
-    """The displayed keys of a profile's functions."""
+    """The names, files and lines with which functions are displayed."""
 
     def __init__(self, profile: Profile) -> None:
         self._origins = Origins(profile)
@@ -136,7 +136,8 @@ def rounding(members: Sequence[bool]) -> float:
 def check(path: Path) -> Profile:
     """Compare the report of the profile at `path` with the Firefox profile.
 
-    The report sums up the samples while the reader reads them.
+    The report takes its sums from a `Tally`, which adds the samples during the reading.
+    The Firefox profile is made from all samples afterwards.
     """
     tally = Tally()
     profile = readers.read_into(path, tally)
@@ -204,7 +205,7 @@ def check(path: Path) -> Profile:
 
 
 def check_types(profile: Profile, shown: Shown) -> None:
-    """Compare the allocated and the live bytes by function and type."""
+    """Compare the bytes by function and type in the report and the Firefox profile."""
     key_of = Keys(profile).of
     rows = {}
     for row in summarize(profile, None, Choice((FUNCTION, TYPE))).rows:
@@ -233,7 +234,7 @@ def check_types(profile: Profile, shown: Shown) -> None:
                               in zip(places, alive)])), place
     counters = {counter["name"]: counter for counter in shown.json["counters"]}
     if profile.has_lifetimes:
-        # the last value of the track is the sum in the table
+        # the last value of the memory track is the sum of the live bytes in the report
         whole = summarize(profile).figures.bytes(STILL_ALIVE).value
         assert sum(counters["held-memory"]["samples"]["count"]) == pytest.approx(
             whole, rel=1e-12, abs=rounding(alive))
@@ -257,7 +258,7 @@ def test_tolerance_is_the_largest_rounding_error() -> None:
 
 
 def many(stacks: Sequence[Sequence[FrameSpec] | None], log: Log) -> Log:
-    """Add samples of many sizes and intervals with these stacks."""
+    """Add 60 samples with these stacks, and of different sizes and intervals."""
     chosen = random.Random(1).choices(stacks, k=60)
     for i, stack in enumerate(chosen):
         log.allocation(stack, size=16 + i * 37 % 900,

@@ -1,6 +1,7 @@
-"""Tests that all outputs call objects alive only if a heap snapshot confirmed it.
+"""Tests that all outputs use the word "alive" only after a heap snapshot.
 
-Without a heap snapshot, the outputs use the word "survived".
+Without a heap snapshot, the objects in use may include garbage, and the word is
+"survived".
 """
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ from vmprof_convert.writers.html import table
 
 SIZE = 1000
 WORDS = [(True, "alive"), (False, "survived")]
-#: whether each of two runs has a heap snapshot, and the word for both
+#: whether the first and the second run end with a heap snapshot, and the words that a
+#: comparison of the runs uses
 PAIRS = [(True, True, "alive"), (False, False, "survived"),
          (True, False, "alive, then survived"), (False, True, "survived, then alive")]
 NAMES = (["a.vmprof"], ["b.vmprof"])
@@ -48,9 +50,10 @@ def snapshot(heap: Heap) -> None:
 
 
 def made(objects: int, is_exact: bool) -> Heap:
-    """Return a run with this number of objects.
+    """Return a run that keeps `objects` objects.
 
-    The run ends with a heap snapshot, or long after a major collection.
+    The run ends with a heap snapshot if `is_exact`, or else long after a major
+    collection.
     """
     heap = Heap(interval=1)
     for _ in range(objects):
@@ -69,7 +72,10 @@ def run(objects: int, is_exact: bool) -> Profile:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """alive.vmprof has a heap snapshot at its end, and survived.vmprof has none."""
+    """Make a folder with three profiles.
+
+    alive.vmprof and less.vmprof end with a heap snapshot, and survived.vmprof does not.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     for is_exact, word in WORDS:
@@ -124,7 +130,7 @@ def test_page_of_a_difference_shows_both_words(folder: Path) -> None:
         found = opened(folder / "a.html", "press %s, then %s" % (
             words[0].capitalize(), words[1]))
         assert ", ".join(["", "then "]).join(words) in found["said"]
-        # survivors are neither growth nor decrease of live objects
+        # a run that may contain garbage shows neither growth nor decrease
         assert set(found["changes"].values()) == {"same"}
     assert cli.main(["diff", "less.vmprof", "alive.vmprof", "-o", "a.html"]) == 0
     assert set(opened(folder / "a.html", "press Alive")["changes"].values()) == {
@@ -181,7 +187,7 @@ def test_difference_has_the_words(before: bool, after: bool, word: str) -> None:
 @pytest.mark.parametrize("before, after, said", [
     ((4, True), (40, True), GREW), ((4, False), (40, False), UNCLEAR),
     ((40, False), (4, False), UNCLEAR),
-    # all live objects are among the survivors
+    # survivors include all live objects, so that 4 survivors are less than 40 live
     ((4, False), (40, True), GREW), ((40, True), (4, False), SHRANK),
     ((4, True), (40, False), UNCLEAR), ((40, False), (4, True), UNCLEAR)])
 def test_possible_garbage_makes_a_change_unclear(

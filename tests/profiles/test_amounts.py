@@ -83,7 +83,7 @@ def test_time_samples_in_a_profile_with_allocations(tmp_path: Path) -> None:
         "CPU samples: 2; --of time sums them, and --view shows them")
     assert by_name(as_json(path, "--of", "time")) == {
         "main": (0.001, 0.002), "work": (0.001, 0.001)}
-    # filters also apply to time samples
+    # filters also apply to CPU samples
     for options, names in ((("--thread", "1"), {"main", "work"}),
                            (("--time", "2.."), {"main"}),
                            (("--function", "work"), {"main", "work"})):
@@ -290,11 +290,12 @@ def test_refuses_options_that_do_not_fit_the_amount(
 
 
 def test_memory_that_is_touched_after_the_next_reading(tmp_path: Path) -> None:
-    """A block of 40 MiB is sampled before the reading at 3 s, and touched after it."""
+    """A block of 40 MiB is sampled at 2 s. Most pages become resident after 3 s."""
     path = write(tmp_path / "app.vmprof", grown(
         (1, 10), (3, 20), (5, 50), (7, 60), sizes=(("a", 2, 40 * MIB),)))
     found = as_json(path, "--of", "rss")
-    # the last growth remains unexplained, because the block explained its 40 MiB before
+    # the growth from 5 s to 7 s is unexplained, because the block has explained its
+    # 40 MiB before
     assert by_name(found) == pytest.approx({
         "a": (40 * MIB, 40 * MIB),
         "[nothing sampled explains it]": (10 * MIB, 10 * MIB)})

@@ -126,7 +126,7 @@ def test_paths_that_are_not_readable_files(folder: Path,
             ("sub", "is not a file"), (".", "is not a file"),
             ("/dev/zero", "is not a file"),
             ("missing", "No such file"), ("app.vmprof/x", "Not a directory"),
-            # can be opened, but its first bytes cannot be read
+            # this file can be opened, but its first bytes cannot be read
             ("/proc/self/mem", "Invalid argument")):
         error = run_and_fail(folder, capsys, path, "-o", "out.json")
         assert path in error and message in error

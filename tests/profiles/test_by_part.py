@@ -47,7 +47,7 @@ def test_threads(tmp_path: Path) -> None:
     assert rows(path, "thread", "--by", "thread,type") == {
         ("worker 8", "str"): (3000, 3000), ("worker 8", "int"): (500, 500),
         ("MainThread 7", "str"): (1000, 0), ("9", "str"): (20, 20)}
-    # filters select the same samples as for other rows
+    # filters select the same samples as in tables with other rows
     assert rows(path, "thread", "--by", "thread", "--function", "work") == {
         "worker 8": (3500, 3500)}
     assert rows(path, "thread", "--by", "thread", "--thread", "worker") == {

@@ -73,7 +73,7 @@ def test_an_unknown_function_called_by_a_library_is_not_user_code(
 
 
 @pytest.mark.parametrize("settings, said, is_brief", [
-    # x86-64 without and with lines, and a PyPy that cannot write its log
+    # x86-64 without and with recorded lines, and a PyPy that cannot write the JIT's log
     ({"capabilities": "callers,labels"},
      "callers: in compiled code, some callers are wrong", False),
     ({"capabilities": "callers,labels", "lines": "1"}, None, False),
@@ -105,6 +105,6 @@ def test_notes_the_bytes_of_the_jit_log(tmp_path: Path, capabilities: str, reaso
     assert remarks(path, "log", "--by", by) == [
         "log: 25 % of the bytes are PyPy's log of its compiled code, " + reason
         + ". Without the sampler, the program does not allocate them"]
-    # writers/firefox/info.py takes its numbers from sum_up()
+    # the Firefox profile takes the bytes of the log from sum_up()
     summary = sum_up(readers.read(path))
     assert summary.log_bytes == pytest.approx(0.25 * summary.bytes.value)

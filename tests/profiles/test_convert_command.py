@@ -1,4 +1,4 @@
-"""Tests of the command vmprof-convert: output files, formats and the progress bar."""
+"""Tests of the output files, the formats and the progress bar of vmprof-convert."""
 from __future__ import annotations
 
 import gzip
@@ -26,7 +26,7 @@ folder = convert_runs.folder
 
 
 def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the message of one line for invalid arguments."""
+    """Run the command with invalid arguments, and return its message of one line."""
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -38,7 +38,7 @@ def wrong(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.mark.parametrize("arguments", [["--to", "firefox"], ["-o", "out.json"]])
 def test_a_reader_that_closes_the_pipe_is_not_an_error(
         folder: Path, arguments: list[str]) -> None:
-    """The command writes the file nevertheless."""
+    """The command writes its output file, although it cannot print to the pipe."""
     read, write = os.pipe()
     os.close(read)
     try:
@@ -326,6 +326,6 @@ def test_output_does_not_replace_another_profile(
 
 
 def test_output_for_stock_vmprof_replaces_an_earlier_one(folder: Path) -> None:
-    """This output is also a profile."""
+    """The command replaces no other profile, but an output of itself."""
     for _ in range(2):
         assert cli.main(["app.vmprof", "-o", "out.prof"]) == 0

@@ -17,7 +17,7 @@ from vmprof_convert import cli, readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.readers import records
 
-#: a program that runs the command with 1 GiB of address space and 100 s of processor
+#: a program that runs vmprof-convert with 1 GiB of address space and 100 s of processor
 #: time; all profiles of these tests need far less
 _LIMITED = """
 import resource, sys
@@ -32,7 +32,7 @@ print("codes", *codes)
 
 
 def codes(paths: Sequence[Path]) -> list[str]:
-    """Return the exit codes of the command for these profiles."""
+    """Run vmprof-convert within the limits, and return its exit codes."""
     done = subprocess.run([sys.executable, "-c", _LIMITED, *map(str, paths)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -40,12 +40,12 @@ def codes(paths: Sequence[Path]) -> list[str]:
 
 
 def equal(*values: int) -> list[bytes]:
-    """Return columns that repeat one value each, and take no bytes per row."""
+    """Return encoded columns, each of which repeats one value without bytes per row."""
     return [b"\x08" + word(value) if value else b"\0" for value in values]
 
 
 def counting(start: int) -> bytes:
-    """Return a column that counts from `start`."""
+    """Return an encoded column of `start` and the numbers after it."""
     return b"\x18" + word(start) + word(1)
 
 
@@ -91,14 +91,17 @@ def test_a_small_file_with_rows_for_gigabytes_is_refused(name: str,
 
 
 def test_many_objects_may_die_at_once(tmp_path: Path) -> None:
-    """A million objects with consecutive keys, as at interval 1, take a few bytes."""
+    """A record of a few bytes describes a million objects with consecutive keys.
+
+    Sampling at interval 1 gives such records.
+    """
     path = tmp_path / "died.vmprof"
     path.write_bytes(made(many(records.ENDED, 0, 0, 100, times=2)))
     assert codes([path]) == ["0"]
 
 
 def test_many_retainers_take_no_quadratic_time(tmp_path: Path) -> None:
-    """A former reader took 10**10 steps for 100,000 retainers with two others."""
+    """A former reader took 10**10 steps for 100,000 groups of two retainers."""
     log = Log()
     log.settings(capabilities="held")
     log.define([log.function("f")])
@@ -137,9 +140,9 @@ def test_negative_times_and_sizes_are_damage(kind: int, row: Sequence[int]) -> N
 
 def test_a_snapshot_may_be_later_than_the_last_totals(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A process may be killed before the next totals.
+    """A process may be killed after a heap snapshot and before the next totals.
 
-    The command once ended with a traceback for such a profile.
+    The converter once ended with a traceback for such a profile.
     """
     log = Log()
     log.settings(facts="types,lifetimes", capabilities="held,lifetimes,types")
@@ -164,7 +167,7 @@ def test_a_pipe_is_not_read_to_its_end_before_its_head() -> None:
             out.write(b"y\n" * 20)
             out.flush()
             assert process.stderr is not None
-            message = process.stderr.read()     # the writer is still there
+            message = process.stderr.read()     # the pipe is still open for writing
         assert process.wait() == 2
     assert message.count("\n") == 1 and "not a vmprof profile" in message
 
@@ -248,7 +251,7 @@ def chain(depth: int, ends: Sequence[int]) -> bytes:
 @pytest.mark.parametrize("arguments", FORMATS, ids="_".join)
 def test_each_format_takes_the_deepest_stack(arguments: list[str],
                                              tmp_path: Path) -> None:
-    """The command needs a small part of these limits, and does not use recursion."""
+    """The converter does not recurse, and needs a small part of the limits below."""
     (tmp_path / "deep.vmprof").write_bytes(chain(DEEP, [DEEP, DEEP - 1]))
     done = subprocess.run(
         [sys.executable, "-c", """

@@ -80,7 +80,7 @@ def test_delegating_functions_that_compiled_code_lacks(
             sorted(missing_callers.missing(program.profile).stacks)] == [3, 2]
     (line,) = [line for line in text(program.profile).splitlines()
                if line.startswith("missing: ")]
-    # two samples of 16 bytes, one per 1000
+    # two samples of 16 bytes, at an interval of 1000 bytes
     assert line.startswith('missing: up to 1.97 KiB are missing from "total" of '
                            'middle, outer, ')
 
@@ -106,7 +106,7 @@ def test_functions_without_a_row_are_not_named(tmp_path: Path) -> None:
 
 
 def test_missing_part_of_a_chain(program: Program) -> None:
-    """The outer function runs interpreted here, so that only `middle` is missing."""
+    """Both stacks of compiled code have `outer`, and one of them lacks `middle`."""
     program.sample("main outer middle leaf", True)
     program.sample("main outer leaf", True)
     assert program.missing() == ["middle"]
@@ -119,13 +119,13 @@ def test_an_iterator_that_is_written_in_python(program: Program) -> None:
 
 
 @pytest.mark.parametrize("stacks", [
-    # interpreted stacks have the same caller
+    # an interpreted stack also has main as the caller of leaf
     ["main leaf"],
-    # the function between them does not delegate
+    # the function between main and leaf does not delegate
     ["main plain leaf"],
-    # no stack has a function between them
+    # no interpreted stack has a function between main and leaf
     ["outer middle leaf", "main"],
-    # the callee is not a generator
+    # the callee of middle is not a generator
     ["main middle make"],
 ])
 def test_finds_no_missing_callers(program: Program, stacks: list[str]) -> None:
@@ -183,7 +183,7 @@ APP = """
     ("", "for x in leaf(): yield x", False)])
 def test_generator_that_delegates(pypy: PyPy, jit: str, body: str,
                                   is_said: bool) -> None:
-    """The report has the note if the JIT makes "total" too small."""
+    """The report has the note if the JIT makes the total of `middle` too small."""
     profile = pypy.sample(APP % body, "4k", jit=jit).profile()
     rows = {row.function.name: row for row in summary.summarize(profile).rows}
     middle, leaf = rows["middle"].total.bytes(), rows["leaf"].total.bytes()

@@ -54,7 +54,7 @@ MS = 1_000_000
 
 def found(before: Profile, after: Profile, by: tuple[str, ...] = (FUNCTION,),
           measure: str = "self") -> dict[str, tuple[str, float]]:
-    """Return the verdict and the growth of each row, by its name."""
+    """Return the verdict (GREW, SHRANK, SAME, NOISE) and the growth of each row."""
     result = compare(of_runs([before], [after]), Choice(by=by, sort=measure))
     rows = {}
     for change in result.changes:
@@ -111,7 +111,7 @@ def estimate_of(count: int, interval: int = 1000) -> Estimate:
 
 
 def test_intervals_contain_the_difference() -> None:
-    """At least 95 % of the intervals contain it, with few samples and with many."""
+    """At least 95 % of the confidence intervals contain the true difference."""
     rng = random.Random(7)
     for before, after in ((3, 5), (20, 30), (200, 200)):
         held = 0
@@ -121,7 +121,7 @@ def test_intervals_contain_the_difference() -> None:
             made = difference(new, old)
             truth = (after - before) * 1032.3
             held += made.low <= truth <= made.high
-        # 4 sigma below 95 %
+        # the limit is 4 standard deviations below 95 %
         assert held > runs * 0.95 - 4 * math.sqrt(runs * 0.95 * 0.05)
 
 
@@ -135,7 +135,7 @@ def _poisson(rng: random.Random, mean: float) -> int:
 
 @pytest.mark.slow
 def test_at_most_5_percent_of_equal_pairs_have_a_changed_row() -> None:
-    """The test compares 200 pairs with 30 functions each."""
+    """The test compares 200 pairs of runs of one program with 30 functions."""
     wrong = 0
     rng = random.Random(9)
     for _ in range(200):
@@ -150,7 +150,7 @@ def test_at_most_5_percent_of_equal_pairs_have_a_changed_row() -> None:
             profiles.append(readers.read_bytes(log.data()))
         result = compare(of_runs(profiles[:1], profiles[1:]), Choice())
         wrong += any(change.has_changed for change in result.changes)
-    # 5 % is 10, and 4 sigma is 12
+    # 5 % of 200 pairs are 10, and 4 standard deviations are 12
     assert wrong <= 22
 
 
@@ -169,7 +169,7 @@ def _program(folder: str, functions: Sequence[tuple[str, int, int]]) -> Profile:
 
 
 def test_functions_that_moved_are_matched() -> None:
-    """They moved to other lines, and their file moved to another folder."""
+    """Between the runs, code is inserted above them, and their file is moved."""
     before = _program("/srv/old", [("f", 10, 50_000), ("__init__", 20, 60_000),
                                    ("__init__", 40, 70_000)])
     after = _program("/srv/new", [("f", 12, 50_000), ("__init__", 25, 60_000),
@@ -254,7 +254,7 @@ def test_objects_alive_at_both_marks_make_no_difference() -> None:
     assert verdict(rows["keeps"], "alive") == GREW
     # few samples determine the size of `cache`, but they are the same at both marks
     value, low, high = rows["cache"].estimate("alive")
-    # only two more samples cannot be excluded
+    # only a change by two samples cannot be excluded
     assert (value, low) == (0.0, -high) and high == pytest.approx(7400, rel=0.1)
     assert verdict(rows["cache"], "alive") == SAME
     assert "later" not in rows
@@ -304,7 +304,10 @@ def test_an_unknown_moment_is_refused() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a folder with a.vmprof and b.vmprof; `grows` grows by 200 kB."""
+    """Make a folder with a.vmprof and b.vmprof.
+
+    In b.vmprof, the function `grows` allocates 200 kB more, which stay alive.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     for name, seed, more in (("a", 1, 0), ("b", 2, 500)):
@@ -464,7 +467,7 @@ def test_no_profile_that_was_read_is_overwritten(
 
 
 def test_suffixes_of_outputs_are_those_of_other_commands() -> None:
-    """Only `.json` differs, because it is the JSON table here."""
+    """Only `.json` differs: `diff` writes a JSON table to a file with this suffix."""
     for name, format_ in formats.DIFF_FORMATS.items():
         if name != "json":
             assert format_ is formats.FORMATS[name]

@@ -94,9 +94,9 @@ def test_observed_large_objects_are_certain() -> None:
 
 
 def test_interval_without_samples_has_an_upper_end() -> None:
-    """With a probability of 2.5 %, no byte of 3.7 intervals is sampled.
+    """The confidence interval ends below 3.7 sampling intervals.
 
-    The upper end is at most 3.7 intervals.
+    With a probability of 2.5 %, no byte of 3.7 sampling intervals is sampled.
     """
     low, high = Sum().bytes(4096)[1:]
     assert low == 0 and 2 * 4096 < high < 3.7 * 4096
@@ -113,16 +113,17 @@ def test_interval_contains_the_estimate_and_is_positive() -> None:
 # ____________________________________________________________
 # simulations with fixed seeds
 #
-# Each share is measured in 1000 runs, so that its standard deviation is 0.7 %.
+# Each share of confidence intervals that contain the truth is measured in 1000 runs,
+# so that its standard deviation is 0.7 %.
 
 RUNS = 1000
 EXPONENTIAL = "exponential"
-#: number of objects, their size, interval
+#: number of objects, their size, sampling interval
 Stratum = tuple[int, int, int]
 
 
 def coverage(strata: list[Stratum]) -> tuple[float, float]:
-    """Return the percentages of runs whose intervals contain the truth.
+    """Return the percentages of runs whose confidence intervals contain the true sum.
 
     Runs without a sample are not counted.
 
@@ -150,9 +151,9 @@ def coverage(strata: list[Stratum]) -> tuple[float, float]:
 
 @pytest.mark.parametrize("strata", [
     [(20000, 64, 131072)],          # ten samples
-    [(2000, 1000, 4096)],           # hundreds
+    [(2000, 1000, 4096)],           # hundreds of samples
     [(300, 100000, 131072)],        # about every second object
-    [(100000, 64, 2**16), (10**6, 64, 2**21)],      # two intervals, as with a limit
+    [(100000, 64, 2**16), (10**6, 64, 2**21)],      # as with a limit
     [(50000, 32, 65536), (1000, 4096, 65536), (20, 2**20, 65536)],
 ])
 def test_95_percent_of_intervals_of_bytes_contain_the_truth(
@@ -162,7 +163,7 @@ def test_95_percent_of_intervals_of_bytes_contain_the_truth(
 
 @pytest.mark.parametrize("mean", [1, 2, 3, 4, 5, 7, 10])
 def test_intervals_of_few_samples(mean: int) -> None:
-    """The intervals have too few possible values for exactly 95 %."""
+    """These confidence intervals have too few possible values for exactly 95 %."""
     bytes_, objects = coverage([(mean * 8192, 16, 131072)])
     assert 93 <= bytes_ <= 99
     assert 93 <= objects <= 99
@@ -171,11 +172,11 @@ def test_intervals_of_few_samples(mean: int) -> None:
 @pytest.mark.parametrize("slow,fast", [(5, 1), (5, 2), (20, 2), (40, 1)])
 def test_function_without_samples_while_the_interval_was_large(
         slow: int, fast: int) -> None:
-    """With a limit, the sampler may have missed bytes at a larger interval.
+    """With a limit of its cost, the sampler increases its interval for a time.
 
     A function may have some samples of 64 KiB each, and no sample of the megabytes that
-    it allocated at the larger interval. Intervals from the largest weight of these
-    samples contained the truth in 63 to 86 % of the runs only.
+    it allocated at the larger interval. Confidence intervals from the largest weight of
+    these samples contained the truth in 63 to 86 % of the runs only.
     """
     bytes_, objects = coverage([(slow * 1024, 64, 2**16),
                                 (fast * 2**16, 64, 2**22)])
@@ -187,8 +188,8 @@ def test_function_without_samples_while_the_interval_was_large(
 def test_small_objects_without_samples_next_to_large_objects(interval: int) -> None:
     """A list is a small object, and the storage of its items is a large one.
 
-    Often, none of the small objects is sampled. Intervals from the largest weight of
-    the sampled objects contained the true count in 3 to 63 % of the runs only.
+    Often, none of the small objects is sampled. Confidence intervals from the largest
+    weight of the sampled objects contained the true count in 3 to 63 % of the runs.
     """
     bytes_, objects = coverage([(300, 24000, interval), (900, 24, interval)])
     assert 93 <= bytes_ <= 99

@@ -1,6 +1,6 @@
-"""Tests of the reader's records of objects, types, collections and marks.
+"""Tests of the reader with records of objects, types, collections and users' marks.
 
-The garbage collector reports the outcomes and types of sampled objects.
+The outcomes and types of sampled objects are known from the garbage collector.
 """
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_each_outcome() -> None:
         (40, 19, "app.Node", DIED, 500, -1),
         (50, 20, NONE, UNKNOWN, 500, -1),
         (60, 21, NONE, LOST, 500, 900),
-        # the number of an outcome of a later version
+        # this version of the reader does not know the outcome 9
         (70, 22, "app.Leaf", UNKNOWN, 500, -1),
         (80, 23, NONE, PENDING, -1, -1)]
     assert read(log).misfits == 0
@@ -185,7 +185,7 @@ def test_batched_allocation_of_unknown_objects_has_one_row() -> None:
 
 
 def test_notes_about_negligible_bytes_are_omitted() -> None:
-    """The note needs at least a thousandth of the bytes."""
+    """The report notes batched allocations of at least a thousandth of all bytes."""
     for small, is_said in ((16, False), (160_000, True)):
         log = sampled(*[100_000] * 100, small)
         log.collection(5000)
@@ -228,7 +228,7 @@ def test_events_that_fit_no_object_are_ignored_and_counted() -> None:
     log.collection(200)
     log.freed(1)
     log.freed(1, 7)                 # the allocation has no object of this number
-    log.freed(2)                    # this object was never old
+    log.freed(2)                    # this object died in the nursery
     for key in 0, 3, -3, 2**40:
         log.freed(key)
     assert read(log).misfits == 6
@@ -237,7 +237,7 @@ def test_events_that_fit_no_object_are_ignored_and_counted() -> None:
 
 
 def test_settings_that_announce_neither_types_nor_lifetimes() -> None:
-    """The absence of outcomes then means nothing."""
+    """A sample without an outcome is then not an object whose outcome is pending."""
     log = sampled(16, facts="")
     profile = read(log)
     assert list(profile.samples.fate) == [UNTOLD]
@@ -255,7 +255,7 @@ def test_types_without_lifetimes() -> None:
 
 
 def test_records_about_an_earlier_segment_are_ignored() -> None:
-    """See `part` in PROFILE.rst."""
+    """The setting `part` is the number of a segment (see PROFILE.rst)."""
     log = Log()
     log.settings(part=2, first=1001, facts="types,lifetimes")
     log.keys = 1000
@@ -269,7 +269,7 @@ def test_records_about_an_earlier_segment_are_ignored() -> None:
 
 
 def test_a_pinned_object_is_pending_longer_than_later_objects() -> None:
-    """A collection does not move a pinned object, such as a buffer of the kernel."""
+    """A collection does not move a pinned object, and its outcome is known later."""
     log = sampled(16, 17, 18)
     log.flush()
     log.collection(100)
@@ -400,7 +400,7 @@ def test_columns_and_records_of_later_versions_are_skipped() -> None:
     log.collection(100)
     log.young(1, 0)
     log.flush()
-    # one column more than this version has
+    # a row with one column more than this version knows
     log.bytes += table(ENDED, [(9, 0, 0, 100, 12345)])
     log.bytes += table(40, [(1, 2, 3)]) + table(40, [(1,)]) + table(30, [])
     log.row(FIGURES, 77, 1, 2)

@@ -1,4 +1,7 @@
-"""Tests of the memory metrics of the whole process, such as the resident memory."""
+"""Tests of the memory metrics of the whole process, such as the resident memory.
+
+A "figure" is a reading of such a metric.
+"""
 from __future__ import annotations
 
 import io
@@ -110,7 +113,7 @@ def test_report_of_a_killed_process_gives_the_last_reading() -> None:
 
 
 def test_report_of_a_process_that_closed_all_its_files() -> None:
-    """Daemons close all files, and the sampler cannot read more figures."""
+    """A daemon closes all files, so that the sampler cannot read its memory again."""
     log = Log()
     log.settings()
     log.figure(1, 10**9, 10 << 20)
@@ -186,7 +189,7 @@ def test_a_heap_that_is_swept_at_both_ends() -> None:
     log = sampled()
     for second in 0, 5, 9:
         log.figure(1, second * 10**9, 100 << 20)
-    # the profile has the largest reading after a later one
+    # the readings are not in the order of their times
     for second, mebibytes in (2, 8), (6, 50), (4, 90):
         log.figure(3, second * 10**9, mebibytes << 20)
     profile = read(log)

@@ -1,4 +1,4 @@
-"""Tests of long columns in the Firefox profile: their encoding and its memory."""
+"""Tests of the encoding of long columns in the Firefox profile, and of its memory."""
 from __future__ import annotations
 
 import array
@@ -103,7 +103,7 @@ def test_columns_of_time_samples_are_distinct_objects() -> None:
 
 def test_writer_does_not_keep_a_second_copy_of_the_columns(
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """The birth and death of an object are ten numbers, or 66 bytes in arrays."""
+    """The columns have ten numbers per object, which take 66 bytes in arrays."""
     # small batches reduce the memory that does not grow with the samples
     monkeypatch.setattr("vmprof_convert.analysis.summary._TOGETHER", 1000)
     monkeypatch.setattr("vmprof_convert.writers.firefox.activity.MOST", 1000)
@@ -117,7 +117,7 @@ def test_writer_does_not_keep_a_second_copy_of_the_columns(
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    peak(1000)                      # imports modules, and fills caches
+    peak(1000)                      # this call imports modules, and fills caches
     small, large = peak(20_000), peak(60_000)
     assert large - small < 40_000 * 66
 

@@ -29,7 +29,7 @@ def entries(profile: Json, thread: int = 0) -> list[
 
 
 def log_of(*sizes: int, facts: str = "types,lifetimes") -> Log:
-    """Return a log in which the function f allocates at 1, 2, ... ms.
+    """Return a log in which f allocates objects of these sizes at 1, 2, ... ms.
 
     With fixed gaps, the weight of a sample is max(interval, size).
     """

@@ -1,4 +1,4 @@
-"""Tests of the Firefox profile: allocations, stacks, threads, metadata and notes."""
+"""Tests of the allocations, stacks, threads and metadata of the Firefox profile."""
 from __future__ import annotations
 
 import math
@@ -161,7 +161,10 @@ def test_the_heap_of_the_gc_is_a_track_of_bytes() -> None:
 
 
 def test_a_track_of_memory_lasts_as_long_as_the_run() -> None:
-    """The sampler does not record a value again that hardly changes."""
+    """The sampler omits readings that hardly differ from the one before.
+
+    Therefore, the writer repeats the last value at the end of the run.
+    """
     log = Log()
     log.settings()
     log.figure(1, 0, 2**30)
@@ -174,7 +177,7 @@ def test_a_track_of_memory_lasts_as_long_as_the_run() -> None:
 
 
 def test_the_track_of_the_heap_ends_at_the_last_reading() -> None:
-    """The size of the heap is unknown while the GC sweeps it."""
+    """The size of the heap is unknown while the GC sweeps, such as at the end."""
     log = Log()
     log.settings()
     log.figure(3, 0, 2**30)
@@ -248,7 +251,7 @@ def test_interpreted_jit_and_native_frames() -> None:
     assert frames(profile) == [("f", "Program", "JIT", None),
                                ("malloc", "Built-in", "Native", None)]
     table = profile["shared"]["funcTable"]
-    # the front end calls the functions of the program JS
+    # isJS is true for functions of the program
     assert dict(zip((name for name, *_ in functions(profile)),
                     table["isJS"])) == {"f": True, "malloc": False}
 
@@ -336,7 +339,7 @@ def test_each_thread_has_its_samples_and_is_visible() -> None:
     assert [allocated(profile, i) for i in range(4)] == [
         {("f",): 1000, ("g",): 2000, ("h",): 3000},
         {("h",): 3000}, {("g",): 2000}, {("f",): 1000}]
-    # allocations draw the track of a thread without time samples
+    # allocations draw the track of a thread without CPU samples
     assert [t["samples"]["weightType"] for t in profile["threads"][:4]] == [
         "samples", "samples", "bytes", "bytes"]
     assert [sum(t["samples"]["weight"] or ()) for t in profile["threads"][:4]] == [
@@ -437,7 +440,7 @@ def test_native_frames_of_stock_profiles() -> None:
 
 
 # ________________________________________
-# about the profile
+# metadata
 
 
 def test_meta() -> None:
@@ -481,7 +484,7 @@ def test_without_time_samples_there_is_no_interval() -> None:
     f = log.function("f")
     log.settings(period="")
     log.allocation([f], size=24)
-    # 0 would break the front end
+    # an interval of 0 would break the front end
     assert 0 < converted(log)["meta"]["interval"] < 1e-6
 
 
@@ -507,7 +510,7 @@ def test_the_title_is_the_command() -> None:
 
 
 def test_internal_settings_are_not_shown() -> None:
-    """The panel shows the settings that help people, with a description."""
+    """The information panel describes the settings that are useful to users."""
     log = Log()
     log.settings(run="4f", parent=3, part=2, clock=17, programs="1 uname",
                  native="libpypy.so", limit="1000/s", children=1, bookkeeping=7,
@@ -529,7 +532,7 @@ def test_notes_about_missing_data_are_those_of_the_report() -> None:
     log.settings()
     log.allocation([f, g], size=16)
     log.allocation([g] * 509, size=16)
-    log.allocation([f] + [g] * 508, size=16)        # just fits
+    log.allocation([f] + [g] * 508, size=16)        # this just fits
     log.allocation(None, size=16)
     profile = converted(log)
     said = " ".join(remarks(profile))

@@ -22,8 +22,8 @@ def write(path: Path, *, pid: int = PID, run: str = "r", raw: bool = True,
           objects: bool = True, parent: int = 0, threads: int = 1) -> None:
     """Write a profile with sampled objects and blocks of native memory.
 
-    It has two objects of 24 and 48 bytes, and four blocks of 1000 bytes. The program
-    frees two of the blocks.
+    The profile has two objects of 24 and 48 bytes, and four blocks of 1000 bytes. The
+    program frees two of the blocks.
     """
     log = Log()
     main, work = log.function("main"), log.function("work")

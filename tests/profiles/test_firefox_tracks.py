@@ -1,4 +1,4 @@
-"""Tests of the Firefox profile's tracks, of the origin of code, and of source text."""
+"""Tests of tracks, of categories of code, and of source text in the Firefox profile."""
 from __future__ import annotations
 
 import collections
@@ -56,9 +56,9 @@ def test_allocations_draw_the_track_without_time_samples() -> None:
 
 
 def test_the_track_is_empty_during_long_pauses() -> None:
-    """The front end draws each time sample until the next one.
+    """The front end draws each CPU sample until the next sample.
 
-    A program that waits has no time samples.
+    A waiting program has no CPU samples, so that the writer adds idle samples.
     """
     log = Log()
     f, g = log.function("f"), log.function("g")
@@ -71,7 +71,7 @@ def test_the_track_is_empty_during_long_pauses() -> None:
     assert [(time, weight, path_of(profile, stack)) for time, weight, stack in zip(
             samples["time"], samples["weight"], samples["stack"])] == [
         (0, 0, idle), (990, 0, idle), (1000, 1, ("f",)), (1010, 1, ("f",)),
-        # kernels cause pauses of less than 20 intervals
+        # the kernel may cause pauses of less than 20 intervals
         (1200, 1, ("g",)), (1210, 0, idle), (1990, 0, idle), (2000, 1, ("g",)),
         (2030, 1, ("f",))]
     assert samples["weightType"] == "samples"
@@ -81,7 +81,8 @@ def test_time_samples_without_a_pause_have_no_weights() -> None:
     log = Log()
     f = log.function("f")
     log.settings(period="0.01")
-    # most kernels sample at the ticks of a clock that is slower than the period
+    # most kernels take CPU samples at the ticks of a clock that is slower than the
+    # period
     for time in range(0, 1000, 40):
         log.tick([f], time=time * MS)
     samples = converted(log)["threads"][0]["samples"]
@@ -120,11 +121,11 @@ def test_the_axis_may_be_bytes_allocated() -> None:
     assert list(zip(table["time"], table["weight"])) == [
         (1000, 1000), (4000, 3000), (4000, -1000), (6000, 2000)]
     markers = profile["threads"][0]["markers"]
-    # the collection, and the mark
+    # the markers of the collection and of the user's mark
     assert markers["startTime"] == [4000, 4000]
     # a rate of bytes per byte would be meaningless
     assert [c["name"] for c in profile["counters"]] == ["held-memory"]
-    # the end may be one bin later
+    # the profile may end one bin later
     assert 6000 <= profile["meta"]["profilingEndTime"] <= 6012
 
 
@@ -208,7 +209,7 @@ def test_source_text_is_included_on_request(tmp_path: Path) -> None:
     "lib/pypy3.9/site-packages/six.py"])
 def test_a_hostile_profile_gets_no_text_of_other_files(
         tmp_path: Path, name: str) -> None:
-    """A user may publish the converted profile."""
+    """A user may publish the converted profile with the texts."""
     secret = tmp_path / name
     secret.parent.mkdir(parents=True, exist_ok=True)
     secret.write_text("secret = 1\n")

@@ -1,4 +1,4 @@
-"""Tests of the default report: the choice of its view, and the few notes below it."""
+"""Tests of the default report's choice of all code or user code, and of its notes."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -35,7 +35,7 @@ def title(path: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize("stacks, found", [
-    # all bytes are in main, which is no news; the library's read allocates most
+    # that all bytes are in main is obvious; the library's read allocates most
     ({"main run read": 600, "main run": 250, "main run view": 150},
      "all code (--mine shows user code: 85 % in main):"),
     # most bytes have the user function `view` on their stack
@@ -103,7 +103,7 @@ def test_at_most_five_lines_are_below_a_table(tmp_path: Path) -> None:
     assert len(found) == 5
     assert found[0].startswith("estimated total: ")
     assert found[-1] == "(more about these figures: --remarks)"
-    # missing callers have the largest effect
+    # the note about missing callers is about the largest effect
     assert any(line.startswith("cut: ") for line in found)
     everything = below(lines(path, "--remarks"))
     assert len(everything) > 5 and everything[0] == found[0]
@@ -120,9 +120,9 @@ def test_no_hint_to_remarks_if_all_notes_are_shown(tmp_path: Path) -> None:
 
 
 def test_the_more_informative_view_of_time_is_shown(tmp_path: Path) -> None:
-    """A former report always showed user code for time, here with 100 % in main.
+    """A former report of time always showed user code, here with 100 % in main.
 
-    It compared the bytes of the views, and time samples have no bytes.
+    It compared the bytes of all code and of user code, and CPU samples have no bytes.
     """
     log = Log()
     main = log.function("main", 10, calls.APP)

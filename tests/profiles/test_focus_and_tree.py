@@ -1,4 +1,4 @@
-"""Tests of --focus, the callers and callees of a function, and of --tree."""
+"""Tests of --focus, which shows callers and callees of a function, and of --tree."""
 from __future__ import annotations
 
 import array

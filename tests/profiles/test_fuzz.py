@@ -1,7 +1,7 @@
 """Tests of every reader and every writer in `formats` with damaged profiles.
 
 The converter reports an error in one line, or writes a complete output. Each run tests
-the same, fixed number of cases.
+the same random cases.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from made_profiles import LINES, Log
 from vmprof_convert import cli
 from vmprof_convert.cli.formats import FORMATS
 
-#: cases of each kind, for each profile and format
+#: the number of damaged copies of a profile, for each format and option
 CASES = 60
 
 
@@ -89,7 +89,10 @@ def changed(data: bytes, generator: random.Random) -> Iterator[bytes]:
 
 
 def check(path: Path, data: bytes, *options: str) -> bool:
-    """Return whether the profile could be converted; an error keeps the old output."""
+    """Convert the profile `data`, and return whether it could be converted.
+
+    An error has to be one line that names the profile, and keeps the old output.
+    """
     path.write_bytes(data)
     target = path.with_name("out")
     target.write_bytes(b"old")
@@ -144,7 +147,8 @@ def test_cut_off_at_every_byte(what: str, around: str, tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     whole = [size for size in range(len(data)) if check(
         path, data[:size], "--to", "json")]
-    # only a plain log without a trailer is whole, if it ends between two records
+    # a truncated profile is accepted only if it is not packed (and ends between two
+    # records)
     assert around == "plain" or not whole
     salvaged = [size for size in range(len(data)) if check(
         path, data[:size], "--to", "json", "--salvage")]

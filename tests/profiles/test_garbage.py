@@ -1,4 +1,6 @@
-"""Tests that live objects that may be garbage make no difference and fail no build.
+"""Tests that objects that may be garbage neither change a row nor fail a build.
+
+The rows compare the live bytes of two runs, or of two moments.
 
 Without a heap snapshot or a major collection at the end, the sampler cannot tell live
 objects from garbage.
@@ -38,7 +40,7 @@ from vmprof_convert.profile.model import Profile
 
 KB, MB = 1000, 1000_000
 NURSERY = 400 * KB
-#: bytes between two major collections
+#: bytes that a program allocates between two major collections
 CYCLE = 10 * NURSERY
 
 
@@ -48,13 +50,13 @@ def heap_of(interval: int = 4 * KB, seed: int = 1) -> Heap:
 
 def ended(seed: int, cycles: float, *, leak: int = 0, interval: int = 4 * KB,
           collect: bool = False) -> Heap:
-    """Return the heap of a program that always keeps the same number of bytes.
+    """Return the heap of a program that keeps the same number of bytes, or leaks.
 
-    Its garbage becomes old before the program drops it.
+    The program also makes garbage, which becomes old before the program drops it.
 
     Args:
         seed: the seed of the samples.
-        cycles: the length of the run, in major collections.
+        cycles: the length of the run, as a number of major collections.
         leak: bytes of objects that the program keeps after each major collection.
         interval: the mean number of bytes from one sample to the next.
         collect: whether the program calls gc.collect() at its end.
@@ -119,7 +121,7 @@ def test_marks_after_a_major_collection() -> None:
 @pytest.mark.parametrize("marking, is_exact", [(20, False), (2, True)])
 def test_objects_promoted_during_marking_may_be_garbage(
         marking: int, is_exact: bool) -> None:
-    """The collection does not examine these objects."""
+    """A collection that is marking does not examine newly promoted objects."""
     log = Log()
     log.settings(facts="types,lifetimes", interval=1)
     f = log.function("f")
@@ -152,7 +154,7 @@ def test_each_process_needs_a_collection() -> None:
 
 
 def test_equal_runs_that_end_at_different_points_do_not_differ() -> None:
-    """One ends soon after a major collection, the other one long after it."""
+    """One run ends soon after a major collection, and the other run long after one."""
     soon, late = (readers.read_bytes(ended(seed, cycles).data())
                   for seed, cycles in ((1, 3.1), (2, 3.9)))
     assert said_of(soon, late) == said_of(late, soon) == {
@@ -181,7 +183,7 @@ def test_only_the_larger_run_has_to_be_exact() -> None:
 
 
 def test_equal_runs_that_end_anywhere_never_fail() -> None:
-    """No run ends right after a collection, so that all of them may contain garbage."""
+    """No run ends right after a collection, so that all may have garbage."""
     rng = random.Random(3)
     unclear = 0
     condition = thresholds.parse("alive growth > 0")
@@ -194,7 +196,7 @@ def test_equal_runs_that_end_anywhere_never_fail() -> None:
         assert not any(one.has_changed for one in result.changes)
         assert not thresholds.of([condition], result)[0].failed
         unclear += verdict(result.everything, "alive") == UNCLEAR
-    # otherwise, most of these pairs would have changed
+    # if garbage counted, most of these pairs would have changed
     assert unclear > 15
 
 
@@ -250,7 +252,7 @@ def test_profile_compared_with_itself() -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write profiles of equal runs (soon, late, exact), and of a leak (leaks).
 
-    Only the last two call gc.collect() at their end.
+    Only the runs `exact` and `leaks` call gc.collect() at their end.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

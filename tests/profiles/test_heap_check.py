@@ -60,7 +60,7 @@ def test_reader_returns_the_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("heap, begin, alive, not_known", [
     # some of the objects from before the sampling were freed
     (100, 20, 80, 0), (100, 20, 100, 0), (100, 20, 90, 0),
-    # within the interval of 99.9 %
+    # within the confidence interval of 99.9 %
     (100, 20, 77, 0), (100, 20, 104, 0),
     # after an attach, most objects are from before the sampling
     (100, 95, 4, 0), (100, -1, 0, 0),
@@ -101,14 +101,17 @@ WRONG, RIGHT = ((100 * MIB, 20 * MIB, alive * MIB, 0) for alive in (50, 90))
 
 
 @pytest.mark.parametrize("snapshot, is_said", [
-    # while the GC marked; while it swept; earlier, because objects that wait for a
-    # finalizer stay until the next collection
+    # while the fourth collection marked or swept, or (3.2 and 2.8) before it, because
+    # objects that wait for a finalizer stay until the next collection
     (3.7, False), (3.95, False), (3.2, False), (2.8, False),
-    # before the previous collection; after the sweep
+    # before the third collection, after the sweep of the fourth, or no snapshot
     (2.5, True), (4.1, True), (None, True)])
 def test_snapshot_changes_what_is_compared(tmp_path: Path, snapshot: float | None,
                                            is_said: bool) -> None:
-    """The fourth collection marked from 3.4 s to 3.9 s, the third from 2.7 s on."""
+    """A snapshot may explain a difference between the estimate and the GC's count.
+
+    The fourth collection marked from 3.4 s to 3.9 s, the third from 2.7 s to 2.9 s.
+    """
     made = log(RIGHT, RIGHT, RIGHT, WRONG)
     for number, (ended, duration) in enumerate([(1.9, 0.2), (2.9, 0.2), (3.9, 0.5)]):
         made.event(3, int(ended * 10**9), int(duration * 10**9), number)
@@ -130,7 +133,7 @@ def test_numbers_before_a_snapshot_count(tmp_path: Path) -> None:
 
 
 def test_no_note_before_the_first_sample(tmp_path: Path) -> None:
-    """The sampling began with a large interval, which was reduced later."""
+    """The sampling interval is 1 GiB at first, and is reduced later."""
     made = Log()
     made.settings(facts="types,lifetimes", interval=2**30)
     main = made.function("main")
@@ -160,7 +163,7 @@ def test_a_bound_is_never_negative() -> None:
 def test_chance_seldom_contradicts(objects: int) -> None:
     """Test 20,000 heaps of equal objects, each with its own choice of samples.
 
-    The bounds are for 99.9 %, so that about 20 of them are outside.
+    The bounds are for 99.9 %, so that about 20 estimates are outside.
     """
     size = 800
     p = probability(size, INTERVAL, "exponential")

@@ -1,4 +1,7 @@
-"""Tests of the report on the retainers of live objects, `--held`, and of its reader."""
+"""Tests of `--held`, the report on the retainers of live objects, and of its reader.
+
+An "answer" is the result of one heap snapshot, with the retainers that it found.
+"""
 from __future__ import annotations
 
 import json
@@ -71,7 +74,7 @@ def test_the_table(tmp_path: Path) -> None:
 
 
 def test_an_object_that_shrank_counts_with_its_current_size(tmp_path: Path) -> None:
-    """The probability of its sample depends on its allocated size."""
+    """The sampling probability of an object depends on its allocated size."""
     log = Log()
     log.settings()
     log.held(1, 0, objects=10, size=900)
@@ -86,7 +89,7 @@ def test_an_object_that_shrank_counts_with_its_current_size(tmp_path: Path) -> N
 
 
 def test_all_instances_of_a_class(tmp_path: Path) -> None:
-    """Their row is in addition to the rows of single retainers, alone or together."""
+    """The instances have a row in addition to the rows of retainers and groups."""
     log = Log()
     log.settings(gaps="fixed")
     log.held(1, 0, objects=10, size=9000)
@@ -121,7 +124,7 @@ def test_fewer_rows(tmp_path: Path) -> None:
 
 
 def test_json_report(tmp_path: Path) -> None:
-    """The keys are documented in README.rst."""
+    """README.rst documents the keys."""
     done = report(written(tmp_path, a_log()), "--held", "--json")
     answer = json.loads(done.stdout)
     assert answer["schema"] == "vmprof-allocation-held-1"
@@ -368,7 +371,7 @@ def test_a_leak_without_an_answer(tmp_path: Path) -> None:
 
 
 def test_long_reference_path_keeps_its_end() -> None:
-    """The end names the object that retains the others."""
+    """The end of a path names the object that retains the others."""
     path = "shop.first" + "['x']" * 200 + ".retainer"
     text = holders.text_of(path, "dict")
     assert text.startswith("shop.first['x']") and text.endswith(".retainer (dict)")

@@ -1,6 +1,7 @@
 """Tests of the tree of retainers in files for other viewers.
 
-The tree contains each live byte once, and each retainer has the bytes of the report.
+The tree contains each live byte once, and each retainer has the same bytes
+as in the report.
 """
 from __future__ import annotations
 
@@ -122,10 +123,10 @@ def test_group_storage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size, known", [(10, 400), (30, 900)])
 def test_live_bytes_without_samples(tmp_path: Path, size: int, known: int) -> None:
-    """Some objects may be older than the sampling.
+    """A path has bytes without samples if it leads to objects from before the sampling.
 
     By chance, the samples may also represent more bytes than the path has. The tree
-    then reduces them in proportion.
+    then reduces the bytes of the samples in proportion.
     """
     log = Log()
     log.settings(gaps="fixed")
@@ -159,7 +160,7 @@ def held_by(profile: Json) -> Stacks:
 
 
 def test_retainers_have_a_thread(tmp_path: Path) -> None:
-    """The thread shows the same tree at the time of the snapshot only."""
+    """The thread has the tree of the collapsed stacks, at the time of the snapshot."""
     log = a_tree()
     log.last_time = 4 * 10**9
     profile = converted(log)
@@ -190,7 +191,7 @@ def test_no_thread_without_an_answer() -> None:
     (("--axis", "bytes"), True)])
 def test_no_thread_if_the_samples_are_filtered(
         tmp_path: Path, options: Sequence[str], has_it: bool) -> None:
-    """The tree contains all live objects of a process."""
+    """The tree always contains all live objects of a process."""
     path = written(tmp_path, a_tree(facts="types", pid=4321))
     out = tmp_path / "x.json"
     done = report(path, "-o", str(out), *options)
@@ -255,7 +256,7 @@ def test_error_gives_the_reason_for_a_missing_tree(tmp_path: Path) -> None:
 
 
 def test_the_tree_has_the_last_answer_of_each_process(tmp_path: Path) -> None:
-    """The root is the name of a process. A message names processes without answers."""
+    """Each root is a process. A message names the processes without an answer."""
     first = a_tree(run="abc", pid=1)
     first.held(2, 3_000_000_000, objects=10, size=1000)
     first.held_step(2, 1, 0, 900, "web", "dict")

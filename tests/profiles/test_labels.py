@@ -59,7 +59,7 @@ def markers(log: Log) -> list[tuple[float, float, str]]:
 
 
 def test_labels_are_markers_in_the_firefox_profiler() -> None:
-    """A marker lasts from the first to the last of successive samples of the labels."""
+    """A marker covers successive samples with the same labels, from first to last."""
     log = Log()
     log.settings()
     log.label_set(1, endpoint="/users", tenant="a")
@@ -162,7 +162,7 @@ def test_two_processes_have_one_set_of_labels(tmp_path: Path) -> None:
     for number in 1, 2:
         log = Log()
         log.settings(pid=number, run="r", clock=0)
-        # each profile has its own numbers of labels
+        # the two profiles number their labels differently
         log.label_set(3 - number, endpoint="/a")
         log.label_set(number, endpoint="/b")
         for label, size in ((3 - number, 10), (number, 100), (0, 1000)):

@@ -14,7 +14,7 @@ folder = convert_runs.folder
 
 @pytest.fixture
 def addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Return a list to which the browser adds the addresses that it opens."""
+    """Replace the browser, and return the list of the addresses that it opens."""
     found: list[str] = []
     monkeypatch.setenv("DISPLAY", ":0")
 
@@ -50,7 +50,7 @@ def test_without_a_browser_it_says_what_to_open(
 
 
 def a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int) -> Path:
-    """Replace the command speedscope.
+    """Replace the command speedscope by a script that ends with `exit_code`.
 
     Returns:
         The path of the file to which the command writes its arguments.

@@ -32,7 +32,8 @@ from vmprof_convert.report.leaks.text import ProcessLeaks, write_leaks
 from vmprof_convert.text.terminal import Terminal
 
 MIB = 2**20
-#: the seconds of the three moments in made_leaks
+#: the times in seconds of the three moments in made_leaks; the report compares the two
+#: windows between these moments
 FIRST, MIDDLE, LAST = 5, 12, 20
 
 #: bytes at the start, and growth in bytes per second
@@ -42,7 +43,9 @@ Line = tuple[float, float]
 def process(resident: Line | None, heap: Line | None = None,
             private: Line | None = None, rate: float = 0.0,
             kind: str = HEAP_HAS) -> Process:
-    """Return a process with ten readings per second, and one of private memory.
+    """Return a process with made-up readings of its memory.
+
+    There are ten readings per second, and one reading of private memory per second.
 
     Some of its objects are short-lived. If `rate` is not 0, other objects leak.
 
@@ -109,9 +112,9 @@ def test_growth_outside_of_the_heap_is_the_headline() -> None:
 
 
 def test_growth_that_happens_once_is_not_the_headline() -> None:
-    """For example, a program warms up, or malloc keeps freed memory.
+    """The reason may be that a program warms up, or that malloc keeps freed memory.
 
-    The line about the memory reports this growth.
+    The line that begins with "memory:" reports such growth.
     """
     made = process((50 * MIB, 0), (8 * MIB, 0))
     made.profile.figures[:] = [
@@ -142,7 +145,7 @@ def test_growth_in_the_last_window_alone_is_not_the_headline() -> None:
 
 
 def test_peaks_of_the_heap_between_collections_are_not_the_headline() -> None:
-    """The memory of a peak stays resident.
+    """The memory of a peak of the heap stays resident.
 
     At the last moment, the heap is then smaller, although the process is larger.
     """
@@ -173,7 +176,7 @@ def test_the_larger_of_a_leak_and_outside_growth_is_first() -> None:
     much = said(find_leaks([process((50 * MIB, 2 * MIB), (8 * MIB, 0), rate=20)]))
     assert much[0].startswith("outside of the GC's heap, the process grew by 2 MiB/s")
     assert much[2].startswith("leak: app.Node  keep")
-    # 20 sampled objects per second represent about 1000 bytes each, or 0.3 MiB
+    # 20 sampled objects per second represent about 1000 bytes each, or 0.3 MiB in all
     result = find_leaks([process((50 * MIB, 0.15 * MIB), (8 * MIB, 0), rate=20)])
     assert result.memory is not None and result.memory.outside > 2 * MIB
     result = result._replace(leaks=[leak._replace(growth=leak.growth._replace(
@@ -185,7 +188,7 @@ def test_the_larger_of_a_leak_and_outside_growth_is_first() -> None:
 
 
 def test_a_leak_is_first_if_the_heap_grew_more_than_the_rest() -> None:
-    """The size of the leak does not matter.
+    """The growth of the heap decides, and not the size of the leak.
 
     A service that warms up grows outside of the heap, too.
     """
@@ -213,7 +216,7 @@ def test_certain_outside_growth_is_at_most_the_outside_growth() -> None:
 
 
 def test_errors_of_the_readings_are_not_the_headline() -> None:
-    """A profile omits changes of less than 1/128.
+    """A profile omits changes of a value by less than 1/128.
 
     Both the first and the last value may have this error.
     """
@@ -245,7 +248,7 @@ def test_growth_of_only_resident_or_private_memory_is_not_the_headline(
 
 
 def test_incomplete_readings_of_private_memory_are_ignored() -> None:
-    """The private memory is unknown after its last reading."""
+    """Private memory is unknown before its first and after its last reading."""
     made = process((50 * MIB, 20 * MIB), (8 * MIB, 0.0), (40 * MIB, 20 * MIB))
     for number in range(2):
         made.profile.figures[:] = [
@@ -352,7 +355,7 @@ def test_first_use_of_the_nursery_is_growth_of_the_heap() -> None:
 @pytest.mark.parametrize("collections, moments, touched", [
     ([], [], [0, 0, 0]),
     ([], [(10, 30)], [0, 30, 30]),
-    # the nursery is used again from its beginning, and its maximum counts
+    # a collection empties the nursery, and the most bytes that were in use count
     ([(10, 30), (20, 80)], [(15, 50), (30, 90)], [0, 50, 50]),
     ([(10, 30), (20, 40)], [(30, 75)], [0, 30, 35]),
     # large objects are outside of the nursery

@@ -64,7 +64,7 @@ class Held(NamedTuple):
     """The number of leaks that were found, and the accuracy of their estimates."""
 
     named: int
-    #: the share of intervals that contain the true growth
+    #: the share of confidence intervals that contain the true growth
     held: float
     #: the mean ratio of the estimate to the true growth
     ratio: float
@@ -115,15 +115,15 @@ def of(lives: list[Life], stack: str, type_: str, size: int = 16) -> list[Kept]:
     return [Kept(stack, type_, size, *life) for life in lives]
 
 
-# The tolerance is 2.5 standard deviations, and the seed is fixed. Both runs find
-# intervals that are too narrow by a quarter. Only the longer run finds intervals that
-# are too narrow by a tenth.
+# The tolerance is 2.5 standard deviations, and the seed is fixed. With 200 leaks, the
+# test fails if the confidence intervals are too narrow by a quarter. With 1000 leaks,
+# the test also fails if the confidence intervals are too narrow by a tenth.
 @pytest.mark.slow
 @pytest.mark.parametrize("planted, error", [
     (200, 0.05), pytest.param(1000, 0.02, marks=pytest.mark.hard)])
 def test_93_to_97_percent_of_intervals_contain_the_planted_growth(
         planted: int, error: float) -> None:
-    """The leaks include barely significant ones, and leaks of many types."""
+    """The leaks include barely significant leaks, and leaks of many types."""
     found = named_leaks(random.Random(1), planted, 1, (1.5, 30), 8)
     assert found.named > 0.7 * planted
     assert abs(found.held - 0.95) <= error
@@ -157,10 +157,10 @@ def held_from(objects: list[Kept], first: float, last: float) -> float:
 
 
 def test_garbage_that_is_found_alive_widens_the_interval_of_the_sum() -> None:
-    """One collection finds garbage alive that waits for its finalizer.
+    """A collection finds garbage alive that waits for its finalizer.
 
-    The number of such objects varies from collection to collection. The live bytes of
-    the program grow only by the leak.
+    The number of such objects varies from collection to collection. The bytes that the
+    program uses grow only by the leak.
     """
     rng = random.Random(4)
     runs, held, narrow = 200, 0, 0
@@ -177,7 +177,7 @@ def test_garbage_that_is_found_alive_widens_the_interval_of_the_sum() -> None:
         narrow += abs(result.growth.value - truth) > 2 * INTERVAL * math.sqrt(
             20 * sum(result.seconds))
     assert held >= 0.9 * runs
-    # in this share of the runs, the error is larger than the sampling error
+    # these runs have an error of more than twice the sampling error
     assert narrow > 0.2 * runs
 
 
@@ -325,7 +325,7 @@ def grown(stack: str, type_: str, size: float, rate: float,
 
 
 def exactly(objects: list[Kept], first: float, last: float) -> int:
-    """Return the exact growth in bytes of all objects; see held_from()."""
+    """Return the exact growth in bytes from second `first` to second `last`."""
     return sum(one.size * ((one.born <= last < one.dropped)
                            - (one.born <= first < one.dropped)) for one in objects)
 
@@ -358,9 +358,9 @@ def test_storage_of_waiting_objects_is_a_queue() -> None:
 
 
 def test_objects_that_are_all_sampled_have_no_error() -> None:
-    """The storage of a large list is replaced by larger storage.
+    """A large list replaces its storage, and each storage object is sampled.
 
-    The allocation site also has other objects.
+    The allocation site also has small objects, which are not all sampled.
     """
     rng = random.Random(10)
     objects = of(leak(rng, 20), "main note", "str")
@@ -443,7 +443,7 @@ def test_growth_of_the_jit_is_separate() -> None:
 
 
 def test_allocations_of_the_jit_are_not_a_leak() -> None:
-    """Most of these objects have types that programs use, too."""
+    """Most objects that the JIT allocates have types that programs use, too."""
     rng = random.Random(13)
     process = process_of(of(leak(rng, 20), "main keep", "app.Node")
                          + of(leak(rng, 20), "main hot compiles", "int (storage)"))
@@ -475,7 +475,7 @@ def test_a_large_growing_object_is_in_the_headline() -> None:
 
 
 def test_one_type_that_slows_down_does_not_slow_its_site() -> None:
-    """The table of a constructor stops growing, and its objects are kept only later."""
+    """At `keep`, a table stops growing, and other objects are kept only later."""
     rng = random.Random(1)
     late = [(t, math.inf) for t in times(rng, lambda t: 100 if t > 12 else 0, 100)]
     result = find_leaks([process_of([

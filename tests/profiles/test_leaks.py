@@ -46,7 +46,7 @@ from vmprof_convert.report.leaks.as_json import SCHEMA, content_of_process
 from vmprof_convert.report.leaks.text import write_leaks
 from vmprof_convert.text.terminal import Terminal
 
-#: a terminal that truncates nothing
+#: a terminal that is wide enough for all lines
 WIDE = Terminal(1000)
 
 WITHOUT = {"churn": churn, "last used": last_used, "settled": settled,
@@ -72,7 +72,7 @@ def test_distinguishes_a_cache_that_fills_from_a_leak() -> None:
 
 
 # False alarms are allowed in 5 % of the runs plus four standard deviations. In 97 of
-# 100 cases, 50 runs detect a rate of 30 %, and 200 runs detect a rate of 18 %.
+# 100 cases, 50 runs detect false alarms in 30 % of the runs, and 200 runs in 18 %.
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [50, pytest.param(200, marks=pytest.mark.hard)])
 def test_false_alarms_are_at_most_as_frequent_as_stated(runs: int) -> None:
@@ -95,7 +95,7 @@ def test_objects_that_appear_in_groups_are_not_a_leak() -> None:
 
 
 def test_replaced_objects_are_not_a_leak_with_three_collections() -> None:
-    """In one of six runs, the collections find more objects twice."""
+    """By chance, the objects of a queue increase twice in one of six runs."""
     rng = random.Random(4)
     runs = 400
     alarms = sum(bool(found([queue(rng)], [5, 12, 20]).leaks) for _ in range(runs))
@@ -130,7 +130,7 @@ def test_objects_that_stay_are_reported_before_a_queue() -> None:
 def test_interval_of_the_growth_contains_the_truth(rate: float) -> None:
     """The allocation site of the leak also has short-lived objects."""
     rng = random.Random(4)
-    # The bounds are 95 % of 200 runs and 2.6 standard deviations. The seed is fixed.
+    # The bounds are 95 % of 200 runs, plus and minus 2.6 standard deviations.
     runs, held, seen = 200, 0, 0
     for _ in range(runs):
         result = found([leak(rng, rate) + churn(rng, rate)])
@@ -198,7 +198,10 @@ def test_processes_together_show_a_leak_that_none_shows_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [20, pytest.param(60, marks=pytest.mark.hard)])
 def test_false_alarms_of_several_processes_are_not_more_frequent(runs: int) -> None:
-    """In 95 of 100 cases, 20 runs detect a rate of 40 %, and 60 runs one of 27 %."""
+    """In 95 of 100 cases, the test detects a rate of false alarms that is too high.
+
+    The detected rate is 40 % with 20 runs, and 27 % with 60 runs.
+    """
     rng = random.Random(10)
     alarms = 0
     for _ in range(runs):
@@ -241,8 +244,8 @@ def test_the_sign_test_of_many_objects() -> None:
 
 
 def test_the_trend_is_exact() -> None:
-    assert rises([5.0, 1.0, 1.0, 1.0, 1.0])                # 1 of 120
-    assert rises([5.0, 2.0, -1.0, 3.0, 1.0])               # 5 of 120
+    assert rises([5.0, 1.0, 1.0, 1.0, 1.0])                # 1 of 120 permutations
+    assert rises([5.0, 2.0, -1.0, 3.0, 1.0])               # 5 of 120 permutations
     assert not rises([5.0, 2.0, -3.0, 3.0, 1.0])
     assert not rises([5.0, 0.0, 0.0, 0.0, 0.0])
     rng = random.Random(8)
@@ -259,7 +262,8 @@ def test_the_trend_is_exact() -> None:
 
 @pytest.mark.parametrize("majors,marks,indices", [
     ([6, 7, 8], (), (0, 1, 2)),
-    # the first collection after a quarter of the run, and the one nearest to the middle
+    # the first collection after a quarter of the run, the collection nearest to the
+    # middle, and the last collection
     ([1, 4, 5, 6, 7, 12, 20], (), (2, 5, 6)),
     ([6, 7, 8, 9], (), (0, 1, 3)),
     # the first collections after the marks
@@ -301,10 +305,10 @@ def with_minors(profile: Profile, *minors: tuple[float, int]) -> None:
 
 
 def test_a_collection_that_the_gc_started_is_not_at_a_mark() -> None:
-    """The GC started it shortly before the mark.
+    """The GC starts a collection shortly before the user's mark.
 
-    Another collection, of gc.collect(), follows soon after the mark. The program
-    allocated many bytes between the two collections.
+    gc.collect() starts another collection soon after the mark. The program allocates
+    many bytes between the two collections.
     """
     profile = run_of([10, 10.2, 13.95, 14.1, 14.2, 18, 18.1], (9.99, 14.0, 17.99))
     with_minors(profile, (9.98, 1000), (13.94, 1560), (14.01, 1640), (17.98, 2000))
@@ -314,10 +318,10 @@ def test_a_collection_that_the_gc_started_is_not_at_a_mark() -> None:
 
 
 def test_objects_found_dead_by_the_first_of_two_collections_are_dead() -> None:
-    """These objects count as alive at the earlier mark.
+    """Objects that the collection at 12.6 s finds dead are alive at the mark before.
 
-    The last collection of the earlier mark is nearer to the first one of this mark than
-    the second one is.
+    The last collection at the mark before (12.1 s) is nearer to the collection at
+    12.6 s than the second collection at the last mark (13.5 s).
     """
     lives = [(9.0, 11.5)] * 40 + [(11.0, 12.55)] * 40 + [(12.5, math.inf)] * 40
     made = a_process([lives], [10.0, 10.1, 12.0, 12.1, 12.6, 13.5],
@@ -361,7 +365,7 @@ def test_report_proposes_two_collections_at_each_mark(majors: list[float],
 
 
 def test_equal_growth_between_marks_is_not_a_cache() -> None:
-    """The last turn takes about four times as long, and allocates four times the bytes.
+    """The second window is four times as long, and has four times the allocations.
 
     Without marks, the growth looks as if a cache filled.
     """
@@ -375,7 +379,7 @@ def test_equal_growth_between_marks_is_not_a_cache() -> None:
 
 
 def test_at_least_five_marks_show_a_trend() -> None:
-    """Less than half of the new objects stay, but each mark finds more objects."""
+    """Less than half of the new objects stay, but more are alive at each mark."""
     majors = list(range(4, 20, 2))
     lives = list[tuple[float, float]]()
     for time in majors:
@@ -388,7 +392,7 @@ def test_at_least_five_marks_show_a_trend() -> None:
 
 
 def test_the_duration_of_collections_does_not_matter() -> None:
-    """The heap is large, and the program does little work between the marks."""
+    """The two collections at a mark take as long as the work between two marks."""
     profile = run_of([10, 12, 14, 16, 18, 20], (10.0, 14.0, 18.0))
     with_minors(profile, (9.99, 500), (11.99, 510), (13.99, 600), (15.99, 610),
                 (17.99, 700), (19.99, 710))

@@ -1,7 +1,7 @@
 """Tests of leaks between heap snapshots.
 
 The tests cover snapshots after the end of the program, objects that replace old ones,
-and several places with one retainer.
+and several allocation sites with one retainer.
 """
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
         path: the path of the profile.
         snapshots: steps with a heap snapshot after them, and the live bytes that the
             snapshot found.
-        answers: steps with retainers, and the path of the retainer; "" for no path.
+        answers: steps after which the profile has the retainer of the sessions, and the
+            path of this retainer; "" if no path leads to the sessions.
         functions: the functions, each of which keeps the same number of sessions.
         majors: steps with a major collection after them.
     """

@@ -34,7 +34,11 @@ def estimates(profile: Profile, at: int | None = None,
 
 def agree(found: dict[tuple[str, str], Figures], truth: Truth, interval: int,
           ) -> int:
-    """Compare all sums that have enough samples, and return their number."""
+    """Compare the estimates `found` with `truth`, where there are enough samples.
+
+    Returns:
+        The number of estimates that were compared.
+    """
     checked = 0
     for (function, type_, state), exact in truth.items():
         if exact.bytes < FEW * interval:
@@ -49,7 +53,7 @@ def agree(found: dict[tuple[str, str], Figures], truth: Truth, interval: int,
 
 
 def test_a_later_snapshot_may_reach_an_object_again() -> None:
-    """The last row of an object counts."""
+    """The last row about the end of an object counts."""
     log = Log()
     log.settings(facts="types,lifetimes")
     main = log.function("main")
@@ -134,7 +138,7 @@ def test_estimates_of_live_objects_at_any_time(share: float) -> None:
     truth = heap.truth(at)
     # the types of objects that were in the nursery at this time are known by now
     assert agree(found, truth, heap.interval) >= 8
-    # all found objects were born before
+    # all found objects were born before this time
     assert {key for key in found if key[1] != UNNAMED.name} <= {
         (name, type_) for function, type_, _ in truth
         for name in (function, "main", "work", "fill")}

@@ -52,7 +52,7 @@ def remark(path: Path, *options: str) -> list[str]:
 @pytest.mark.parametrize("compiled, is_first", [(0, False), (5, False), (20, True)])
 def test_report_states_that_compiled_code_moves_allocations(
         tmp_path: Path, compiled: int, is_first: bool) -> None:
-    """The first screen has the note if compiled code made much of the bytes."""
+    """The note needs no --remarks if compiled code allocated many of the bytes."""
     log = Log()
     log.settings(lines=1)
     main = log.function("main", 1)
@@ -94,9 +94,9 @@ def test_report_without_known_lines(path: Path) -> None:
 
 @pytest.fixture
 def recursion(path: Path) -> Path:
-    """A profile in which the line of each innermost call is known.
+    """Write a profile in which the line of each innermost function is known.
 
-    Compiled code has no line for half of the callers.
+    In half of the stacks, the callers are compiled code without known lines.
     """
     log = Log()
     log.settings(lines=1)

@@ -16,7 +16,7 @@ MIB, SECOND = 2**20, 10**9
 
 
 def note(clock: int = 0, **changed: int) -> str:
-    """Return the settings with which the sampler records the use of the memory.
+    """Return the setting in which the sampler records the use of the memory.
 
     Args:
         clock: the time of the reading in seconds after the start of the process, which
@@ -92,7 +92,7 @@ def test_the_last_segment_counts(
     (folder / "a.w2.vmprof").write_bytes(profile(
         note(24, **{"pypy.resident": 90 * MIB}), part=2, end=4))
     assert "at its end (24 s): 300 MiB resident" in report(capsys, "a.vmprof")
-    # the process was killed, and the reading of the first segment is not from its end
+    # the process was killed, and only the first segment has a reading
     (folder / "a.w2.vmprof").write_bytes(profile(part=2, end=4))
     assert "at 5 s, which was not its end: 260 MiB" in report(capsys, "a.vmprof")
 
@@ -146,7 +146,7 @@ def test_a_damaged_reading_is_refused(folder: Path, capsys: pytest.CaptureFixtur
     (folder / "a.vmprof").write_bytes(profile(text))
     assert "a.vmprof: the setting memory " + why in run_and_fail(
         folder, capsys, "a.vmprof", "--memory")
-    assert cli.main(["a.vmprof"]) == 0      # other reports do not need it
+    assert cli.main(["a.vmprof"]) == 0      # other reports do not need the reading
 
 
 @pytest.mark.parametrize("arguments, why", [

@@ -43,7 +43,7 @@ def facts(**mebibytes: int) -> dict[str, int]:
 
 
 def rows(found: dict[str, int]) -> dict[str, int]:
-    """Return the rows in MiB, and check that they add up."""
+    """Return the rows in MiB, and check that they add up to the resident memory."""
     where = where_memory.of(found)
     assert sum(row.bytes for row in where.rows) == where.resident
     assert where.rows[-1].key == "not_explained"
@@ -95,7 +95,8 @@ def test_free_memory_of_malloc_may_be_more() -> None:
     found = facts(**{**GROWN, "malloc_used": 180, "malloc_free": 200,
                      "arenas_resident": 200})
     assert rows(found)["malloc_free"] == 20 and rows(found)["c"] == 160
-    assert sentence(found).startswith("Python objects")     # C code may have less
+    # the sentence is not about C code, because C code may have less
+    assert sentence(found).startswith("Python objects")
 
 
 def test_memory_mapped_without_malloc_has_its_own_row() -> None:
@@ -211,7 +212,7 @@ def test_the_written_part_of_the_nursery_counts() -> None:
     found = facts(**NURSERY, gc_nursery_written=30)
     assert rows(found) == {"c": 60, "pypy": 50, "nursery": 30}
     assert sentence(found).startswith("C code holds 43 % of it")
-    # a malloc without statistics, and one whose blocks are not found
+    # a malloc without statistics, and a malloc whose blocks are not found
     found = facts(**NURSERY, gc_nursery_written=30)
     del found["malloc.used"]
     assert rows(found) == {"c_or_free": 60, "pypy": 50, "nursery": 30}

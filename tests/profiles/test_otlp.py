@@ -57,7 +57,7 @@ def test_bytes_and_objects_of_each_function() -> None:
 
 
 def test_retainers_are_one_sample_type(tmp_path: Path) -> None:
-    """The tree is the same as in other formats."""
+    """The tree of retainers is the same as in other formats."""
     out = tmp_path / "held.otlp.pb"
     path = made_held.written(tmp_path, made_held.a_tree())
     assert cli.main([str(path), "--held", "-o", str(out)]) == 0
@@ -167,7 +167,7 @@ def test_service_name_is_the_name_of_the_program(command: str, name: str) -> Non
 
 
 def test_time_samples_have_a_period_of_time() -> None:
-    """Each profile of the request has the period of its samples."""
+    """A request has a profile per sample type, each with its own period."""
     log = Log()
     log.settings(period="0.01", interval=4096)
     function = log.function("f")

@@ -1,4 +1,4 @@
-"""Tests of the HTML page: it is complete, and names in it cannot inject code."""
+"""Tests that the HTML page is complete, and that names in it cannot inject code."""
 from __future__ import annotations
 
 import base64
@@ -210,7 +210,7 @@ def test_buttons_and_search_change_the_view(
 
 
 def test_retainers_are_those_of_the_report(page: Page, tmp_path: Path) -> None:
-    """The title, the cells and the notes are the same."""
+    """The title, the cells and the notes are the same as in the text of `--held`."""
     found, = page(made_held.a_log().data())["held"]
     title, _, *text = lines(tmp_path / "app.vmprof", "--held")
     assert found["texts"][:2] == ["Retainers", title]
@@ -249,7 +249,7 @@ def test_page_has_the_reason_for_missing_retainers(page: Page) -> None:
     ((), True), (("--mine",), True), (("--function", "main"), False)])
 def test_page_has_no_retainers_if_the_samples_are_filtered(
         tmp_path: Path, options: tuple[str, ...], has_it: bool) -> None:
-    """The retainers are for all live objects. They are optional in a profile."""
+    """The retainers keep all live objects, and cannot be filtered."""
     assert table.make(a_heap())["held"] == []
     path, target = tmp_path / "app.vmprof", tmp_path / "app.html"
     path.write_bytes(made_held.a_log().data())
@@ -287,7 +287,7 @@ def test_bytes_found_by_the_search_count_once(page: Page) -> None:
     (["drag: 0 80"], ["f"]),
     # from right to left, starting past the end
     (["drag: 500 120"], ["g"]),
-    # the selection moves
+    # the second drag moves the selection, or clears it
     (["drag: 0 80", "drag: 40 160"], ["g"]),
     (["drag: 0 80", "drag: 40 40"], ["f", "g"]),
 ])

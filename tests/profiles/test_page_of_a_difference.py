@@ -100,9 +100,9 @@ def test_objects_at_both_moments_of_a_run_make_no_difference() -> None:
 
 @pytest.mark.slow
 def test_equal_runs_seldom_have_a_colour() -> None:
-    """At least 95 of 100 pairs have no colour.
+    """At most 5 % of the pairs of equal runs have a colour.
 
-    The probability that 17 of 100 pairs have a colour is 1e-5.
+    The probability that 17 of 100 pairs then have a colour is 1e-5.
     """
     coloured = 0
     for seed in range(100):
@@ -202,7 +202,7 @@ def test_options_choose_the_first_view(page: Any) -> None:
 
 def test_header_has_the_changes_of_all_measures(
         page: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The changes are the same as in the table."""
+    """The changes are the same as in the table of `diff`."""
     found = page(a_log(1, more=100), a_log(2, leak=50))["header"]
     assert found.startswith("changes in total: ")
     capsys.readouterr()

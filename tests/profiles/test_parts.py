@@ -1,4 +1,7 @@
-"""Tests of the segments of a rotated profile: one segment alone, and all as one."""
+"""Tests of single segments of a rotated profile, and of all segments as one profile.
+
+The code calls the segments "parts", and the inherited objects "carried".
+"""
 from __future__ import annotations
 
 import json
@@ -130,7 +133,7 @@ def test_all_segments_are_one_profile(tmp_path: pathlib.Path) -> None:
 
 def test_objects_in_the_nursery_of_a_killed_process_appear_once(
         tmp_path: pathlib.Path) -> None:
-    """Sample 3 is in the end of the first segment, and in the flushes of the second."""
+    """Sample 3 is at the end of the first segment, and in each flush of the second."""
     log = Log()
     log.addresses = 0x2000
     g = log.function("g")
@@ -158,9 +161,9 @@ def test_each_segment_alone(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_segment_after_one_without_an_end(tmp_path: pathlib.Path) -> None:
-    """For example, the disk was full.
+    """A segment has no end if, for example, the disk was full.
 
-    Live objects whose samples are in no file are alive, but not allocated.
+    Live objects whose samples are in no file count as alive, but not as allocated.
     """
     behind = Log()
     behind.settings(**SETTINGS, clock=1100, part=2, first=8)
@@ -189,7 +192,7 @@ def test_the_first_file_is_a_later_segment(tmp_path: pathlib.Path) -> None:
     profile = readers.read(write(tmp_path, a=second(), b=third))
     assert rows(profile) == [("g", 5, "d", FREED, 40, 107),
                              ("h", 101, "", PENDING, -1, -1)]
-    # an object of the deleted segment
+    # this object is from the deleted segment
     assert [(c.size, c.fate) for c in profile.samples.carried] == [(16, ALIVE)]
 
 
@@ -294,7 +297,7 @@ def test_merged_processes_have_all_inherited_objects(tmp_path: pathlib.Path) -> 
 
 def test_diff_of_the_first_segment_and_a_later_one(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Otherwise, the name of the first segment means all segments."""
+    """Without the second name, the name of the first segment means all segments."""
     one, two = write(tmp_path, app=first(), app_w2=second())
     assert cli.main(["diff", one, two]) in (0, None)
     out = capsys.readouterr().out

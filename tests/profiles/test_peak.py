@@ -86,9 +86,9 @@ def alive(content: dict[str, object]) -> dict[str, int]:
 
 
 def test_peak_of_several_processes_on_one_clock() -> None:
-    """The first process has its peak at 3.
+    """The first process has its peak at 3 ns.
 
-    The second process has its peak 1 ns after its start.
+    The second process, which starts later, has its peak 1 ns after its start.
     """
     first, second = {1: 10.0, 3: 5.0, 5: -12.0}, {1: 9.0, 2: -9.0}
     assert time_of_peak([(first, 0)]) == 3

@@ -26,7 +26,7 @@ from vmprof_convert.writers import pprof as writer
 
 
 class Sample(NamedTuple):
-    #: outermost first
+    #: the outermost function is first
     functions: tuple[str, ...]
     lines: tuple[int, ...]
     values: dict[str, int]
@@ -38,7 +38,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def pprof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs pprof in a temporary folder, without an error."""
+    """Return a function that runs pprof in a temporary folder."""
     go = shutil.which("go")
     if go is None:
         pytest.fail("go is missing: run `make test`, which installs it")
@@ -113,7 +113,7 @@ def test_bytes_and_objects_of_each_function(pprof: Run) -> None:
 
 
 def test_stacks_of_retainers_are_reference_paths(pprof: Run) -> None:
-    """The retained sizes are exact."""
+    """The bytes of each path are the exact retained sizes."""
     samples = raw(pprof("-raw", write(a_tree().data(), "--held")))
     assert {sample.functions: sample.values for sample in samples} == {
         tuple(part.replace("app.py", "app") for part in stack): {"held_space": size}
@@ -205,7 +205,7 @@ def test_several_processes_have_a_label(pprof: Run) -> None:
 
 
 def test_difference_is_the_same_as_in_pprof(pprof: Run) -> None:
-    """It includes decreases, and the sample types that both profiles have."""
+    """The difference includes decreases, and the sample types of both profiles."""
     def one(*sizes: int) -> bytes:
         log = Log()
         main = log.function("main")

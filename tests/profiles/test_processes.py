@@ -129,9 +129,7 @@ def test_refuses_to_merge_profiles_without_a_run(run: Path) -> None:
 
 
 def test_whole_records_of_a_killed_child_count(run: Path) -> None:
-    """The file of the child may end anywhere.
-
-    A profile that the user names has to be whole.
+    """The profile of a child may be truncated, unless the user names it.
     """
     child = run.with_name("app.11.vmprof")
     made = log(11, 10, command="app.py serve")
@@ -227,7 +225,7 @@ def test_refuses_an_unknown_process(run: Path) -> None:
 
 
 def test_interval_of_all_processes_is_that_of_all_samples(run: Path) -> None:
-    """The interval is the same as for samples of one process."""
+    """The confidence interval is the same as for samples of one process."""
     sum_ = Sum()
     for size in 5000, 6000, 6000, 5000, 70_000:
         sum_.add(size, probability(size, 1000, "exponential"))
@@ -347,7 +345,7 @@ def test_leaks_if_no_process_has_enough_snapshots(tmp_path: Path) -> None:
     (("--type", "app.Leaf"), ("--type", "app.Leave"))])
 def test_leaks_of_a_filter_that_matches_only_some_processes(
         tmp_path: Path, asked: tuple[str, str], misspelt: tuple[str, str]) -> None:
-    """A server's first process, for example, answers no request."""
+    """For example, a server's first process never calls the functions of requests."""
     heap = Heap(interval=100, run="r")
     heap.allocate("main idle", ("app.Other", 64, math.inf))
     first = tmp_path / "first.vmprof"
@@ -424,7 +422,7 @@ def test_a_process_with_the_name_of_a_type_does_not_have_the_type(
 
 
 def test_track_of_all_processes_shows_data_that_all_have(tmp_path: Path) -> None:
-    """Children have no time samples."""
+    """Only the first process has CPU samples, so that the track shows bytes."""
     paths = []
     for number in 1, 2:
         made = log(number, clock=0, period="0.01")

@@ -1,7 +1,7 @@
 """Tests of our files with the Firefox Profiler's own command line.
 
-It shares the front end's code: upgraders, call trees and counters. The tests check that
-it opens the files and counts the same bytes.
+This program has the front end's code for upgrades, call trees and counters. The tests
+check that it opens our files and counts the same bytes.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MS = 1_000_000
 
 
 class Session:
-    """A profile that the program has open, with a separate daemon."""
+    """A profile that the Profiler's command line has opened, in a separate daemon."""
 
     numbers = itertools.count(1)
 
@@ -80,7 +80,7 @@ class Session:
         return json.loads(self.run(*arguments, "--json"))
 
     def functions(self, thread: int, strategy: str) -> dict[str, tuple[int, int]]:
-        """Return the values of each function itself and in total."""
+        """Return the values (self, total) of each function of a thread."""
         answer = self.ask("thread", "functions", "--thread", "t-%d" % thread,
                           "--strategy", strategy)
         assert answer["callTreeSummaryStrategy"] == strategy
@@ -150,8 +150,8 @@ def per_function(data: bytes, tid: int) -> dict[str, tuple[float, float]]:
 def a_run(gaps: str) -> bytes:
     """Return a log with many kinds of samples.
 
-    It has two threads, recursion, a function that is interpreted and compiled, native
-    code, lost stacks and time samples.
+    The log has two threads, recursion, a function that is interpreted and compiled,
+    native code, lost stacks and CPU samples.
     """
     log = Log()
     main, fib, work = (log.function(name, 10 * i + 1, "app.py")

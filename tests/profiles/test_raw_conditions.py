@@ -79,7 +79,7 @@ def folder(write: Write, tmp_path: Path) -> Path:
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Return the exit code and the output in one line."""
+    """Run the command, and return its exit code, and its output in one line."""
     code = cli.main(arguments)
     return code, " ".join(capsys.readouterr().out.split())
 
@@ -238,7 +238,7 @@ def test_refuses_conditions_if_the_sampler_missed_allocations(
 
 def test_refuses_conditions_without_the_count_of_malloc(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A killed process has not read this count, and may have missed blocks."""
+    """A killed process did not read malloc's count at its end."""
     write("good", kept=100)
     write("killed", kept=100, counted=None)
     write("parent", run="r", kept=100)
@@ -343,7 +343,7 @@ def test_differences_are_compared_with_mallocs_count(
 @pytest.mark.parametrize("majors", [2, 9])
 def test_growth_is_called_a_cache_only_if_garbage_is_known(
         write: Write, capsys: pytest.CaptureFixture[str], majors: int) -> None:
-    """Garbage of one window that is freed in the other hides a constant leak."""
+    """Garbage of one window that is freed in the other window may hide a leak."""
     write("a", kept=1000, has_marks=False, majors=majors, seconds=6, counted=1005)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
     assert ("slows down, like a cache that fills: " in out) == (majors == 9), out
@@ -355,7 +355,7 @@ def test_growth_is_called_a_cache_only_if_garbage_is_known(
 @pytest.mark.parametrize("compiled", [5, 6, 7])
 def test_leak_of_a_function_that_is_compiled_later_is_not_a_cache(
         write: Write, capsys: pytest.CaptureFixture[str], compiled: int) -> None:
-    """The blocks of its interpreted code stay, and compiled code adds others."""
+    """Interpreted code adds no more blocks, while compiled code adds others."""
     write("a", kept=1000, has_marks=False, majors=9, compiled=compiled, counted=1005)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
     assert "like a cache" not in out, out
@@ -378,8 +378,11 @@ def test_few_major_collections_do_not_show_leaks_of_native_memory(
 @pytest.mark.parametrize("is_leak", [True, False])
 def test_native_memory_is_compared_after_its_finalizers(
         tmp_path: Path, capsys: pytest.CaptureFixture[str], is_leak: bool) -> None:
-    """A major collection frees all blocks of work() in each second.  They are more in
-    each second, so that work() has more in use at later times of the clock."""
+    """A major collection at the end of each second frees all blocks of work().
+
+    work() has more blocks in each second, and more in use between two collections, but
+    does not leak.
+    """
     log = Log()
     main, leak, work = map(log.function, ("main", "leak", "work"))
     log.settings(raw=64, facts="types,lifetimes")

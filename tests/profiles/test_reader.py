@@ -1,4 +1,4 @@
-"""Tests of the reader: stacks, samples, incomplete profiles and invalid files.
+"""Tests of the reader with stacks, samples, incomplete profiles and invalid files.
 
 The tests also cover the summary's treatment of recursion and of the sampler's own code.
 """
@@ -166,7 +166,7 @@ def test_members_of_gzip_are_joined() -> None:
 
 
 def test_a_pipe_is_read_twice(tmp_path: Path) -> None:
-    """The reader passes on the objects after it has read everything else."""
+    """The reader returns the objects only after it has read everything else."""
     data = large(20000, 10, 50, facts=True)
     out, into = os.pipe()
 
@@ -207,7 +207,7 @@ def test_cut_stacks_are_those_that_fill_the_record(
 
 
 def test_stack_that_just_fits_is_not_cut() -> None:
-    """Its outermost function also begins other stacks, and has no caller."""
+    """The outermost function of such a stack has no caller in other stacks."""
     log = Log()
     f, main = log.function("f"), log.function("main")
     log.settings()
@@ -491,7 +491,7 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
 
 
 def test_summary_hides_the_code_of_an_attach() -> None:
-    """The summary shows similar functions of a program without an attach."""
+    """Functions of the program with the same names are shown."""
     def rows(inside: str) -> dict[str, float]:
         log = Log()
         ours = log.function("<module>", 1, "<string>")
@@ -575,7 +575,7 @@ def test_summary_hides_pypy_s_work_before_and_after_the_program() -> None:
 
 
 def test_time_samples_stay_in_their_order() -> None:
-    """Batches may have different numbers of time samples."""
+    """Batches may have different numbers of CPU samples."""
     log = Log()
     main = log.function("main")
     for batch in ((1, 2), (3, 4, 5), (6,), (7, 8, 9, 10, 11, 12, 13)):

@@ -95,7 +95,7 @@ def test_memory_does_not_grow_with_the_samples(many: Path, tmp_path: Path) -> No
 
 def test_report_of_pypy_restarts_with_a_small_nursery(tmp_path: Path,
                                                       pypy: PyPy) -> None:
-    """It does not restart if the user chose the size of the nursery."""
+    """The report does not restart if the user chose the size of the nursery."""
     path = write(tmp_path, sampled())
     script = pypy.script("""
         import os, sys
@@ -133,7 +133,7 @@ def test_early_end_is_explained(tmp_path: Path) -> None:
 
 
 def test_interval_under_a_limit_is_one_number(tmp_path: Path) -> None:
-    """The range from 640 B to 28 MiB would not be an average."""
+    """The report has the average, and not the range from 640 B to 28 MiB."""
     log = Log()
     f = log.function("f")
     log.settings(interval=65536, limit="5000ppm")
@@ -208,7 +208,7 @@ def test_time_samples_of_pypy_alone(pypy: PyPy) -> None:
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_cut_stacks_of_a_recursion_of_known_depth(pypy: PyPy,
                                                   jit: str) -> None:
-    """A whole stack begins with a function of PyPy's start or end."""
+    """The outermost function of a stack that is not cut is of PyPy's start or end."""
     run = pypy.sample("""
         import sys
         sys.setrecursionlimit(10000)
@@ -230,7 +230,7 @@ def test_cut_stacks_of_a_recursion_of_known_depth(pypy: PyPy,
     assert 1000 < cut < len(profile.samples)
     assert profile.cut_stacks == cut
     if jit == "off":
-        # one of these depths just fits
+        # the largest stack that is not cut has one of these depths
         assert {len(stack) for stack, is_whole in zip(names, whole)
                 if is_whole} >= {508, 509}
     said = report(run.path).stdout

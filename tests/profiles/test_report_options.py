@@ -1,4 +1,4 @@
-"""Tests of the options of the report, which both commands have."""
+"""Tests of the report's options, in `vmprof_allocation report` and `vmprof-convert`."""
 from __future__ import annotations
 
 import array
@@ -337,7 +337,7 @@ def test_memory_of_the_bookkeeping(path: Path, tmp_path: Path) -> None:
         heap = Heap(bookkeeping=381_000, run="abc", pid=pid, clock=1000)
         heap.allocate("main", ("a", 5000, math.inf))
         (tmp_path / name).write_bytes(heap.data())
-    # the sum of all processes
+    # the report of a run has the sum of its processes
     both = as_json(profile)
     assert both["bookkeeping"] == 762_000
     assert [process["bookkeeping"] for process in both["processes"]] == [381_000] * 2

@@ -1,4 +1,4 @@
-"""Tests of `--samples`, which downsamples profiles with more samples for an output."""
+"""Tests of `--samples`, which downsamples profiles with more samples than its value."""
 from __future__ import annotations
 
 import array
@@ -34,9 +34,9 @@ WRITTEN = [name for name, format_ in FORMATS.items() if format_.write is not Non
 
 
 def large(samples: int, seed: int = 1, **settings: object) -> bytes:
-    """Return a profile with many allocation samples.
+    """Return a profile with about `samples` allocation samples.
 
-    The number of time samples is a tenth of `samples`. Some objects become old, and the
+    The number of CPU samples is a tenth of `samples`. Some objects become old, and the
     GC frees some old objects.
     """
     draw = random.Random(seed)
@@ -77,7 +77,7 @@ def made() -> bytes:
 
 
 def written(folder: Path, data: bytes, to: str, *options: str) -> tuple[bytes, str]:
-    """Return the output and the messages of the command."""
+    """Run the command, and return its output file and its messages."""
     (folder / "app.vmprof").write_bytes(data)
     out = folder / ("out." + to)
     done = report_runs.report(folder / "app.vmprof", "--to", to, "-o", str(out),
@@ -172,7 +172,7 @@ def test_totals_are_those_of_the_report(to: str, most: int, made: bytes,
     alive = summary.figures.bytes(STILL_ALIVE)
     assert alive.low < of_all["alive"]["bytes"]["value"] < alive.high
     total = SUMS[to](written(tmp_path, made, to, "--samples", str(most))[0])
-    # the format of vmprof has whole samples
+    # in the format of vmprof, all samples have the same weight
     assert total == pytest.approx(
         summary.bytes.value, rel=2 * INTERVAL / summary.bytes.value
         if to == "vmprof" else 1e-7)
@@ -306,7 +306,8 @@ def test_filters_select_from_the_remaining_samples(made: bytes, tmp_path: Path) 
     assert pprof_sum(data) == pytest.approx(all_, rel=0.3)
 
 
-# ru_maxrss is at least the memory of the tests' process (see getrusage)
+# The script reads VmHWM, because ru_maxrss is at least the memory of the tests' process
+# (see getrusage).
 SCRIPT = """
 import re, sys
 from vmprof_convert import cli

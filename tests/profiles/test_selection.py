@@ -221,7 +221,7 @@ def test_error_names_ten_of_many_threads(tmp_path: Path) -> None:
     ("--thread", "2000", "--function", "index")])
 def test_a_filter_that_matches_no_sample(
         named: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """The thread exists, so that its name is not misspelt."""
+    """The thread exists, so that the report is empty, and not an error."""
     assert allocated(named, *options) == 0
     said = refused(named, "-o", str(tmp_path / "out.json"), *options,
                    command="convert")
@@ -292,7 +292,7 @@ def test_an_installed_program_is_shown_whole(tmp_path: Path) -> None:
     profile = readers.read(path)
     assert not has_own_code(profile, Origins(profile))
     assert lines(path)[-3].endswith("  main      tool/__main__.py:3")
-    # --mine applies nevertheless
+    # --mine also applies to an installed program
     (row,) = as_json(path, "--mine")["rows"]
     assert row["function"]["name"] == "[libraries alone]"
 

@@ -1,7 +1,8 @@
 """Tests of differences with several runs per side.
 
-They measure the spread of equal runs. A row has changed if it differs by more than this
-spread. With one run per side, most differences of compiled code remain uncertain.
+Several runs measure the spread of equal runs. A row has changed if the sides differ by
+more than this spread. With one run per side, most differences of compiled code remain
+uncertain.
 """
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from vmprof_convert.errors import FileError
 from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.profile.model import Profile
 
-#: samples of each function, in a run
+#: the mean number of samples of each function in a run
 Counts = Mapping[str, float]
 
 
@@ -96,7 +97,7 @@ def said(before: Sequence[Profile], after: Sequence[Profile],
 
 
 @pytest.mark.parametrize("degrees, points", [
-    # any table of Student's t: 5 %, 1 % and 0.1 %, two-sided
+    # from tables of Student's t, two-sided, for 5 %, 1 % and 0.1 %
     (1, (12.706, 63.657, 636.619)), (2, (4.303, 9.925, 31.599)),
     (3, (3.182, 5.841, 12.924)), (6, (2.447, 3.707, 5.959)),
     (7, (2.365, 3.499, 5.408)), (30, (2.042, 2.750, 3.646))])
@@ -130,12 +131,13 @@ def test_holm_with_weights() -> None:
     assert spread.holm([]) == []
 
 
-# In 97 of 100 cases, 30 comparisons detect a rate of 30 %, and 100 detect one of 13 %.
+# In 97 of 100 cases, 30 comparisons detect false alarms in 30 % of the comparisons, and
+# 100 comparisons in 13 %.
 @pytest.mark.parametrize("comparisons, most", [
     (30, 4), pytest.param(100, 5, marks=pytest.mark.hard)])
 def test_comparisons_of_equal_runs_seldom_have_a_changed_row(
         comparisons: int, most: int) -> None:
-    """With one run per side, rows may be different, but not changed."""
+    """With one run per side, a row may have the verdict DIFFERS, but not GREW."""
     rng = random.Random(1)
     named = differ = 0
     for _ in range(comparisons):
@@ -150,7 +152,7 @@ def test_comparisons_of_equal_runs_seldom_have_a_changed_row(
 def test_finds_ten_percent_more_of_a_large_function() -> None:
     """The function has 3000 samples in each of three runs per side.
 
-    With one run per side, the function is different, but not changed.
+    With one run per side, the function has the verdict DIFFERS.
     """
     rng = random.Random(2)
     found = differs = 0
@@ -253,7 +255,7 @@ def test_memory_of_the_jit_is_uncertain_with_one_run_per_side(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The memory of the JIT depends on the time at which it compiles.
 
-    Objects of the program are first, even if they are fewer bytes.
+    Rows of the program's objects are before such rows, even if they have fewer bytes.
     """
     runs = []
     for count in 100, 400:
@@ -390,7 +392,7 @@ def test_a_condition_about_one_run_per_side(
 
 def test_files_of_one_run_are_one_run(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    """A user may name all files, for example a*.vmprof, or only the first ones."""
+    """A user may name all files (a*.vmprof), or only the first file of each run."""
     for side, count in (("a", 500), ("b", 800)):
         for number in range(3):
             name = "%s%d" % (side, number)

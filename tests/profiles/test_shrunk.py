@@ -2,7 +2,7 @@
 
 For example, a socket's recv(65536) reserves 65536 bytes for a message of 100 bytes. The
 object counts as allocated with the reserved bytes, and as alive with the bytes that it
-takes. Its probability depends on the reserved bytes.
+takes. Its sampling probability depends on the reserved bytes.
 """
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_report_in_json(tmp_path: Path) -> None:
 
 
 def test_values_of_stacks(tmp_path: Path) -> None:
-    """pprof, OTLP, speedscope, collapsed stacks and the page write these values."""
+    """The writers of pprof, OTLP, speedscope and others use the tested values()."""
     value, = values(readers.read(in_file(received(), tmp_path))).values()
     assert (value.bytes, value.objects) == (ALLOCATED, 5)
     assert (value.alive_bytes, value.alive_objects) == (LIVE, 3)
@@ -103,8 +103,8 @@ def test_values_of_stacks(tmp_path: Path) -> None:
 def test_the_firefox_profiler(tmp_path: Path) -> None:
     """The Profiler retains all rows that have no end.
 
-    The lost bytes end at the first collection. So the track of live memory ends with
-    the live bytes.
+    The bytes that shrinking gives back are separate rows, which end at the first
+    collection. So the track of live memory ends with the live bytes.
     """
     profile = readers.read(in_file(received(), tmp_path))
     before = sorted(zip(*profile.samples.columns()))
@@ -121,7 +121,7 @@ def test_the_firefox_profiler(tmp_path: Path) -> None:
     assert sum(born.values()) == LIVE
     counters = {counter["name"]: counter for counter in converted["counters"]}
     assert sum(counters["held-memory"]["samples"]["count"]) == LIVE
-    # rows of lost bytes do not count as objects
+    # rows of bytes that shrinking gave back do not count as objects
     objects = next(thread for thread in converted["threads"]
                    if thread["name"] == "Objects (number)")
     assert sum(objects["samples"]["weight"]) == 5
@@ -136,7 +136,7 @@ def test_a_difference_of_two_moments(tmp_path: Path) -> None:
 
 
 def test_inherited_objects_that_were_shrunk(tmp_path: Path) -> None:
-    """Also test a segment that finds a smaller size of an inherited object."""
+    """A later segment may find that an inherited object was shrunk."""
     log = Log()
     main = log.function("main")
     log.settings(interval=1, facts="types,lifetimes", part=2, first=4)
@@ -193,7 +193,7 @@ def test_resident_memory_grows_by_the_bytes_that_survivors_take(tmp_path: Path) 
     log.figure(1, 0, 10**6)
     log.figure(1, 1000, 2 * 10**6)
     grown = growth(readers.read(in_file(log, tmp_path)))
-    # the bytes of the survivors; the written bytes of the dead message are unknown
+    # the bytes that the four survivors took; the dead message explains no growth
     assert sum(grown.parts.values()) == RESERVED + (RESERVED + 3 * TAKEN)
 
 

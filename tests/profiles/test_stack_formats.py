@@ -1,6 +1,6 @@
 """Tests of the files for pprof, speedscope, flamegraph.pl and DevTools.
 
-They have the same stacks, labels and sums as the report, and are valid.
+The files have the same stacks, labels and sums as the report, and are valid.
 """
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from vmprof_convert.writers import chrome, collapsed, pprof, speedscope
 
 
 def test_all_formats_agree_with_the_report() -> None:
-    """They have the same allocated and live bytes of each function and type."""
+    """Each format has the report's allocated and live bytes by function and type."""
     profile = a_heap()
     rows = {label(row.function): row
             for row in summarize(profile, choice=Choice((FUNCTION,))).rows}
@@ -111,13 +111,13 @@ def test_a_stack_that_is_deeper_than_json_allows() -> None:
     chrome.write(profile, out)
     with pytest.raises(RecursionError):
         json.loads(out.getvalue())
-    # the frames, the root, and the root of stacks without their callers
+    # nodes for the frames, the root, and the root of stacks without their callers
     assert out.getvalue().count(b'"selfSize"') == 2_002
     assert sum(read_collapsed(profile).values()) == 100_000
 
 
 def test_common_frames_of_stacks_are_stored_once(tmp_path: Path) -> None:
-    """A file may have a hundred thousand long lines."""
+    """A file may have a hundred thousand long lines, too many for the memory."""
     log = Log()
     log.settings()
     shared = [log.function("a_name_of_some_length_%d" % i) for i in range(300)]

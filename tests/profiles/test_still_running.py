@@ -29,7 +29,7 @@ def profile_of(pid: int) -> bytes:
 
 
 def said(path: Path) -> str:
-    """Return the report, and check that both ways of reading give the same result."""
+    """Return the report, and check that read() and read_into() find the same state."""
     whole = text(readers.read(path))
     assert readers.read(path).is_written == readers.read_into(
         path, Samples()).is_written == (GOES_ON in whole) == (IS_OVER not in whole)
@@ -97,7 +97,7 @@ def test_a_profile_with_an_end_has_no_note(tmp_path: Path) -> None:
 
 
 def test_segments_of_a_running_program(pypy: PyPy) -> None:
-    """Only the last segment is open. None is open after the program was killed."""
+    """A running program has only its last segment open, and a killed one has none."""
     script = pypy.script("""
         import time
         while True:
@@ -112,7 +112,7 @@ def test_segments_of_a_running_program(pypy: PyPy) -> None:
         deadline = time.monotonic() + 60
         while GOES_ON not in report_of(first):
             assert process.poll() is None and time.monotonic() < deadline
-        # the next segment is open before this one ends
+        # the second segment is open before the first segment ends
         while not second.exists() or any(
                 said in report_of(first) for said in (GOES_ON, IS_OVER)):
             assert process.poll() is None and time.monotonic() < deadline

@@ -1,4 +1,7 @@
-"""Tests whether a heap snapshot decided which objects count as alive."""
+"""Tests of is_alive_exact() for profiles with and without a heap snapshot.
+
+Live objects are exact if a snapshot decided which objects are alive.
+"""
 from __future__ import annotations
 
 import pytest
@@ -15,7 +18,7 @@ SECOND = 10**9
 
 def profile(path: str, snapshot: int, end: int, *, live: int = MIB,
             part: dict[str, int] | None = None) -> Profile:
-    """Return a profile of two seconds with a snapshot after the first one.
+    """Return a profile of two seconds with a heap snapshot after the first second.
 
     Args:
         path: the name of the file.
@@ -41,7 +44,8 @@ def profile(path: str, snapshot: int, end: int, *, live: int = MIB,
     # the end of the sampling allocates a few bytes
     (100 * MIB, 100 * MIB + 80000, MIB, True),
     (100 * MIB, 102 * MIB, MIB, False),
-    # a small share of the live bytes is negligible; one of all allocated bytes is not
+    # later allocations are negligible compared with the live bytes, and not compared
+    # with all allocated bytes
     (100 * MIB, 102 * MIB, 300 * MIB, True),
     (10**6 * MIB, 10**6 * MIB + 100 * MIB, 20 * MIB, False)])
 @pytest.mark.parametrize("part", [None, {"part": 3, "clock": 5, "first": 1}])

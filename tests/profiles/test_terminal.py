@@ -1,4 +1,4 @@
-"""Tests of the layout of the report: its width, its colours, and hostile names."""
+"""Tests of the width and the colours of reports, and of hostile names in reports."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Tests of downsampling: estimates from the remaining samples are unbiased."""
+"""Tests of downsampling, after which estimates have to remain unbiased."""
 from __future__ import annotations
 
 import array
@@ -73,7 +73,7 @@ def added_up(table: Samples, gaps: str, of_size: int | None = None) -> Sum:
 
 @pytest.mark.parametrize("gaps", ["exponential", "fixed"])
 def test_estimates_are_unbiased(gaps: str) -> None:
-    """The means are within four standard errors of the truth, for each factor.
+    """For each factor, the mean estimates are within four standard errors of the truth.
 
     This holds for each size, and for the sum of all sizes. The estimates have the same
     spread as samples that were taken at the larger interval.
@@ -190,7 +190,7 @@ def test_time_samples_all_remain_and_do_not_count() -> None:
 
 
 def test_inherited_objects_all_remain() -> None:
-    """No format has rows for inherited objects, which have their own interval."""
+    """All formats add up the inherited objects of a stack instead of writing rows."""
     table = Limit(1).table()
     object_ = Carried(0, 24, 1000, -1, 3, -1, -1)
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Tests of conditions for continuous integration: meaning and error rate."""
+"""Tests of the meaning and the error rate of conditions (`--fail-if`)."""
 from __future__ import annotations
 
 import math
@@ -132,10 +132,10 @@ def test_equal_runs_seldom_fail() -> None:
     (0.05, 0), (0.5, 0), (1, 0), (1, 0.3), (1, 1), (3, 0.3)])
 def test_a_run_that_grows_by_the_limit_seldom_fails(
         share: float, turnover: float) -> None:
-    """The growth is between two moments, and the first sum is an estimate, too.
+    """The live bytes at the first of two moments are an estimate, too.
 
-    0.3 of 3000 runs are expected to fail. `turnover` is the share of the first sum that
-    is gone at the second moment.
+    0.3 of 3000 runs are expected to fail. `turnover` is the share of these bytes that
+    the program frees before the second moment.
     """
     rng = random.Random(5)
     condition, wrong = parse("alive growth > %g%%" % (100 * share)), 0

@@ -74,7 +74,7 @@ def test_invalid_records_are_refused(payload: bytes) -> None:
 
 
 def test_profiles_without_markers_are_refused() -> None:
-    """Their records were names of functions at an impossible address."""
+    """The records of such profiles were names of functions at an impossible address."""
     log = Log()
     log.name(-0x616C6C6F63, "alloc:interval=1000:3:settings")
     with pytest.raises(ProfileError, match="layout is no longer supported: sample"):

@@ -1,4 +1,4 @@
-"""Tests of `vmprof-convert --view`, and of the access to the profile that it serves."""
+"""Tests of `vmprof-convert --view`, and of the access to the served profile."""
 from __future__ import annotations
 
 import http.client
@@ -157,7 +157,7 @@ def test_server_listens_on_loopback_with_a_random_path() -> None:
             assert server.server_address[0] == "127.0.0.1"
             assert server.url.startswith(
                 "http://127.0.0.1:%d/" % server.server_address[1])
-            # 256 bits
+            # the path has 256 random bits
             assert re.fullmatch(r"/[\w-]{43}/profile\.json", server.path)
             paths.add(server.path)
     assert len(paths) == 2
@@ -211,7 +211,7 @@ class Browser:
                 "Origin": "https://profiler.firefox.com"})
             self.bodies.append(connection.getresponse().read())
             connection.close()
-        # a user presses Ctrl-C after this message
+        # a user presses Ctrl-C after the message that the page has the profile
         assert self.has_it.wait(20)
         main_thread = threading.main_thread().ident
         assert main_thread is not None

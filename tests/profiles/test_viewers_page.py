@@ -18,7 +18,7 @@ PAGE = (ROOT / "converter" / "VIEWERS.rst").read_text(encoding="utf-8")
 
 
 def commands() -> list[str]:
-    """Return the commands in literal blocks, up to a pipe."""
+    """Return the commands in the literal blocks of VIEWERS.rst, up to a pipe."""
     lines = re.findall(r"^    (vmprof-convert .*)$", PAGE.replace("\\\n", ""),
                        re.MULTILINE)
     return [re.split(r" [|]", line)[0] for line in lines]

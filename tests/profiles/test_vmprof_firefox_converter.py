@@ -96,7 +96,7 @@ def test_example_of_the_package_with_the_time_before_each_stack(examples: Path) 
 
 
 def test_profiles_with_random_stacks(tmp_path: Path) -> None:
-    """Both find the same number of samples of each stack of names."""
+    """Our reader and the package find the same number of samples of each stack."""
     draw = random.Random(1)
     log = Log(period=1000)
     log.meta("os", "linux")
