@@ -1,4 +1,4 @@
-"""Tests that the table and the Firefox profile agree.
+"""Tests that the report's table and the Firefox profile agree.
 
 Both have the same labels, and the same bytes for every function. The Firefox profile
 rounds the weights of samples to whole bytes, so that its sums may differ by a known

@@ -1,7 +1,7 @@
-"""Tests that all outputs use the word "alive" only after a heap snapshot.
+"""Tests that all outputs use the word "alive" only if it excludes garbage.
 
-Without a heap snapshot, the objects in use may include garbage, and the word is
-"survived".
+A heap snapshot excludes garbage, and so does a major collection shortly before.
+Otherwise, the word is "survived".
 """
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_difference_has_the_words(before: bool, after: bool, word: str) -> None:
 @pytest.mark.parametrize("before, after, said", [
     ((4, True), (40, True), GREW), ((4, False), (40, False), UNCLEAR),
     ((40, False), (4, False), UNCLEAR),
-    # survivors include all live objects, so that 4 survivors are less than 40 live
+    # survivors include all live objects, so that 4 survivors are fewer than 40 alive
     ((4, False), (40, True), GREW), ((40, True), (4, False), SHRANK),
     ((4, True), (40, False), UNCLEAR), ((40, False), (4, True), UNCLEAR)])
 def test_possible_garbage_makes_a_change_unclear(
@@ -219,7 +219,7 @@ def test_difference_notes_that_one_run_may_contain_garbage(
 
 def test_each_moment_of_a_run_has_its_own_word(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A later snapshot does not make an earlier moment exact."""
+    """A later heap snapshot does not exclude garbage at an earlier mark."""
     heap = made(4, False)
     heap.mark("first")
     heap.allocate("main keeps", ("list", SIZE, math.inf))

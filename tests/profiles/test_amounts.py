@@ -290,7 +290,7 @@ def test_refuses_options_that_do_not_fit_the_amount(
 
 
 def test_memory_that_is_touched_after_the_next_reading(tmp_path: Path) -> None:
-    """A block of 40 MiB is sampled at 2 s. Most pages become resident after 3 s."""
+    """A block of 40 MiB is sampled at 2 s. Most of its pages are resident after 3 s."""
     path = write(tmp_path / "app.vmprof", grown(
         (1, 10), (3, 20), (5, 50), (7, 60), sizes=(("a", 2, 40 * MIB),)))
     found = as_json(path, "--of", "rss")

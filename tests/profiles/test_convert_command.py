@@ -326,6 +326,6 @@ def test_output_does_not_replace_another_profile(
 
 
 def test_output_for_stock_vmprof_replaces_an_earlier_one(folder: Path) -> None:
-    """The command replaces no other profile, but an output of itself."""
+    """The earlier output is also a profile, but the command may replace it."""
     for _ in range(2):
         assert cli.main(["app.vmprof", "-o", "out.prof"]) == 0

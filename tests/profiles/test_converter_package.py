@@ -28,7 +28,7 @@ def test_session_does_not_import_the_converter(pypy: PyPy) -> None:
 
 
 def test_report_imports_only_the_modules_that_it_needs(pypy: PyPy) -> None:
-    """An import of the other modules takes more time than the report itself."""
+    """The import of the other modules costs more than the report itself."""
     run = pypy.sample("list(map(str, range(10000)))", "1k")
     run = pypy.run("""
         import sys

@@ -95,7 +95,7 @@ def test_difference_of_each_measure_is_the_difference_of_the_sums() -> None:
 
 
 def test_difference_is_certain_if_each_object_is_sampled() -> None:
-    """An interval of one byte samples each object."""
+    """A sampling interval of one byte samples each object."""
     rows = found(a_run(1, 1), a_run(2, 1, more=1))
     assert rows["grows"] == (GREW, 400.0)
     assert rows["f"] == (SAME, 0.0)
@@ -169,7 +169,7 @@ def _program(folder: str, functions: Sequence[tuple[str, int, int]]) -> Profile:
 
 
 def test_functions_that_moved_are_matched() -> None:
-    """Between the runs, code is inserted above them, and their file is moved."""
+    """In the second run, the functions have other lines, and their file is moved."""
     before = _program("/srv/old", [("f", 10, 50_000), ("__init__", 20, 60_000),
                                    ("__init__", 40, 70_000)])
     after = _program("/srv/new", [("f", 12, 50_000), ("__init__", 25, 60_000),
@@ -222,7 +222,7 @@ def test_modules_and_types() -> None:
 
 
 def marked(seed: int = 1, interval: int = 3000) -> Heap:
-    """Return a run with the marks "warm" and "done".
+    """Return a run with the user's marks "warm" and "done".
 
     Between the marks, `f` allocates short-lived objects, and the objects of `keeps`
     stay alive. `cache` has allocated its objects before the first mark.

@@ -28,7 +28,7 @@ def test_weight_is_size_over_probability(size: int) -> None:
 
 
 def test_weight_of_a_small_object_is_the_interval() -> None:
-    """The result keeps the digits that 1 - exp(-x) would lose for a small x."""
+    """The weight keeps the digits that 1 - exp(-x) would lose for a small x."""
     assert weight_bytes(16, 2**50, "exponential") == pytest.approx(
         2**50, rel=1e-9)
 
@@ -38,7 +38,7 @@ def test_weight_of_a_large_object_is_its_size() -> None:
 
 
 def test_weight_of_an_object_as_large_as_the_interval() -> None:
-    """The result of max(size, interval) would be 37 % too small here."""
+    """A weight of max(size, interval) would be 37 % too small here."""
     n = 131072
     assert weight_bytes(n, n, "exponential") == pytest.approx(
         n / (1 - math.exp(-1)))
@@ -153,7 +153,7 @@ def coverage(strata: list[Stratum]) -> tuple[float, float]:
     [(20000, 64, 131072)],          # ten samples
     [(2000, 1000, 4096)],           # hundreds of samples
     [(300, 100000, 131072)],        # about every second object
-    [(100000, 64, 2**16), (10**6, 64, 2**21)],      # as with a limit
+    [(100000, 64, 2**16), (10**6, 64, 2**21)],      # two sampling intervals
     [(50000, 32, 65536), (1000, 4096, 65536), (20, 2**20, 65536)],
 ])
 def test_95_percent_of_intervals_of_bytes_contain_the_truth(

@@ -237,7 +237,7 @@ def test_events_that_fit_no_object_are_ignored_and_counted() -> None:
 
 
 def test_settings_that_announce_neither_types_nor_lifetimes() -> None:
-    """A sample without an outcome is then not an object whose outcome is pending."""
+    """Without announced lifetimes, a missing outcome is not a pending outcome."""
     log = sampled(16, facts="")
     profile = read(log)
     assert list(profile.samples.fate) == [UNTOLD]
@@ -269,7 +269,7 @@ def test_records_about_an_earlier_segment_are_ignored() -> None:
 
 
 def test_a_pinned_object_is_pending_longer_than_later_objects() -> None:
-    """A collection does not move a pinned object, and its outcome is known later."""
+    """A collection does not move a pinned object, whose outcome is known later."""
     log = sampled(16, 17, 18)
     log.flush()
     log.collection(100)

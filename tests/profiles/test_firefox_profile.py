@@ -532,7 +532,7 @@ def test_notes_about_missing_data_are_those_of_the_report() -> None:
     log.settings()
     log.allocation([f, g], size=16)
     log.allocation([g] * 509, size=16)
-    log.allocation([f] + [g] * 508, size=16)        # this just fits
+    log.allocation([f] + [g] * 508, size=16)        # this stack just fits
     log.allocation(None, size=16)
     profile = converted(log)
     said = " ".join(remarks(profile))

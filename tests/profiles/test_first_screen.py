@@ -35,7 +35,7 @@ def title(path: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize("stacks, found", [
-    # that all bytes are in main is obvious; the library's read allocates most
+    # all bytes are in main, which is obvious; the library's read allocates most
     ({"main run read": 600, "main run": 250, "main run view": 150},
      "all code (--mine shows user code: 85 % in main):"),
     # most bytes have the user function `view` on their stack
@@ -103,7 +103,7 @@ def test_at_most_five_lines_are_below_a_table(tmp_path: Path) -> None:
     assert len(found) == 5
     assert found[0].startswith("estimated total: ")
     assert found[-1] == "(more about these figures: --remarks)"
-    # the note about missing callers is about the largest effect
+    # this note is shown, because missing callers have the largest effect
     assert any(line.startswith("cut: ") for line in found)
     everything = below(lines(path, "--remarks"))
     assert len(everything) > 5 and everything[0] == found[0]

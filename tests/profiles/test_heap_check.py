@@ -96,7 +96,7 @@ def test_the_last_collection_counts(tmp_path: Path) -> None:
                     (13 * MIB, 3 * MIB, 12 * MIB, 0))
 
 
-#: numbers that contradict each other, and others that agree
+#: arguments of log(): numbers that contradict each other, and numbers that agree
 WRONG, RIGHT = ((100 * MIB, 20 * MIB, alive * MIB, 0) for alive in (50, 90))
 
 

@@ -46,8 +46,7 @@ def process(resident: Line | None, heap: Line | None = None,
     """Return a process with made-up readings of its memory.
 
     There are ten readings per second, and one reading of private memory per second.
-
-    Some of its objects are short-lived. If `rate` is not 0, other objects leak.
+    Some objects of the process are short-lived. If `rate` is not 0, others leak.
 
     Args:
         resident: the line of the resident memory; None without readings.

@@ -132,7 +132,7 @@ def test_93_to_97_percent_of_intervals_contain_the_planted_growth(
 
 @pytest.mark.slow
 def test_leaks_found_by_chance_are_not_overestimated() -> None:
-    """Each run has thirty small leaks, and finds about one in six of them by chance.
+    """The search finds about one in six of the thirty small leaks of a run by chance.
 
     Without the correction in growth.py, the estimates of the found leaks would be too
     large by a quarter.

@@ -1,7 +1,7 @@
 """Tests of the search for leaks in simulations.
 
-A leak grows and continues to grow. The simulations also contain caches, queues and
-other objects that are not a leak.
+The live bytes of a leak grow and continue to grow. The simulations also contain
+caches, queues and other objects that are not a leak.
 """
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_the_trend_is_exact() -> None:
 
 
 # ________________________________________
-# windows
+# the two windows of a comparison
 
 
 @pytest.mark.parametrize("majors,marks,indices", [

@@ -31,7 +31,7 @@ def note(clock: int = 0, **changed: int) -> str:
 def profile(*notes: str, pid: int = 10, end: int = 5, part: int = 0,
             figures: tuple[tuple[int, int, int], ...] = (), **settings: object
             ) -> bytes:
-    """Return a profile with notes of note() and with figures (kind, second, MiB)."""
+    """Return a profile with settings of note(), and figures (kind, second, MiB)."""
     log = Log()
     log.settings(pid=pid, run="r", clock=(100 + 10 * part) * SECOND, **settings,
                  **({"part": part} if part else {}))

@@ -153,7 +153,7 @@ def test_time_samples_alone_make_no_page() -> None:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Page:
-    """Return a function that writes a page with the command, and opens it.
+    """Return a function that writes a page with vmprof-convert, and opens this page.
 
     The function also performs actions such as `press BUTTON` and `write TEXT`.
     """

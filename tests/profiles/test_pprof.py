@@ -54,7 +54,7 @@ def pprof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def write(log: bytes, *options: str, name: str = "app") -> str:
-    """Convert a log with the command, and return the name of the output."""
+    """Convert a log with vmprof-convert, and return the name of the output."""
     Path(name + ".vmprof").write_bytes(log)
     assert cli.main([name + ".vmprof", "-o", name + ".pb.gz", *options]) == 0
     return name + ".pb.gz"

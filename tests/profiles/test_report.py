@@ -230,7 +230,7 @@ def test_cut_stacks_of_a_recursion_of_known_depth(pypy: PyPy,
     assert 1000 < cut < len(profile.samples)
     assert profile.cut_stacks == cut
     if jit == "off":
-        # the largest stack that is not cut has one of these depths
+        # a stack of 509 frames just fits
         assert {len(stack) for stack, is_whole in zip(names, whole)
                 if is_whole} >= {508, 509}
     said = report(run.path).stdout

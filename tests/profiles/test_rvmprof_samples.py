@@ -1,7 +1,7 @@
 """Tests of allocation samples in vmprof's own buffers (see PROFILE.rst).
 
-A PyPy with the patch `rvmprof-samples`, but without `rvmprof-recorder`, writes such
-profiles.
+A PyPy with the submission `rvmprof-samples`, but without `rvmprof-recorder`, writes
+such profiles.
 """
 from __future__ import annotations
 

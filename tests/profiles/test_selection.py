@@ -49,7 +49,7 @@ def allocated(path: Path, *options: str) -> int:
 
 
 def in_firefox(path: Path, folder: Path, *options: str) -> int:
-    """Return the bytes that the Firefox Profiler shows."""
+    """Return the allocated bytes in the Firefox profile that these options give."""
     out = folder / "out.json"
     assert cli.main([str(path), "-o", str(out), *options]) == 0
     profile = json.loads(out.read_bytes())

@@ -117,7 +117,7 @@ def test_a_stack_that_is_deeper_than_json_allows() -> None:
 
 
 def test_common_frames_of_stacks_are_stored_once(tmp_path: Path) -> None:
-    """A file may have a hundred thousand long lines, too many for the memory."""
+    """A file may have 100,000 long lines, which the writer does not keep in memory."""
     log = Log()
     log.settings()
     shared = [log.function("a_name_of_some_length_%d" % i) for i in range(300)]

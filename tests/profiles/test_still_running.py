@@ -29,7 +29,7 @@ def profile_of(pid: int) -> bytes:
 
 
 def said(path: Path) -> str:
-    """Return the report, and check that read() and read_into() find the same state."""
+    """Return the report, and check that read() and read_into() agree."""
     whole = text(readers.read(path))
     assert readers.read(path).is_written == readers.read_into(
         path, Samples()).is_written == (GOES_ON in whole) == (IS_OVER not in whole)

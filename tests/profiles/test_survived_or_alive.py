@@ -1,6 +1,6 @@
 """Tests of is_alive_exact() for profiles with and without a heap snapshot.
 
-Live objects are exact if a snapshot decided which objects are alive.
+It returns whether the objects that count as alive certainly include no garbage.
 """
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def profile(path: str, snapshot: int, end: int, *, live: int = MIB,
     # the end of the sampling allocates a few bytes
     (100 * MIB, 100 * MIB + 80000, MIB, True),
     (100 * MIB, 102 * MIB, MIB, False),
-    # later allocations are negligible compared with the live bytes, and not compared
-    # with all allocated bytes
+    # allocations after the snapshot may be a small share of the live bytes, but a small
+    # share of all allocated bytes may be too much
     (100 * MIB, 102 * MIB, 300 * MIB, True),
     (10**6 * MIB, 10**6 * MIB + 100 * MIB, 20 * MIB, False)])
 @pytest.mark.parametrize("part", [None, {"part": 3, "clock": 5, "first": 1}])

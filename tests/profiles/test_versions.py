@@ -82,7 +82,7 @@ def test_profiles_without_markers_are_refused() -> None:
 
 
 def shown(profile: Profile) -> tuple[str, dict[str, object]]:
-    """Return the table, and the entries of the Firefox profile's info panel."""
+    """Return the report, and the entries of the Firefox profile's info panel."""
     return text(profile), {
         entry["label"]: entry["value"]
         for section in firefox.convert(profile)["meta"]["extra"]

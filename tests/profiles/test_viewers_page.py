@@ -1,4 +1,4 @@
-"""Tests that each command vmprof-convert in VIEWERS.rst runs."""
+"""Tests that each `vmprof-convert` command in VIEWERS.rst runs."""
 from __future__ import annotations
 
 import glob
