@@ -172,7 +172,7 @@ def test_intervals_of_few_samples(mean: int) -> None:
 @pytest.mark.parametrize("slow,fast", [(5, 1), (5, 2), (20, 2), (40, 1)])
 def test_function_without_samples_while_the_interval_was_large(
         slow: int, fast: int) -> None:
-    """With a limit of its cost, the sampler increases its interval for a time.
+    """With a limit, the sampler may have used a larger interval for a time.
 
     A function may have some samples of 64 KiB each, and no sample of the megabytes that
     it allocated at the larger interval. Confidence intervals from the largest weight of
