@@ -71,7 +71,8 @@ class Log:
                 if not are_told:
                     self.data += b"\x1d\x03\x00\x01s\x02i\x08s"
                     are_told = True
-                # a name in full, the line, and a prefix with the rest
+                # a prefix of names; then the file's name in full, the line, and the
+                # function's name as the number of the prefix and the rest
                 self.data += b"\x20\x02" + text("fun")
                 self.data += (b"\x1f\xff" + text("app.py") + b"\x00"
                               + struct.pack("<Q", step) + b"\x00" + text("ction"))

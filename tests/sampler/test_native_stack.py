@@ -66,9 +66,10 @@ def test_own_frames_are_left_out(harness: pathlib.Path) -> None:
 
 
 def test_functions_that_run_python_frames_are_learnt(harness: pathlib.Path) -> None:
-    """The common functions of all frames are learnt, and end each later walk.
+    """The sampler learns which functions run all Python frames.
 
-    Without these functions, a walk continues to the outermost frame.
+    Each later walk ends at one of these functions.  Before, a walk continues to the
+    outermost frame.
     """
     before, learnt, after = lines(harness, "learn")
     assert re.match(r"%d inner builtin_function at_the_bottom dispatch evaluate "

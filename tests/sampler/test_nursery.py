@@ -287,7 +287,7 @@ stop
 small 16 1
 """)
     assert len(result.samples) == 4096
-    assert result.totals.collections == 1       # caused by the last line
+    assert result.totals.collections == 1       # the trace's last line causes it
 
 
 # ____________________________________________________________
@@ -369,7 +369,7 @@ def test_sampling_can_be_started_again(harness: pathlib.Path) -> None:
     assert first.sampled
     assert second.sampled == [
         101 * i + number for i in range(3) for number in first.sampled]
-    assert second.totals.allocated == 1600      # since the last start
+    assert second.totals.allocated == 1600      # bytes since the last start
 
 
 def test_rate_change_redraws(harness: pathlib.Path) -> None:
@@ -386,7 +386,7 @@ small 16 1
 """)
     random = oracle.splitmix64(5)
     oracle.gap(NEVER, False, random)            # the change discards this gap
-    first = oracle.gap(64, False, random)       # counts from the change of the rate
+    first = oracle.gap(64, False, random)       # begins at the change of the rate
     assert result.samples[0] == Sample(10 + first // 16, 16, 64)
     assert 10 < len(result.samples) < 60
     assert max(result.sampled) < 110

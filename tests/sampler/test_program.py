@@ -316,7 +316,7 @@ def test_program_begins_with_few_objects_of_the_sampler(pypy: PyPy) -> None:
     plain = pypy.run(source).out.splitlines()
     run = pypy.sample(source, "1G").out.splitlines()
     new = set(run[0].split()) - set(plain[0].split())
-    # and the modules in test_resident.py
+    # functions of other modules also stay on the heap: see test_resident.py
     assert new <= {"__future__", "_cffi_backend", "_vmprof", "atexit", "fcntl", "gc",
                    "vmprof_allocation.errors", "vmprof_allocation.critical.forks",
                    "vmprof_allocation.session.resident", "zlib",

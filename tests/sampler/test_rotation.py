@@ -124,7 +124,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         assert "early" not in functions(profile)
         assert profile.lost_stacks == 0
         assert profile.has_types
-        # the outcomes of young objects were reported, also at the end
+        # rotate() and stop() also record the young objects, with their types
         assert sum(type_ < 0 for type_ in profile.samples.type) < 5
 
 
@@ -218,7 +218,7 @@ def test_live_objects_are_inherited(pypy: PyPy) -> None:
     old = young = 0
     for number, profile in enumerate(found, 1):
         carried = profile.samples.carried
-        # the first collection of these objects is not in this segment
+        # old objects had their first collection in an earlier segment
         assert sum(c.collected < 0 and c.fate != PENDING for c in carried) == old
         # several objects of a batched allocation are inherited as one
         assert 0 <= len(carried) - old <= young
