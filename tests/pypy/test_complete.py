@@ -137,7 +137,7 @@ def test_hunks_differ_from_rpythons(path: Path, theirs: Path) -> None:
 @pytest.mark.parametrize("path", [path for path, _ in short_patches()],
                          ids=[path.name for path, _ in short_patches()])
 def test_patches_contain_no_context(path: Path) -> None:
-    """The patches have no lines of context.  Each line is ours, or is replaced."""
+    """The patches only have added and removed lines."""
     reason, files = complete.parse(path.read_text())
     text = reason
     for file in files:
@@ -151,5 +151,5 @@ def test_patches_contain_no_context(path: Path) -> None:
             assert all(line[0] in "+-" for line in hunk.lines)
             text += "@@ -%d @@%s\n" % (hunk.line, hunk.heading)
             text += "".join(line + "\n" for line in hunk.lines)
-    # the parts make up the whole file
+    # the parsed parts make up the whole patch file
     assert text == path.read_text()

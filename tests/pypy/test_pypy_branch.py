@@ -20,10 +20,11 @@ from rpython_tree import PYTHON2, assert_python2
 
 RVMPROF, VMPROF = "rpython/rlib/rvmprof/", "pypy/module/_vmprof/"
 
-#: files that main has in another form than rpython 0.2.1, for the reasons in README.rst
+#: Patches and their files that PyPy's main has in another form than rpython 0.2.1.
+#: README.rst has the reasons.
 DIFFERENT = {
     ("03-rvmprof-memory.patch", RVMPROF + "rvmprof.py"),
-    # main knows the size of its heap during a sweep, too
+    # PyPy's main knows the size of its heap during a sweep, too
     ("06-gc-outcomes.patch", "rpython/memory/gc/incminimark.py"),
     ("04-rvmprof-signals.patch", RVMPROF + "src/shared/vmprof_unix.c"),
     ("05-rvmprof-samples.patch", RVMPROF + "cintf.py"),
@@ -94,7 +95,8 @@ def test_each_new_file_comes_with_one_patch() -> None:
 
 # added Python ----------------------------------------------------------------
 
-#: number of hunks that are parts of statements, such as items of a dict
+#: Number of hunks in each file that do not compile, because they are parts of
+#: statements, such as items of a dict.
 PARTS = {"pypy/module/_vmprof/interp_vmprof.py": 1,
          "pypy/module/_vmprof/moduledef.py": 1,
          RVMPROF + "dummy.py": 2,
@@ -231,7 +233,7 @@ def test_patches_for_python_3_are_left_out_for_python_2(
 
 
 def test_patches_for_python_3_are_the_last_ones(series: list[Patch]) -> None:
-    """The other patches have to fit without them."""
+    """The other patches have to apply without the patches for Python 3."""
     names = [patch.name for patch in series]
     assert tuple(names[-len(apply.PYTHON_3):]) == apply.PYTHON_3
 

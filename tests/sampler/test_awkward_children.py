@@ -24,7 +24,6 @@ WORK = """
 
 
 def test_interval_follows_the_limit_in_children(stock_pypy: PyPy) -> None:
-    """Children also follow the limit, as the first process does."""
     run = stock_pypy.sample(WORK + """
     def work():
         for i in range(200):    # until there are samples by which it can move
@@ -47,7 +46,6 @@ def test_interval_follows_the_limit_in_children(stock_pypy: PyPy) -> None:
 
 
 def test_statistics_of_a_child_start_at_zero(stock_pypy: PyPy) -> None:
-    """The statistics of a child begin at its fork."""
     script = stock_pypy.script(WORK + """
     import vmprof_allocation
     with vmprof_allocation.sample("out.vmprof", "4k") as session:
@@ -94,7 +92,8 @@ def test_programs_without_a_name_are_counted_together(stock_pypy: PyPy) -> None:
 def test_forks_while_other_threads_make_functions(stock_pypy: PyPy) -> None:
     """Another thread may hold the lock of vmprof's buffers at the fork.
 
-    The lock then stays held in the child.  The child is not sampled, but counted.
+    In such a child, the lock stays held.  The child is not sampled, but its parent
+    counts it as a child without a profile.
     """
     run = stock_pypy.sample(WORK + """
     import threading
@@ -125,7 +124,7 @@ def test_forks_while_other_threads_make_functions(stock_pypy: PyPy) -> None:
 
 
 def test_environment_that_is_too_large_for_exec(stock_pypy: PyPy) -> None:
-    """The sampler once copied the environment to the stack, which was too small."""
+    """The sampler once copied the environment to the stack, where it did not fit."""
     run = stock_pypy.sample(WORK + """
     if os.fork() == 0:
         resource.setrlimit(resource.RLIMIT_STACK, (2**20, 2**20))
@@ -140,7 +139,7 @@ def test_environment_that_is_too_large_for_exec(stock_pypy: PyPy) -> None:
 
 
 def test_first_process_has_no_parent_after_exec(stock_pypy: PyPy) -> None:
-    """The first process has no parent, but its child has a parent."""
+    """After its exec, the first process still has no parent, but its child has one."""
     (stock_pypy.folder / "child.py").write_text("""if True:
         import os, subprocess, sys
         def later():
@@ -179,9 +178,10 @@ def test_child_with_arguments_like_our_flags_is_sampled(stock_pypy: PyPy) -> Non
 
 
 def test_child_without_site_gets_no_variable(stock_pypy: PyPy) -> None:
-    """Without site, nothing in the child would remove the variable.
+    """Without the module site, no code in the child would remove the variable.
 
-    Therefore, the parent names the child as another program.
+    The variable contains the settings.  So the parent does not set it, and counts the
+    child as another program.
     """
     run = stock_pypy.sample("""
         import subprocess, sys
@@ -245,9 +245,10 @@ def test_child_overwrites_no_existing_file(stock_pypy: PyPy) -> None:
 
 
 def test_child_that_outlives_the_report(stock_pypy: PyPy) -> None:
-    """The temporary profile of a running child is kept, and the command names it.
+    """After the report, the command keeps the temporary profile of a running child.
 
-    The command does not mention a file that only looks like such a profile.
+    It prints the path of this profile, but not the path of a file that only has a
+    similar name.
     """
     temporary = stock_pypy.folder / "tmp"
     temporary.mkdir()
@@ -351,7 +352,7 @@ def test_child_that_a_thread_forked_without_a_free_descriptor(stock_pypy: PyPy) 
 
 
 def test_child_of_a_child_that_a_thread_forked(stock_pypy: PyPy) -> None:
-    """The child's child has one thread, its main one.  It ends like its parent's."""
+    """The grandchild, too, must end when the function of the forking thread returns."""
     run = stock_pypy.sample(OF_A_THREAD % """
             child = os.fork()
             if child:

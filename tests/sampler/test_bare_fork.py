@@ -12,7 +12,7 @@ from native_build import build
     ("clock", "Alarm clock 0\n"), ("parent", "Killed 1\n"), ("stranger", "Killed 1\n")])
 def test_only_the_alarm_or_the_parent_ends_the_forked_process(
         who: str, ended: str) -> None:
-    """The process ignores SIGTERM, so other processes do not end it."""
+    """The forked process ignores SIGTERM, which other processes may send."""
     harness = build("bare_fork_harness", "hook/snapshots/bare_fork.c")
     assert subprocess.run([harness, who], check=True, text=True,
                           stdout=subprocess.PIPE).stdout == ended

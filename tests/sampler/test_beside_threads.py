@@ -11,7 +11,7 @@ from conftest import PyPy
 def test_start_while_profiling_signals_arrive(stock_pypy: PyPy) -> None:
     """vmprof takes no sample during another sample, or while the JIT's table changes.
 
-    The start was once refused in one of some thousand cases.
+    start() needs a sample, and was once refused in one of some thousand cases.
     """
     script = stock_pypy.script("""
         import os, signal, threading, vmprof_allocation
@@ -41,10 +41,10 @@ def test_start_while_profiling_signals_arrive(stock_pypy: PyPy) -> None:
 
 def test_stop_while_threads_name_their_functions(
         stock_pypy: PyPy, tmp_path: pathlib.Path) -> None:
-    """PyPy releases the GIL while it writes a name into vmprof's buffers.
+    """PyPy writes the name of a function into vmprof's buffers without the GIL.
 
-    When vmprof is disabled, it unmaps these buffers.  First, it calls strnlen() for the
-    name.  Here, this call takes two milliseconds.
+    Meanwhile stop() disables vmprof, which unmaps these buffers.  Before PyPy writes,
+    it calls strnlen() for the name.  The test makes this call take two milliseconds.
     """
     source = tmp_path / "slow.c"
     source.write_text(textwrap.dedent("""

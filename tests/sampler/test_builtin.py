@@ -31,7 +31,7 @@ class VMProfError(Exception):
 
 
 class Vmprof(types.ModuleType):
-    """The part of PyPy's module that the engine uses."""
+    """A stand-in for the part of PyPy's `_vmprof` that the engine uses."""
 
     VMProfError = VMProfError
 
@@ -41,7 +41,7 @@ class Vmprof(types.ModuleType):
         self.calls: list[Any] = []
         #: exception that the next call raises
         self.error: BaseException | None = None
-        #: reason why the profile that the next rotation ends is not complete
+        #: result of the next rotation: why the profile that it ends is not complete
         self.incomplete = ""
         self.alive = [16, 1, 2, 24, 20, 1000, 3, 48, 7, 2, 16, 16, 1000, 0]
         self.peak = 3000.0
@@ -129,7 +129,7 @@ def test_builtin_is_preferred(vmprof: Vmprof) -> None:
 def test_stock_pypy_has_no_builtin_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "_vmprof", types.ModuleType("_vmprof"))
     assert choose.sampling_vmprof() is None
-    monkeypatch.setitem(sys.modules, "_vmprof", None)       # no such module
+    monkeypatch.setitem(sys.modules, "_vmprof", None)       # import fails
     assert choose.sampling_vmprof() is None
 
 
@@ -181,7 +181,7 @@ def test_moments_are_named_while_it_samples(vmprof: Vmprof) -> None:
     del vmprof.calls[:]
     engine.mark("warm")
     engine.mark("a\ud800\xe4")
-    vmprof.enabled = False              # by the program
+    vmprof.enabled = False              # the program disables vmprof
     engine.mark("disabled")
     engine.stop()
     engine.mark("after")
@@ -253,7 +253,7 @@ def test_rotation_that_fails_keeps_the_present_profile(vmprof: Vmprof) -> None:
                   "present"):
         mine.rotate(file.fileno(), Settings(1000, 1), None, 2)
     assert mine.writes_to(7)
-    vmprof.enabled = False              # by the program
+    vmprof.enabled = False              # the program disables vmprof
     with pytest.raises(AllocationSamplingError, match="sampling is not on"):
         mine.rotate(8, Settings(1000, 1), None, 2)
     assert not mine.writes_to(7)
@@ -371,7 +371,7 @@ def test_forked_child_may_start(vmprof: Vmprof,
     mine.start(7, Settings(1000, 1))
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
-    mine.set_interval(2000)         # the interval of the parent
+    mine.set_interval(2000)         # does not reach vmprof in a child
     assert len(vmprof.calls) == 1
     mine.prepare()
     assert not vmprof.enabled
@@ -381,11 +381,11 @@ def test_forked_child_may_start(vmprof: Vmprof,
 @pytest.fixture
 def followed(vmprof: Vmprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
              ) -> Iterator[BuiltinEngine]:
-    """A sampled process that seems to have been forked."""
+    """Yield the engine of a sampled process that takes itself for a forked child."""
     mine = chosen()
     app = tmp_path / "app.vmprof"
     app.touch()
-    monkeypatch.setattr(os, "_exit", os._exit)      # restored in any case
+    monkeypatch.setattr(os, "_exit", os._exit)      # so that it is restored
     mine.start(7, Settings(1000, 1, period=0.01), Processes(str(app), "abc"))
     pid = os.getpid()
     assert not mine.is_sampled_child()
@@ -400,7 +400,7 @@ def test_forked_child_has_a_profile_of_its_own(
     assert followed.is_sampled_child()
     path = tmp_path / ("app.%d.vmprof" % os.getpid())
     assert followed.child_path() == str(path)
-    (_, (fd, period, *_), keywords), = vmprof.calls[1:]     # after "disable"
+    (_, (fd, period, *_), keywords), = vmprof.calls[1:]     # "disable" is first
     settings = Settings.parse(keywords["allocations"].partition(";run")[0])
     # a child takes no CPU samples, and samples other objects than its parent
     assert (fd > 2, period, settings.seed != 1) == (True, 0.0, True)
@@ -431,7 +431,10 @@ def test_forked_child_ends_its_profile_in_os_exit(
 
 def test_forked_child_without_a_profile_is_counted(
         vmprof: Vmprof, followed: BuiltinEngine, tmp_path: Path) -> None:
-    """The GC counts the child, and continues to sample."""
+    """The parent's profile is gone, so the child begins none.
+
+    The GC counts the child, and continues to sample.
+    """
     (tmp_path / "app.vmprof").unlink()
     assert not followed.is_sampled_child()
     assert vmprof.enabled and followed.child_path() == ""
@@ -448,7 +451,7 @@ def test_forked_child_that_can_not_be_sampled(
 def test_another_engine_of_the_process_continues(
         vmprof: Vmprof, followed: BuiltinEngine,
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules were imported again, and both copies know about the fork."""
+    """The program imported our modules again, and both copies notice the fork."""
     state = followed.state()
     assert state is not None
     followed.ending(True).forked()

@@ -1,7 +1,8 @@
-"""The engine for a PyPy with the first submission, which has allocations alone.
+"""The engine for a PyPy that has only the first patches (builtin/samples.py).
 
-`_vmprof` is in plain Python here.  test_rpython_samples.py tests the profiles of such
-a PyPy.
+Such a PyPy samples allocations, but records no outcomes and no children.  Here, a
+class in plain Python replaces its module `_vmprof`.  test_rpython_samples.py tests the
+profiles of such a PyPy.
 """
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class VMProfError(Exception):
 
 
 class Vmprof(types.ModuleType):
-    """All that PyPy's module has."""
+    """A stand-in for `_vmprof` of a PyPy with the first patches."""
 
     VMProfError = VMProfError
 
@@ -56,7 +57,7 @@ class Vmprof(types.ModuleType):
 
 
 class Stock(Vmprof):
-    """A module that cannot sample allocations."""
+    """A stand-in for a stock PyPy's `_vmprof`, which samples no allocations."""
 
     def enable(self, fileno: int, period: float, memory: int, lines: int,  # type: ignore[override]
                native: int, real_time: int) -> None:
@@ -125,7 +126,7 @@ def test_missing_facts_are_reported(vmprof: Vmprof) -> None:
 @pytest.mark.parametrize("settings, asked", [
     (Settings(1000, 2**62 - 1),
      (0.0, 0, 0, 0, 0, "interval=1000;seed=4611686018427387903")),
-    # the engine limits the seed to the largest number that PyPy takes
+    # the engine reduces the seed to the numbers that this PyPy accepts
     (Settings(1000, 2**64 - 1, period=0.01, memory=True),
      (0.01, 1, 0, 0, 0, "interval=1000;seed=4611686018427387903")),
 ])
@@ -178,7 +179,7 @@ def test_requests_that_are_refused_during_the_sampling(
 
 def test_forked_child_is_not_sampled(vmprof: Vmprof, tmp_path: Path,
                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child leaves the profile of its parent alone, and can begin another one."""
+    """The child leaves the profile of its parent alone, and can begin its own."""
     session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
     session.start()
     pid = os.getpid()

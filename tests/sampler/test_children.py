@@ -88,7 +88,6 @@ def test_no_follow_counts_children_without_a_profile(pypy: PyPy) -> None:
 
 
 def test_children_without_samples_leave_no_file(pypy: PyPy) -> None:
-    """A child without a sample leaves no file."""
     run = pypy.sample("""
         import os
         for i in range(1000):
@@ -105,7 +104,8 @@ def test_children_without_samples_leave_no_file(pypy: PyPy) -> None:
 def test_children_that_become_this_interpreter(stock_pypy: PyPy) -> None:
     """The children start by subprocess, with any environment and flags, or by exec.
 
-    They see no variable of the sampler, and their children do not inherit one.
+    The children see no variable of the sampler, and their own children do not inherit
+    one.
     """
     (stock_pypy.folder / "child.py").write_text("""if True:
         import os, sys
@@ -136,7 +136,7 @@ def test_children_that_become_this_interpreter(stock_pypy: PyPy) -> None:
     for profile in programs:
         assert profile.end_time is not None
         assert abs(sigmas(profile)) < SIGMAS
-    # the process that became the interpreter again by exec
+    # the first process, which became the interpreter again by exec
     assert first.settings["pid"] in {p.settings["pid"] for p in programs}
 
 
@@ -174,7 +174,7 @@ def test_other_programs_are_named(stock_pypy: PyPy) -> None:
 def test_forks_during_cpu_samples(pypy: PyPy) -> None:
     """A child must not wait in vmprof's handler for the sample of another thread.
 
-    Such a child would never end.
+    The other thread does not exist in the child, so the child would never end.
     """
     run = pypy.sample(WORK + """
     import threading
@@ -299,7 +299,7 @@ def test_waiting_samples_of_a_killed_process_are_written_once(pypy: PyPy) -> Non
 
 
 def test_child_that_samples_itself(pypy: PyPy) -> None:
-    """The run that the child inherited ends, and so does its profile."""
+    """When the child starts a run, the inherited run ends in the child."""
     script = pypy.script(WORK + """
     import vmprof_allocation
     with vmprof_allocation.sample("out.vmprof", "4k") as session:
@@ -385,9 +385,9 @@ def test_forks_of_threads_and_threads_of_children(pypy: PyPy) -> None:
 
 
 def test_child_in_another_folder_with_new_functions(pypy: PyPy) -> None:
-    """The profile's path does not depend on the current folder.
+    """The path of the child's profile does not depend on the current folder.
 
-    The profile names functions that the parent does not have.
+    The profile contains the names of functions that the parent does not have.
     """
     run = pypy.sample(WORK + """
     if os.fork() == 0:
@@ -403,7 +403,10 @@ def test_child_in_another_folder_with_new_functions(pypy: PyPy) -> None:
 
 
 def test_child_that_cannot_write_a_profile_is_counted(pypy: PyPy) -> None:
-    """A child without privileges, or with a full disk, runs on without sampling."""
+    """The folder of the profiles is renamed during the fork, as an example.
+
+    The child runs without sampling.
+    """
     run = pypy.sample(WORK + """
     here = os.getcwd()
     os.rename(here, here + "-moved")
@@ -514,7 +517,7 @@ def test_gunicorn(pypy: PyPy) -> None:
 
 
 def test_nobody_else_can_read_a_profile(pypy: PyPy) -> None:
-    """Profiles contain command lines, also those from children and later segments."""
+    """Profiles contain command lines, also the profiles of children and segments."""
     pypy.sample("""
         import os, time
         kept = [str(i) for i in range(20000)]

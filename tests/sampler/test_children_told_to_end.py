@@ -1,6 +1,7 @@
 """Children that SIGTERM ends, as it ends the workers of a pool.
 
-Their profiles contain all allocations until then, and they end as without the sampler.
+Their profiles contain all allocations until the signal, and the children end as
+without the sampler.
 """
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from run_profiles import children
 from vmprof_convert.meaning.estimator import weight_bytes
 from vmprof_convert.profile.model import Profile
 
-#: Computes for a tenth of a second or less.  Each object of 120 kB is one sample.
+#: Program code.  work() allocates objects of 120 kB for some seconds, and returns the
+#: PID and the number of objects.  At an interval of 8 kB, each such object is a sample.
 WORK = """
     import multiprocessing, os, signal, sys, time
     SIZE = 120_000
@@ -47,7 +49,10 @@ def found(profile: Profile) -> float:
 
 
 def check(run: Run) -> None:
-    """Check each count.  An object is sampled with probability 1 - exp(-120/8)."""
+    """Compare the counts that the processes printed with their profiles.
+
+    An object is sampled with probability 1 - exp(-120/8).
+    """
     expected = made(run)
     assert len(expected) >= 2
     profiles = {profile.pid: profile for profile in children(run.path)}
@@ -128,7 +133,10 @@ def test_children_that_set_their_own_handler(
 
 
 def test_programs_of_a_child_do_not_inherit_the_handler(stock_pypy: PyPy) -> None:
-    """This holds for other programs, and for children that are not sampled."""
+    """A child has our handler for SIGTERM only while it is sampled.
+
+    A program that the child runs does not have the handler.
+    """
     stock_pypy.sample(WORK + """
     import subprocess
     from vmprof_allocation.session.session import current

@@ -1,4 +1,4 @@
-"""Names that vmprof writes only once, for the profiles of children (code_names.c)."""
+"""Names that vmprof writes only once, but that each profile needs (code_names.c)."""
 from __future__ import annotations
 
 import pathlib

@@ -50,7 +50,8 @@ def test_quiet(stock_pypy: PyPy) -> None:
     """--quiet suppresses notes, but no errors."""
     flags = "--allocation-sampling", "1k", "-o", "out.vmprof"
     script = str(stock_pypy.script(APP))
-    # it suppresses that this build is unknown, and that the result cannot be stored
+    # without --quiet, notes say that this build of PyPy is unknown, and that the result
+    # of the search cannot be stored
     quiet = stock_pypy.command("-m", "vmprof", *flags, "--quiet", script,
                                XDG_CACHE_HOME="/dev/null")
     assert (quiet.code, quiet.out, quiet.err) == (0, "__main__ []\n", "")
@@ -90,7 +91,7 @@ def test_module_with_arguments_that_look_like_flags(pypy: PyPy) -> None:
 
 
 def test_flag_of_the_program_is_not_ours(pypy: PyPy) -> None:
-    """Stock vmprof runs, and the program gets its flag."""
+    """No flag before the program is ours, so stock vmprof runs."""
     run = pypy.command("-m", "vmprof", "-o", "out.vmprof",
                        str(pypy.script(APP)), "--allocation-sampling", "0")
     assert run.out == "__main__ ['--allocation-sampling', '0']\n"
@@ -127,7 +128,7 @@ def test_profile_contains_the_capabilities_of_its_engine(pypy: PyPy) -> None:
     assert settings["facts"] == "types,lifetimes"
     if settings["engine"] == "builtin":
         assert capabilities == list(BuiltinEngine(None).capabilities())
-    else:       # before prepare(), the engine does not know the facts
+    else:       # before prepare(), the engine does not know if it can record these two
         assert not {"lifetimes", "types"} & set(HookEngine().capabilities())
 
 
@@ -158,7 +159,7 @@ def test_existing_profile_is_replaced(pypy: PyPy) -> None:
 ], ids=["command", "start", "attach", "ctl-start", "ctl-snapshot"])
 def test_file_that_is_not_a_profile_is_kept(
         pypy: PyPy, command: tuple[str, ...]) -> None:
-    """The name after -o may be a mistake."""
+    """An existing file is only replaced if it is a profile: -o may be a mistake."""
     (pypy.folder / "notes.txt").write_text("precious")
     (pypy.folder / "app.py").write_text("print('started')")
     with running(pypy, WAITS) as program:
@@ -171,7 +172,7 @@ def test_file_that_is_not_a_profile_is_kept(
 
 
 def test_profile_into_a_pipe(pypy: PyPy) -> None:
-    """The profile is only appended, so `-o /dev/stdout | ...` works."""
+    """The sampler only appends to a profile, so `-o /dev/stdout | ...` works."""
     script = pypy.script("kept = [str(i) for i in range(50000)]\n")
     os.mkfifo(pypy.folder / "fifo")
     data: list[bytes] = []
@@ -341,7 +342,7 @@ def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> Non
                          ids=lambda option: "".join(option[:1]))
 def test_default_action_of_sigxfsz_does_not_end_the_program(
         pypy: PyPy, option: tuple[str, ...]) -> None:
-    """With these options, the sampling ends by vmprof.disable(), which writes names."""
+    """At the end of the sampling, vmprof.disable() writes names, beyond the limit."""
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "8k", *option, "-o", "out.vmprof",
         str(pypy.script("""
@@ -493,7 +494,7 @@ def test_code_on_the_command_line(pypy: PyPy) -> None:
 
 
 def test_a_jit_that_compiles_at_once(stock_pypy: PyPy) -> None:
-    """Without care, the JIT compiles the nursery check and delays its allocation."""
+    """start() checks the nursery by allocations, which the JIT must not delay."""
     run = stock_pypy.sample("print(1)", "4k",
                             jit="threshold=2,function_threshold=2,trace_eagerness=2")
     assert run.out == "1\n"

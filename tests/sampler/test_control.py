@@ -112,9 +112,10 @@ def test_start_and_stop_often(pypy: PyPy, begun: Way) -> None:
 @WAYS
 def test_lines_of_code_that_is_compiled_while_it_is_sampled(
         stock_pypy: PyPy, begun: Way) -> None:
-    """Code that is compiled while --lines is on has lines, in each run again.
+    """Code that is compiled during a run with --lines has lines.
 
-    Without --lines, compiled code has no lines.
+    This also holds for a second such run, after a run without --lines, in which
+    compiled code has no lines.
     """
     pypy = stock_pypy
     with begun(pypy, """
@@ -225,7 +226,7 @@ def test_program_that_waits_answers_and_continues_to_wait(
 
 
 def test_wakeup_descriptor_of_a_program_keeps_working(pypy: PyPy) -> None:
-    """asyncio's wakeup descriptor also receives signals without a handler."""
+    """asyncio's wakeup descriptor also receives the signal of ctl."""
     with prepared(pypy, """
         import asyncio, signal, sys
         async def main():
@@ -340,7 +341,7 @@ def test_program_is_control_enabled_by_the_function(pypy: PyPy) -> None:
         print("ready")
         sys.stdin.readline()
     """, interpreter=PYPY) as program:
-        # this process cannot attach, so it sends the signal
+        # the process of the tests cannot attach, so it sends the signal
         assert ask_here(program.pid) == []
         assert status(pypy, program)["is_on"] is False
         program.end()
@@ -425,14 +426,20 @@ CAUGHT = """
 
 
 def test_a_program_that_caught_the_signal_itself(pypy: PyPy) -> None:
-    """By its environment, the program is control-enabled, so it gets the signal."""
+    """Its environment says that the program is control-enabled.
+
+    So ctl first sends the signal, and the program's own handler runs.
+    """
     with prepared(pypy, CAUGHT) as program:
         assert status(pypy, program)["is_on"] is False
         assert program.end() == "caught\nended\n"
 
 
 def test_program_whose_threads_are_greenlets(pypy: PyPy) -> None:
-    """gevent replaces threads by greenlets, which would have to be scheduled."""
+    """gevent replaces threads by greenlets.
+
+    A greenlet could not answer while the program waits, so a real thread has to.
+    """
     with running(pypy, """
         import _thread, select, sys
         def start(*arguments):
@@ -487,7 +494,10 @@ print(client.Process(int(sys.argv[1]), 30).ask(meeting.STATUS))
 
 
 def test_a_prepared_program_whose_main_thread_is_in_c_code(pypy: PyPy) -> None:
-    """The signal waits for the end of the C code, so another thread answers."""
+    """The signal's handler waits for the end of the C code.
+
+    Therefore, another thread answers.
+    """
     with prepared(pypy, """
         import ctypes, signal, sys, threading
         libc = ctypes.CDLL(None)
@@ -524,7 +534,7 @@ def test_a_handler_of_the_programs_is_not_replaced(pypy: PyPy) -> None:
 
 
 def ask_here(pid: int, timeout: float = 1) -> list[str]:
-    """Request the status from this CPython process, which cannot attach."""
+    """Request the status of a program by this CPython process, which cannot attach."""
     return client.Process(pid, timeout).ask(meeting.STATUS)
 
 
@@ -592,7 +602,7 @@ def test_program_that_ends_during_the_attach(pypy: PyPy) -> None:
             pass
     """) as program:
         run = ctl(pypy, program, "--timeout", "600", "status")
-        # the thread often starts within the second
+        # our thread often starts before the program ends after a second
         assert "has ended" in run.err or "is not sampled" in run.out, run
 
 

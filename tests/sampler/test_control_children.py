@@ -31,7 +31,7 @@ def wait_for_samples(pypy: PyPy, pid: int) -> None:
 START = "start", "--allocation-sampling", "16k", "-o", "shop.vmprof"
 
 
-#: Whether the workers are control-enabled.
+#: Parameter of a test: whether the workers are control-enabled.
 ARE_PREPARED = pytest.mark.parametrize("are_prepared", [True, False],
                                        ids=["prepared", "plain"])
 
@@ -108,7 +108,7 @@ def test_a_worker_that_comes_later_is_followed(
         done(pypy, master, "--children", *START)
         new = int(master.ask())
         wait_for_samples(pypy, new)
-        # the new worker is not started again
+        # a second start is refused, and does not start the new worker again
         assert ("is already on, and writes "
                 "to") in refused(pypy, master, "--children", *START)
         out = done(pypy, master, "--children", "stop")

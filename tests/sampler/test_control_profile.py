@@ -25,7 +25,7 @@ def test_path_does_not_depend_on_the_programs_folder(pypy: PyPy) -> None:
 
 
 def test_sampling_can_be_stopped_after_the_folder_was_removed(pypy: PyPy) -> None:
-    """The profile is gone, too.  The command reports that, and the sampling ends."""
+    """The profile was in this folder.  `ctl stop` reports its loss, but still stops."""
     with prepared(pypy, """
         import os, shutil, vmprof_allocation
         os.mkdir("inner")
@@ -91,7 +91,7 @@ def test_status_and_stop_say_that_the_profile_is_lost(
 
 
 def test_status_and_stop_of_a_child_whose_profile_is_lost(stock_pypy: PyPy) -> None:
-    """Only the native code has the path of a child's profile."""
+    """Only the native code knows the path of a child's profile."""
     pypy = stock_pypy
     with prepared(pypy, """
         import os, sys, time
@@ -120,7 +120,10 @@ def test_status_and_stop_of_a_child_whose_profile_is_lost(stock_pypy: PyPy) -> N
 
 
 def check_cut_off(pypy: PyPy, pid: int, reason: str) -> None:
-    """Check that status and stop report the reason, and that a new start records."""
+    """Check that status and stop report why a profile ended early.
+
+    A new start must give a complete profile.
+    """
     assert reason in str(status(pypy, pid)["problem"])
     text = done(pypy, pid, "status")
     assert reason in text and "`ctl %d start -o FILE`" % pid in text
@@ -132,7 +135,7 @@ def check_cut_off(pypy: PyPy, pid: int, reason: str) -> None:
 
 
 def test_status_of_a_child_that_closed_its_profile(pypy: PyPy) -> None:
-    """The engine opened the file of a forked child, not the session."""
+    """In a forked child, the engine opened the file of the profile, not the session."""
     with prepared(pypy, """
         import os, sys, vmprof_allocation
         vmprof_allocation.start("own.vmprof", "4k")
@@ -150,7 +153,7 @@ def test_status_of_a_child_that_closed_its_profile(pypy: PyPy) -> None:
 
 
 def test_status_of_a_profile_that_may_not_grow(pypy: PyPy) -> None:
-    """The status contains an error of the file although its descriptor is open."""
+    """The status reports a failed write, although the descriptor is still open."""
     with prepared(pypy, """
         import sys, vmprof_allocation
         vmprof_allocation.start("own.vmprof", "1k")

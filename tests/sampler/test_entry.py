@@ -1,4 +1,4 @@
-"""Attaching to a process that is not control-enabled: conditions and timeouts."""
+"""Conditions and timeouts of attaching to a process that is not control-enabled."""
 from __future__ import annotations
 
 import errno
@@ -16,7 +16,7 @@ LATER = 1e9
 
 
 class StandIn:
-    """A tracer without a process.  Its thread has the GIL once `its` is true."""
+    """A stand-in for a tracer.  The new thread has the GIL once `its` is true."""
 
     def __init__(self, *errors: int):
         self.entered: list[int] = []
@@ -49,7 +49,11 @@ class StandIn:
 def entry(tracer: StandIn, said: list[str], *, has_lock: bool = True,
           seconds: float = LATER, threads: tuple[int, ...] = (7,),
           ticker: int = 0, other: int = 0) -> Entry:
-    """Return an attempt on process 7, which another process `other` traces."""
+    """Return an attempt on process 7.
+
+    Args:
+        other: PID of a process that traces process 7, or 0.
+    """
     target: Any = SimpleNamespace(
         pid=7, has_lock=has_lock, threads=lambda: list(threads),
         check_sees=lambda path: None, check_descriptors=lambda: None, ticker=ticker,
@@ -139,7 +143,8 @@ def test_message_names_the_place_where_no_thread_could_be_stopped(
 def test_code_is_the_second_place_to_stop_a_thread(ticker: int) -> None:
     """Every thread is first tried at its system calls.
 
-    Without the ticker's address, nothing would make the program release the GIL.
+    If the ticker's address is unknown, no thread is stopped in PyPy's code, because
+    the sampler could not make the program release the GIL.
     """
     tracer = StandIn(*[errno.EAGAIN] * 3)
     entry(tracer, [], threads=(8, 7), ticker=ticker).begin()
@@ -147,7 +152,7 @@ def test_code_is_the_second_place_to_stop_a_thread(ticker: int) -> None:
 
 
 def test_thread_in_code_continues_at_once_without_a_lock() -> None:
-    """The thread has the GIL, and the new thread waits for the GIL."""
+    """The stopped thread has the GIL, for which the new thread waits."""
     tracer = StandIn()
     tracer.is_in_code = True
     entry(tracer, [], has_lock=False, ticker=8).begin()
@@ -155,7 +160,7 @@ def test_thread_in_code_continues_at_once_without_a_lock() -> None:
 
 
 def test_gil_is_requested_until_the_program_connects() -> None:
-    """Before PyPy starts to switch threads, the new thread may lose the GIL again."""
+    """The new thread may lose the GIL again until PyPy starts to switch threads."""
     tracer = StandIn()
     one = entry(tracer, [], ticker=8)
     one.begin()
@@ -185,7 +190,7 @@ def test_thread_that_another_process_traces_is_tried_again() -> None:
 
 
 def test_command_ends_if_a_thread_does_not_stop() -> None:
-    """The kernel detaches from the thread at the end of the command."""
+    """The end of the command makes the kernel detach from the thread."""
     with pytest.raises(StillTraced, match="did not stop in time"):
         entry(StandIn(errno.ETIMEDOUT), []).begin()
 
@@ -205,5 +210,8 @@ def test_thread_that_does_not_connect_is_reported(
 
 
 def test_injected_program_is_short_enough() -> None:
-    """The limit is FRAME_MAX_PROGRAM of native/attach/frame.h, for any long path."""
+    """The limit is FRAME_MAX_PROGRAM of native/attach/frame.h.
+
+    1000 bytes must be left for a longer path of the socket.
+    """
     assert len(enter.program("x" * 100)) + 1000 < 8192

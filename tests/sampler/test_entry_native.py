@@ -1,4 +1,4 @@
-"""Injection into other processes in C, and the addresses of PyPy's lock there."""
+"""Injection into other processes in C, and the search for the address of their GIL."""
 from __future__ import annotations
 
 import re
@@ -28,9 +28,9 @@ from vmprof_allocation.remote.entry.maps import Mapping, base, holding, read
     pytest.param("ticker", id="a word of the process is set while it runs"),
     pytest.param("code-dies", id="the tracer is killed at code")])
 def test_a_process_is_made_to_run_a_program(case: str) -> None:
-    """The process's sleep is not cut short, and its memory does not change.
+    """A sleep of the process is not cut short, and its memory does not change.
 
-    A process that cannot run it is left alone.
+    If the process cannot run the program, the tracer leaves it unchanged.
     """
     harness = build("tracer_harness", "attach/tracer.c", "attach/safe_place.c",
                     "attach/x86_64/stub.c", "attach/x86_64/registers.c")
@@ -91,7 +91,10 @@ def bl(at: int, target: int) -> int:
 
 def aarch64(head: tuple[int, ...], at: int, *, condition: int = 0x800,
             stored: int = 0xf900227f, end: int = 0x14000100) -> bytes:
-    """Return RPyGilAllocate() at `at`, with calls of 0x700, 0x700 and `condition`."""
+    """Return RPyGilAllocate() at `at`.
+
+    It calls the function at 0x700 twice, and then the function at `condition`.
+    """
     words = [*head]
     for target in 0x700, 0x700, condition:
         words += [0xaa1403e0, 0xd2800001, bl(at + 4 * len(words) + 8, target),
@@ -153,7 +156,10 @@ def test_function_is_not_found_in_doubt_on_aarch64(
 
 
 def signal_handler(ticker: int, at: int, store: bytes = b"\x48\xc7\x05") -> bytes:
-    """Return the relevant part of PyPy's signal handler at `at`, as gcc compiles it."""
+    """Return the beginning of PyPy's signal handler at `at`, as gcc compiles it.
+
+    Its instruction `store` sets the word at `ticker` to -1.
+    """
     head = b"\x41\x55\x53\x89\xfb\x48\x83\xec\x48"
     size = len(head + store) + 8
     return head + store + relative(ticker, at + size) + b"\xff" * 4 + b"\x83\xff\xff"

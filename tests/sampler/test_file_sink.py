@@ -36,7 +36,7 @@ def several_flushes(log: Log) -> None:
 
 
 def flushed(data: bytes) -> int:
-    """Return the number of batches, and check that all records are whole."""
+    """Return a profile's number of batches, and check that its records are whole."""
     return len(record_rows.tables(data)[TOTALS])
 
 

@@ -164,7 +164,7 @@ def test_child_processes_are_counted(pypy: PyPy) -> None:
 def test_child_that_defines_many_functions(pypy: PyPy) -> None:
     """In the child, vmprof has no file for its full buffers.
 
-    It once waited for 40 seconds, and raised an exception.
+    vmprof once waited for 40 seconds, and raised an exception.
     """
     source = """
         import os

@@ -158,7 +158,8 @@ def test_forks_while_attach_begins(pypy: PyPy, tmp_path: Path) -> None:
 def test_a_fork_does_not_wait_for_ever(pypy: PyPy) -> None:
     """Python may run a finalizer of the program within the sampler's code.
 
-    The finalizer waits for a lock of the thread that forks.  The fork still happens.
+    Here, the finalizer waits for a lock of the thread that forks, and so the sampler's
+    code does not end.  The fork still happens.
     """
     run = pypy.run("""
         import os, threading, time
@@ -224,7 +225,10 @@ def test_lock_that_is_never_released(pypy: PyPy) -> None:
 
 
 def test_fork_by_the_thread_that_has_the_lock(pypy: PyPy) -> None:
-    """A signal handler may fork there.  Parent and child can both leave the block."""
+    """A signal handler may fork within the `with` block.
+
+    Parent and child can both leave the block.
+    """
     run = pypy.run("""
         import os
         from vmprof_allocation.critical import forks

@@ -4,7 +4,7 @@ from __future__ import annotations
 from conftest import PyPy
 from vmprof_convert.profile.model import Profile
 
-#: size in bytes of the objects that each route allocates
+#: size in bytes of the items of each list that a route allocates
 SIZE = 4000
 HEAD = """
     import vmprof_allocation
@@ -15,14 +15,15 @@ HEAD = """
 
 
 def made(profile: Profile) -> dict[tuple[str, ...], int]:
-    """Return the number of these objects for each endpoint and method."""
+    """Return the number of sampled lists of SIZE bytes for each endpoint and method."""
     found: dict[tuple[str, ...], int] = {}
     for stack, size in zip(profile.samples.stack, profile.samples.size):
         if SIZE < size < SIZE + 100:
             labels = profile.labels_of(stack)
             key = tuple(labels.get(name, "") for name in ("endpoint", "method"))
             found[key] = found.get(key, 0) + 1
-    # the framework may allocate a few objects of this size anywhere else
+    # the five lists outside of all requests; the framework may allocate a few more
+    # objects of this size
     assert found.pop(("", ""), 0) >= 5
     return found
 
@@ -101,7 +102,7 @@ def test_flask(stock_pypy: PyPy) -> None:
 
 
 def test_starlette(stock_pypy: PyPy) -> None:
-    """Two requests run by turns, and a thread answers another one."""
+    """Three requests run by turns, and a thread answers a fourth one."""
     profile = sampled(stock_pypy, """
     import asyncio
     from starlette.applications import Starlette

@@ -26,7 +26,7 @@ def run(harness: pathlib.Path, what: str, inside: int) -> str:
 @pytest.mark.parametrize("what", ["waits", "computes", "ends"])
 def test_grace_period_ends_after_the_thread_has_left(
         harness: pathlib.Path, what: str, inside: int) -> None:
-    """A thread that computes for some milliseconds has left a short function."""
+    """A thread that has computed for some milliseconds has left any short function."""
     assert run(harness, what, inside).startswith("passed 0 ")
 
 
@@ -37,7 +37,7 @@ def test_thread_that_naps_inside(harness: pathlib.Path) -> None:
 @pytest.mark.parametrize("what", ["sleeps", "writes"])
 def test_thread_that_stays_in_such_a_call(
         harness: pathlib.Path, what: str) -> None:
-    """A thread in such a system call is not in a short function."""
+    """A thread in one of these system calls is not in a short function."""
     assert run(harness, what, 0) == "passed 0 0"
 
 

@@ -1,6 +1,6 @@
-"""Calls of start() and stop() by signal handlers of the program, during such calls.
+"""Signal handlers of the program that call start() and stop().
 
-After stop(), the sampling is off.
+They interrupt other calls of start() and stop().  After stop(), the sampling is off.
 """
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conftest import PyPy
 
 
 def test_handler_that_stops_and_starts_before_start_returns(pypy: PyPy) -> None:
-    """The first session has ended, and must not hide the second one from stop()."""
+    """stop() must end the handler's session, although the first call then returns."""
     script = pypy.script("""
         import vmprof_allocation
         from vmprof_allocation.session.session import Session
@@ -32,8 +32,8 @@ def test_handler_that_stops_and_starts_before_start_returns(pypy: PyPy) -> None:
 def test_handlers_that_start_and_stop_during_the_first_start(stock_pypy: PyPy) -> None:
     """The first start takes long, because the sampler examines PyPy's code.
 
-    Handlers interrupt the start, and each other.  Some handlers find the work done that
-    the interrupted call has begun.
+    Handlers interrupt the start, and each other.  Some calls are refused, because the
+    interrupted call has already started or stopped the sampling.
     """
     script = stock_pypy.script("""
         import os, signal, sys, threading, time

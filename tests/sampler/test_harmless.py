@@ -318,7 +318,7 @@ REPLACE(open64)
 
 @not_emulated
 def test_command_line_without_proc(stock_pypy: PyPy) -> None:
-    """vmprof itself once reported --allocation-sampling as unknown."""
+    """Stock vmprof once ran instead, and reported --allocation-sampling as unknown."""
     library = stock_pypy.compile_c(NO_PROC, "no_proc.so", "-ldl")
     script = stock_pypy.script("print('ran')")
     done = subprocess.run(
@@ -354,9 +354,9 @@ def test_program_with_its_own_profiling_timer_gets_it_back(pypy: PyPy) -> None:
 
 
 def test_jit_calls_with_many_arguments(pypy: PyPy) -> None:
-    """Such calls lower the stack pointer.
+    """Compiled code lowers the stack pointer for such a call.
 
-    At the address where vmprof expects a return address, the stack has an argument.
+    The stack then has an argument at the address where vmprof expects a return address.
     """
     run = pypy.sample("""
         from cffi import FFI
@@ -414,8 +414,7 @@ def test_handling_of_sigprof_does_not_change(pypy: PyPy) -> None:
 
 
 def test_pypy_reports_whether_vmprof_ignores_its_signals(stock_pypy: PyPy) -> None:
-    """Without this function, the sampler would have to walk each stack, which takes
-    longer."""
+    """vmprof_enter_signal() reports it without a walk of the stack."""
     script = stock_pypy.script("""
         import _vmprof, ctypes
         pypy = ctypes.CDLL(None)
@@ -439,7 +438,7 @@ def test_pypy_reports_whether_vmprof_ignores_its_signals(stock_pypy: PyPy) -> No
 
 
 def test_samples_that_vmprof_ignores_have_no_stack(pypy: PyPy) -> None:
-    """This includes stacks that were sampled before."""
+    """This also holds for stacks that have already been sampled."""
     script = pypy.script("""
         import _vmprof, vmprof_allocation
         filler = b"x" * 2000
@@ -457,7 +456,8 @@ def test_samples_that_vmprof_ignores_have_no_stack(pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, ""), run.err
     profile = run.profile()
     names = [innermost(profile, s) for s in profile.samples.stack if s >= 0]
-    # 44 % of the objects of somewhat more than 1 KB at 2 KB; sigma is 50
+    # at an interval of 2 KB, 44 % of the objects of somewhat more than 1 KB are
+    # sampled; sigma is 50 samples
     assert 4200 < profile.lost_stacks < 4800
     assert 8400 < names.count("work") < 9600
 
@@ -486,14 +486,17 @@ def test_start_in_a_deep_stack(pypy: PyPy) -> None:
 @pytest.mark.parametrize("gigabytes", [1, 3])
 def test_address_space_next_to_pypy_that_is_in_use(
         stock_pypy: PyPy, gigabytes: int) -> None:
-    """An array, a cache or a database file may occupy it.  Another gap is used then."""
+    """An array, a cache or a database file may occupy these addresses.
+
+    The sampler then uses other free addresses.
+    """
     script = stock_pypy.script(PEEK + """
     maps = [mmap.mmap(-1, 1 << 30) for i in range(%d)]
     with vmprof_allocation.sample("out.vmprof", "4k") as session:
         garbage = [str(i) for i in range(10000)]
         print(session.statistics().samples > 10)
     """ % gigabytes)
-    # before the engine looks for free address space
+    # occupy the addresses before the engine looks for free address space
     text = script.read_text()
     head, _, tail = text.partition("engine.prepare()\n")
     maps = "import mmap; maps = [mmap.mmap(-1, 1 << 30) for i in range(%d)]\n"
@@ -559,7 +562,7 @@ def test_handler_of_sigprof_that_the_program_removed(pypy: PyPy) -> None:
 
 def test_pypy_that_was_loaded_as_a_plug_in(
         stock_pypy: PyPy) -> None:
-    """The symbols of PyPy are not global then (RTLD_LOCAL)."""
+    """The symbols of such a PyPy are not global (RTLD_LOCAL)."""
     script = stock_pypy.script("""
         from vmprof_allocation.engines.hook import _hook_abi
         from vmprof_allocation.engines.hook.library import LIBRARY
@@ -584,7 +587,7 @@ def test_pypy_that_was_loaded_as_a_plug_in(
 
 @not_emulated
 def test_a_filter_of_system_calls_that_returns_errors(stock_pypy: PyPy) -> None:
-    """The program installs it while it is sampled."""
+    """During the sampling, the program forbids itself process_vm_readv()."""
     run = stock_pypy.sample("""
         import ctypes, platform, struct
         def rule(code, value, yes=0, no=0):

@@ -1,5 +1,4 @@
-"""The GC's counts of its heap: when they are valid, and which of them are recorded
-(heap.c and figures.c)."""
+"""Which of the GC's counts of its heap are valid, and recorded (heap.c, figures.c)."""
 from __future__ import annotations
 
 import pathlib
@@ -22,7 +21,7 @@ def harness(sanitizer: str = MEMORY) -> pathlib.Path:
 
 
 def told(*commands: str) -> list[list[tuple[int, int]]]:
-    """Return the kinds and values that each reading command prints."""
+    """Run the harness, and return the kinds and values that each reading prints."""
     done = subprocess.run([harness()], input="\n".join(commands), text=True,
                           capture_output=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -38,7 +37,7 @@ def test_both_counts_include_the_nursery() -> None:
 
 @pytest.mark.parametrize("known", range(4))
 def test_unknown_addresses_give_no_counts(known: int) -> None:
-    """If one of the addresses is unknown, no count is recorded."""
+    """The addresses of all four counts must be known."""
     assert told("known %d" % known, *BEGIN[1:], "seen", "open", "always", "read") == [
         [], []]
 
@@ -50,10 +49,10 @@ def test_values_that_hardly_changed_are_not_recorded_again() -> None:
 
 
 def test_maximum_between_two_readings_is_recorded() -> None:
-    """The heap is largest next to a minor collection.
+    """The heap is largest just before or just after a minor collection.
 
-    Before it, the heap has large objects; after it, the promoted objects.  The maximum
-    is recorded with its own time.
+    Before the collection, it contains large objects; after it, the promoted objects.
+    The maximum is recorded with its own time.
     """
     assert told(*BEGIN, "open", "always",
                 "large 9300", "seen", "large 300", "blocks 12000", "seen",

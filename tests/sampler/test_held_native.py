@@ -22,7 +22,7 @@ LIST, PIECES, ITEM = 16 + 24 + 16, 3, 8
 
 
 class Heap(NamedTuple):
-    """Lists that contain other lists: the item numbers of each list."""
+    """An artificial heap of lists.  `items` has the numbers of each list's items."""
 
     items: list[list[int]]
     #: numbers of the lists that are names of a module
@@ -143,13 +143,15 @@ def check_paths(heap: Heap, found: Answer) -> None:
     for number, step in enumerate(found.steps):
         assert step.type == ("" if step.before < 0 else "list")
         within = sum(other.bytes for other in found.steps if other.before == number)
-        # at least the size of the samples of this step and of the steps after it
+        # a step has at least the bytes of its lists and of the steps after it
         assert step.bytes >= within + sum(
             heap.size(one) for one, path in enumerate(found.paths) if path == number)
 
 
 def check(heap: Heap) -> int:
-    """Compare the answer with the lists that are unreachable without each retainer.
+    """Compare the retainers that native/held finds with an oracle.
+
+    A retainer must retain the lists that are unreachable without the retainer.
 
     Returns:
         The number of retainers.
@@ -293,7 +295,7 @@ def test_cycles() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_items_of_deques_have_their_numbers(seed: int) -> None:
-    """The first item may be at any place of its block."""
+    """The first item of a deque may be at any place of its block."""
     chance = random.Random(seed)
     deques, first = 20, 40
     items = [[deques + chance.randrange(20) for _ in range(chance.randrange(9))]
@@ -328,7 +330,9 @@ def test_random_heaps(seed: int) -> None:
 
 
 def check_classes(heap: Heap) -> set[str]:
-    """Compare the answer with the lists that are unreachable without each class.
+    """Compare the classes that native/held finds as retainers with an oracle.
+
+    A class must retain the lists that are unreachable without all its instances.
 
     Returns:
         The names of the classes that are retainers.
@@ -379,9 +383,10 @@ def test_random_heaps_of_instances(seed: int) -> None:
 
 
 def test_keys_of_all_kinds() -> None:
-    """Keys are literals, or the names of classes and their attributes.
+    """Paths contain keys that are literals, classes, or attributes of classes.
 
-    Other keys are too long, too deep, or of a class without a name.
+    For other keys, a path contains "an item".  They are too long or too deep, or have
+    a class without a name.
     """
     count = 19
     heap = Heap([leaves(100, count + 100 * one) for one in range(count)]
@@ -398,7 +403,7 @@ def test_keys_of_all_kinds() -> None:
 
 @pytest.mark.parametrize("how", ["damaged", "traced"])
 def test_heap_that_cannot_be_walked_is_reported(how: str) -> None:
-    """The walk ends at an invalid object, or if only RPython knows its references.
+    """The walk ends at an object that is invalid or whose references are unknown.
 
     Only the walking process ends.
     """
@@ -407,6 +412,6 @@ def test_heap_that_cannot_be_walked_is_reported(how: str) -> None:
 
 
 def test_walk_agrees_with_the_dump_of_the_gc() -> None:
-    """The probe compares the walk with the GC's dump."""
+    """The probe uses this comparison of the walk with the GC's dump."""
     done = run(Heap([[1, 2], [2], [0, 1, 2]], [0], []), "compare")
     assert done.stdout == "0 1 1\n"

@@ -156,7 +156,7 @@ def test_all_numbers_of_an_answer_about_memory_are_shown(pypy: PyPy) -> None:
 
 @pytest.fixture
 def other_user(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return the number of another user.  This command seems to run as root."""
+    """Return the UID of this user, while the process seems to have another UID."""
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     return user

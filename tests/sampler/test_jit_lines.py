@@ -23,7 +23,8 @@ OPERATIONS = ("label", "guard_true", "guard_value", "guard_always_fails", "call_
 #: address of the traces' code, and size of each operation in bytes
 CODE, BYTES = 0x100000, 16
 
-#: an item of a stage: an operation's name, alone or with a value, or a line number
+#: an item of a trace in the log, either an operation's name, alone or with a value, or
+#: a line number
 Step = Union[str, tuple[str, int], int]
 
 
@@ -70,7 +71,8 @@ class Log:
                 if not are_told:
                     self.data += b"\x1d\x03\x00\x01s\x02i\x08s"
                     are_told = True
-                # a name in full, the line, and a prefix with the rest
+                # a prefix of names; then the file's name in full, the line, and the
+                # function's name as the number of the prefix and the rest
                 self.data += b"\x20\x02" + text("fun")
                 self.data += (b"\x1f\xff" + text("app.py") + b"\x00"
                               + struct.pack("<Q", step) + b"\x00" + text("ction"))
@@ -113,7 +115,7 @@ class Told:
                  cuts: Iterable[int] = (), is_table_whole: bool = True) -> list[str]:
         """Return the output of the commands after the log was read.
 
-        The log is written in pieces that end at `cuts`.
+        The harness reads the log in several parts, which end at `cuts`.
         """
         data = log.data if isinstance(log, Log) else log
         self._path.write_bytes(data)
@@ -133,7 +135,7 @@ def told(harness: pathlib.Path, tmp_path: pathlib.Path) -> Told:
 
 
 def at(operation: int, *functions: int, code: int = CODE) -> str:
-    """Return a command for the return address of a call, by its index in a trace."""
+    """Return a command for the return address of a call, by the operation's index."""
     return "at %d %s" % (code + BYTES * (operation + 1) + 9,
                          " ".join(map(str, functions)))
 
@@ -161,7 +163,7 @@ UNTOLD = "untold call_r", ("untold guard_true", 50)
     # an operation without an offset lies between two operations with offsets
     (["call_r", ("guard_true", 49), *UNTOLD, "call_n"], "8", "9"),
     (["call_r", ("untold guard_true", 49), *UNTOLD, "call_n"], "8", "9"),
-    # of two such operations, the border is unknown
+    # the border between two operations without offsets is unknown
     (["untold call_r", ("untold guard_true", 49), *UNTOLD, "call_n"], "-", "9"),
     # without a later offset, the end of the operation is unknown
     (["call_r", ("guard_true", 49), *UNTOLD, "untold call_n"], "-", "-")])
@@ -274,7 +276,7 @@ def test_table_that_has_more_functions_than_run(told: Told) -> None:
 
 
 def test_a_guard_that_has_replaced_a_copied_one(told: Told) -> None:
-    """The log does not have the functions of such a guard, so no line is certain."""
+    """The log has no functions for such a guard, so a bridge's are uncertain."""
     log = Log()
     log.trace([7, ("guard_true", 50), ("enter_portal_frame", 20), 2,
                ("replaced guard_value", 51), "call_r"],
@@ -308,7 +310,7 @@ def test_bridge_of_an_unknown_trace(told: Told) -> None:
 
 
 def inside(operation: int, *, byte: int = 0, code: int = CODE) -> str:
-    """Return a command for a signal that interrupts an operation after this byte."""
+    """Return a command for a signal that interrupts an operation after `byte` bytes."""
     return "functions %d 10 0" % (code + BYTES * (operation + 1) + byte + 1)
 
 
@@ -339,7 +341,8 @@ def test_functions_at_any_place_with_an_incomplete_table(told: Told) -> None:
     # the offset at which a function begins is not in the log
     (["call_r", ("enter_portal_frame", 20), ("guard_true", 50)],
      ["call_r", ("untold enter_portal_frame", 20), ("guard_true", 50)]),
-    # nor whether the call has ended the function that continues in its loop
+    # the log does not contain whether the call has ended the function that continues
+    # in its own loop
     (["call_r", ("enter_portal_frame", 20), 2, "call_assembler_r",
       ("guard_exception", 50)],
      ["call_r", ("enter_portal_frame", 20), "call_assembler_r",
@@ -373,8 +376,9 @@ def test_functions_that_differ_from_the_log_have_no_line(told: Told) -> None:
 
 
 def test_bridges(told: Told) -> None:
-    """A bridge begins in the state of its guard, or of the guard that was copied.
+    """A bridge begins with the functions and lines of its guard.
 
+    A copied guard has the functions and lines of the guard from which it was copied.
     A trace that the interpreter enters is no bridge.
     """
     log = Log()
@@ -398,7 +402,7 @@ def test_operations_that_the_assembler_adds_and_renames(told: Told) -> None:
 
 
 def test_operations_without_a_match_have_no_line(told: Told) -> None:
-    """The operations between two guards differ, or the guards differ."""
+    """Optimized and assembled operations differ in a guard, or between two guards."""
     log = Log()
     log.trace([7, "new_array", ("guard_true", 50), 8, "call_r"],
               ["call_malloc_nursery", "call_malloc_nursery", ("guard_true", 50),

@@ -8,8 +8,8 @@ import pytest
 from native_build import AARCH64, X86_64, build, machines, run_of
 
 KINDS = "small", "large", "of any size", "through stubs", "both"
-#: Place where a signal interrupts the innermost function, and the number of pieces that
-#: are running in addition.
+#: Place where a signal interrupts the innermost function, and the number of parts of
+#: compiled code ("pieces") that are running in addition to the ten of the test.
 INTERRUPTED = {"without a frame": 0, "with a signature": 0, "with a small frame": 0,
                "in the piece": 1, "in a stub": 1, "in a stub with a frame": 1,
                "in a stub's function": 1, "while it waits for the GIL": 1}
@@ -17,7 +17,7 @@ INTERRUPTED = {"without a frame": 0, "with a signature": 0, "with a small frame"
 
 @pytest.mark.parametrize("machine", [m for m in machines() if m != X86_64])
 def test_return_addresses_of_pieces(machine: str) -> None:
-    """Each of ten pieces calls a function that calls the next piece.
+    """Each of ten parts of compiled code calls a function that calls the next part.
 
     The signal handler changes no word of the stack.
     """

@@ -1,5 +1,5 @@
-"""The place after a call from a stub of the JIT (jit_stub.c), and the callee of a call
-in compiled code (jit_call.c).
+"""The address to which a stub of the JIT jumps back after its call (jit_stub.c), and
+the callee of a call in compiled code (jit_call.c).
 
 For other addresses, the functions find nothing, and do no harm.
 """
@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from native_build import build
 
 SIZE = 16 * 4096
-#: bytes that are examined after the call and before the place of return, and maximum
-#: distance between the call and the beginning of the stub
+#: numbers of bytes that are examined after the call and before the target of the jump
+#: back, and maximum distance from the beginning of the stub to the call
 TAIL, BEFORE, STUB = 96, 40, 256
 #: number of answers that may be outdated after the code has changed
 USES = 10
@@ -131,7 +131,7 @@ def test_any_address_in_any_memory(harness: pathlib.Path, code: bytes, at: int,
 
 
 def stub_bytes(number: int) -> bytes:
-    """Return a few instructions, and a jump to a near address."""
+    """Return an instruction that the JIT writes, and a jump to a near address."""
     return (INSTRUCTIONS[number % len(INSTRUCTIONS)] + b"\xe9"
             + struct.pack("<i", -8 * number))
 
@@ -197,7 +197,7 @@ def test_calls_of_compiled_code(
 
 
 def test_callee_that_was_compiled_again(harness: pathlib.Path) -> None:
-    """The old code of the callee begins with a jump."""
+    """The old code of the callee begins with a jump to the new code."""
     call = Call()
     found = ask(harness, *call.lines, jump("e9", CALLEE, 30000),
                 "code 30000 " + bytes.fromhex("49bb").hex() + "00" * 8 + "41ffe3",
@@ -213,7 +213,7 @@ def test_callee_that_was_compiled_again(harness: pathlib.Path) -> None:
 @given(st.data())
 def test_damaged_calls_are_not_found(
         harness: pathlib.Path, data: st.DataObject) -> None:
-    """The functions do no harm, which the sanitizers check."""
+    """The sanitizers check that the search reads no invalid memory."""
     call = Call()
     size = call.end - 5000
     at = data.draw(st.integers(0, size - 1))

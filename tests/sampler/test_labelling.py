@@ -1,4 +1,4 @@
-"""labels(): allocations in its block get the labels, in threads and in tasks."""
+"""Allocations in a block of labels() get its labels, in threads and in tasks."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -27,7 +27,7 @@ PROGRAM = """
 
 
 def made(profile: Profile, key: str = "k") -> dict[str, float]:
-    """Return the estimated number of these lists for each value of a label."""
+    """Return the estimated number of lists of SIZE bytes for each value of a label."""
     samples = profile.samples
     found: dict[str, float] = {}
     for stack, size, interval in zip(samples.stack, samples.size, samples.interval):
@@ -228,8 +228,10 @@ def test_excessive_sets_of_labels_are_counted_together(stock_pypy: PyPy) -> None
             make(10)
         with labels(other="new"):
             make(20)
-    """, "128", jit="off")  # bytes: no list is missed, and less is of no interest; the
-    profile = run.profile()     # JIT's own arrays may be as large as these lists
+    """, "128", jit="off")
+    # At this interval, each list is a sample.  The JIT's own arrays could have the size
+    # of these lists.
+    profile = run.profile()
     found = made(profile)
     told = len(found) - 2       # without "[too many]" and ""
     assert 8900 < told < 9100 and found["0"] == 2 and found[""] == 20
@@ -258,7 +260,7 @@ def test_labels_of_more_than_a_kilobyte_are_cut(stock_pypy: PyPy) -> None:
 
 
 def test_keys_of_more_than_a_kilobyte(stock_pypy: PyPy) -> None:
-    """Half of a value of two characters, with the ellipsis, is as long as the value."""
+    """A value of two characters is not cut, because its cut form is as long."""
     run = stock_pypy.sample(PROGRAM + """
     for value in "vv", "www":
         with labels(**{"%d" % i * 200: value for i in range(9)}):

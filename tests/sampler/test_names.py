@@ -105,7 +105,7 @@ def test_the_interpreter_s_options_are_not_the_command_s(
 
 
 def test_names_of_any_number_and_length(tmp_path: Path) -> None:
-    """Longer names are cut, but not within a character."""
+    """Names of more than 1024 bytes are cut, but not within a character."""
     log, file = new_log(tmp_path)
     log.settings("engine=hook;interval=4096;gaps=fixed;period=")
     given = {0: "app.py 'a;b:c'", 7: "\u00e4" * 700, 8: "x" * 1024, 9: "again",
@@ -122,7 +122,10 @@ def test_names_of_any_number_and_length(tmp_path: Path) -> None:
 
 
 def test_functions_of_an_earlier_profile_have_names(pypy: PyPy) -> None:
-    """vmprof writes the name of a function once, when the function is made."""
+    """vmprof writes a function's name only once, when the program makes the function.
+
+    Later profiles get the name from the sampler.
+    """
     run = pypy.run("""
         import vmprof_allocation
         made = {}

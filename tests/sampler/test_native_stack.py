@@ -66,9 +66,10 @@ def test_own_frames_are_left_out(harness: pathlib.Path) -> None:
 
 
 def test_functions_that_run_python_frames_are_learnt(harness: pathlib.Path) -> None:
-    """The common functions of all frames are learnt, and end each later walk.
+    """The sampler learns which functions run all Python frames.
 
-    Without them, a walk continues to the end.
+    Each later walk ends at one of these functions.  Before, a walk continues to the
+    outermost frame.
     """
     before, learnt, after = lines(harness, "learn")
     assert re.match(r"%d inner builtin_function at_the_bottom dispatch evaluate "
@@ -84,7 +85,7 @@ def test_names_are_written_once_and_replaced_at_the_end(harness: pathlib.Path) -
     found = lines(harness, "names")
     for line, pattern, name in zip(found, expected, ("inner", "recursive")):
         assert re.fullmatch(pattern % name, line)
-    # the order of the file's table
+    # these names are in the order of the file's symbol table
     assert sorted(found[2:]) == sorted(
         "%s %s n:%s:0:%s" % (how, name, name, harness)
         for how in ("kept", "written") for name in ("inner", "recursive"))
@@ -164,7 +165,7 @@ def test_stripped_symbols_are_read_from_the_debug_file(
 def test_missing_and_damaged_files(
         harness: pathlib.Path, small_library: pathlib.Path,
         tmp_path: pathlib.Path) -> None:
-    """For any content, the functions find nothing, or invalid symbols."""
+    """In a damaged file, the functions find no or wrong symbols, but do no harm."""
     assert symbols(harness, tmp_path) == []
     assert symbols(harness, tmp_path / "absent") == []
     whole = small_library.read_bytes()

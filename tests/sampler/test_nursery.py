@@ -127,8 +127,8 @@ def test_random_traces_are_sampled_as_the_oracle_says(
 @given(traces(unseen=True))
 def test_random_traces_with_collections_around_the_hook(
         harness: pathlib.Path, trace: str) -> None:
-    # the point is lost for an unknown time, so the oracle cannot be used, but nothing
-    # may break
+    # the sample point is lost for an unknown time, so the oracle cannot be used, but
+    # nothing may break
     result = run(harness, trace)
     assert result.totals.phase == OFF
     sizes = {event.number: event.size for event in result.events
@@ -213,12 +213,15 @@ small 16 1
     ("soon\nlarge 9000 0\nsmall 16 3\n", 1), ("soon\nlarge 9000 1\nsmall 16 3\n", 1),
     ("soon\ncollect\nsmall 16 3\n", 1), ("small 3800 1\nsoon\nsmall 96 2\n", 1),
     ("soon\nsmall 16 1\nsmall 4000 2\n", 2),
-    # after a pinned object, and once more
+    # requested after a pinned object, and once more
     ("small 16 1\npin 0\ncollect\nsoon\nsmall 16 1\nsoon\nsmall 16 1\n", 2)])
 @pytest.mark.parametrize("interval", [1, 40, 5000])
 def test_a_collection_before_the_nursery_is_full(
         harness: pathlib.Path, lines: str, collections: int, interval: int) -> None:
-    """The next object in the nursery causes the collection.  All bytes count once."""
+    """The next object in the nursery causes a requested collection.
+
+    All bytes count once.
+    """
     result = check(harness, f"""\
 nursery 4096
 pins 1
@@ -234,7 +237,7 @@ small 40 5
     ("small 64 2000\n", 1), ("every 8192\nsmall 64 2000\n", 15),
     ("every 8192\nlarge 100000 0\nsmall 64 1\nlarge 100000 0\nsmall 64 1\n", 2),
     ("every 8192\nsmall 64 1000\nevery 0\nsmall 64 500\n", 7),
-    # without a sample, the collection has no occasion
+    # only a sample can cause the collection
     ("rate 4611686018427387904\nevery 8192\nsmall 64 1000\n", 0)])
 def test_collection_after_each_number_of_bytes(
         harness: pathlib.Path, lines: str, collections: int) -> None:
@@ -244,7 +247,8 @@ def test_collection_after_each_number_of_bytes(
 
 @pytest.mark.parametrize("interval", range(4080, 4120))
 def test_a_point_at_the_real_top(harness: pathlib.Path, interval: int) -> None:
-    # the point is just before, on, or just after the top, which no object may exceed
+    # the sample point is just before, on, or just after the nursery's top, which no
+    # object may exceed
     for last in (16, 24, 32):
         result = check(harness, f"""\
 nursery 4096
@@ -255,7 +259,7 @@ small 16 3
 stop
 small 16 1
 """)
-        # an object that does not fit is at the start of the nursery
+        # the last object is at the start of the nursery if it did not fit at the end
         assert places(result)[255] == (4080 if last == 16 else 0)
         assert len(result.samples) == 1
 
@@ -283,7 +287,7 @@ stop
 small 16 1
 """)
     assert len(result.samples) == 4096
-    assert result.totals.collections == 1       # caused by the last line
+    assert result.totals.collections == 1       # the trace's last line causes it
 
 
 # ____________________________________________________________
@@ -365,7 +369,7 @@ def test_sampling_can_be_started_again(harness: pathlib.Path) -> None:
     assert first.sampled
     assert second.sampled == [
         101 * i + number for i in range(3) for number in first.sampled]
-    assert second.totals.allocated == 1600      # since the last start
+    assert second.totals.allocated == 1600      # bytes since the last start
 
 
 def test_rate_change_redraws(harness: pathlib.Path) -> None:
@@ -381,8 +385,8 @@ stop
 small 16 1
 """)
     random = oracle.splitmix64(5)
-    oracle.gap(NEVER, False, random)            # is discarded
-    first = oracle.gap(64, False, random)       # counts from the change of the rate
+    oracle.gap(NEVER, False, random)            # the change discards this gap
+    first = oracle.gap(64, False, random)       # begins at the change of the rate
     assert result.samples[0] == Sample(10 + first // 16, 16, 64)
     assert 10 < len(result.samples) < 60
     assert max(result.sampled) < 110
@@ -451,7 +455,8 @@ def test_a_fork_right_after_the_start(harness: pathlib.Path) -> None:
 
 
 def test_a_collection_that_goes_around_the_hook(harness: pathlib.Path) -> None:
-    # the next call of our functions notices it, and places the point again
+    # the next call of our functions notices the collection, and places the sample
+    # point again
     result = run(harness, """\
 nursery 4096
 start 1 0 1

@@ -13,8 +13,8 @@ from oracle import Sample
 # collections
 
 def test_retry_after_a_collection_has_enough_room(harness: pathlib.Path) -> None:
-    # The object fills the nursery, and contains the next point.  If the point is placed
-    # before the retry, the retry fails.
+    # The object fills the nursery, and contains the next sample point.  If the point is
+    # placed before the retry, the retry fails.
     result = check(harness, """\
 nursery 4096
 start 64 0 0

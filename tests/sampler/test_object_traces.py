@@ -97,7 +97,8 @@ class Program:
         self.lines: list[str] = []
         self._key = 0
         self._state = SCANNING
-        self._was_seen = False      # a minor collection in this state
+        #: whether the engine has seen a minor collection in this state of the GC
+        self._was_seen = False
         self._running = False
         self._young: list[tuple[int, int]] = []         # objects that will be promoted
         self._pinned: list[tuple[int, int]] = []

@@ -42,9 +42,10 @@ BEGIN = "begin 1 0 1"
 @pytest.mark.parametrize("count", [200, 400])
 def test_full_tables_lose_no_bytes_of_batched_allocations(
         harness: pathlib.Path, count: int) -> None:
-    """The table has 256 rows, and cannot grow.
+    """The table of samples has 256 rows, and cannot grow.
 
-    200 batched allocations have more objects than rows; 400 have no rows themselves.
+    200 batched allocations have more objects than the table has rows.  400 batched
+    allocations do not even fit in the table themselves.
     """
     told = run(harness, "begin 1 1 1", "no-memory", *(
         "piece %d 0 16 16d 16d 16d" % key for key in range(1, count + 1)), "minor")
@@ -69,7 +70,7 @@ def test_the_object_that_holds_the_sampled_byte(
 
 
 def test_fixed_gaps_within_a_piece(harness: pathlib.Path) -> None:
-    # points at 10, 60 and 110
+    # sample points at 10, 60 and 110
     assert run(harness, "begin 1 1 1", "piece 1 10 50 24d 24p 40d 24p 16d",
                "minor") == ["young 1 0 24 24", "young 1 0 40 40",
                             "young 1 1 24 24"]
@@ -79,7 +80,8 @@ def test_every_object_has_the_probability_of_its_own_size(
         harness: pathlib.Path) -> None:
     """The sampler samples bytes of batched allocations.
 
-    Then each object must have the probability that it has when it is allocated alone.
+    Nevertheless, each object must have the probability that it has when it is allocated
+    alone.
     """
     interval, rounds, sizes = 100, 20000, (16, 104, 48, 32)
     generator = random.Random(12345)
@@ -104,10 +106,10 @@ def test_every_object_has_the_probability_of_its_own_size(
 @pytest.mark.parametrize("seed", [0, 7, 2**63 - 1])
 def test_objects_of_batched_allocations_match_the_oracle(
         harness: pathlib.Path, seed: int, fixed: bool) -> None:
-    """The builtin engine gives the same results (tests/rpython/test_rpython_gc.py)."""
+    """test_rpython_gc.py compares the builtin engine with the same oracle."""
     choose = random.Random(seed)
     behind = oracle.splitmix64(seed + 1 & 2**64 - 1)
-    oracle.gap(1, fixed, behind)        # is discarded
+    oracle.gap(1, fixed, behind)        # a first gap, which no object gets
     lines = ["begin %d %d 1" % (seed, fixed)]
     expected = []
     for key in range(1, 500):
@@ -141,7 +143,7 @@ def test_objects_that_were_not_made_are_unknown(
 @pytest.mark.parametrize("at", [0, 31, 32, 63])
 def test_string_that_was_shrunk_keeps_its_sampled_size(
         harness: pathlib.Path, at: int) -> None:
-    """The string has its reserved size."""
+    """The sample has the size that the string had before it was shrunk."""
     assert run(harness, BEGIN, "piece 3 %d 1000 32t 32-" % at, "minor") == [
         "young 3 0 32 0"]
 
@@ -155,7 +157,7 @@ def test_live_string_that_was_shrunk_has_its_present_size(
 
 
 def test_old_object_without_a_field_has_half_its_size(harness: pathlib.Path) -> None:
-    """An old object needs no room for a forwarding address."""
+    """Unlike a young object, an old one needs no room for a forwarding address."""
     assert run(harness, BEGIN, "piece 3 0 1000 16p:999", "piece 4 0 1000 16p:999 16p",
                "minor") == ["young 3 1 999 0 8", "young 4 1 999 16 8"]
 
@@ -177,13 +179,16 @@ def test_sampled_byte_in_an_object_that_was_not_made(harness: pathlib.Path) -> N
 
 def test_second_sampled_byte_in_an_object_that_was_not_made(
         harness: pathlib.Path) -> None:
-    # points at 10 and 60
+    # sample points at 10 and 60
     assert run(harness, "begin 1 1 1", "piece 1 10 50 24p 24- 40-",
                "minor") == ["young 1 1 24 24", "young 1 3 0 64"]
 
 
 def test_a_large_piece_has_to_fit_exactly(harness: pathlib.Path) -> None:
-    """A large batched allocation is not cleared completely."""
+    """A large batched allocation is not cleared completely.
+
+    So garbage may follow its objects.
+    """
     assert run(harness, BEGIN, "piece 1 0 100000 5000d 16-",
                "piece 2 5008 100000 5000d 16p", "minor") == [
         "young 1 3 0 0", "young 2 1 16 16"]
@@ -198,7 +203,7 @@ def test_the_first_minor_collection(harness: pathlib.Path) -> None:
 
 
 def test_pinned_object_is_examined_again(harness: pathlib.Path) -> None:
-    """The object was shrunk meanwhile, like a buffer after a read."""
+    """While it was pinned, the object was shrunk, like a buffer after a read."""
     assert run(harness, BEGIN, "piece 1 0 1000 16d", "piece 2 0 1000 4096N:7",
                "piece 3 0 1000 24n", "piece 4 0 1000 32n", "minor", "shrink 2 40",
                "unpin 2 0 p", "unpin 3 0 d", "piece 5 0 1000 16p", "minor", "state 1",
@@ -227,7 +232,7 @@ def test_a_major_collection_frees_what_it_has_not_marked(
 
 
 def test_a_snapshot_ends_what_the_program_cannot_reach(harness: pathlib.Path) -> None:
-    """Meanwhile object 1 is freed and object 4 is allocated."""
+    """During the snapshot, object 1 is freed and object 4 is allocated."""
     assert run(harness, BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p",
                "piece 3 0 1000 16p", "minor", "copy", "piece 4 0 1000 16p", "minor",
                "state 1", "minor", "unmark 1 0", "state 2", "minor", "examined 2 77",
@@ -238,7 +243,7 @@ def test_a_snapshot_ends_what_the_program_cannot_reach(harness: pathlib.Path) ->
 
 
 def test_a_later_snapshot_reaches_an_object_again(harness: pathlib.Path) -> None:
-    """A weak reference or a finalizer gave it back to the program."""
+    """A weak reference or a finalizer may give an object back to the program."""
     begin = [BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p", "minor", "copy",
              "examined 2 77"]
     free = ["state 1", "minor", "unmark 1 0", "unmark 2 0", "state 2", "minor"]
@@ -250,7 +255,7 @@ def test_a_later_snapshot_reaches_an_object_again(harness: pathlib.Path) -> None
 
 
 def test_an_object_that_ended_is_not_inherited(harness: pathlib.Path) -> None:
-    """The next segment of the profile does not contain the object."""
+    """A snapshot found the object unreachable, so the next segment lacks it."""
     assert run(harness, BEGIN, "piece 1 0 1000 16p", "piece 2 0 1000 16p", "minor",
                "copy", "examined 1 77", "inherit", "copy", "examined 0 88")[2:] == [
         "freed 1 0 at 77", "inherited 2 0"]
@@ -290,7 +295,7 @@ def test_which_object_of_a_piece_is_freed(harness: pathlib.Path) -> None:
 
 def test_object_promoted_during_a_sweep_is_not_confirmed_live(
         harness: pathlib.Path) -> None:
-    # the object has no mark, and is not swept
+    # the GC has not marked the object, and does not sweep it
     assert run(harness, BEGIN, "state 1", "minor", "piece 1 0 1000 16p",
                "state 2", "minor", "unmark 1 0", "minor", "state 0",
                "minor") == ["young 1 1 16 0"]

@@ -56,7 +56,7 @@ def run(pace: ctypes.CDLL, rate: Rate, seconds: float, *, per_second: int = 0,
     time, end = 0.0, seconds * SECOND
     while True:
         gap = rng.expovariate(1 / interval)
-        # in steps of a millisecond, because the rate may change meanwhile
+        # allocate the gap in steps of a millisecond, because the rate may change
         while gap > 0 and time < end:
             step = min(gap, rate(time) * 1e6)
             time += step / rate(time)

@@ -91,7 +91,7 @@ def test_no_absolute_paths_of_a_machine_in_the_repository() -> None:
 @pytest.mark.parametrize("name", ["README.rst",
                                   "vmprof-integration/README.rst"])
 def test_documented_commands_install_into_environments(name: str) -> None:
-    """Debian refuses other installations."""
+    """Debian refuses `pip install` outside of virtual environments."""
     commands = re.findall(r"^ +(\S+) -m pip install",
                           (ROOT / name).read_text(), re.MULTILINE)
     assert all("/bin/" in command for command in commands), commands

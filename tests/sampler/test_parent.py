@@ -1,4 +1,4 @@
-"""Runs without -o: a parent process shows the report, and ends as the program did."""
+"""Runs without -o, whose parent process shows the report and ends like the program."""
 from __future__ import annotations
 
 import os
@@ -166,7 +166,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 def test_parent_that_adopts_orphans_waits_for_the_program(
         pypy: PyPy, temporary: Path) -> None:
-    """In a container's process 1, orphans end, and one orphan outlives the program."""
+    """As process 1 of a container, the parent adopts two orphans of the program.
+
+    One of them ends before the program, and the other one outlives it.
+    """
     path = script(pypy, """
 for seconds in "0", "60":
     subprocess.run(["sh", "-c", "sleep %s >/dev/null 2>&1 & echo $!" % seconds])
@@ -208,7 +211,7 @@ os._exit(6)
 
 def test_program_that_closes_all_files_and_opens_its_own(
         pypy: PyPy, temporary: Path) -> None:
-    """The program's files get our numbers, and must not contain our data."""
+    """The program's files get the numbers of our files, but must not get our data."""
     path = script(pypy, """
 os.closerange(3, 4096)
 files = [os.open("own", os.O_RDWR | os.O_CREAT | os.O_APPEND)]

@@ -127,7 +127,7 @@ def test_outputs_may_be_bytes_and_paths() -> None:
 
 
 def test_share_of_the_time_can_not_be_kept_with_native_frames() -> None:
-    """The measured time does not include the walk of native frames."""
+    """The sampler's measured time does not include the walk of native frames."""
     for interval in "auto", "auto:0.1%":
         with pytest.raises(AllocationSamplingError,
                            match="limit in percent of the time is not possible with "

@@ -38,7 +38,7 @@ def rotate(pypy: PyPy, *arguments: str, every: str = "0.2", output: str = "app.v
 
 
 def profiles(folder: Path) -> dict[str, list[Profile]]:
-    """Return the segments of each process in order, by the name of the first one."""
+    """Return the segments of each process in order, by the first segment's name."""
     found: dict[str, list[Profile]] = {}
     for path in sorted(folder.glob("*.vmprof"), key=lambda path: (
             int((re.findall(r"\.w(\d+)$", path.stem) or ["1"])[0]))):
@@ -61,7 +61,7 @@ def things(found: list[Profile]) -> int:
 
 
 def test_no_object_is_lost_between_segments(stock_pypy: PyPy) -> None:
-    """The processes are the first one, a forked child, its child, and one by exec."""
+    """The run has a first process, a forked child, its child, and a child by exec."""
     anew = stock_pypy.script(THING + """
     print("anew", os.getpid(), len(work(1.5)))
     """, "anew.py")
@@ -96,7 +96,8 @@ def test_no_object_is_lost_between_segments(stock_pypy: PyPy) -> None:
         assert things(of_process) == said[int(pid)]
     # the number of segments depends on the machine
     assert max(map(len, found.values())) >= 3
-    # the first profile's name means the run, and a child's name its own segments
+    # the name of the first profile selects the whole run, and the name of a child's
+    # profile selects all segments of the child
     files = run_files.find([str(stock_pypy.folder / "app.vmprof")]).files
     assert sorted(len(file.later) + 1 for file in files) == sorted(
         map(len, found.values()))
@@ -223,7 +224,7 @@ def test_a_folder_that_goes_away_and_comes_back(stock_pypy: PyPy) -> None:
 
 
 def test_segments_of_an_earlier_run_are_replaced(stock_pypy: PyPy) -> None:
-    """A run replaces the segments of an earlier run that have its own numbers."""
+    """A run replaces the segments of an earlier run that have the same numbers."""
     script = stock_pypy.script(THING + "    work(float(sys.argv[1]))\n")
     for seconds in "1.2", "0.5":
         assert rotate(stock_pypy, str(script), seconds) == (0, "", "")
@@ -298,7 +299,7 @@ def test_each_segment_contains_the_retainers(stock_pypy: PyPy) -> None:
             assert profile.held and {held.problem for held in profile.held} == {0}
             rows = {row.holders[0].path: row
                     for row in holders.find(profile, profile.held[-1]).rows}
-            if "__main__.kept" not in rows:     # on a busy machine, it has just begun
+            if "__main__.kept" not in rows:     # on a busy machine, run() just begins
                 assert sizes == []
                 continue
             row = rows["__main__.kept"]
@@ -310,7 +311,7 @@ def test_each_segment_contains_the_retainers(stock_pypy: PyPy) -> None:
 
 
 def test_each_segment_ends_with_a_snapshot_of_a_small_heap(stock_pypy: PyPy) -> None:
-    """Without a snapshot the garbage is alive, because no major collection runs."""
+    """Without a snapshot, the garbage would be alive: no major collection runs."""
     script = stock_pypy.script(THING + """
     def make(count):
         return [[i] for i in range(count)]
@@ -367,7 +368,8 @@ def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None
 def test_child_of_an_idle_child_has_one_rotating_thread(stock_pypy: PyPy) -> None:
     """A program that becomes a daemon has such a child.
 
-    The parent's thread would start in the child, too, and begin with a collection.
+    The rotating thread of the idle child must not start in its child, too, where it
+    would begin with a collection.
     """
     run = stock_pypy.sample("""
         import os, sys, time

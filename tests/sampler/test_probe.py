@@ -59,7 +59,7 @@ def test_probe_that_never_ends_is_stopped_by_its_processor_time(
 # names of Python's types and the interpreter's types
 
 def texts(pypy: PyPy) -> list[str]:
-    """Return the lines that the probe has written."""
+    """Return the lines of the file in which the probe has written all types."""
     doctor = pypy.command("-m", "vmprof_allocation", "doctor").out
     (build_id,) = set(re.findall("build-id: ([0-9a-f]+)", doctor))
     path = Path(CACHE, "vmprof-allocation", "%s-%d.types" % (
@@ -174,7 +174,7 @@ def test_names_of_types_that_python_does_not_show(
 
 
 def test_every_type_has_a_name_or_a_class(stock_pypy: PyPy) -> None:
-    """No type has both."""
+    """No type has both a name and a class."""
     for _, name, full in by_row(stock_pypy).values():
         of_instances = re.match(
             r"GcStruct pypy\.interpreter\.typedef\.\w+User", full)
@@ -196,7 +196,7 @@ def make(kind, *arguments, count=3000):
 """
 
 
-#: objects in the nursery have no known type yet
+#: the types of objects are only known after they have left the nursery
 SETTLE = "gc.collect()\n"
 
 
@@ -255,7 +255,7 @@ def test_classes_of_all_kinds(stock_pypy: PyPy, jit: str) -> None:
     others = ["quite.else.where.Foreign", "Nowhere", "ValueError", "KeyError",
               "StopIteration"]
     for name in ["__main__." + name for name in of_main] + others:
-        # 3000 objects of 40 bytes or more: fewer samples once in ten million years
+        # 3000 objects of 40 bytes or more give fewer samples once in ten million years
         assert types[name] > 100, (name, types)
     assert not any("Made" in name or name.endswith(("else.where.Nowhere",))
                    for name in types)
@@ -338,7 +338,7 @@ def test_classes_that_are_deleted(stock_pypy: PyPy, jit: str) -> None:
 
 @JIT
 def test_ten_thousand_classes_with_the_same_name(stock_pypy: PyPy, jit: str) -> None:
-    """Some classes have their own number, as their instances have another layout."""
+    """The classes have one number, because their instances have the same layout."""
     found = sampled(stock_pypy, """
     for i in range(10000):
         make(type("Same", (), {"__module__": "made"}), count=10)
@@ -376,7 +376,7 @@ def test_library_of_another_build_is_not_probed(
 
 
 #: Programs in place of the probe.  The second program is killed as for lack of memory,
-#: which is not remembered.
+#: a problem that the stored result must not contain.
 BROKEN = ("import os; os.kill(os.getpid(), 11)", "import os; os.kill(os.getpid(), 9)",
           "print('{}')", "print('')", "raise SystemExit(1)",
           "print('{\"layout\": \"\"}')")
@@ -384,7 +384,7 @@ BROKEN = ("import os; os.kill(os.getpid(), 11)", "import os; os.kill(os.getpid()
 
 @functools.cache
 def answers_of_broken_probes() -> list[dict[str, Any]]:
-    """Return the answers of all broken probes, which one process runs."""
+    """Return the answers of the search with each broken probe, from one process."""
     with tempfile.TemporaryDirectory() as folder:
         pypy = PyPy(Path(folder))
         layout = Layout.parse(cache.load(str(remembered(pypy))) or "")

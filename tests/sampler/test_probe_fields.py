@@ -17,7 +17,13 @@ SIZE = 16
 
 
 class Made:
-    """One type with its name, its size including the header, and its references."""
+    """A stand-in for the GC's table of types, with a single type.
+
+    Args:
+        name: the GC's name of the type, with its fields.
+        size: size in bytes, including the header.
+        references: offsets of the references in bytes.
+    """
 
     table = 0
 

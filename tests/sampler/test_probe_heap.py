@@ -20,7 +20,7 @@ from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.profile.model import HEAP, HEAP_HAS, NURSERY, RAW_IN_USE, RESIDENT
 
 BASE = 0x100000
-#: relative to BASE: the GC's own words, one of its parts, and the end of its data
+#: offsets from BASE of the GC's own words, one of its parts, and the end of its data
 GC, PART, END = 0x1000, 0x4000, 0x8000
 BLOCKS, ARENAS, LARGE, SIZE = PART + 0xa8, PART + 0xa0, GC + 0x228, GC + 0x1a0
 NAMES = "heap_blocks", "heap_arenas", "heap_large", "heap_nursery"
@@ -54,7 +54,7 @@ class Model:
     def words(self, address: int, count: int) -> list[int]:
         return [self.at.get(address - BASE + 8 * i, 0) for i in range(count)]
 
-    # the module gc
+    # functions of the module gc
 
     def collect(self) -> None:
         self._step()
@@ -127,7 +127,7 @@ def test_a_word_that_never_changes(model: Model, word: int) -> None:
 
 @pytest.mark.parametrize("word", [BLOCKS, ARENAS, LARGE])
 def test_a_word_that_only_grows(model: Model, word: int) -> None:
-    """It may be the word that keeps the maximum."""
+    """Such a word may keep the maximum of the count."""
     model.more[word] = lambda: 5000 + model.time
     with pytest.raises(NotCertain):
         find(model)

@@ -1,4 +1,4 @@
-"""The file of a profile: its end, and harm by the program, the system or others."""
+"""The end of a profile's file, and harm to the file by the program or the system."""
 from __future__ import annotations
 
 import os
@@ -59,7 +59,7 @@ def test_killed_run_leaves_a_profile_that_loads(pypy: PyPy) -> None:
 
 
 def test_program_that_closes_all_files(pypy: PyPy) -> None:
-    """The program's file gets our number, and must not contain our data."""
+    """A file of the program gets the number of our file, but must not get our data."""
     run = pypy.sample("""
         import os
         first = [str(i) for i in range(100000)]
@@ -213,7 +213,10 @@ def test_program_that_ends_without_exit_handlers(
 
 
 def test_pipe_whose_reader_stalls(pypy: PyPy) -> None:
-    """The program continues after some seconds, and the end reports the error."""
+    """The program continues after some seconds.
+
+    At its end, the sampler reports the error.
+    """
     process, reading = sampled_into_fifo(pypy, """
         open("running", "w").close()
         print(sum(len([i]) for i in range(1000000)))

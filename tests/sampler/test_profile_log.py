@@ -88,7 +88,7 @@ def logs(draw: st.DrawFn) -> Log:
             path = path[:draw(st.integers(0, len(path)))] + draw(FRAMES_OF)
             paths.append(path)
             known.append(log.stack(path))
-            # a shifted bit makes two numbers that are neighbours in the table
+            # keys that are shifted by 50 bits have the same place in the table of keys
             log.remember(len(known) << draw(st.sampled_from([1, 50])))
         elif kind == "known" and log.keys:
             known.append(log.known(draw(st.sampled_from([*log.keys]))))
@@ -253,7 +253,8 @@ def test_resident_memory_comes_with_a_stack_that_is_not_known(
         tail: tuple[int, ...]) -> None:
     """vmprof reads the resident memory when it walks a stack.
 
-    vmprof writes its metadata in pieces, and the length of a string is not a header.
+    vmprof writes its metadata by several calls.  The length of a string is not the
+    beginning of a record.
     """
     log, _ = new_log(tmp_path, version, made_profiles.MEMORY + made_profiles.PYPY)
     log.lines += ["bytes 07", "bytes " + made_profiles.word(5).hex(),
@@ -340,7 +341,7 @@ def test_more_samples_than_a_record_holds(log_harness: pathlib.Path,
 
 def test_stacks_that_share_nothing(log_harness: pathlib.Path,
                                    tmp_path: pathlib.Path) -> None:
-    """Tables grow, and earlier entries are still found."""
+    """The tables of the stack tree grow, and earlier stacks are still found."""
     log, file = new_log(tmp_path)
     stacks = [[number, number + 1] for number in range(1, 30000, 2)]
     for frames in stacks + stacks[::17]:
@@ -463,7 +464,7 @@ def test_key_is_forgotten_after_a_second(
 
 def test_two_keys_in_the_same_place(log_harness: pathlib.Path,
                                     tmp_path: pathlib.Path) -> None:
-    """The later key stays."""
+    """In the table of keys, the later key replaces the earlier key."""
     log, _ = new_log(tmp_path)
     log.stack([8])
     log.remember(5)
@@ -492,7 +493,7 @@ def test_keys_are_forgotten_with_the_log(log_harness: pathlib.Path,
 
 
 # ____________________________________________________________
-# when is a flush due?
+# times at which a flush is due
 
 def test_a_flush_is_due_by_age(log_harness: pathlib.Path,
                                tmp_path: pathlib.Path) -> None:
@@ -515,7 +516,7 @@ def test_flushes_early_in_the_run_come_early(
         log_harness: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """A short program that ends without exit handlers loses few samples."""
     log, file = new_log(tmp_path)
-    # the age is an eighth of the time since the start, and 10 ms at least
+    # a sample may wait for an eighth of the time since the start, and 10 ms at least
     for key, (sampled, due) in enumerate((
             (0, 10_000_000), (20_000_000, 30_000_000), (80_000_000, 91_428_571),
             (700_000_000, 799_999_999)), 1):

@@ -125,7 +125,7 @@ def test_main_and_argv_while_threads_and_exit_handlers_run(pypy: PyPy) -> None:
 
 
 def test_threads_and_exit_handlers_are_in_the_profile(pypy: PyPy) -> None:
-    """Exit handlers that the program registered first run last."""
+    """The program's first exit handler runs last, and is still in the profile."""
     run = pypy.sample("""
         import atexit, threading, time
         filler = b"x" * 20000
@@ -147,7 +147,7 @@ def test_threads_and_exit_handlers_are_in_the_profile(pypy: PyPy) -> None:
 
 
 def test_profile_is_complete_if_exit_functions_are_cleared(stock_pypy: PyPy) -> None:
-    """The sampler registers an exit function, too."""
+    """The program clears the sampler's exit function, too."""
     run = stock_pypy.sample("""
         import atexit
         atexit.register(print, "not this")
@@ -207,7 +207,7 @@ def test_unusual_ends_of_the_program(pypy: PyPy, end: str) -> None:
 
 
 def test_signals_are_as_without_us(pypy: PyPy) -> None:
-    """A shell ignores Ctrl-C for background jobs, so the program may inherit that."""
+    """A shell ignores SIGINT for background jobs, and a program inherits that."""
     path = str(pypy.script("""
         import signal
         for number in signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ:
@@ -302,7 +302,7 @@ def test_closed_standard_files(
 # contents of the program's process
 
 def test_program_begins_with_few_objects_of_the_sampler(pypy: PyPy) -> None:
-    """Each major collection walks the objects on the heap."""
+    """Few may stay, because each major collection walks all objects on the heap."""
     source = """
         import sys
         print(" ".join(sorted(sys.modules)))
@@ -316,7 +316,7 @@ def test_program_begins_with_few_objects_of_the_sampler(pypy: PyPy) -> None:
     plain = pypy.run(source).out.splitlines()
     run = pypy.sample(source, "1G").out.splitlines()
     new = set(run[0].split()) - set(plain[0].split())
-    # and the modules in test_resident.py
+    # functions of other modules also stay on the heap: see test_resident.py
     assert new <= {"__future__", "_cffi_backend", "_vmprof", "atexit", "fcntl", "gc",
                    "vmprof_allocation.errors", "vmprof_allocation.critical.forks",
                    "vmprof_allocation.session.resident", "zlib",
@@ -440,7 +440,7 @@ def test_pth_leaves_no_descriptor(pypy: PyPy) -> None:
 
 
 def test_pth_leaves_nothing_in_the_program(pypy: PyPy) -> None:
-    """The word `vmprof` may be anywhere in the command line."""
+    """This also holds if the word `vmprof` is in the command line."""
     pypy.script("""
         import sys
         print([m for m in sys.modules if m.startswith("vmprof")],
@@ -453,8 +453,8 @@ def test_pth_leaves_nothing_in_the_program(pypy: PyPy) -> None:
 
 
 @pytest.mark.parametrize("trouble", [
-    "os.open = None",                                       # no /proc
-    "sys.modules['vmprof_allocation.launch.begin'] = None; "       # half removed
+    "os.open = None",                                       # as without /proc
+    "sys.modules['vmprof_allocation.launch.begin'] = None; "       # a part is removed
     "sys.modules['vmprof_allocation.launch.startup'] = None",
     "sys.argv = []", "del sys.argv",
 ])
@@ -514,7 +514,7 @@ def test_variable_for_another_process_is_ignored(pypy: PyPy) -> None:
 
 
 def test_cpython_reads_the_pth(pypy: PyPy) -> None:
-    """The package may be installed for its reader, and CPython then works as before."""
+    """The package may be installed to read profiles, and CPython works as before."""
     shutil.copy(pypy.script("print('x')"), pypy.folder / "amodule.py")
     done = subprocess.run([sys.executable, "-m", "amodule", "vmprof"],
                           cwd=pypy.folder, capture_output=True, text=True)

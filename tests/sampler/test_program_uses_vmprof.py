@@ -1,7 +1,7 @@
 """A sampled program that uses vmprof itself.
 
-Either the call is refused, or it works and ends the profile.  The profile is then
-complete and contains the reason.
+Either a call of vmprof is refused, or it works and ends the profile.  The profile is
+then complete and contains the reason.
 """
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_program_that_disables_vmprof_while_threads_allocate(
 
 
 def test_program_that_keeps_vmprofs_functions(stock_pypy: PyPy) -> None:
-    """A function that was imported before the start has the same effect."""
+    """disable() has the same effect if the program imported it before the start."""
     script = stock_pypy.script("""
         from _vmprof import disable
         import vmprof_allocation

@@ -45,8 +45,8 @@ def test_threads_take_samples(tmp_path: pathlib.Path, sanitizer: str,
         profile = readers.read(path)
         assert profile.end_time is not None
         assert profile.settings["engine"] == "harness"
-        # The thread with these notes runs while the profile stops, so its second note
-        # may come too late.
+        # A thread adds and removes the note "perhaps" until the profile stops, so the
+        # last removal may come too late.
         assert profile.settings["ended"] in ("", "perhaps")
         assert "children" not in profile.settings
         assert len(profile.samples) == samples + time_samples

@@ -75,7 +75,10 @@ def library() -> Library:
 
 def check(data: bytes, rows: list[tuple[int, ...]], texts: list[bytes] | None = None
           ) -> None:
-    """Compare a record with its definition, and with the converter's result."""
+    """Check that a record contains these rows.
+
+    It is decoded twice, by the definition in PROFILE.rst and by the converter.
+    """
     found = record_rows.record(data)
     assert found.rows == rows and found.texts == (texts or [])
     parsed = records.parse(data[9:])
@@ -98,7 +101,7 @@ NUMBERS = st.one_of(
 
 @st.composite
 def columns(draw: st.DrawFn, rows: int) -> list[int]:
-    """Make columns for each encoding, and columns that nearly fit it."""
+    """Draw the numbers of a column that fits one of the encodings, or nearly fits."""
     kind = draw(st.sampled_from(["any", "small", "same", "steps", "units", "steps"]))
     if kind == "same":
         return [draw(NUMBERS)] * rows

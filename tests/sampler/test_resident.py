@@ -53,7 +53,8 @@ def test_few_objects_of_the_sampler_stay_on_the_heap(stock_pypy: PyPy) -> None:
     "sys.meta_path = ()",
     "sys.modules.clear()",
     "sys.setrecursionlimit(15)",
-    # the new modules do not know the present session, and must not prevent its end
+    # modules that are imported again do not know the present session, and must not
+    # prevent its end
     "[sys.modules.pop(name) for name in list(sys.modules) if 'vmprof_all' in name]\n"
     "import vmprof_allocation, vmprof_allocation.session.session",
 ])
@@ -104,7 +105,7 @@ def test_lost_profile_of_an_open_session_is_reported(pypy: PyPy) -> None:
 
 
 def test_lost_profile_is_reported_after_changes_by_the_program(pypy: PyPy) -> None:
-    """Only the sampler's modules have the reason."""
+    """Only the sampler's modules, which must be found again, have the reason."""
     run = pypy.sample(program(work(), """
         import os, sys
         os.unlink("out.vmprof")
@@ -136,7 +137,7 @@ def test_interrupt_at_the_end(pypy: PyPy, delay: float, raises: str) -> None:
 
 
 def test_end_imports_nothing(stock_pypy: PyPy) -> None:
-    """Threads that compute take the GIL for a second or more whenever we release it.
+    """An import releases the GIL, which a computing thread keeps for a second or more.
 
     With eight such threads, the process once ended ten seconds late.
     """
@@ -291,7 +292,7 @@ def test_child_starts_another_run(stock_pypy: PyPy) -> None:
 
 def test_our_own_work_is_not_in_the_profile_of_a_small_program(
         pypy: PyPy) -> None:
-    """The sampler once allocated 4 MiB there, more than many programs do."""
+    """The profile once contained 4 MiB of the sampler, more than of many programs."""
     profile = pypy.sample("pass", "4k", jit="off").profile()
     assert 0 < profile.moments[-1].allocated < 3 * 2**20
 

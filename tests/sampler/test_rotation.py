@@ -124,7 +124,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         assert "early" not in functions(profile)
         assert profile.lost_stacks == 0
         assert profile.has_types
-        # the outcomes of young objects were reported, also at the end
+        # rotate() and stop() also record the young objects, with their types
         assert sum(type_ < 0 for type_ in profile.samples.type) < 5
 
 
@@ -151,7 +151,8 @@ def test_type_of_each_sample_is_known_in_its_own_segment(stock_pypy: PyPy) -> No
 def test_objects_continue_in_later_segments(pypy: PyPy) -> None:
     """All segments together have the outcome of each object.
 
-    Kept objects are alive.  Objects that a later segment dropped are freed there.
+    Kept objects are alive.  Objects that the program dropped during a later segment are
+    freed in that segment.
     """
     run = pypy.run(WORK + """
     import gc
@@ -217,7 +218,7 @@ def test_live_objects_are_inherited(pypy: PyPy) -> None:
     old = young = 0
     for number, profile in enumerate(found, 1):
         carried = profile.samples.carried
-        # the first collection of these objects is not in this segment
+        # old objects had their first collection in an earlier segment
         assert sum(c.collected < 0 and c.fate != PENDING for c in carried) == old
         # several objects of a batched allocation are inherited as one
         assert 0 <= len(carried) - old <= young
@@ -245,7 +246,7 @@ def test_live_objects_are_inherited(pypy: PyPy) -> None:
 def test_stacks_outlive_a_full_table(pypy: PyPy) -> None:
     """A segment has more stacks than the table holds.
 
-    In the next segment, the live objects have these stacks.
+    In the next segments, the inherited live objects still have these stacks.
     """
     run = pypy.run(WORK + """
     class Kept: pass
@@ -381,7 +382,7 @@ def test_cpu_samples_continue(pypy: PyPy) -> None:
 
 
 def test_handlers_that_raise_during_a_rotation(pypy: PyPy) -> None:
-    """Each rotation has happened or not, and `output` has the correct path."""
+    """After the exception, `output` shows whether the rotation has happened."""
     run = pypy.run(WORK + """
     import random, signal
     class Interrupted(Exception):
@@ -588,7 +589,7 @@ def test_without_following_children(pypy: PyPy) -> None:
 
 
 def test_next_profile_has_the_requested_interval(pypy: PyPy) -> None:
-    """The profile has no limit, because the new interval has ended it."""
+    """The next profile has no limit, because set_interval() has ended the limit."""
     run = pypy.command(str(pypy.script(WORK + """
     with vmprof_allocation.sample("app.vmprof", "auto") as session:
         session.set_interval("4k")

@@ -40,7 +40,7 @@ def fields(text: str) -> dict[str, list[str]]:
 
 
 def search(pypy: PyPy, path: Path) -> dict[str, list[str]] | str:
-    """Return the layout, or the text of the refusal."""
+    """Search a library, and return the layout, or the text of the refusal."""
     run = pypy.command(
         "-m", "vmprof_allocation.engines.hook.discovery.search", str(path))
     assert run.code == 0, run.err
@@ -71,7 +71,7 @@ def changed(pypy: PyPy, library: Path, layout: dict[str, list[str]],
 def test_second_search_finds_the_same(pypy: PyPy, library: Path) -> None:
     """The search decodes few places, and none twice.
 
-    Decoding with capstone under ctypes on PyPy once took most of the time.
+    Decoding with capstone under ctypes on PyPy once took most of the search's time.
     """
     script = pypy.script("""
         import sys
@@ -151,8 +151,8 @@ class FirstUse(NamedTuple):
 def first_use() -> FirstUse:
     """Return the results of a run with an invalid cache.
 
-    The folder has modules with the names of modules that the search imports.  The
-    result is cached, because a search takes longer than the tests of its result.
+    The program's folder has modules with the names of modules that the search imports.
+    The result is cached, because a search takes longer than the tests of its result.
     """
     with tempfile.TemporaryDirectory() as folder:
         pypy = PyPy(Path(folder))
@@ -196,7 +196,7 @@ def remembered(pypy: PyPy, **other: str) -> Path:
 
 
 def known(path: Path) -> bool:
-    """Return whether the cache with this file has the build."""
+    """Return whether the cache has the build whose layout is in this file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(path.parent.parent))
         build_id = path.name.partition("-")[0]
@@ -275,7 +275,7 @@ def test_sampled_program_has_no_decoder(pypy: PyPy) -> None:
 
 
 def test_one_wrong_digit_in_the_cache_is_noticed(pypy: PyPy) -> None:
-    """Most fields are addresses to which the sampler writes."""
+    """Most fields are addresses, and the sampler writes to these addresses."""
     path = remembered(pypy)
     good = path.read_text()
     assert cache.load(str(path)) == good[:good.rindex("check=")]

@@ -1,4 +1,4 @@
-"""The search in AArch64's machine code, and its knowledge of the instructions."""
+"""The search in AArch64's machine code, and its functions for single instructions."""
 from __future__ import annotations
 
 import random
@@ -117,7 +117,7 @@ def test_entry_that_cannot_be_moved_is_refused(pypy: PyPy, first: str) -> None:
     "    .data\n    .quad minor\n    .text\n",
 ])
 def test_entry_that_is_called_by_its_address_is_refused(pypy: PyPy, more: str) -> None:
-    """If calls must lead to a `bti`, our entry patch has none."""
+    """An indirect call may have to lead to a `bti`, which our entry patch lacks."""
     assert "entry of _minor_collection: its address is taken" in problem_of(
         pypy, source(more="    .p2align 4\nother:\n" + more))
 
@@ -193,7 +193,7 @@ _TAGGED = {"addg", "subg"}
 
 
 def decoded() -> list[tuple[int, Any]]:
-    """Return random words, and capstone's results."""
+    """Return random words that are instructions, each with capstone's result."""
     numbers = random.Random(36)
     decoder = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     decoder.detail = True
@@ -202,9 +202,9 @@ def decoded() -> list[tuple[int, Any]]:
 
 
 def test_registers_of_random_instructions_match_capstone() -> None:
-    """The registers that we report as written include capstone's.
+    """Our list of written registers contains at least capstone's registers.
 
-    Those that we report as read are among capstone's.
+    Our list of read registers contains at most capstone's registers.
     """
     wrong, names = [], set()
     for w, instruction in decoded():

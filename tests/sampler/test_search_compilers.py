@@ -48,7 +48,7 @@ class Answer:
 
 
 def problem_of(pypy: PyPy, source: Source) -> str:
-    """Return the reason of the refusal."""
+    """Build a library, and return the reason why the search refuses it."""
     path = pypy.folder / "made.so"
     made_library.build(source, path)
     problem: str = Answer(pypy, path).problem

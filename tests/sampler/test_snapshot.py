@@ -1,6 +1,6 @@
-"""tracemalloc's snapshots have the same results as CPython's.
+"""Snapshots of our tracemalloc have the same results as CPython's.
 
-Both get the same traces, and all results are compared.
+Both modules get the same traces, and all results are compared.
 """
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_dump_and_load(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("content", [
     b"", b"print(1)\n", b"\x1f\x8b\x08\x00", b"\x80\x04\x95", b"\x80\x04h\x07."])
 def test_load_of_other_files_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:
-    """PyPy's pickle raises KeyError, IndexError and other exceptions."""
+    """For such files, PyPy's pickle raises KeyError, IndexError and others."""
     file = tmp_path / "other"
     file.write_bytes(content)
     with pytest.raises(pickle.UnpicklingError, match="other' contains no snapshot: "):
@@ -121,7 +121,8 @@ def test_load_of_other_files_is_refused(tmp_path: pathlib.Path, content: bytes) 
 def test_a_recursion_counts_once() -> None:
     """CPython counts a line for each of its frames in the traceback.
 
-    Here, all frames of a function have the same line, so the count would be the depth.
+    In our traces, all frames of a function have the same line, so CPython's count would
+    be the depth of the recursion.
     """
     deep = ours.Snapshot([(0, 100, (("x.py", 3),) * 50 + (("x.py", 1),))], 99)
     for key in "lineno", "filename":

@@ -23,7 +23,7 @@ HEAP, NEED = 2**30, 646
 
 def refusal(root: Path, heap: int, files: dict[str, str],
             address_space: int = 0) -> str:
-    """Return the harness's line.
+    """Return whether a snapshot is allowed, as the harness prints it.
 
     Args:
         root: an empty folder.
@@ -135,7 +135,7 @@ def test_snapshot_is_allowed_without_known_limits(tmp_path: Path) -> None:
 
 
 class Snapshot:
-    """The native code, with one outcome."""
+    """A stand-in for a snapshot by the native code, with one outcome."""
 
     def __init__(self, outcome: int) -> None:
         self._outcome = outcome

@@ -24,7 +24,7 @@ Node._fields_ = [("next", ctypes.POINTER(Node)), ("value", ctypes.c_ssize_t),
 
 
 class Piece:
-    """A piece of compiled code, with the return address below its stack pointer."""
+    """A frame of compiled code, with the return address below its stack pointer."""
 
     def __init__(self, return_address: int) -> None:
         self.word = ctypes.c_uint64(return_address)
@@ -53,7 +53,7 @@ def test_the_same_nodes_have_the_same_key(key: Key) -> None:
 
 
 def test_other_nodes_have_other_keys(key: Key) -> None:
-    """They differ in a number, in their order, in their length, or in the state."""
+    """The nodes differ in a number, in their order or number, or `state` differs."""
     piece = Piece(8)
     keys = [key(pairs, state) for state in (0, 1, 2) for pairs in (
         [(CODE, 8)], [(CODE, 16)], [(CODE, 8), (CODE, 16)],
@@ -65,7 +65,7 @@ def test_other_nodes_have_other_keys(key: Key) -> None:
 
 
 def test_states_and_nodes_do_not_cancel(key: Key) -> None:
-    """States and nodes are small numbers, and their differences must not cancel."""
+    """`state` and nodes are small numbers, and their differences must not cancel."""
     outer = (CODE, 24)
     one, other = Piece(0x7f0000001000), Piece(0x7f0000001010)
     keys = [key([*inner, outer], state)

@@ -221,7 +221,10 @@ def test_random_interrupts_leave_nothing_behind(stock_pypy: PyPy) -> None:
 
 def test_file_of_the_program_after_an_interrupted_start(
         stock_pypy: PyPy) -> None:
-    """The descriptor was once the profile's, so the program's data was lost."""
+    """A program's file that gets the number of the profile's descriptor keeps its data.
+
+    After an interrupted start, this data was once lost.
+    """
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import signal
     lib = engine._lib
@@ -251,7 +254,7 @@ def test_file_of_the_program_after_an_interrupted_start(
 def test_handler_that_stops_during_set_interval(stock_pypy: PyPy) -> None:
     """Another thread has pinned an object, which lies at the end of the GC's nursery.
 
-    Only an object may be stored there.
+    The GC expects an object there, so the sampler must store nothing else.
     """
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import gc, signal, threading, time
@@ -290,7 +293,7 @@ def test_handler_that_stops_during_set_interval(stock_pypy: PyPy) -> None:
 
 
 def test_handler_that_toggles_the_sampling(stock_pypy: PyPy) -> None:
-    """Each call has its effect, while other threads allocate."""
+    """Each start and stop by the handler has its effect, while threads allocate."""
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import signal, threading, time
     sessions = []
@@ -337,9 +340,10 @@ def test_handler_that_toggles_the_sampling(stock_pypy: PyPy) -> None:
 
 
 def test_fork_during_start_and_stop(stock_pypy: PyPy) -> None:
-    """Another thread forks meanwhile.
+    """Another thread forks before each call of the engine's native code.
 
-    In the child, everything is restored at the first use, and it can sample itself.
+    In the child, everything is restored at the first use, and the child can sample
+    itself.
     """
     script = stock_pypy.script(PEEK + FAIL_AT + """
     import threading

@@ -161,7 +161,7 @@ def test_a_child_that_is_forked_while_top_shows_its_parent(
 
 
 def test_sampling_ends_if_top_is_silent(stock_pypy: PyPy) -> None:
-    """The timeout of top is a field of its request, in seconds."""
+    """The request of top contains a timeout, four seconds, and no request follows."""
     with prepared(stock_pypy, BUSY) as program:
         target = client.Process(program.pid, 10)
         with target.connected() as connection:

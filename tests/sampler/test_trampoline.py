@@ -26,7 +26,7 @@ def test_hooked_functions(machine: str) -> None:
 
 @pytest.mark.parametrize("gigabytes", [1, 2, 4])
 def test_hooked_functions_without_free_memory_next_to_them(gigabytes: int) -> None:
-    """The emulator keeps records of all mappings, so this test would end it."""
+    """The emulator cannot run this test, because it keeps records of all mappings."""
     check(X86_64, gigabytes)
 
 

@@ -1,6 +1,6 @@
 """The functions that run at a return address of compiled code (true_stack.c).
 
-The JIT may have put other code there.
+The JIT may have put other code at this address since an earlier sample.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from native_build import build
 
-#: more functions than true_stack.c remembers for a place
+#: more functions than true_stack.c remembers for a return address
 MANY = 40
 
 
@@ -33,7 +33,7 @@ def frames(harness: pathlib.Path, *lines: str) -> list[str]:
 
 
 def piece(offset: int, *functions: int) -> str:
-    """Return a line for a piece of code whose functions are inlined into each other.
+    """Return a line for compiled code whose functions are inlined into each other.
 
     Each function begins 10 bytes after its caller, and all end where the code ends.
     """
@@ -63,7 +63,10 @@ def test_functions_at_the_interrupted_address(harness: pathlib.Path, how: str) -
 
 
 def test_no_return_address_is_taken_from_the_stack(harness: pathlib.Path) -> None:
-    """The addresses come from elsewhere.  Without an address, outer code is unknown."""
+    """Unwinding gives the return addresses, and the harness's stack has wrong ones.
+
+    From the first compiled code without a return address on, compiled code is unknown.
+    """
     assert frames(harness, piece(5000, 1, 2), piece(7000, 4),
                   "unwound 4000 c 7 j 5500 c 8 j 7500 c 9",
                   "unwound 4000 c 7 j 5500 c 8 j 0 c 9",
@@ -90,7 +93,7 @@ def test_more_functions_than_are_remembered(harness: pathlib.Path) -> None:
 
 
 def test_new_code_at_the_same_address(harness: pathlib.Path) -> None:
-    """The bytes around the call show the change at once."""
+    """If the bytes around the call differ, the change is noticed at once."""
     asked = "stack j 5500"
     for where in (5500 - 32, 5499, 5500, 5500 + 31):
         assert frames(harness, piece(5000, 1), asked, piece(5000, 2),

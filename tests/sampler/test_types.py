@@ -49,7 +49,7 @@ TEXTS += "".join("type %d %d 0 -1\t\tGcStruct other%d { }\n" % (n, n, n) for n i
 
 
 class Heap:
-    """Lines for types_harness.c."""
+    """An artificial heap, as lines for types_harness.c."""
 
     def __init__(self, harness: pathlib.Path, texts: str = TEXTS) -> None:
         self.harness = harness
@@ -111,7 +111,7 @@ class Heap:
         self.lines += ["number %d" % at for at in objects]
 
     def run(self) -> tuple[list[int], list[Name]]:
-        """Return the answers, and the names."""
+        """Return the harness's answers, and the names of types in the profile."""
         done = subprocess.run(
             [str(self.harness)], input="\n".join(self.lines) + "\n", text=True,
             capture_output=True, timeout=300)
@@ -309,7 +309,7 @@ def test_ten_thousand_classes_with_the_same_name_share_a_number(heap: Heap) -> N
 
 @pytest.mark.slow
 def test_excess_classes_have_the_type_of_the_gc(heap: Heap) -> None:
-    """Instances of further classes have the GC's type."""
+    """After NAMES names, instances of further classes have the GC's type."""
     for i in range(NAMES + 3):
         heap.number(heap.of_class(b"N%d" % i, None))
         heap.end = 8
@@ -337,7 +337,7 @@ def test_class_that_is_renamed_has_its_new_name_at_once(heap: Heap) -> None:
 
 
 def replaced(heap: Heap, flags: int, *between: str) -> list[bytes]:
-    """Return the names of two classes, of which the second replaces the first."""
+    """Put two classes at one address in turn, and return their recorded names."""
     at = heap.end
     for name in b"One", b"Two":
         heap.end = at
@@ -360,7 +360,7 @@ def test_memory_of_a_class_is_used_again_in_another_profile(
 
 
 def test_young_class_moves(heap: Heap) -> None:
-    """Another class gets its place in the nursery."""
+    """After a collection, another class gets the young class's place in the nursery."""
     assert replaced(heap, 0, "minor") == [b"One", b"Two"]
 
 
@@ -380,7 +380,10 @@ def test_young_parts_of_a_class_move(heap: Heap, young: str) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 300])
 def test_name_that_may_be_young_is_compared(heap: Heap, length: int) -> None:
-    """Strings are not marked as old before the first major collection."""
+    """Before the first major collection, an old string has no flag.
+
+    So the sampler compares the text of the name.
+    """
     string = heap.string(b"x" * length + b"1", 0)
     its_class = heap.put(CLASS | OLD, 0, 0, "@%d" % string, 0)
     thing = heap.instance(heap.map(its_class))
@@ -400,7 +403,7 @@ def test_nothing_moves_until_the_next_collection(heap: Heap) -> None:
 
 
 def test_old_class_is_remembered(heap: Heap) -> None:
-    """Until the next major collection, no other class can have its address."""
+    """Until the next major collection, no other class can get an old one's address."""
     assert replaced(heap, OLD, "minor") == [b"One"]
 
 

@@ -91,7 +91,7 @@ def test_profile_with_a_name_is_kept(pypy: PyPy) -> None:
 
 
 def test_signal_to_the_command_ends_the_program(pypy: PyPy) -> None:
-    """The profile up to then is shown."""
+    """The browser shows the profile up to the signal."""
     done = view(pypy, """
         import time
         kept = [str(i) for i in range(20000)]

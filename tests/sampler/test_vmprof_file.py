@@ -10,7 +10,7 @@ from native_build import build, machines, run_of
 
 @pytest.mark.parametrize("machine", machines())
 def test_address_of_the_descriptor_is_found(machine: str) -> None:
-    """The address is found only if the handler reads exactly one such word."""
+    """The handler must read exactly one word that contains the descriptor."""
     harness = build("file_harness", "hook/vmprof/vmprof_file.c",
                     "machines/%s/handler_word.c" % machine, "machines/guarded_read.c",
                     machine=machine)

@@ -48,7 +48,7 @@ def test_head_and_trailer_do_not_come_from_a_buffer(harness: pathlib.Path) -> No
 
 def test_names_are_taken_before_vmprof_writes_them(
         harness: pathlib.Path) -> None:
-    """Each name is taken once."""
+    """The recorder gets each name once."""
     assert run(harness, *ENABLED, "names", "fill 3 " + name(8), "names",
                "names", "fill 3 " + name(16) + name(24), "fill 5 " + name(32),
                "names", "fill 3 " + name(40), "flush 3", "names") == [
@@ -68,7 +68,10 @@ TRUE_NAME = b"py:true:1:a.py"
         line.split()[0] for line in then))
 def test_text_that_was_incomplete_is_replaced(
         harness: pathlib.Path, torn: str, then: list[str]) -> None:
-    """vmprof counts a record before it writes the record into its buffer."""
+    """vmprof counts a record before it writes the record into its buffer.
+
+    So the sampler may read a part of a name.
+    """
     whole = name(16, TRUE_NAME)
     torn = torn.ljust(len(whole), "0")
     lines = run(harness, *ENABLED, "fill 3 " + name(48), "names", "fill 3 " + torn,
@@ -93,7 +96,7 @@ def test_text_that_was_incomplete_is_replaced_in_a_full_buffer(
 
 
 def test_buffer_that_is_used_again(harness: pathlib.Path) -> None:
-    """The new content has as many bytes, more, or fewer."""
+    """The new content has as many bytes as the old content, or more, or fewer."""
     assert run(harness, *ENABLED, "fill 3 " + name(8), "names", "flush 3",
                "fill 3 " + name(16), "names", "flush 3",
                "fill 3 " + name(24) + name(32), "names", "flush 3",
@@ -147,7 +150,10 @@ def test_words_in_front_of_a_stack(harness: pathlib.Path,
 @pytest.mark.parametrize("words", [(), (1, 8), tuple(range(1018))])
 def test_words_instead_of_a_stack(harness: pathlib.Path,
                                   words: tuple[int, ...]) -> None:
-    """The thread's number after the stack stays.  Without words, all stays."""
+    """The thread's number after the stack stays.
+
+    Without words, the record is unchanged.
+    """
     mine = stack(*words)
     assert run(harness, *ENABLED, "instead 4 " + mine, "instead 0 " + mine) == [
         "stack " + stack(1000, 1001, 1002, 1003), "stack " + mine]

@@ -15,7 +15,7 @@ from native_build import compiled
 from running import Running, running
 
 MIB = 2**20
-#: tolerance of a row in bytes: memory of the answer itself, and of no interest
+#: tolerance of each row in bytes, mostly for memory that the answer itself needs
 NOISE = 5 * MIB
 #: program that executes its input
 OBEYS = """
@@ -52,7 +52,7 @@ void *malloc(size_t size) { return __libc_malloc(size); }
 
 
 def ask(pypy: PyPy, program: Running) -> dict[str, int]:
-    """Return the bytes of each row, and of the resident memory."""
+    """Return the bytes of each row of the report, and of the resident memory."""
     found = json.loads(done(pypy, program, "memory", "--json"))
     rows = {row["row"]: row["bytes"] for row in found["rows"]}
     assert sum(rows.values()) == found["resident"]
@@ -74,7 +74,7 @@ class Obedient:
         assert self.program.ask(what) == "done"
 
     def grows(self, *what: str) -> dict[str, int]:
-        """Return the growth of each row by these lines, in MiB."""
+        """Execute lines in the program, and return the growth of each row in MiB."""
         before = ask(self.pypy, self.program)
         for line in what:
             self.tell(line)
@@ -92,7 +92,10 @@ def obedient(pypy: PyPy) -> Iterator[Obedient]:
 
 
 def check(grown: dict[str, int], **expected: int) -> None:
-    """Check the growth of each row in MiB, and of the sum.  Other rows do not grow."""
+    """Check the growth of each row in MiB, and of the resident memory.
+
+    Rows that `expected` does not contain must not grow.
+    """
     noise = NOISE // MIB
     for row, value in grown.items():
         if row != "resident":
@@ -114,7 +117,7 @@ def check(grown: dict[str, int], **expected: int) -> None:
         "of a thread", "shared", "mapped"])
 def test_200_mib(pypy: PyPy, what: str, row: str) -> None:
     with obedient(pypy) as program:
-        # intermediate objects would be garbage, and count as objects
+        # `what` makes no intermediate objects, which would count as objects
         check(program.grows(what), **{row: 200})
 
 
@@ -145,7 +148,7 @@ def test_free_memory_that_malloc_keeps(pypy: PyPy) -> None:
 def test_memory_that_is_allocated_but_never_written(pypy: PyPy) -> None:
     with obedient(pypy) as program:
         check(program.grows("kept = libc.malloc(500 * 2**20)"), c=500, untouched=-500)
-        # other mappings do not change this row
+        # another mapping does not change the row of untouched memory
         check(program.grows(
             "more = mmap.mmap(-1, 100 * 2**20, "
             "flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); more.write(b'x' * len(more))"
@@ -191,7 +194,10 @@ def library(name: str, text: str) -> Path:
 
 
 def test_stacks_and_zeros_of_a_library(pypy: PyPy) -> None:
-    """Blocks may be next to the zeros, and the kernel then merges the mappings."""
+    """Blocks of malloc may be next to the library's zeros.
+
+    The kernel then merges their mappings.
+    """
     path = library("where_memory.so", _C)
     with obedient(pypy) as program:
         check(program.grows("lib = ctypes.CDLL(%r)" % str(path), "lib.fill_zeros()"),
@@ -229,7 +235,7 @@ def test_memory_that_is_shared_after_a_fork(pypy: PyPy) -> None:
 @pytest.mark.parametrize("is_swept", [True, False])
 def test_objects_are_unknown_while_the_gc_sweeps(
         stock_pypy: PyPy, is_swept: bool) -> None:
-    """The GC counts its objects again then, so their size is unknown."""
+    """During a sweep, the GC counts its objects again, so their size is unknown."""
     with prepared(stock_pypy, """
         import gc, sys
         kept = [[i] for i in range(100000)]
@@ -302,7 +308,7 @@ def test_memory_of_the_children(pypy: PyPy) -> None:
 
 
 def test_the_resident_part_of_a_large_nursery(pypy: PyPy) -> None:
-    """The row of the nursery is at most the bytes allocated there until now."""
+    """The row of the nursery is at most the bytes ever allocated in the nursery."""
     pypy.environment["PYPY_GC_NURSERY"] = "240M"
     with obedient(pypy) as program:
         first = ask(pypy, program.program)
