@@ -17,7 +17,8 @@ void pace_start(struct pace *p, int64_t now, int64_t per_second, int64_t share)
     p->samples = 0;
 }
 
-/* Return the time in ns that should pass, on average, for each sample. */
+/* Return the worth of a sample (pace.h) in ns: the time that should pass, on average, for
+   each sample. */
 static double worth(const struct pace *p)
 {
     if (p->per_second > 0)
