@@ -28,7 +28,7 @@ SCRIPT = ROOT / "benchmarks" / "programs" / "rounds.py"
 RATES = ("1G", "4M", "auto", "1M", "512k", "128k", "32k")
 PLAIN, AGAIN = "plain", "again"
 TURNS, CHURNS = 20, 12
-#: The largest number of strings that a process keeps.
+#: The largest number of strings that a process keeps (KEPT of programs/rounds.py).
 KEPT = 2500
 #: The width of a class of processes, in minor collections.
 ALIKE = 100
@@ -69,10 +69,11 @@ def _kind(row: Json) -> int:
 
 
 def matched(rows: list[Json], rate: str) -> list[float]:
-    """Return each process's processor time, divided by the plain median of its class.
+    """Return the time ratios of the processes at a sampling rate.
 
-    The rate `AGAIN` selects plain processes, which are compared as if they were
-    sampled.
+    The processor time of each process is divided by the median of the plain processes
+    in its class. The rate `AGAIN` selects plain processes, which are compared as if
+    they were sampled.
     """
     plain = defaultdict(list)
     for row in rows:

@@ -10,7 +10,8 @@ The tests of the GC also run while the GC samples. The tests that translate run 
   and this project's tests run with four GCs.
 - The tests of the GC run with sampling off. Then the GC behaves as without the patches
   (test_rpython_unchanged.py).
-- The tests of the GC without card marking, and of finalizers, take half of the time.
+- The tests of the GC without card marking, and of finalizers, take half of the run
+  time.
 - The transformed and not yet translated GC has the same tests as the translated GC.
 
 `make hard` also counts the tests of the pristine tree. The log of each run is in
