@@ -66,9 +66,9 @@ def run(context: Context) -> Json:
 def known(profile: Profile) -> Json:
     """Count the functions with a line number in a profile.
 
-    The result has the number of samples, except for samples of the JIT's memory, and the
-    number whose innermost Python function has a line. It also has the number of Python
-    functions in the stacks of these samples, and the number of functions with a line.
+    The result has the number of samples, without samples of the JIT's memory, and the
+    number of samples whose innermost Python function has a line. It also has the number
+    of Python functions in the stacks of these samples, and how many have a line.
     """
     tree = profile.stacks.tree()
     # For each node: the number of functions from the root, the number of these with a

@@ -228,7 +228,10 @@ def _pair(context: Context, folder: Path, pair: int, seconds: float,
 # tables and plots
 
 def _side(interval: Json, true: float) -> int:
-    """Return 0 if a confidence interval has the truth, -1 if it is below, 1 if above."""
+    """Return on which side of a confidence interval the true value is.
+
+    The result is -1 below the interval, 1 above the interval, and 0 within it.
+    """
     return int(true > interval["high"]) - int(true < interval["low"])
 
 
