@@ -68,7 +68,7 @@ def median_depth(profile: str) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure all pairs, and print their results."""
+    """Measure pairs of a sampled and a plain run at each depth, and print the times."""
     seconds, pairs = float(arguments[0]), int(arguments[1])
     sys.setrecursionlimit(5000)
     count = 1000

@@ -60,7 +60,7 @@ PARTS = {"bytearray": 3, "list": 3, "text": 2, "node": 1}
 
 
 def size_of(thing: Any, parts: int) -> int:
-    """Return the bytes of an object and of its parts.
+    """Return the sum of the bytes of an object's parts.
 
     Args:
         thing: The first part. The first reference of each part leads to the next one.

@@ -95,7 +95,7 @@ def microseconds(rows: list[Json], key: str, subject: str,
 
 
 def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
-    """Return a table of times, memory, samples and profile sizes."""
+    """Return a table of the rows: times, memory, samples and profile sizes."""
     lines = [[key, "rate", "time", "memory", "samples", "bytes/sample"]]
     for subject in dict.fromkeys(row[key] for row in rows):
         for rate in "again", *rates:
@@ -116,7 +116,7 @@ def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
 
 def plot(rows: list[Json], key: str, subjects: Sequence[str],
          rates: Sequence[str], path: Path) -> None:
-    """Plot the ratios of the wall times."""
+    """Plot the wall times of sampled processes, divided by the plain wall times."""
     draw(subjects, rates, path, "time, sampled / plain",
          lambda subject, rate: ratios(rows, key, subject, rate, "wall"))
 

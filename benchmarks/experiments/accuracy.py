@@ -84,7 +84,7 @@ def errors(results: Json, interval: str) -> Json:
 
 
 def report(results: Json) -> str:
-    """Return the table of errors."""
+    """Return the table of the estimates' errors by sampling interval."""
     lines = [["interval", "samples", "total bytes", "sqrt(interval / bytes)",
               "objects", "worst share"]]
     for interval in results:

@@ -87,5 +87,5 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios of each build."""
+    """Plot the time ratios of both builds, with the JIT and without."""
     turns.plot(results["runs"], "build", BUILDS, RATES, path)

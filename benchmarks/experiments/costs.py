@@ -161,7 +161,7 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def report(results: Json) -> str:
-    """Return tables of the ratios, their 95 % intervals, and the cost of a sample."""
+    """Return tables of time ratios, their 95 % intervals, and the cost of a sample."""
     programs = results["programs"]
     found = {name: ratios(processes) for name, processes in programs.items()}
     columns = [name for name in ("off", *CONFIGURATIONS)
@@ -206,13 +206,13 @@ def report(results: Json) -> str:
 # plots
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios, and into a second file, the costs and rates of samples."""
+    """Plot the time ratios, and into a second file, the samples per second."""
     _plot_overhead(results, path)
     _plot_rates(results, path.with_name(path.stem + "-rate.png"))
 
 
 def _plot_overhead(results: Json, path: Path) -> None:
-    """Plot the ratios of each program against the sampling interval."""
+    """Plot the time ratios of each program against the sampling interval."""
     programs = results["programs"]
     columns = min(6, len(programs))
     rows = -(-len(programs) // columns)

@@ -36,7 +36,7 @@ def costs(rows: list[Json], depth: int) -> list[float]:
 
 
 def report(results: Json) -> str:
-    """Return the table of costs."""
+    """Return the table of the cost of a sample by stack depth."""
     return table([
         ["frames", "us/sample, JIT", "us/sample, JIT off", "samples in a run"],
         *(["%d" % depth, *(estimate(costs(results[jit], depth)).format(3)

@@ -42,7 +42,7 @@ OTHER = ("import sys, vmprofconvert; out = vmprofconvert.convert_stats(sys.argv[
 
 
 def run(context: Context) -> Json:
-    """Measure the formats, the growth and the comparison."""
+    """Measure each format, the growth with the samples, and the other converter."""
     with tempfile.TemporaryDirectory() as folder:
         return {**_formats(context, Path(folder)),
                 "growth": _growth(context, Path(folder)),
@@ -128,7 +128,7 @@ def _taken(done: list[Process]) -> Json:
 
 
 def report(results: Json) -> str:
-    """Return tables of the formats, of the growth, and of the comparison."""
+    """Return tables of the formats, the growth, and the comparison of converters."""
     lines = [["", "seconds", "memory (MiB)", "file (MiB)"]]
     for name, row in results["formats"].items():
         lines.append([name, *_shown(row), "%.1f" % (row["size"] / 2**20)])

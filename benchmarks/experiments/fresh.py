@@ -88,7 +88,7 @@ def _resident(rows: list[Json], rate: str) -> float:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios."""
+    """Return the table of time ratios by sampling rate."""
     rows = results["runs"]
     lines = [["rate", "time", "memory", "compared", "samples"]]
     for rate in (AGAIN, *RATES):
@@ -109,6 +109,6 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios."""
+    """Plot the time ratios by sampling rate."""
     turns.draw(["gcbench"], RATES, path, "processor time, sampled / plain",
                lambda _, rate: matched(results["runs"], rate))

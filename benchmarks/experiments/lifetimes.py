@@ -58,7 +58,7 @@ def microseconds(processes: list[list[Json]], configuration: str) -> list[float]
 
 
 def _ratio(processes: list[list[Json]], interval: str) -> Estimate:
-    """Return the ratios of runs with lifetimes to runs without, in the same pass."""
+    """Return the time ratio of runs with lifetimes to runs without in the same pass."""
     found = []
     for segments in processes:
         took = {(segment["pass"], segment["configuration"]): segment["cpu"]
@@ -69,7 +69,7 @@ def _ratio(processes: list[list[Json]], interval: str) -> Estimate:
 
 
 def report(results: Json) -> str:
-    """Return the table of costs and ratios."""
+    """Return the table of the cost of a sample, and of the time ratios."""
     lines = [["program", "interval", "us/sample", "without", "more", "run / without",
               "run / plain", "samples/s"]]
     for name, processes in results["programs"].items():
@@ -93,7 +93,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios against the sampling interval."""
+    """Plot the time ratios against the sampling interval."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for name, processes in results["programs"].items():
         axes.plot(INTERVALS, [_ratio(processes, interval).median

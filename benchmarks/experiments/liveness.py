@@ -41,7 +41,7 @@ PAIRS, MINUTE = 2, 60.0
 
 
 def run(context: Context) -> Json:
-    """Run all programs, services, snapshots and pairs."""
+    """Run the programs and services, and measure snapshots and pairs of runs."""
     seeds, seconds, services, service_seconds, times, pairs, minute = (
         (1, SECONDS, 1, SECONDS, 1, 1, 4.0) if context.quick
         else (SEEDS, SECONDS, SERVICES, SERVICE_SECONDS, TIMES, PAIRS, MINUTE))
@@ -250,7 +250,7 @@ def _is_false(row: Json) -> bool:
 
 
 def report(results: Json) -> str:
-    """Return tables of the programs, services, snapshots and pairs."""
+    """Return tables of the programs, the services, the snapshots, and the pairs."""
     lines = [["program", "nursery", "truth in the interval of `alive`",
               "garbage alive", "leak found", "leak of none", "refused",
               "rate in its interval"]]

@@ -61,7 +61,7 @@ def _ratios(rows: list[Json], program: str, above: str) -> list[float]:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios and errors."""
+    """Return the table of time ratios, and of the errors of the estimates."""
     rows = results["runs"]
     lines = [["program", "with / without", "without / without", "samples a turn",
               "estimate - truth"]]
@@ -82,7 +82,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios of each program."""
+    """Plot the time ratios of each program."""
     rows = results["runs"]
     programs = list(dict.fromkeys(row["program"] for row in rows))
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")

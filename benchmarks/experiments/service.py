@@ -126,7 +126,7 @@ def _pushed(results: Json) -> list[Json]:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios, and the cost and bytes of a request."""
+    """Return the table of time ratios, and the cost and bytes of a request."""
     pushed = _pushed(results)
     plain = [row["cpu"] for process in results["turns"] for row in process
              if row["kind"] == "plain"]
@@ -147,7 +147,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios."""
+    """Plot the time ratios of blocks and of fresh processes."""
     figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
     found = {"push, in one process": _of_turns(results),
              "push, fresh": _of_fresh(results, "push"),

@@ -1,4 +1,4 @@
-"""Count how often `vmprof-convert diff` is wrong about a pair of runs.
+"""Count how often `vmprof-convert diff` draws a wrong conclusion about two runs.
 
 The first result is the share of pairs of equal runs in which a change is reported. The
 second result is the share of pairs in which a leak is found: the second run leaks 2 %
@@ -234,7 +234,7 @@ def _pairs(folder: Path, name: str, number: int) -> Iterable[Outcome]:
 
 
 def report(results: Json) -> str:
-    """Return a table of the pairs and a table of the growing runs."""
+    """Return a table of the pairs of runs, and a table of the growing runs."""
     lines = [["", "samples", "false alarms", "leak found", "rows wrongly named",
               "leak's row found"]]
     for what in "simulated", "real":

@@ -66,6 +66,6 @@ def test_no_word_is_written_after_a_record(harness: list[str], tmp_path: Path,
 
 def test_nothing_is_written_while_vmprof_is_stopped(harness: list[str],
                                                     tmp_path: Path) -> None:
-    """Meanwhile, vmprof.disable() reads the file."""
+    """No write may disturb vmprof.disable(), which reads the file at this time."""
     before, behind, end = sizes(harness, tmp_path, 500, "stopped")
     assert before == behind < end

@@ -52,7 +52,7 @@ class Reader(object):
         return self.functions["main"]
 
     def wrong(self, what):
-        """Return an error at the present line."""
+        """Return an error with the message 'what' about the line of the last token."""
         return UsageError("%s:%d: %s" % (self.filename, self.line, what))
 
     def next(self):

@@ -296,7 +296,7 @@ def switches(files):
 
 
 def pinned(files):
-    """Pin objects, which stay in place and lose no samples."""
+    """Pin three texts during ten collections, and check that they did not move."""
     fd = open_profile(files[0])
     enable(fd)
     around = new_code("around")

@@ -10,10 +10,10 @@
    the process as the program's last thread would have done.  Returns 0 or an errno. */
 int flusher_start(int (*look)(int at_once));
 
-/* Stop the thread and wait for its end.  Does nothing if the thread is not running. */
+/* Stop the flusher, and wait for its end.  Does nothing if it is not running. */
 void flusher_stop(void);
 
-/* Forget the thread in a forked child, which does not have it. */
+/* Forget the flusher in a forked child, which does not have this thread. */
 void flusher_forget(void);
 
 /* Return whether the calling thread is the only thread of the process, except for the

@@ -26,7 +26,7 @@ static double worth(const struct pace *p)
     return (double)(p->cost + PACE_UNSEEN_COST) * 1e6 / (double)p->share;
 }
 
-/* Round up to a number with four significant bits, so that a profile has few intervals. */
+/* Round an interval up to four significant bits, so that a profile has few intervals. */
 static int64_t rounded_up(double number)
 {
     int64_t n = number < (double)PACE_MAX_INTERVAL ? (int64_t)number

@@ -20,7 +20,7 @@
 /* Maximum number of samples that wait */
 #define PENDING_MOST        ((size_t)1 << 20)
 
-/* A sample that waits, and which rows of it were written */
+/* A sample that waits, and the progress of its rows in the profile */
 struct pending {
     int64_t key;
     int64_t time;               /* nanoseconds since the profile began */
@@ -42,7 +42,7 @@ void pending_clear(void);
    If there is no memory, writes a row with an unknown outcome at once. */
 void pending_add(const struct pending *sample, int64_t now);
 
-/* Write a row with a known outcome for a sample, which does not wait. */
+/* Write the row of a sample that does not wait.  Its outcome is 'outcome'. */
 void pending_alone(const struct pending *sample, int64_t now, enum outcome outcome);
 
 /* The outcome of the next object of sample 'key'; see recorder_young().  'collection' is

@@ -84,7 +84,7 @@ int profile_log_has_memory(void);
    stack tree was emptied since the node was made. */
 int64_t profile_log_needs_stack(int64_t node);
 
-/* Limit of the numbers of sets of labels.  0 is the number of no labels. */
+/* Limit of the numbers of sets of labels.  The number 0 means no labels. */
 #define PROFILE_LOG_LABELS  10000
 
 /* Set the function that returns the text of a set of labels, "key=value" with 0x1f

@@ -101,7 +101,7 @@ class TestNurseryTop(BaseSamplingTest):
         assert self.numbers() == [2, 3]
         self.alloc()
         assert self.numbers() == [2, 3, 253]
-        # each sample has its own interval, and not the next one
+        # a sample has the interval at its time, and not the next interval
         assert [sample[3] for sample in self.samples] == [
             6 * WORD, 6 * WORD, 1000 * WORD]
         self.stop()

@@ -222,7 +222,7 @@ class TestPieces(BaseSamplingTest):
         assert p.x == 42
 
     def test_a_large_piece(self):
-        # a piece as large as the nursery, and larger than an object there can be
+        # a piece may fill the nursery, although no object of this size is there
         self.start(1)
         self.piece(*[SMALL] * 16)
         assert self.told() == [

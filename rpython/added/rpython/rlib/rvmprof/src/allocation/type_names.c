@@ -12,7 +12,7 @@ struct line {
     int is_written;             /* whether this segment has the name */
 };
 
-static char *copy;                      /* of the text of type_names_set() */
+static char *copy;                      /* copy of the text of type_names_set() */
 static struct line *lines;              /* indexed by the GC's numbers of types */
 static int64_t count;                   /* length of 'lines' */
 
