@@ -2,8 +2,9 @@
 
     accuracy_worker.py FOLDER SEEDS INTERVAL...
 
-The experiment `accuracy` runs this script. At interval 1, it samples every object once,
-which gives the true values. The name of each profile is its interval and seed.
+The experiment `accuracy` runs this script. At a sampling interval of 1, the script
+samples every object once, which gives the true values. The name of each profile is its
+sampling interval and seed.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from programs import gcbench
 
 
 def main(folder: str, seeds: int, intervals: list[str]) -> None:
-    """Record all profiles into the folder."""
+    """Record a profile into the folder for each seed and sampling interval."""
     for interval in intervals:
         for seed in range(1 if interval == "1" else seeds):
             profile = os.path.join(folder, "%s-%d" % (interval, seed))

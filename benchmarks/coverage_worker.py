@@ -5,8 +5,8 @@
 The experiment `coverage` runs this script. The program has phases that allocate slowly
 and fast, and a function that allocates from time to time in each phase. The JIT has
 compiled the whole program before the first profile begins. The JIT cannot remove any
-object. Therefore, every run allocates the same bytes. At interval 1, the script samples
-every object once, which gives the true values.
+object. Therefore, every run allocates the same bytes. At a sampling interval of 1, the
+script samples every object once, which gives the true values.
 """
 from __future__ import annotations
 

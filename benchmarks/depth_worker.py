@@ -18,8 +18,8 @@ import time
 import vmprof_allocation
 from vmprof_convert import readers
 
-#: The interval in bytes.  A run has thousands of samples, and each sample interrupts
-#: the program's own work.
+#: The sampling interval in bytes.  With it, a run has thousands of samples, but the
+#: program works between two samples.
 INTERVAL = 16384
 FILLER = b"x" * 2000
 kept: list[bytes] = [b""]
@@ -41,7 +41,7 @@ def cpu_time(count: int) -> float:
 
 
 def down(depth: int, count: int) -> float:
-    """Call work() from the given number of further frames."""
+    """Call work() below `depth` further frames, and return its result."""
     return down(depth - 1, count) if depth > 1 else work(count)
 
 
@@ -68,12 +68,12 @@ def median_depth(profile: str) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure all pairs, and print their results."""
+    """Measure pairs of a sampled and a plain run at each depth, and print the times."""
     seconds, pairs = float(arguments[0]), int(arguments[1])
     sys.setrecursionlimit(5000)
     count = 1000
-    # Processor time decides.  On a busy machine, little work can take long by the wall
-    # clock, and a run would have too few samples.
+    # Choose the amount of work by its processor time.  On a busy machine, a little work
+    # can take long by the wall clock, and a run would have too few samples.
     while cpu_time(count) < seconds / 2:
         count *= 2
     with tempfile.TemporaryDirectory() as folder:

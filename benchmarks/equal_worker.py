@@ -3,8 +3,8 @@
     equal_worker.py PROGRAM ROUNDS COUNT
 
 The experiment `equal_runs` samples this script. PROGRAM is a program of worker.py, or
-the script of a pyperformance program. After each round, planted() makes COUNT lists of
-480 bytes each on average.
+the script of a pyperformance program. After each round, planted() makes COUNT lists,
+each of 480 bytes on average.
 """
 from __future__ import annotations
 

@@ -5,13 +5,13 @@
 
 The experiment `held` runs this script, which prints JSON. "sums" plants seven retainers
 of random sizes in each of RUNS processes. It prints two values for each retainer: the z
-score of the estimate from samples against the exact sum, and whether the 95 % interval
-contains the sum.
+score of its retained size as estimated from samples against the exact size, and whether
+the 95 % confidence interval contains the exact size.
 
 "paths" makes random modules TURNS times, with nested lists, dicts, sets, classes, slots
-and instances. It evaluates the path of each retainer that is an expression. It prints
-the number of paths that lead to the retainer, and the number that lead to another
-object.
+and instances. It evaluates the reference path of each retainer, if the path is an
+expression. It prints the number of paths that lead to the retainer, and the number that
+lead to another object.
 """
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class Planted:
 
 
 def ask(interval: str) -> tuple[Profile, Held]:
-    """Record a profile with a heap snapshot, and return both.
+    """Record a profile with a heap snapshot, and return the profile and the snapshot.
 
     Args:
-        interval: The sampling interval. With INTERVAL, the retainers are planted.
+        interval: The sampling interval. If it is INTERVAL, plant() is called first.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "held.vmprof")
@@ -147,7 +147,7 @@ def plant() -> None:
 
 
 def z_of(profile: Profile, answer: Held, row: holders.Row) -> float:
-    """Return an estimate's deviation from the exact sum, in standard deviations."""
+    """Return the z score of the retained size that samples estimate for a retainer."""
     value = variance = 0.0
     for one in holders.objects(profile, answer):
         if one.how == ALONE and one.set & row.holders[0].set:
@@ -157,7 +157,7 @@ def z_of(profile: Profile, answer: Held, row: holders.Row) -> float:
 
 
 def one_run() -> None:
-    """Plant the retainers, and print a line of JSON for each."""
+    """Plant the retainers, and print a line of JSON for each retainer."""
     profile, answer = ask(INTERVAL)
     for row in holders.find(profile, answer).rows:
         if len(row.holders) == 1 and ".Planted." in row.holders[0].path:
@@ -198,7 +198,7 @@ def small(rng: random.Random) -> Any:
 def put(rng: random.Random, into: Any, value: object) -> None:
     """Store a value in an object, in the way that suits the object."""
     if type(into) is time.struct_time:
-        into = into[0]          # The list that small() put there.
+        into = into[0]          # The list that small() has put into the tuple.
     if isinstance(into, dict):
         into[rng.choice(KEYS)] = value
     elif isinstance(into, Pair):

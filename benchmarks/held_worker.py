@@ -2,11 +2,11 @@
 
     held_worker.py THOUSANDS TIMES
 
-The script makes THOUSANDS of objects and takes TIMES heap snapshots with retainers. It
-prints, as JSON, the objects and bytes of the heap and the resident bytes. It also
-prints medians over the snapshots: the pause and the processor time of the forked
-process in nanoseconds, and the memory of this process in bytes. The experiment `held`
-runs this script.
+The experiment `held` runs this script. It makes THOUSANDS of objects, and takes TIMES
+heap snapshots with retainers. It prints, as JSON, the number of objects on the heap,
+their bytes, and the resident bytes. It also prints medians over the snapshots: the
+pause of the program and the processor time of the forked process, in nanoseconds, and
+the memory of the forked process in bytes.
 """
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
     lines_worker.py PROGRAM SECONDS ROUNDS CONFIGURATION FILE
 
-The experiment `lines` runs this script. CONFIGURATION is ``plain``, an interval, or an
-interval and ``,lines``. The sampler writes the profile to FILE.
+The experiment `lines` runs this script. CONFIGURATION is ``plain``, a sampling
+interval, or a sampling interval and ``,lines``. The sampler writes the profile to FILE.
 
 With 0 ROUNDS, the script samples nothing and prints the number of rounds that take
-SECONDS. Otherwise, it runs ROUNDS four times and prints a line of JSON. ``first``
-contains the times of the first run, while the JIT compiles the program. ``last``
-contains the times of the fourth run.
+SECONDS. Otherwise, it runs ROUNDS rounds four times, and prints a line of JSON.
+``first`` contains the times of the first run, while the JIT compiles the program.
+``last`` contains the times of the fourth run.
 """
 from __future__ import annotations
 

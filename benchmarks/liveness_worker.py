@@ -4,10 +4,10 @@
     liveness_worker.py service leaks SEED SECONDS
     liveness_worker.py snapshots held|marked THOUSANDS TIMES
 
-The experiment `liveness` runs this script. The first form answers 100 requests per
-second. Each request makes garbage, replaces a recent object, and keeps some objects. A
-steady program replaces the oldest objects after a tenth of the run. make_kept(),
-make_recent() and make_base() make the planted objects.
+The experiment `liveness` runs this script. The first form simulates 100 requests per
+second. Each request makes garbage, replaces a recent object, and keeps some objects.
+After a tenth of the run, a steady program replaces the oldest of the kept objects.
+make_kept(), make_recent() and make_base() make the planted objects.
 
 The program measures the bytes of each object when it makes the object. It prints, as
 JSON, the bytes that are alive at the end, and a log. The log contains pairs of the
@@ -54,13 +54,13 @@ class Node:
         self.left = self.right = self.value = None
 
 
-#: The number of objects of which an object of this kind consists.  The first reference
-#: of each leads to the next one.
+#: The number of GC objects of which an object of this kind consists.  The first
+#: reference of each GC object leads to the next one.
 PARTS = {"bytearray": 3, "list": 3, "text": 2, "node": 1}
 
 
 def size_of(thing: Any, parts: int) -> int:
-    """Return the bytes of an object and of its parts.
+    """Return the sum of the bytes of an object's parts.
 
     Args:
         thing: The first part. The first reference of each part leads to the next one.
@@ -73,7 +73,7 @@ def size_of(thing: Any, parts: int) -> int:
     return total
 
 
-# The functions whose live bytes are known.
+# functions that allocate objects whose live bytes are known
 
 def make_kept(program: Program) -> Any:
     """Make an object that the program keeps, and store its size in the program."""
@@ -187,8 +187,9 @@ CACHE = Cache()
 #: The event for which threads wait at the end.  The main thread never sets it.
 NEVER = threading.Event()
 
-#: The object that keeps another one, and the dict that keeps this object.  None if the
-#: dict is a local variable of the thread.
+#: For each kind, the function that makes an object which keeps another one, and the
+#: dict that keeps this object.  The dict is None if it is a local variable of the
+#: thread.
 KINDS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "module dict": (lambda thing: thing, TABLE),
     "cache": (lambda thing: thing, CACHE.entries),
@@ -261,7 +262,7 @@ class Program:
             container = {}
         base = list(map(make_base, [4000] * self.base))
         recent: list[Any] = [None] * 50
-        # The number of objects per request is whole, and `each` on average.
+        # A request makes a whole number of objects, which is `each` on average.
         due = 0.0
         begin = time.monotonic()
         for request in range(self.requests):
@@ -330,7 +331,7 @@ def request(number: int) -> int:
 
 
 def serve(seconds: float) -> None:
-    """Answer requests for the given number of seconds, and print the retained bytes."""
+    """Answer requests for `seconds`, and print the bytes that the sessions retain."""
     STAYS.append(list(map(make_base, [4000] * 400)))
     begin = time.monotonic()
     log = []

@@ -29,7 +29,7 @@ NURSERIES = (NURSERY, "240M")
 TIMEOUT = 600.0
 
 #: The seed of the bootstrap.  It is fixed, so that the same times give the same
-#: intervals.
+#: confidence intervals.
 SEED = 20
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -94,7 +94,7 @@ def run(command: Sequence[str | Path], folder: Path | None = None,
 
 
 def _measure(command: Sequence[str]) -> int:
-    """Run a command, and print its resources and its output."""
+    """Run a command, and print its resources and its output for run() as JSON."""
     import resource
     start = time.perf_counter()
     try:
@@ -116,18 +116,18 @@ def _measure(command: Sequence[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A median and its bootstrap interval."""
+    """A median and its bootstrap confidence interval."""
 
     median: float
     low: float
     high: float
 
     def includes(self, value: float) -> bool:
-        """Return whether the interval contains a value."""
+        """Return whether the confidence interval contains a value."""
         return self.low <= value <= self.high
 
     def format(self, places: int = 3) -> str:
-        """Return the median and the interval as text."""
+        """Return the median and the confidence interval as text."""
         return "%.*f (%.*f..%.*f)" % (places, self.median, places, self.low,
                                       places, self.high)
 
@@ -135,8 +135,8 @@ class Estimate:
 def estimate(values: Sequence[float]) -> Estimate:
     """Return the median of the values and its percentile bootstrap interval.
 
-    The bootstrap draws RESAMPLES times from the values, with replacement. The interval
-    contains the share LEVEL of the medians of these samples.
+    The bootstrap draws RESAMPLES samples from the values, with replacement. The
+    confidence interval contains the share LEVEL of the medians of these samples.
     """
     generator = random.Random(SEED)
     medians = sorted(

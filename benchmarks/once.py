@@ -38,7 +38,7 @@ def switched_off(file: str) -> Iterator[None]:
 
 def sampling(interval: str) -> Callable[
         [str], contextlib.AbstractContextManager[object]]:
-    """Return a context manager that samples allocations at an interval."""
+    """Return a context manager that samples allocations at a sampling interval."""
 
     def start(file: str) -> contextlib.AbstractContextManager[object]:
         import vmprof_allocation
@@ -92,9 +92,9 @@ def memray(python: bool) -> Callable[
 
 @contextlib.contextmanager
 def pyroscope(_: str) -> Iterator[None]:
-    """Sample each 512 KiB of the heap with pyroscope.
+    """Sample the heap with pyroscope, once per 512 KiB.
 
-    No server runs at the address, so that the samples are lost.
+    No server runs at the address to which pyroscope sends, so the samples are lost.
     """
     import pyroscope as module
     module.configure(app_name="once", server_address="http://127.0.0.1:9",

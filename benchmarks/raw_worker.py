@@ -2,11 +2,11 @@
 
     pypy3 raw_worker.py PROGRAM SECONDS TURNS INTERVAL FILE
 
-The experiment `raw_memory` runs this script. It prints, as JSON, the processor time of
-the program's rounds in each turn. Two runs of a turn ("plain" and "again") have
-allocation samples at 128k. One run ("raw") also has samples of native memory at
-INTERVAL. "bytes" is the number of bytes that the program requests from malloc in a run,
-or None if the number is unknown. FILE is the prefix of the profiles' names.
+The experiment `raw_memory` runs this script. It prints, as JSON, the processor times of
+the runs in each turn. Two runs of a turn ("plain" and "again") have allocation samples
+at 128k. One run ("raw") also has samples of native memory at INTERVAL. "bytes" is the
+number of bytes that the program requests from malloc in a run, or None if the number is
+unknown. FILE is the prefix of the profiles' names.
 """
 from __future__ import annotations
 

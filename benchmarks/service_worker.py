@@ -137,14 +137,14 @@ def answer(server: Any, requests: int) -> float:
 
 
 def settle(server: Any) -> None:
-    """Answer requests for SETTLE seconds."""
+    """Answer requests for SETTLE seconds, so that the automatic interval settles."""
     until = time.perf_counter() + SETTLE
     while time.perf_counter() < until:
         server.handle_request()
 
 
 class Pushed:
-    """A series of rotated profiles of one process, which one pusher sends."""
+    """The profiles of one process with rotation, and the pusher that sends them."""
 
     def __init__(self, url: str) -> None:
         """Start a pusher for a URL."""

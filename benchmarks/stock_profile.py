@@ -45,7 +45,7 @@ def write(path: Path, samples: int) -> None:
 def _record(stack: list[int]) -> bytes:
     """Return a sample record.
 
-    Its words are the frames, innermost first, followed by the thread.
+    The words of the record are the frames, innermost first, followed by the thread.
     """
     words = [word for address in reversed(stack) for word in (_INTERPRETED, address)]
     return b"\x01" + struct.pack("<%dq" % (len(words) + 3), 1, len(words), *words, 1)

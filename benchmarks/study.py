@@ -1,6 +1,6 @@
 """Measure the costs of allocation sampling and the errors of its estimates.
 
-This command runs the experiments in experiments/. It writes their results as JSON,
+This command runs the experiments in experiments/, and writes their results as JSON,
 tables and plots. README.rst describes the experiments and the method.
 """
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXPERIMENTS = {module.NAME: module for module in (
     memory, raw_memory, formats, service, accuracy, coverage, verdicts, equal_runs,
     liveness)}
 
-#: The experiments that take half an hour each, and run only if they are named.
+#: The experiments that take half an hour each, and run only if the command names them.
 LONG = (service.NAME, equal_runs.NAME, liveness.NAME)
 
 

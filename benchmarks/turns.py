@@ -15,7 +15,8 @@ import matplotlib.pyplot as plt
 from measuring import Json, Process, estimate, progress, table
 from vmprof_convert import readers
 
-#: A function that runs a subject at a rate, or without sampling if the rate is None.
+#: A function that runs a subject (a program or a build) at a sampling rate, or without
+#: sampling if the rate is None.
 Start = Callable[[str, "str | None"], Process]
 
 
@@ -27,7 +28,7 @@ def take(subjects: Sequence[str], rates: Sequence[str], pairs: int,
         subjects: The programs or builds to run.
         rates: The sampling rates.
         pairs: The number of turns.
-        start: Runs a process, which leaves its profile in the file `profile`.
+        start: Runs a process, which writes its profile to the path `profile`.
         profile: The path of the profile.
         key: The key of the subject in each row.
         what: The name of the experiment in progress messages.
@@ -58,8 +59,8 @@ def sampled_and_plain(rows: list[Json], key: str, subject: str, rate: str,
                       figure: str) -> list[tuple[float, float]]:
     """Return the sampled and the plain value of each turn.
 
-    A sampled process is compared with the mean of the turn's two plain ones. The rate
-    "again" stands for the second plain process, which is compared with the first one.
+    The plain value is the mean of the turn's two plain processes. The rate "again"
+    selects the second plain process, which is compared with the first one.
 
     Args:
         rows: The rows of take().
@@ -85,7 +86,7 @@ def ratios(rows: list[Json], key: str, subject: str, rate: str,
 
 def microseconds(rows: list[Json], key: str, subject: str,
                  rate: str) -> list[float]:
-    """Return the microseconds that a sample takes in each turn."""
+    """Return the cost of a sample in microseconds, for each turn."""
     samples = [row["samples"] for row in rows
                if row[key] == subject and row["rate"] == rate]
     return [1e6 * (sampled - plain) / count
@@ -94,7 +95,7 @@ def microseconds(rows: list[Json], key: str, subject: str,
 
 
 def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
-    """Return a table of times, memory, samples and profile sizes."""
+    """Return a table of the rows: times, memory, samples and profile sizes."""
     lines = [[key, "rate", "time", "memory", "samples", "bytes/sample"]]
     for subject in dict.fromkeys(row[key] for row in rows):
         for rate in "again", *rates:
@@ -115,7 +116,7 @@ def report(rows: list[Json], key: str, rates: Sequence[str]) -> str:
 
 def plot(rows: list[Json], key: str, subjects: Sequence[str],
          rates: Sequence[str], path: Path) -> None:
-    """Plot the ratios of the wall times."""
+    """Plot the wall times of sampled processes, divided by the plain wall times."""
     draw(subjects, rates, path, "time, sampled / plain",
          lambda subject, rate: ratios(rows, key, subject, rate, "wall"))
 

@@ -1,11 +1,11 @@
-"""Record pairs of profiles of one program, with and without a leak in the second.
+"""Record pairs of profiles of one program, with and without a leak in the second run.
 
     verdict_worker.py FOLDER INTERVAL CLEAN PLANTED
 
 The experiment `verdicts` runs this script. It records CLEAN pairs of equal runs, and
 PLANTED pairs whose second run keeps more objects. The JIT has compiled the whole
-program before the first profile begins. Each run drops the objects that it has kept, so
-that all runs begin with the same heap.
+program before the first profile begins. At its end, each run drops the objects that it
+has kept, so that all runs begin with the same heap.
 """
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
     worker.py PROGRAM SECONDS PASSES SEED CONFIGURATION...
 
 The experiments `costs` and `lifetimes` run this script. The process warms up first. In
-each pass, every configuration then runs once, in a random order. A plain run precedes
-and follows each group of three configurations. A full collection puts the heap into the
-same state before each run. The time includes writing the profile, but not the start and
-the stop of the sampler.
+each pass, the program then runs once in every configuration, in a random order. A plain
+run precedes and follows each group of three configurations. A full collection before
+each run frees the garbage of the previous run. The time includes writing the profile,
+but not the start and the stop of the sampler.
 
 The script prints a line of JSON for each run: its times in seconds, the sampler's
 counts, and the size of the profile in bytes.
@@ -37,7 +37,7 @@ from timing import Json, Main, rounds_for, timed, vmprof_time
 
 #: The number of configurations between two plain runs.
 NEIGHBOURS = 3
-#: The least duration of the warm-up, in lengths of a run.
+#: The least duration of the warm-up, as a multiple of the duration of a run.
 WARM_UP = 10
 
 

@@ -12,10 +12,10 @@ vmprof-python gets the changes of these files: one commit per patch that has suc
 changes, with the same message.
 
 complete.py makes the patches from patches/ and ../rpython/patches.  The new files for
-RPython are in ../rpython/added, and in the hook engine's folder of shared C files; the
-other new files are in added/.  The patches have no lines of context.  Git's hashes of
-the files decide whether a patch applies.  If a patch does not apply, nothing is
-changed.
+RPython are in ../rpython/added, and in the folder of C files that the engines share;
+the other new files are in added/.  The patches have no lines of context.  Git's hashes
+of the files decide whether a patch applies.  If a patch does not apply, the checkout is
+not changed.
 """
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NEW = {
 }
 #: patches for Python 3 only
 PYTHON_3 = ("12-delegating-generators.patch",)
-#: folder in PyPy of the files that vmprof-python has in src
+#: folder in PyPy with the files that vmprof-python has in its folder src
 SHARED = "rpython/rlib/rvmprof/src/shared/"
 SOURCE = "src/"
 OURS = (tree.Ours(), complete.Ours(HERE / "patches", HERE / "added", shared=None))
@@ -59,12 +59,12 @@ READER = tree.Patch(HERE / "vmprof-python.patch",
 
 
 def new_files() -> dict[str, Path]:
-    """Return the new files, by their paths in PyPy."""
+    """Return the paths of all new files, by their paths in PyPy."""
     return {str(place): path for ours in OURS for path, place in ours.files()}
 
 
 def new_files_of(patch: tree.Patch) -> dict[str, Path]:
-    """Return the new files of a patch, by their paths in PyPy."""
+    """Return the paths of the new files of a patch, by their paths in PyPy."""
     if patch.name == tree.SAMPLES:      # a later patch replaces these files
         return {str(place): path for path, place in tree.below(tree.FIRST)}
     return {place: path for place, path in new_files().items()
@@ -92,7 +92,7 @@ def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
     Args:
         checkout: the checkout.
         *arguments: the arguments of git.
-        text: its input, or None.
+        text: the input of git, or None.
 
     Raises:
         Problem: git failed.
@@ -107,7 +107,7 @@ def git(checkout: Path, *arguments: str, text: str | None = None) -> str:
 
 def try_out(patch: tree.Patch, checkout: Path, work: Path,
             moved: tuple[str, str] = ("", "")) -> dict[str, bytes]:
-    """Apply a patch to copies of the files.
+    """Apply a patch to copies of the files that it changes.
 
     Args:
         patch: the patch.
@@ -162,7 +162,14 @@ def shared_part(patch: tree.Patch) -> tree.Patch:
 
 
 def shared_of(files: dict[str, Path]) -> dict[str, Path]:
-    """Return the files that PyPy shares with vmprof-python, by their paths there."""
+    """Select the files that PyPy shares with vmprof-python.
+
+    Args:
+        files: paths of files, by their paths in PyPy.
+
+    Returns:
+        The paths of the shared files, by their paths in vmprof-python.
+    """
     return {SOURCE + place[len(SHARED):]: path
             for place, path in files.items() if place.startswith(SHARED)}
 
@@ -185,7 +192,7 @@ def vmprofs(checkout: Path) -> list[Commit]:
 
 
 def apply(checkout: Path) -> int:
-    """Apply the series.  If this fails, the checkout is not changed.
+    """Apply the series to a checkout.  If this fails, the checkout is not changed.
 
     Args:
         checkout: a checkout of PyPy or vmprof-python.

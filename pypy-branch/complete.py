@@ -1,14 +1,13 @@
 """Make the patches for PyPy from the patches for RPython 0.2.1 and the differences.
 
-If ../rpython/patches has a patch of the same name, the patch in patches/ omits all
-equal parts:
+The patches for RPython are in ../rpython/patches, and the differences in patches/.  If
+both have a patch of the same name, the one in patches/ may omit these parts:
 
-- the message, if the first line is an "index" line;
-- the lines of a hunk: the third hunk of a file then has the lines of the file's third
-  hunk in ../rpython/patches.  A hunk with lines replaces these lines.
-- all numbers in the head of a hunk except the number of PyPy's line, as in "@@ -227
-@@";
-  the other numbers are computed.
+- The message is omitted if the first line is an "index" line.
+- A hunk without lines, for example the third hunk of a file, has the lines of the
+  file's third hunk in ../rpython/patches.
+- The head of a hunk contains only the number of PyPy's line, as in "@@ -227 @@".  The
+  other numbers are computed.
 
 A file without an "index" line is not changed.  So the common parts are only in
 ../rpython/patches.  A change there also changes git's hashes of PyPy's files, which
@@ -68,7 +67,7 @@ def parse(text: str) -> tuple[str, list[File]]:
 
 
 def numbers(line: int, count: int) -> str:
-    """Return a range of lines as the head of a hunk contains it."""
+    """Return the text of a range of `count` lines in the head of a hunk."""
     return "%d" % line if count == 1 else "%d,%d" % (line, count)
 
 
@@ -76,8 +75,8 @@ def hunks(file: File, theirs: list[Hunk]) -> list[str]:
     """Return the lines of all hunks of a file, with complete heads.
 
     Args:
-        file: the file in patches/.
-        theirs: the hunks of the file in ../rpython/patches.
+        file: the file in a patch of patches/.
+        theirs: the hunks of the file in the same patch of ../rpython/patches.
 
     Raises:
         Problem: a hunk has no lines in either patch.

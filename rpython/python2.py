@@ -91,17 +91,17 @@ class Python2:
 
 
 def last_lines(text: str, number: int = 3) -> str:
-    """Return the last lines of an output that are not empty, indented."""
+    """Return the last `number` lines of a text that are not empty, indented."""
     lines = [line for line in text.splitlines() if line.strip()]
     return "\n".join("    " + line for line in lines[-number:] or ["(silently)"])
 
 
 def run(what: str, command: list[str], folder: Path | None = None) -> None:
-    """Run a program.
+    """Run a command, without its output.
 
     Args:
         what: the name of the action in error messages.
-        command: the command.
+        command: the program and its arguments.
         folder: the working directory, or None for the present one.
 
     Raises:
@@ -129,7 +129,7 @@ def absolute(path: Path) -> Path:
 
 
 def probe(path: str, libraries: tuple[Path, ...] = ()) -> Python2:
-    """Check an interpreter by running it.
+    """Check that a program is a working Python 2.7, by running it.
 
     The existence of the file is not enough: pyenv leaves a "python2.7" on PATH that
     only prints an error message.
@@ -139,13 +139,13 @@ def probe(path: str, libraries: tuple[Path, ...] = ()) -> Python2:
         libraries: folders that LD_LIBRARY_PATH must contain.
 
     Returns:
-        The interpreter with its own path, which may be different from 'path'.
+        The interpreter with the path that it reports, which may differ from 'path'.
 
     Raises:
-        Problem: it is no working Python 2.7.
+        Problem: the program is no working Python 2.7.
     """
     environment = dict(os.environ)
-    # it may contain modules for Python 3
+    # PYTHONPATH may contain modules for Python 3
     environment.pop("PYTHONPATH", None)
     if libraries:
         environment["LD_LIBRARY_PATH"] = library_path(libraries)
@@ -165,10 +165,10 @@ def probe(path: str, libraries: tuple[Path, ...] = ()) -> Python2:
 
 
 def find(name: str) -> Python2:
-    """Return the interpreter with this name or path.
+    """Return the Python 2.7 with this path, or with this name on PATH.
 
     Raises:
-        Problem: it is missing, or no working Python 2.7.
+        Problem: the program is missing, or no working Python 2.7.
     """
     path = shutil.which(name)
     if path is None:
@@ -182,7 +182,7 @@ def find(name: str) -> Python2:
 
 
 def library_path(folders: tuple[Path, ...]) -> str:
-    """Return LD_LIBRARY_PATH with these folders in front."""
+    """Return a value of LD_LIBRARY_PATH: these folders, and then the present value."""
     before = os.environ.get("LD_LIBRARY_PATH")
     return ":".join([str(f) for f in folders] + ([before] if before else []))
 
@@ -194,7 +194,7 @@ class Mirror:
     """A mirror of Debian."""
 
     uri: str
-    #: names of keyrings, or a whole key, as in a .sources file
+    #: the field Signed-By of a .sources file: names of keyrings, or a whole key
     signed_by: str = ""
 
 
@@ -203,7 +203,7 @@ def lines_of(path: Path) -> list[str]:
     try:
         return path.read_text(errors="replace").splitlines()
     except OSError:
-        # files of other publishers may be secret
+        # lists of other publishers may be unreadable, because they contain passwords
         return []
 
 
@@ -266,7 +266,8 @@ def mirrors(etc: Path, codename: str) -> list[Mirror]:
             mirror = Mirror(uri, fields.get("signed-by", ""))
             if not uri.startswith("cdrom:") and mirror not in result:
                 result.append(mirror)
-    # other publishers also use Debian's names of suites
+    # Try mirrors with "debian" in the URL first: other publishers also use Debian's
+    # names of suites.
     return sorted(result, key=lambda mirror: "debian" not in mirror.uri)
 
 
@@ -274,8 +275,8 @@ def archive(mirror: Mirror) -> Mirror | None:
     """Return Debian's archive, which keeps releases that the mirrors have dropped.
 
     Returns:
-        The host "archive" in the mirror's domain, or None if this is not Debian's
-        domain.
+        The host "archive" in the mirror's domain, or None if the domain is not
+        Debian's.
     """
     parts = urllib.parse.urlsplit(mirror.uri)
     domain = (parts.hostname or "").split(".")[-2:]
@@ -293,7 +294,7 @@ def codename(os_release: Path = Path("/etc/os-release")) -> str:
 
 
 class Apt:
-    """An apt-get with its own folders, sources and package states."""
+    """An apt-get that uses its own folders, sources and package states."""
 
     def __init__(self, folder: Path):
         """Create the folders and the settings in an empty folder."""
@@ -301,9 +302,10 @@ class Apt:
         for name in ("etc/parts", "state/lists/partial",
                      "cache/archives/partial", "packages"):
             (folder / name).mkdir(parents=True)
-        # an empty list of installed packages
+        # apt must not know any installed package
         (folder / "state/status").touch()
-        # a file, because the command line cannot clear hooks in the system's settings
+        # The settings are a file, because options of the command line cannot remove
+        # hooks that the system's settings define.
         self.settings = folder / "apt.conf"
         self.settings.write_text("".join('%s;\n' % line for line in (
             'Dir::Etc::sourcelist "/dev/null"',
@@ -321,7 +323,7 @@ class Apt:
         )))
 
     def get(self, *arguments: str) -> None:
-        """Run apt-get in the folder of packages.  Raises Problem."""
+        """Run apt-get in the folder for downloaded packages.  Raises Problem."""
         run("apt-get " + " ".join(arguments),
             ["apt-get", "-q", "-c", str(self.settings), *arguments],
             self.folder / "packages")
@@ -346,13 +348,13 @@ class Apt:
 
 
 def library_folders(root: Path) -> tuple[Path, ...]:
-    """Return the folders of libraries of an unpacked Debian."""
+    """Return the folders below an unpacked Debian that contain libraries."""
     return tuple(sorted([*root.glob("lib/*-linux-gnu"),
                          *root.glob("usr/lib/*-linux-gnu")]))
 
 
 def missing_libraries(root: Path) -> list[str]:
-    """Return the packages of the libraries that PyPy does not find.
+    """Return the packages of the libraries that the unpacked PyPy does not find.
 
     Raises:
         Problem: ldd cannot run, or the package of a missing library is unknown.
@@ -384,7 +386,7 @@ def bullseye(folder: Path, etc: Path = Path("/etc/apt")) -> Python2:
     """Return Debian bullseye's PyPy, after unpacking it to folder/root if necessary.
 
     Args:
-        folder: the parent folder.
+        folder: the parent of the folder `root`.
         etc: the folder of apt's settings.
 
     Raises:
@@ -431,10 +433,10 @@ def bullseye(folder: Path, etc: Path = Path("/etc/apt")) -> Python2:
 # Choice and installation ----------------------------------------------------
 
 def choose(folder: Path) -> Python2:
-    """Return the Python 2.7 to use, as the module's description says.
+    """Return the first Python 2.7 of the list in the module's description.
 
     Raises:
-        Problem: there is no Python 2.7, or PYTHON2 is no working one.
+        Problem: there is no Python 2.7, or PYTHON2 is no working Python 2.7.
     """
     wish = os.environ.get("PYTHON2")
     if wish:
@@ -478,7 +480,7 @@ def download(what: str, requirements: Path, folder: Path) -> None:
     """Download wheels for Python 2.7 with pip, which checks their hashes.
 
     Args:
-        what: the requirements in error messages.
+        what: the name of the requirements in error messages.
         requirements: the file of requirements, with hashes.
         folder: the folder of the wheels.
 
@@ -496,7 +498,7 @@ def download(what: str, requirements: Path, folder: Path) -> None:
 
 
 def add_libraries(folder: Path, requirements: Path = REQUIREMENTS) -> None:
-    """Unzip pytest and py to folder/lib if this was not done.  Raises Problem."""
+    """Unzip pytest and py to folder/lib unless they are there.  Raises Problem."""
     lib = folder / "lib"
     stamp = lib / requirements.name
     if stamp.is_file() and stamp.read_bytes() == requirements.read_bytes():

@@ -3,9 +3,9 @@
     python3 rpython/translate.py PYTHON2 TREE TARGET OUTPUT [OPTIONS...]
 
 runs `python -m rpython --batch --gc=incminimark OPTIONS --output=OUTPUT TARGET`
-with the interpreter PYTHON2 and the RPython in TREE.  It also writes the log of the
-translation, which has the times of its steps (OUTPUT.log), and the generated C files
-(the folder OUTPUT.c).
+with the interpreter PYTHON2 and the RPython in TREE.  It also writes OUTPUT.log, the
+log of the translation with the times of its steps, and the folder OUTPUT.c with the
+generated C files.
 
 A translation writes into its own tree.  Therefore this program runs it in a copy of the
 tree, and several translations can run at the same time.
@@ -50,7 +50,7 @@ def translate(python2: Path, tree: Path, target: Path, output: Path,
         work = Path(name)
         shutil.copytree(tree, work / "tree")
         environment = {
-            # this saves a tenth of the time, and needs a third more memory
+            # These settings save a tenth of the time, and need a third more memory.
             "PYPY_GC_NURSERY": "32M", "PYPY_GC_MAJOR_COLLECT": "3",
             **os.environ, "PYTHONPATH": os.pathsep.join(
                 [str(work / "tree"), str(target.parent)]),

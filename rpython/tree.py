@@ -44,10 +44,10 @@ HERE = Path(__file__).parent
 WHEEL = "rpython-0.2.1-py2-none-any.whl"
 SHA256 = "a8ab1e5d7baf95c27a7fdb4d55825d584b2e5fd153bdff42e9d8a7625e403feb"
 
-#: folder in a tree of the C files that the engines share
+#: folder in a tree for the C files that the builtin engine shares with the hook engine
 ALLOCATION_FOLDER = Path("rpython/rlib/rvmprof/src/allocation")
 
-#: last patch of the first submission, which takes samples
+#: last patch of the first submission (`--samples`), which takes samples
 SAMPLES = "05-rvmprof-samples.patch"
 #: new files of the first submission
 FIRST = HERE / "samples"
@@ -84,7 +84,7 @@ class Patch:
 
 @dataclasses.dataclass(frozen=True)
 class Ours:
-    """The sources of a tree in addition to the wheel."""
+    """The sources of a tree in addition to the wheel: patches and new files."""
 
     patches: Path = HERE / "patches"
     added: Path = HERE / "added"
@@ -144,7 +144,7 @@ class Ours:
 def below(folder: Path) -> Iterator[tuple[Path, Path]]:
     """Yield the path of each file below a folder, and its relative path."""
     for path in sorted(folder.rglob("*")):
-        # Python writes its own files next to ours
+        # Python writes .pyc files next to our files
         if path.is_file() and path.suffix != ".pyc":
             yield path, path.relative_to(folder)
 
@@ -159,7 +159,7 @@ def fetch(cache: Path, expected: str = SHA256) -> Path:
 
     Args:
         cache: the folder of the wheel.
-        expected: its SHA-256.
+        expected: the SHA-256 of the wheel.
 
     Raises:
         Problem: the download failed, or the wheel has another hash.
@@ -183,10 +183,10 @@ def fetch(cache: Path, expected: str = SHA256) -> Path:
 
 
 def inputs(wheel: Path, ours: Ours | None) -> str:
-    """Return a hash of all sources of a tree, as a line of text.
+    """Return a hash of all sources of a tree, as a line of text for the file STAMP.
 
     Args:
-        wheel: the wheel.
+        wheel: the wheel of rpython.
         ours: the other sources, or None for a pristine tree.
     """
     state = hashlib.sha256()
@@ -206,20 +206,20 @@ def inputs(wheel: Path, ours: Ours | None) -> str:
 
 
 def unzip(wheel: Path, folder: Path) -> None:
-    """Extract a wheel, with the permissions to execute."""
+    """Extract a wheel into a folder, and make its programs executable."""
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
             path = Path(archive.extract(entry, folder))
-            # zipfile ignores permissions
+            # zipfile extracts files without their permissions
             if entry.external_attr >> 16 & 0o111:
                 path.chmod(path.stat().st_mode | 0o111)
 
 
 def git_hashes(patch: Patch) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each file in a patch, and git's hashes of the file before.
+    """Yield the name of each file in a patch, and git's hashes of the original file.
 
-    There is one abbreviated hash per "index" line.  A patch has several of these lines
-    for a file if it applies to several versions of the file.
+    There is one abbreviated hash per "index" line.  A patch that applies to several
+    versions of a file has several of these lines.
     """
     for match in re.finditer(r"((?:^index .*\n)+)--- .*\n\+\+\+ b/(\S+)$",
                              patch.text, re.MULTILINE):
@@ -229,7 +229,7 @@ def git_hashes(patch: Patch) -> Iterator[tuple[str, list[str]]]:
 
 
 def git_hash(path: Path) -> str:
-    """Return the hash of `git hash-object`, or zeros if there is no such file."""
+    """Return git's hash of a file's contents, or zeros if there is no such file."""
     if not path.is_file():
         return "0" * 40
     data = path.read_bytes()
@@ -237,7 +237,7 @@ def git_hash(path: Path) -> str:
 
 
 def apply(patch: Patch, folder: Path) -> None:
-    """Apply a patch.
+    """Apply a patch to the files in a folder.
 
     Raises:
         Problem: a file of the patch does not have the expected hash, or patch(1)
@@ -295,11 +295,11 @@ def lay_out(folder: Path, wheel: Path, ours: Ours | None) -> None:
 
 
 def build(tree: Path, wheel: Path, ours: Ours | None) -> bool:
-    """Create or replace a tree if it is not up to date.
+    """Create a tree of RPython, or replace it if its sources have changed.
 
     Args:
-        tree: the folder.
-        wheel: the wheel.
+        tree: the folder of the tree.
+        wheel: the wheel of rpython.
         ours: the other sources, or None for a pristine tree.
 
     Returns:

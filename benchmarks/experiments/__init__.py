@@ -21,7 +21,7 @@ def short(program: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """The interpreters of a study, and whether the study is only a trial."""
+    """The interpreters of a study, and whether the study is only a quick trial."""
 
     #: The path of a PyPy with the package and the programs' libraries.
     pypy: Path

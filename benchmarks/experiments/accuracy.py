@@ -1,8 +1,8 @@
-"""Measure the errors of the estimates at several intervals.
+"""Measure the errors of the estimates at several sampling intervals.
 
-gcbench runs with every object sampled, which gives the true values, and with many seeds
-at each interval. The JIT is off, because two runs with the JIT do not allocate the same
-bytes.
+gcbench runs once with every object sampled, which gives the true values, and then with
+many seeds at each sampling interval. The JIT is off, because two runs with the JIT do
+not allocate the same bytes.
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(context: Context) -> Json:
 
 
 def _functions(path: Path) -> Json:
-    """Return the samples, bytes and objects of a profile, and of each function."""
+    """Return the numbers of samples, bytes and objects, in all and of each function."""
     profile = readers.read(path)
     result = summary.summarize(profile)
     return {
@@ -60,9 +60,10 @@ def rms(values: list[float]) -> float:
 
 
 def errors(results: Json, interval: str) -> Json:
-    """Return the relative errors at an interval, as root mean squares over the seeds.
+    """Return the relative errors of a sampling interval.
 
-    "share" is the largest error among the functions that have 1 % of the bytes or more.
+    Each error is a root mean square over the seeds. "share" is the largest error among
+    the functions that allocate 1 % of the bytes or more.
     """
     truth = results["1"][0]
     runs = results[interval]
@@ -83,7 +84,7 @@ def errors(results: Json, interval: str) -> Json:
 
 
 def report(results: Json) -> str:
-    """Return the table of errors."""
+    """Return the table of the estimates' errors by sampling interval."""
     lines = [["interval", "samples", "total bytes", "sqrt(interval / bytes)",
               "objects", "worst share"]]
     for interval in results:
@@ -101,7 +102,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the errors against the interval."""
+    """Plot the errors against the sampling interval."""
     intervals = [interval for interval in results if interval != "1"]
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     x = [parse_interval(interval) for interval in intervals]

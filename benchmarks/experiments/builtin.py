@@ -17,7 +17,7 @@ from measuring import BUILD, ROOT, estimate, table
 NAME = "builtin"
 BUILDS = ("guest", "guest-jit")
 PROGRAMS = ROOT / "rpython" / "examples" / "programs"
-#: The end of a rate's name if the samples have native frames.
+#: The end of the name of a sampling rate at which samples have native frames.
 NATIVE = ", native"
 RATES = (*INTERVALS, "auto:1000/s", "128k" + NATIVE, "4M" + NATIVE)
 #: The rounds of gcbench, and the number of lists that sites makes.  A process takes
@@ -75,7 +75,7 @@ def run(context: Context) -> Json:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios, and the table of costs per stack depth."""
+    """Return a table of time ratios, and a table of the cost per stack depth."""
     depths = results["depths"]
     lines = [["build, frames", *("us/sample, " + rate for rate in FRAMES_RATES)]]
     for subject in dict.fromkeys(row["frames"] for row in depths):
@@ -87,5 +87,5 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios of each build."""
+    """Plot the time ratios of both builds, with the JIT and without."""
     turns.plot(results["runs"], "build", BUILDS, RATES, path)

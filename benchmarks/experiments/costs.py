@@ -1,7 +1,8 @@
-"""Measure the time with sampling, divided by the time without.
+"""Measure the run time of programs with sampling, divided by the time without.
 
-Each of many programs runs in several processes. Each process passes several times
-through all configurations (worker.py). The processes of the programs alternate.
+Each of many programs runs in several processes. Each process runs the program several
+times in all configurations of the sampler (worker.py). The processes of the programs
+alternate.
 """
 from __future__ import annotations
 
@@ -65,13 +66,16 @@ Ratios = dict[str, list[float]]
 
 def with_neighbours(segments: list[Json],
                     clock: str = "wall") -> Iterator[tuple[Json, float]]:
-    """Yield each run between two plain ones of its pass, and their mean time.
+    """Yield each run that lies between two plain runs of its pass.
 
-    The yielded runs include plain ones.
+    Plain runs can lie between two plain runs, too.
 
     Args:
         segments: The runs of one process.
         clock: "wall" or "cpu".
+
+    Yields:
+        The run, and the mean time of the two plain runs in seconds.
     """
     for _, group in itertools.groupby(segments, key=lambda s: s["pass"]):
         inside = list(group)
@@ -85,10 +89,10 @@ def with_neighbours(segments: list[Json],
 
 
 def ratios(processes: list[list[Json]]) -> Ratios:
-    """Return the ratios of each configuration.
+    """Return the time ratios of the runs in each configuration.
 
-    The configuration "off" consists of plain runs, which are compared as if they were
-    sampled. It shows the noise.
+    Each run is compared with the plain runs around it. The configuration "off" consists
+    of plain runs, which are compared in the same way. They show the noise.
     """
     result: Ratios = collections.defaultdict(list)
     for segments in processes:
@@ -116,7 +120,7 @@ def rate(processes: list[list[Json]]) -> float:
 
 def microseconds(processes: list[list[Json]], configuration: str,
                  ) -> Estimate | None:
-    """Return the microseconds per sample, or None if they are below the noise."""
+    """Return the cost of a sample in microseconds, or None if it is below the noise."""
     costs = [1e6 * (segment["wall"] - reference) / segment["samples"]
              for segments in processes
              for segment, reference in with_neighbours(segments)
@@ -129,12 +133,12 @@ def microseconds(processes: list[list[Json]], configuration: str,
 
 
 def _least(processes: list[list[Json]], key: str) -> float:
-    """Return the median of a value at the largest interval."""
+    """Return the median of a value at the largest sampling interval."""
     return median_of(processes, _largest_interval(processes), key)
 
 
 def _largest_interval(processes: list[list[Json]]) -> str:
-    """Return the largest interval of the study."""
+    """Return the largest sampling interval of the study."""
     there = {segment["configuration"] for segment in processes[0]}
     return [c for c in INTERVALS if c in there][-1]
 
@@ -142,8 +146,8 @@ def _largest_interval(processes: list[list[Json]]) -> str:
 def bytes_a_sample(processes: list[list[Json]]) -> float:
     """Return the bytes by which the profile grows per sample.
 
-    The result does not contain the names of all functions, which the profile contains
-    before the first sample.
+    The result excludes the names of functions, which are in the profile before the
+    first sample.
     """
     return ((median_of(processes, "32k", "profile")
              - _least(processes, "profile"))
@@ -157,7 +161,7 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def report(results: Json) -> str:
-    """Return tables of the ratios, their intervals, and the cost of a sample."""
+    """Return tables of time ratios, their 95 % intervals, and the cost of a sample."""
     programs = results["programs"]
     found = {name: ratios(processes) for name, processes in programs.items()}
     columns = [name for name in ("off", *CONFIGURATIONS)
@@ -202,13 +206,13 @@ def report(results: Json) -> str:
 # plots
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios, and the rates into a second file."""
+    """Plot the time ratios, and into a second file, the samples per second."""
     _plot_overhead(results, path)
     _plot_rates(results, path.with_name(path.stem + "-rate.png"))
 
 
 def _plot_overhead(results: Json, path: Path) -> None:
-    """Plot the ratios of each program against the interval."""
+    """Plot the time ratios of each program against the sampling interval."""
     programs = results["programs"]
     columns = min(6, len(programs))
     rows = -(-len(programs) // columns)
@@ -240,9 +244,10 @@ def _plot_overhead(results: Json, path: Path) -> None:
 
 
 def _plot_rates(results: Json, path: Path) -> None:
-    """Plot the samples per second against the interval, and the cost against the rate.
+    """Plot the samples per second, and the cost of sampling.
 
-    The rate is the number of bytes that the program allocates per second.
+    The samples are plotted against the sampling interval, and the cost against the
+    number of bytes that the program allocates per second.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2),
                                          layout="constrained")

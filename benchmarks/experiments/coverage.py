@@ -1,14 +1,14 @@
-"""Count how often the 95 % intervals contain the true value.
+"""Count how often the report's 95 % confidence intervals contain the true value.
 
-The simulation knows the true values. Its programs allocate slowly and fast, objects of
-one size and of sizes with a heavy tail. They are sampled at fixed intervals, from many
-samples to few, and under a limit with the pace of native/shared/pace.c. In PyPy, the
-experiment runs a program that allocates the same in each run.
+A simulation knows the true values. Its programs allocate slowly and fast, objects of
+one size and of sizes with a heavy tail. They are sampled at fixed sampling intervals,
+from many samples to few, and under a limit with the algorithm of native/shared/pace.c.
+The experiment also runs a program in PyPy that allocates the same in each run.
 
-The intervals are computed as in the report. For comparison, the experiment also
-computes the intervals of an earlier version. Those followed Fay and Feuer, with the
-largest weight among the function's own samples. They used a gamma distribution for the
-whole sum, and not only for the part that was not observed.
+The confidence intervals are computed as in the report. For comparison, the experiment
+also computes the intervals of an earlier version, which followed Fay and Feuer, with
+the largest weight among the function's own samples. That version used a gamma
+distribution for the whole sum, and not only for the part that was not observed.
 """
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from vmprof_convert.profile.probability import probability
 
 NAME = "coverage"
 RUNS = 1000
-#: The wanted range of the share of 95 % intervals that contain the true value.
+#: The wanted share of 95 % confidence intervals that contain the true value, as a
+#: range.
 TARGET = (0.93, 0.97)
 REAL_INTERVALS = ("256k", "1M", "4M", "auto")
 #: The functions of coverage_worker.py that allocate.
@@ -60,7 +61,7 @@ class Phase(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A sampled object, with its size and the interval in bytes."""
+    """A sampled object, with its size and the sampling interval in bytes."""
 
     function: str
     size: int
@@ -76,8 +77,8 @@ _HEAVY = (Kind("tiny", 32, 0.98), Kind("heavy", 4096, 0.02),
           Kind("huge", MiB, 0.0001))
 _LATE = (Kind("late", 64, 0.99), Kind("rare", 48, 0.01))
 
-#: The phases of each simulated program, its first interval in bytes, and whether the
-#: sampling rate has a limit.
+#: The phases of each simulated program, its first sampling interval in bytes, and
+#: whether the number of samples per second has a limit.
 SIMULATED: dict[str, tuple[tuple[Phase, ...], int, bool]] = {
     "1M, 300 samples": ((Phase(300 * MiB, 0.1, _SMALL),), MiB, False),
     "8M, 37 samples": ((Phase(300 * MiB, 0.1, _SMALL),), 8 * MiB, False),
@@ -106,12 +107,12 @@ class Pace:
         self.samples = 0
 
     def sample(self, now: float, cost: float, interval: int) -> int:
-        """Account for a sample and return the next interval in bytes.
+        """Account for a sample, and return the next sampling interval in bytes.
 
         Args:
             now: The time in nanoseconds.
             cost: The cost of the sample in nanoseconds.
-            interval: The current interval in bytes.
+            interval: The current sampling interval in bytes.
         """
         self.samples += 1
         self.cost += (cost - self.cost) / 16
@@ -141,8 +142,8 @@ def simulate(rng: random.Random, phases: Iterable[Phase], interval: int,
     Args:
         rng: The source of random numbers.
         phases: The phases of the program.
-        interval: The first interval in bytes.
-        is_limited: Whether the interval follows the pace.
+        interval: The first sampling interval in bytes.
+        is_limited: Whether the limit of Pace changes the sampling interval.
     """
     now, pace = 0.0, Pace()
 
@@ -193,7 +194,7 @@ Truth = dict[str, tuple[float, float]]
 
 
 def truth(phases: Iterable[Phase]) -> Truth:
-    """Return the bytes and objects of each function, and of all functions."""
+    """Return the true bytes and objects of each function, and of all functions."""
     found: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
     for phase in phases:
         mean = sum(kind.size * kind.share for kind in phase.kinds)
@@ -208,13 +209,13 @@ def truth(phases: Iterable[Phase]) -> Truth:
 
 
 # ____________________________________________________________
-# intervals
+# confidence intervals
 
 Interval = tuple[float, float]
 
 
 def before(samples: list[Sample]) -> tuple[Interval, Interval]:
-    """Return the earlier version's intervals of bytes and of objects."""
+    """Return the earlier version's confidence intervals of bytes and of objects."""
     def interval(weights: list[float], p: list[float]) -> Interval:
         value = sum(weights)
         variance = sum((1 - p_) * w * w for p_, w in zip(p, weights))
@@ -235,11 +236,11 @@ def before(samples: list[Sample]) -> tuple[Interval, Interval]:
 
 
 def after(samples: list[Sample], largest: int) -> tuple[Interval, Interval]:
-    """Return the present intervals of bytes and of objects.
+    """Return the report's confidence intervals of bytes and of objects.
 
     Args:
         samples: The samples of one function.
-        largest: The largest interval of the run, in bytes.
+        largest: The largest sampling interval of the run, in bytes.
     """
     sum_ = Sum()
     for s in samples:
@@ -248,7 +249,7 @@ def after(samples: list[Sample], largest: int) -> tuple[Interval, Interval]:
 
 
 class Tally:
-    """The runs of one function, and how often an interval missed the truth."""
+    """The number of runs, and of confidence intervals that missed the true value."""
 
     def __init__(self) -> None:
         """Start without runs."""
@@ -258,7 +259,7 @@ class Tally:
 
     def add(self, samples: list[Sample], largest: int,
             true: tuple[float, float]) -> None:
-        """Compute the intervals of a run, and count those that miss the truth."""
+        """Count a run, and its confidence intervals that miss the true value."""
         self.samples.append(len(samples))
         intervals = (*before(samples), *after(samples, largest))
         for key, i in (("bytes before", 0), ("objects before", 1),
@@ -269,13 +270,13 @@ class Tally:
             self.missed[key][1] += true[i % 2] > high + slack
 
     def json(self) -> Json:
-        """Return the numbers as JSON."""
+        """Return the counts as JSON."""
         return {"runs": len(self.samples), "missed": self.missed,
                 "samples": statistics.median(self.samples)}
 
 
 def count(runs: Iterable[list[Sample]], true: Truth) -> Json:
-    """Return the tallies of all functions over several runs."""
+    """Return the Tally of each function over several runs, as JSON."""
     tallies = {name: Tally() for name in true}
     for samples in runs:
         if not samples:
@@ -291,7 +292,7 @@ def count(runs: Iterable[list[Sample]], true: Truth) -> Json:
 
 
 def run(context: Context) -> Json:
-    """Simulate all programs, and run the worker in PyPy at each interval."""
+    """Simulate all programs, and run the worker in PyPy at each sampling interval."""
     measuring.progress("coverage")
     runs = 20 if context.quick else RUNS
     found: Json = {"simulated": {}, "real": {}, "runs": runs}
@@ -362,7 +363,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the share of intervals that contain the truth, by number of samples."""
+    """Plot how many confidence intervals contain the truth, by number of samples."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for key, style in (("bytes before", "x"), ("bytes", "o"),
                        ("objects before", "+"), ("objects", "s")):

@@ -16,7 +16,7 @@ PAIRS, SECONDS = 20, 0.1
 
 
 def run(context: Context) -> Json:
-    """Run the worker with the JIT and without."""
+    """Run depth_worker.py with the JIT and without."""
     pairs, seconds = (2, 0.01) if context.quick else (PAIRS, SECONDS)
     found: Json = {}
     for jit in "on", "off":
@@ -30,13 +30,13 @@ def run(context: Context) -> Json:
 
 
 def costs(rows: list[Json], depth: int) -> list[float]:
-    """Return the microseconds per sample at a depth, for each pair of runs."""
+    """Return the cost of a sample in microseconds at a depth, for each pair of runs."""
     return [1e6 * (row["sampled"] - row["plain"]) / row["samples"]
             for row in rows if row["depth"] == depth]
 
 
 def report(results: Json) -> str:
-    """Return the table of costs."""
+    """Return the table of the cost of a sample by stack depth."""
     return table([
         ["frames", "us/sample, JIT", "us/sample, JIT off", "samples in a run"],
         *(["%d" % depth, *(estimate(costs(results[jit], depth)).format(3)

@@ -1,14 +1,14 @@
 """Count what `vmprof-convert diff` reports about equal runs of real programs.
 
-The experiment measures how much equal runs differ. It counts the comparisons that name
-an unchanged row, and the comparisons that find a planted change.
+The experiment counts the comparisons of equal runs that report an unchanged row as
+changed, and the comparisons that find a planted change.
 
-Each program runs RUNS times unchanged, and PLANTED_RUNS times with a tenth more bytes
-of one function (equal_worker.py). The comparisons draw one run per side, or three, from
-these runs. A run takes part in many comparisons, but only once in each.
+Each program runs RUNS times unchanged. In further PLANTED_RUNS runs, one function
+allocates a tenth more bytes (equal_worker.py). A comparison draws one or three of these
+runs per side. A run takes part in many comparisons, but only once in each.
 
-A planted function cannot represent the program's own functions. Therefore, another test
-changes one of those: a tenth of its samples, drawn at random, counts twice.
+A planted function cannot stand for the program's own functions. Therefore, another test
+changes a user function: a tenth of its samples, drawn at random, counts twice.
 """
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ COMPARISONS = 100
 INTERVAL = "64k"
 MORE = 0.1
 PLANTED = "planted"
-#: The least share of bytes and the least number of samples of a user function whose
-#: samples are changed.
+#: The least share of all bytes and the least number of samples that a user function has
+#: whose samples are changed.
 SHARE, SAMPLES = 0.1, 2500
 #: The number of attempts per run.  On PyPy 7.3.11, the import of SQLAlchemy fails at
 #: times.
@@ -63,8 +63,8 @@ class Program(NamedTuple):
     """The length of a program's run."""
 
     rounds: int
-    #: The number of lists that the planted function makes in a round: a tenth of all
-    #: bytes.
+    #: The number of lists that the planted function makes in a round.  They have a
+    #: tenth of all bytes.
     lists: int
 
 
@@ -75,7 +75,7 @@ PROGRAMS = {
     "pyperformance:html5lib": Program(60, 11_000),
     "pyperformance:sympy": Program(8, 115_000),
 }
-#: The rows of each comparison, and the measure that is compared.
+#: The choice of rows, and the compared measure, of each view.
 VIEWS = {
     "own functions": Choice(), "functions": Choice(), "types": Choice(by=("type",)),
     "own functions, alive": Choice(sort="alive"),
@@ -151,10 +151,10 @@ def _profiles(context: Context, folder: Path, name: str, program: Program, runs:
 class Outcome(NamedTuple):
     """The result of one comparison."""
 
-    #: The functions and types that grew or shrank, and those that differ.
+    #: The functions and types that are reported as grown or shrunk, and as different.
     named: list[str]
     differ: list[str]
-    #: The measures whose sums grew or shrank, and those whose sums differ.
+    #: The measures whose sums are reported as grown or shrunk, and as different.
     in_all: list[str]
     in_all_differ: list[str]
     #: The conditions that failed.
@@ -200,7 +200,7 @@ def compared(profiles: list[Profile], planted: list[Profile], count: int) -> Jso
 
 
 def _summed_once(profiles: Sequence[Profile]) -> Callable[..., Summary]:
-    """Return a summarize() that remembers its results for these profiles."""
+    """Return a version of summarize() that caches its results for these profiles."""
     known: dict[tuple[int, Choice], Summary] = {}
     numbers = set(map(id, profiles))
 
@@ -266,7 +266,7 @@ def _outcome(difference: Difference, is_first: bool) -> Outcome:
 
 
 def _counts(outcomes: list[Outcome]) -> Json:
-    """Return how many comparisons named something."""
+    """Return how many comparisons reported a change, by kind of change."""
     return {
         "named": sum(bool(outcome.named) for outcome in outcomes),
         "differ": sum(bool(outcome.differ) for outcome in outcomes),
@@ -305,7 +305,7 @@ def _figures(profiles: Sequence[Profile], planted: Sequence[Profile]) -> Json:
 
 
 def _scaled_ones(rng: random.Random, profiles: Sequence[Profile], count: int) -> Json:
-    """Return how often a change of each large user function is found.
+    """Return how often comparisons find a change of each large user function.
 
     Each comparison has three runs per side.
     """
@@ -323,7 +323,7 @@ def _scaled_ones(rng: random.Random, profiles: Sequence[Profile], count: int) ->
 
 
 def _large(own: Sequence[Profile]) -> list[Function]:
-    """Return the user functions that are large in each run."""
+    """Return the user functions that exceed SHARE and SAMPLES in each run."""
     large: list[set[Function]] = []
     for profile in own:
         summary = summarize(profile)
@@ -409,7 +409,7 @@ def _a_side(runs: int) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the share of comparisons that named something."""
+    """Plot the share of comparisons that reported a change."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     names = list(results)
     count = next(iter(results.values()))["comparisons"]

@@ -1,12 +1,13 @@
 """Measure the cost of writing a profile of a million samples in each format.
 
-The cost is the processor time of the whole command and its largest resident memory.
-Both include reading the profile. This profile is difficult: importing sympy makes tens
-of thousands of stacks with a hundred frames.
+The cost is the processor time and the largest resident memory of the whole command,
+which reads and writes. The profile is difficult: importing sympy makes tens of
+thousands of stacks with a hundred frames.
 
-A second part measures how both numbers grow with the number of samples, on gcbench. In
-that program, many objects share a batched allocation, and many become old. A third part
-compares the time with vmprof-firefox-converter's, on a profile of stock vmprof.
+A second part measures how time and memory grow with the number of samples, on profiles
+of gcbench. In that program, many objects share a batched allocation, and many become
+old. A third part compares the time with vmprof-firefox-converter's time, on a profile
+of stock vmprof.
 """
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ NAME = "formats"
 INTERVAL, ROUNDS = "1k", "5"
 QUICK_INTERVAL, QUICK_ROUNDS = "512k", "1"
 RUNS = 3
-#: The rounds of gcbench.  Each makes about 270,000 samples at this interval.
+#: The rounds of gcbench, and its sampling interval, at which each round has about
+#: 270,000 samples.
 GROWTH, GROWTH_INTERVAL = (4, 12, 40), "280"
 QUICK_GROWTH, QUICK_GROWTH_INTERVAL = (1, 2), "64k"
 GROWTH_FORMATS = ("firefox", "table")
@@ -40,7 +42,7 @@ OTHER = ("import sys, vmprofconvert; out = vmprofconvert.convert_stats(sys.argv[
 
 
 def run(context: Context) -> Json:
-    """Measure the formats, the growth and the comparison."""
+    """Measure each format, the growth with the samples, and the other converter."""
     with tempfile.TemporaryDirectory() as folder:
         return {**_formats(context, Path(folder)),
                 "growth": _growth(context, Path(folder)),
@@ -66,7 +68,7 @@ def _formats(context: Context, folder: Path) -> Json:
 
 
 def _growth(context: Context, folder: Path) -> list[Json]:
-    """Return the time and memory for profiles with more and more objects."""
+    """Return the time and memory of each format for three sizes of the profile."""
     found = []
     for rounds in QUICK_GROWTH if context.quick else GROWTH:
         measuring.progress("%s: %d rounds" % (NAME, rounds))
@@ -84,7 +86,7 @@ def _growth(context: Context, folder: Path) -> list[Json]:
 
 
 def _stock(context: Context, folder: Path) -> Json:
-    """Compare this project's converter with vmprof-firefox-converter."""
+    """Return the times of this project's converter and of vmprof-firefox-converter."""
     measuring.progress("%s: beside vmprof-firefox-converter" % NAME)
     profile, out = folder / "stock.vmprof", folder / "out.json"
     samples = QUICK_STOCK_SAMPLES if context.quick else STOCK_SAMPLES
@@ -126,7 +128,7 @@ def _taken(done: list[Process]) -> Json:
 
 
 def report(results: Json) -> str:
-    """Return tables of the formats, of the growth, and of the comparison."""
+    """Return tables of the formats, the growth, and the comparison of converters."""
     lines = [["", "seconds", "memory (MiB)", "file (MiB)"]]
     for name, row in results["formats"].items():
         lines.append([name, *_shown(row), "%.1f" % (row["size"] / 2**20)])
@@ -153,7 +155,7 @@ def _report_growth(rows: list[Json]) -> str:
             lines.append([
                 "%d" % row["objects"], name, *_shown(taken),
                 "%.1f" % (_median(taken) / row["objects"] * 1e6),
-                # Subtract the memory that every profile needs.
+                # Subtract the memory of the smallest profile.
                 "%.0f" % ((taken["rss"] - first["formats"][name]["rss"]) / more)
                 if more else ""])
     return table(lines)

@@ -28,7 +28,7 @@ SCRIPT = ROOT / "benchmarks" / "programs" / "rounds.py"
 RATES = ("1G", "4M", "auto", "1M", "512k", "128k", "32k")
 PLAIN, AGAIN = "plain", "again"
 TURNS, CHURNS = 20, 12
-#: The largest number of strings that a process keeps.
+#: The largest number of strings that a process keeps (KEPT of programs/rounds.py).
 KEPT = 2500
 #: The width of a class of processes, in minor collections.
 ALIKE = 100
@@ -69,10 +69,11 @@ def _kind(row: Json) -> int:
 
 
 def matched(rows: list[Json], rate: str) -> list[float]:
-    """Return each process's processor time, divided by the plain median of its class.
+    """Return the time ratios of the processes at a sampling rate.
 
-    The rate `AGAIN` selects plain processes, which are compared as if they were
-    sampled.
+    The processor time of each process is divided by the median of the plain processes
+    in its class. The rate `AGAIN` selects plain processes, which are compared as if
+    they were sampled.
     """
     plain = defaultdict(list)
     for row in rows:
@@ -87,7 +88,7 @@ def _resident(rows: list[Json], rate: str) -> float:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios."""
+    """Return the table of time ratios by sampling rate."""
     rows = results["runs"]
     lines = [["rate", "time", "memory", "compared", "samples"]]
     for rate in (AGAIN, *RATES):
@@ -108,6 +109,6 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios."""
+    """Plot the time ratios by sampling rate."""
     turns.draw(["gcbench"], RATES, path, "processor time, sampled / plain",
                lambda _, rate: matched(results["runs"], rate))

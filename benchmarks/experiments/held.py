@@ -1,6 +1,7 @@
 """Measure the cost and the errors of finding the retainers.
 
-The cost is the pause of the program, and the time and memory of the forked process.
+The cost is the pause of the program during a heap snapshot, and the time and memory of
+the forked process that reads the heap.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from experiments import Context, Json
 from measuring import NURSERIES, NURSERY, ROOT, table
 
 NAME = "held"
-#: Thousands of objects that the program keeps, and the number of snapshots.
+#: Thousands of objects that the program keeps, and the number of heap snapshots.
 THOUSANDS, TIMES = (600, 3000, 7000), 11
 QUICK_THOUSANDS, QUICK_TIMES = (10, 20), 1
 #: The number of runs of held_truth.py with each nursery.
@@ -25,7 +26,7 @@ RUNS, QUICK_RUNS = {"sums": 75, "paths": 200}, {"sums": 1, "paths": 2}
 
 
 def run(context: Context) -> Json:
-    """Measure heaps of several sizes, and check sums and paths, with each nursery."""
+    """Measure heaps of several sizes, and check retained sizes and reference paths."""
     thousands, times, runs = (
         (QUICK_THOUSANDS, QUICK_TIMES, QUICK_RUNS) if context.quick
         else (THOUSANDS, TIMES, RUNS))
@@ -49,7 +50,7 @@ def run(context: Context) -> Json:
 
 
 def report(results: Json) -> str:
-    """Return the table of costs, and the numbers of right sums and paths."""
+    """Return the table of costs, and how many retained sizes and paths are right."""
     lines = [["nursery", "objects (million)", "MB", "resident (MiB)",
               "stands still (ms)", "looks (ms)", "for a million", "its memory (MiB)"]]
     for row in results["sizes"]:

@@ -1,6 +1,6 @@
 """Measure the cost of following sampled objects until they are freed.
 
-Runs with and without lifetimes alternate in the same process.
+Sampled runs with and without lifetimes alternate in the same process.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "lifetimes"
 PROGRAMS = ("gcbench", "churn", *("pyperformance:" + name for name in (
     "django_template", "json_loads", "deepcopy")))
 QUICK_PROGRAMS = ("churn",)
-#: The program that also runs with the larger nursery.  There, more samples wait for a
+#: The program that also runs with the larger nursery, in which more samples wait for a
 #: minor collection.
 IN_BOTH = "churn"
 INTERVALS = ("1k", "8k", "128k")
@@ -50,7 +50,7 @@ def run(context: Context) -> Json:
 
 
 def microseconds(processes: list[list[Json]], configuration: str) -> list[float]:
-    """Return the microseconds of processor time per sample, for each run."""
+    """Return the cost of a sample in microseconds of processor time, for each run."""
     return [1e6 * (segment["cpu"] - reference) / segment["samples"]
             for segments in processes
             for segment, reference in with_neighbours(segments, "cpu")
@@ -58,7 +58,7 @@ def microseconds(processes: list[list[Json]], configuration: str) -> list[float]
 
 
 def _ratio(processes: list[list[Json]], interval: str) -> Estimate:
-    """Return the ratios of runs with lifetimes to runs without, in the same pass."""
+    """Return the time ratio of runs with lifetimes to runs without in the same pass."""
     found = []
     for segments in processes:
         took = {(segment["pass"], segment["configuration"]): segment["cpu"]
@@ -69,7 +69,7 @@ def _ratio(processes: list[list[Json]], interval: str) -> Estimate:
 
 
 def report(results: Json) -> str:
-    """Return the table of costs and ratios."""
+    """Return the table of the cost of a sample, and of the time ratios."""
     lines = [["program", "interval", "us/sample", "without", "more", "run / without",
               "run / plain", "samples/s"]]
     for name, processes in results["programs"].items():
@@ -93,7 +93,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios against the interval."""
+    """Plot the time ratios against the sampling interval."""
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for name, processes in results["programs"].items():
         axes.plot(INTERVALS, [_ratio(processes, interval).median

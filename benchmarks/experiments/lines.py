@@ -1,4 +1,4 @@
-"""Measure the cost of --lines, and how many functions have a line.
+"""Measure the cost of --lines, and how many functions in stacks have a line number.
 
 The cost is measured in two phases: while the JIT compiles a program, and afterwards.
 """
@@ -26,7 +26,8 @@ INTERVAL = "128k"
 WITH_LINES = INTERVAL + ",lines"
 PLAIN, AGAIN = "plain", "plain,again"
 CONFIGURATIONS = (PLAIN, AGAIN, INTERVAL, WITH_LINES)
-#: The number of turns, and the seconds of the timed rounds in a warm process.
+#: The number of turns, and the duration of the timed rounds of a warm process in
+#: seconds.
 PAIRS, SECONDS = 2, 0.15
 FIRST, LAST = "first", "last"
 #: The title of each ratio, its numerator and its denominator.
@@ -63,11 +64,11 @@ def run(context: Context) -> Json:
 
 
 def known(profile: Profile) -> Json:
-    """Count the functions with a line.
+    """Count the functions with a line number in a profile.
 
-    The result omits samples of the JIT's own memory. It contains the number of samples,
-    and of those whose innermost Python function has a line. It also contains the number
-    of functions in all stacks, and of those with a line.
+    The result has the number of samples, without samples of the JIT's memory, and the
+    number of samples whose innermost Python function has a line. It also has the number
+    of Python functions in the stacks of these samples, and how many have a line.
     """
     tree = profile.stacks.tree()
     # For each node: the number of functions from the root, the number of these with a
@@ -91,14 +92,14 @@ def known(profile: Profile) -> Json:
 
 def ratios(rows: list[Json], program: str, which: str, configuration: str,
            beside: str) -> list[float]:
-    """Return the ratios of processor times in the same turn.
+    """Return the ratios of the processor times of two configurations in each turn.
 
     Args:
         rows: The results of all runs.
         program: The program to select.
         which: FIRST or LAST.
-        configuration: The numerator.
-        beside: The denominator.
+        configuration: The configuration in the numerator.
+        beside: The configuration in the denominator.
     """
     took = {(row["pair"], row["with"]): row[which]["cpu"] for row in rows
             if row["program"] == program}
@@ -116,7 +117,7 @@ def _percent(rows: list[Json], part: str, whole: str) -> str:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios and shares."""
+    """Return the table of time ratios, and of the share of functions with a line."""
     rows = results["runs"]
     columns = {"%s: %s" % (which, title): (which, configuration, beside)
                for which in (FIRST, LAST) for title, configuration, beside in COMPARED}

@@ -1,8 +1,8 @@
 """Measure the errors and the cost of `alive` and of `report --leaks`.
 
-Both numbers come from heap snapshots. Programs keep objects in ten ways, and print the
-number of bytes that they keep (liveness_worker.py). Half of them leak. The others
-replace old objects.
+`alive` and `report --leaks` use heap snapshots. Programs keep objects in ten ways, and
+print the number of bytes that they keep (liveness_worker.py). Half of the programs
+leak. The others replace old objects.
 """
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SEEDS, SECONDS = 5, 10.0
 SERVICES, SERVICE_SECONDS = 3, 10.0
 #: Thousands of objects on the heap, and the number of snapshots of each heap.
 THOUSANDS, TIMES = (600, 3000, 7000), 7
-#: The pairs of runs with --leaks and without, and the seconds of each run.
+#: The number of pairs of runs with --leaks and without, and the seconds of each run.
 PAIRS, MINUTE = 2, 60.0
 
 
 def run(context: Context) -> Json:
-    """Run all programs, services, snapshots and pairs."""
+    """Run the programs and services, and measure snapshots and pairs of runs."""
     seeds, seconds, services, service_seconds, times, pairs, minute = (
         (1, SECONDS, 1, SECONDS, 1, 1, 4.0) if context.quick
         else (SEEDS, SECONDS, SERVICES, SERVICE_SECONDS, TIMES, PAIRS, MINUTE))
@@ -126,7 +126,7 @@ def _program(context: Context, parent: Path, seconds: float, kind: str, is_leak:
 
 
 def _leaks(context: Context, folder: Path, *options: str) -> Json:
-    """Return the leaks of the last profile, or why the report refused to name any."""
+    """Return the leaks of the last profile, or the reason why the report has none."""
     try:
         return _report(context, folder, "--leaks", *options)
     except measuring.Failed as e:
@@ -152,7 +152,7 @@ def _function(leak: Json) -> str:
 
 
 def _rate(leak: Json, leaks: Json, truth: Json, path: Path) -> list[object]:
-    """Return the growth of the leak, and the true growth between the same moments."""
+    """Return a leak's growth in the report, and the true growth in the same period."""
     profile = readers.read(path)
     program = Program(profile)
     in_base = {number for number in range(len(profile.stacks))
@@ -168,7 +168,7 @@ def _rate(leak: Json, leaks: Json, truth: Json, path: Path) -> list[object]:
 
 
 def _kept_at(log: list[list[float]], moment: float) -> float:
-    """Return the bytes that were kept at a moment of the worker's clock."""
+    """Return the bytes that a worker had kept until a time of the worker's clock."""
     times = [time for time, _ in log]
     return log[max(bisect.bisect_right(times, moment) - 1, 0)][1]
 
@@ -195,14 +195,14 @@ def _service(context: Context, folder: Path, seconds: float, seed: int,
 
 
 def _retained(path: Path) -> dict[int, int]:
-    """Return the bytes that __main__.KEPT retains, by the time of the snapshot."""
+    """Return the bytes that __main__.KEPT retains, by the time of the heap snapshot."""
     return {held.time: max((holder.bytes for holder in held.holders
                             if holder.path == "__main__.KEPT"), default=0)
             for held in readers.read_events(path).held}
 
 
 def _grown(retained: dict[int, int], leak: Json, leaks: Json) -> list[object]:
-    """Return the estimated and the exact growth between the same snapshots."""
+    """Return a leak's estimated and exact growth between two heap snapshots."""
     begin, end = (min(retained, key=lambda time: abs(time - moment * 1e9))
                   for moment in leaks["collections"][::2])
     return [leak["growth"], retained[end] - retained[begin]]
@@ -228,12 +228,15 @@ def _pair(context: Context, folder: Path, pair: int, seconds: float,
 # tables and plots
 
 def _side(interval: Json, true: float) -> int:
-    """Return -1 or 1 if the truth is below or above the interval, and 0 otherwise."""
+    """Return on which side of a confidence interval the true value is.
+
+    The result is -1 below the interval, 1 above the interval, and 0 within it.
+    """
     return int(true > interval["high"]) - int(true < interval["low"])
 
 
 def _share(sides: Sequence[int]) -> str:
-    """Return the share of intervals that contain the truth, as text."""
+    """Return the share of confidence intervals that contain the truth, as text."""
     if not sides:
         return "-"
     return "%.1f %% (%d below, %d above) of %d" % (
@@ -241,13 +244,13 @@ def _share(sides: Sequence[int]) -> str:
 
 
 def _is_false(row: Json) -> bool:
-    """Return whether a leak is named at a function that does not leak."""
+    """Return whether the report names a leak at a function that does not leak."""
     return any(not row["is_leak"] or name not in LEAKING
                for name, _, _ in row["leaks"])
 
 
 def report(results: Json) -> str:
-    """Return tables of the programs, services, snapshots and pairs."""
+    """Return tables of the programs, the services, the snapshots, and the pairs."""
     lines = [["program", "nursery", "truth in the interval of `alive`",
               "garbage alive", "leak found", "leak of none", "refused",
               "rate in its interval"]]
@@ -259,7 +262,7 @@ def report(results: Json) -> str:
                and nursery in (None, row["nursery"])]
         leaking = [row for row in own if row["is_leak"]]
         steady = [row for row in own if not row["is_leak"]]
-        # Skip a site without live objects, because its truth of 0 is in no interval.
+        # Skip a site without live objects, because no confidence interval contains 0.
         sides = [_side(*row["sites"][site]) for row in own for site in SITES
                  if row["sites"][site][1]]
         lines.append([

@@ -16,8 +16,8 @@ from measuring import ROOT, table
 NAME = "memory"
 PROGRAMS = ("cache", "buffers", "fragmentation", "numpy", "sympy", "lxml", "sqlite",
             "json", "zlib", "flask", "tornado", "gunicorn")
-#: The setting with which glibc's malloc asks for huge pages.  The system grants them if
-#: it is configured to give huge pages on request.
+#: The setting with which glibc's malloc asks for huge pages.  The system must be
+#: configured to give huge pages on request.
 HUGE = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: The columns of the table.  Each is a sum of rows of `ctl PID memory`.
 COLUMNS = {"objects": ("objects", "gc_arenas"), "GC's room": ("gc_room", "nursery"),
@@ -79,7 +79,7 @@ def plot(results: Json, path: Path) -> None:
     left = [0.0] * len(rows)
     for title, keys in COLUMNS.items():
         if title == "absent":
-            continue                # Its values are negative.
+            continue                # The values of this column are negative.
         values = [max(sum(_amounts(row).get(key, 0) for key in keys), 0) / 2**20
                   for row in rows]
         axes.barh(names, values, left=left, label=title)

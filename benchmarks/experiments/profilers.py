@@ -1,7 +1,7 @@
 """Compare this profiler and others with a run without a profiler.
 
-Each profiler is compared with its own interpreter. The experiment measures the time,
-the memory, and the size of the profile.
+The run without a profiler uses the same interpreter, PyPy or CPython. The experiment
+measures the time, the memory, and the size of the profile.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ON_PYPY = ("off", "allocations, 32k", "allocations, 128k", "allocations, 512k",
 ON_CPYTHON = ("tracemalloc, 1 frame", "tracemalloc, 25 frames", "memray",
               "memray, python allocators", "scalene", "pyroscope, heap, 512k")
 PAIRS, SECONDS, CPYTHON_SECONDS = 11, 0.25, 0.25
-#: The slowdown from which a profiler is measured in fewer pairs, and their number.
+#: The slowdown from which a profiler is measured in only SLOW_PAIRS pairs of runs.
 SLOW, SLOW_PAIRS = 20, 2
 
 
@@ -95,7 +95,7 @@ def _measure(python: Path, baseline: Path, programs: Sequence[str],
 
 def ratios(rows: list[Json], program: str, profiler: str,
            key: str) -> list[float]:
-    """Return the ratios of a profiler's runs to the runs without a profiler."""
+    """Return the ratios of a value in a profiler's runs to runs without a profiler."""
     mine = {(row["pair"], row["profiler"]): row[key] for row in rows
             if row["program"] == program}
     return [mine[pair, profiler] / mine[pair, "nothing"]
@@ -139,7 +139,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the times with each profiler."""
+    """Plot the time ratios of each profiler."""
     figure, grid = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for axes, python in zip(grid, ("PyPy", "CPython")):
         rows = results[python]

@@ -18,7 +18,7 @@ NAME = "raw_memory"
 PROGRAMS = ("malloc_and_free", "malloc_large", "ffi_new", "ctypes_buffers", "arrays",
             "compress", "queries", "text")
 INTERVAL = "512k"
-#: The number of processes per program, of turns in each, and the seconds of a run.
+#: The number of processes per program, of turns in a process, and the seconds of a run.
 PROCESSES, TURNS, SECONDS = 4, 12, 0.1
 
 
@@ -42,7 +42,10 @@ def run(context: Context) -> Json:
 
 
 def _sum(profile: Profile) -> Json:
-    """Return the estimated bytes of the last turn, and their standard deviation."""
+    """Return the estimated bytes of native memory in the last turn.
+
+    "deviation" is the standard deviation of "estimate", in bytes.
+    """
     value = variance = 0.0
     for size, interval in zip(profile.samples.size, profile.samples.interval):
         p = -math.expm1(-size / interval)
@@ -52,13 +55,13 @@ def _sum(profile: Profile) -> Json:
 
 
 def _ratios(rows: list[Json], program: str, above: str) -> list[float]:
-    """Return the ratios of one kind of run to plain runs."""
+    """Return the time ratios of one kind of run to the plain run of the same turn."""
     return [turn[above] / turn["plain"] for row in rows if row["program"] == program
             for turn in row["turns"]]
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios and errors."""
+    """Return the table of time ratios, and of the errors of the estimates."""
     rows = results["runs"]
     lines = [["program", "with / without", "without / without", "samples a turn",
               "estimate - truth"]]
@@ -79,7 +82,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios of each program."""
+    """Plot the time ratios of each program."""
     rows = results["runs"]
     programs = list(dict.fromkeys(row["program"] for row in rows))
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")

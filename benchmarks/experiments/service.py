@@ -1,8 +1,9 @@
 """Measure the processor time of a Django service whose profiles are pushed at `auto`.
 
 The experiment compares the service with and without profiles in two ways. In one
-process, blocks alternate, so that differences between processes cancel out. In fresh
-processes, the cost includes the sampler's objects on the heap.
+process, blocks of requests with and without profiles alternate, so that differences
+between processes cancel out. In fresh processes, the cost includes the sampler's
+objects on the heap.
 
 A small HTTP server on loopback replaces the server that receives the profiles. This
 server, the client and the pusher have separate processes, whose time is not counted.
@@ -28,10 +29,10 @@ NAME = "service"
 WORKER = ROOT / "benchmarks" / "service_worker.py"
 #: The number of requests before the clock starts.
 WARM = 15000
-#: The number of processes, of turns in each, and of requests in a block.  A block is a
-#: segment of some seconds.
+#: The number of processes, of turns in each process, and of requests in a block.  A
+#: block is a segment of some seconds.
 PROCESSES, TURNS, REQUESTS = 4, 15, 5000
-#: The number of turns of fresh processes, and of requests in each process.
+#: The number of turns with fresh processes, and of requests that a process answers.
 PAIRS, BEHIND = 12, 6000
 
 
@@ -99,7 +100,7 @@ def _fresh(context: Context, pairs: int, numbers: tuple[int, ...],
 # tables and plots
 
 def _of_turns(results: Json) -> list[float]:
-    """Return the ratios of pushed to plain blocks."""
+    """Return the time ratios of pushed to plain blocks."""
     found = []
     for process in results["turns"]:
         cpu = {(row["turn"], row["kind"]): row["cpu"] for row in process}
@@ -109,9 +110,10 @@ def _of_turns(results: Json) -> list[float]:
 
 
 def _of_fresh(results: Json, kind: str) -> list[float]:
-    """Return the ratios of fresh processes of a kind to plain ones."""
+    """Return the time ratios of fresh processes of a kind to plain processes."""
     cpu = {(row["pair"], row["kind"]): row["cpu"] for row in results["fresh"]}
-    # A pushed process is compared with both plain ones, and "again" with the other one.
+    # A pushed process is compared with both plain processes of its turn, "plain" and
+    # "again".  The process "again" is compared with the process "plain".
     return [cpu[pair, kind] / (
         cpu[pair, "plain"] if kind == "again" else statistics.fmean(
             (cpu[pair, "plain"], cpu[pair, "again"])))
@@ -124,7 +126,7 @@ def _pushed(results: Json) -> list[Json]:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios, and the cost and bytes of a request."""
+    """Return the table of time ratios, and the cost and bytes of a request."""
     pushed = _pushed(results)
     plain = [row["cpu"] for process in results["turns"] for row in process
              if row["kind"] == "plain"]
@@ -145,7 +147,7 @@ def report(results: Json) -> str:
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios."""
+    """Plot the time ratios of blocks and of fresh processes."""
     figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
     found = {"push, in one process": _of_turns(results),
              "push, fresh": _of_fresh(results, "push"),

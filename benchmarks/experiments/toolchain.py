@@ -72,11 +72,11 @@ def run(context: Context) -> Json:
 
 
 def report(results: Json) -> str:
-    """Return the table of ratios, and the version of PyPy."""
+    """Return the table of time ratios, and the version of PyPy."""
     return "%s\n\nin PyPy %s" % (
         turns.report(results["runs"], "program", RATES), results["python2"])
 
 
 def plot(results: Json, path: Path) -> None:
-    """Plot the ratios of both programs."""
+    """Plot the time ratios of both programs."""
     turns.plot(results["runs"], "program", [TARGET, GCBENCH], RATES, path)

@@ -1,14 +1,14 @@
-"""Count how often `vmprof-convert diff` is wrong about a pair of runs.
+"""Count how often `vmprof-convert diff` draws a wrong conclusion about two runs.
 
-The first number is the share of pairs of equal runs that fail. The second number is the
-share of pairs that are found when the second run leaks 2 % of its allocated bytes. Both
-come from a simulation as in `coverage`, with 1,000 pairs of equal runs and 100 pairs
-with a leak. The pairs are evaluated as in `vmprof-convert diff`: by `alive growth > 0`,
-and by the rows of a difference.
+The first result is the share of pairs of equal runs in which a change is reported. The
+second result is the share of pairs in which a leak is found: the second run leaks 2 %
+of its allocated bytes. Both come from a simulation as in `coverage`, with 1,000 pairs
+of equal runs and 100 pairs with a leak. The pairs are evaluated as in `vmprof-convert
+diff`: by the condition `alive growth > 0`, and by the rows of a difference.
 
-The experiment also simulates runs that grow between two moments by exactly the growth
-that a condition allows, and counts those that fail. In PyPy, it runs a program that
-keeps the same in each run, and one that keeps 2 % more.
+The experiment also simulates runs that grow between two times by exactly the growth
+that a condition allows, and counts the runs that fail the condition. It also runs
+programs in PyPy: one keeps the same objects in each run, and one keeps 2 % more.
 """
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ from vmprof_convert.profile.stacks import Stacks
 
 NAME = "verdicts"
 CLEAN, PLANTED = 1000, 100
-#: The number of simulated runs that grow between two moments.  One in 10000 may fail.
+#: The number of simulated runs that grow between two times.  A condition may fail in
+#: one of 10,000 runs.
 GROWING = 10_000
 GROWTHS = (0.05, 0.5, 1.0)
-#: The shares of the leak and of the working set in all allocated bytes.
+#: The bytes of the leak and of the working set, as shares of all allocated bytes.
 LEAK, WORKING_SET = 0.02, 0.01
 LEAKY = "leaky"
-#: The intervals of verdict_worker.py.
+#: The sampling intervals of the runs of verdict_worker.py.
 REAL_INTERVALS = ("32k", "8k", "4k")
 
 _SMALL = (Kind("big", 64, 0.7), Kind("mid", 32, 0.29), Kind("rare", 48, 0.01))
@@ -57,7 +58,7 @@ _HEAVY = (Kind("tiny", 32, 0.98), Kind("heavy", 4096, 0.02),
 
 
 class Scenario(NamedTuple):
-    """A simulated program: its objects, its bytes, and the interval in bytes."""
+    """A simulated program: its objects, bytes, and sampling interval in bytes."""
 
     kinds: tuple[Kind, ...]
     bytes: float
@@ -82,7 +83,10 @@ class Outcome(NamedTuple):
 
 
 def with_leak(scenario: Scenario) -> Scenario:
-    """Add objects of 64 bytes that are the share LEAK of all bytes."""
+    """Return a scenario with a leak, which has the share LEAK of all bytes.
+
+    The leaked objects have 64 bytes.
+    """
     mean = sum(kind.size * kind.share for kind in scenario.kinds)
     # The leak is the share LEAK of an object's average bytes, with the leak included.
     share = LEAK * mean / (64 * (1 - LEAK))
@@ -97,18 +101,19 @@ def profile_of(rng: random.Random, scenario: Scenario) -> Profile:
 
 
 def growing(rng: random.Random, scenario: Scenario, growth: float) -> Profile:
-    """Simulate a run whose allocated bytes grow between the times 1 and 2.
+    """Return a simulated profile of a run that grows between the times 1 and 2.
 
     Args:
         rng: The source of random numbers.
         scenario: The program, which allocates its bytes until the time 1.
-        growth: The share of these bytes that it allocates until the time 2.
+        growth: The bytes that it allocates from then until the time 2, as a share of
+            the bytes until the time 1.
     """
     return _profile(rng, scenario, [scenario.bytes, scenario.bytes * growth])
 
 
 def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Profile:
-    """Simulate a run with several steps.
+    """Return a simulated profile of a run with several steps.
 
     Args:
         rng: The source of random numbers.
@@ -123,8 +128,8 @@ def _profile(rng: random.Random, scenario: Scenario, steps: list[float]) -> Prof
     for time, bytes_ in enumerate(steps, 1):
         for sample in simulate(rng, [Phase(bytes_, 0.1, kinds)], scenario.interval,
                                False):
-            # Large objects do not stay.  Most of them are sampled, so that one more in
-            # the second run would be a true difference.
+            # Large objects do not stay alive.  Most of them are sampled, so that one
+            # more large object in the second run would be a true difference.
             stays = sample.function == LEAKY or (
                 sample.size < LARGE and rng.random() < WORKING_SET)
             samples.add(names.index(sample.function), time, 1, sample.size,
@@ -201,7 +206,7 @@ def run(context: Context) -> Json:
 
 
 def one_run(runs: int) -> Json:
-    """Count the runs that fail although they grow by exactly the allowed growth."""
+    """Count the runs that fail a condition although they grow by the allowed growth."""
     rng = random.Random(2)
     scenario = SIMULATED["300 MiB at 1M"]
     wrong: Json = {}
@@ -229,7 +234,7 @@ def _pairs(folder: Path, name: str, number: int) -> Iterable[Outcome]:
 
 
 def report(results: Json) -> str:
-    """Return a table of the pairs and a table of the growing runs."""
+    """Return a table of the pairs of runs, and a table of the growing runs."""
     lines = [["", "samples", "false alarms", "leak found", "rows wrongly named",
               "leak's row found"]]
     for what in "simulated", "real":

@@ -46,7 +46,7 @@ def load(name: str) -> Main:
 class _Runner:
     """A replacement for pyperf.Runner, which would start other processes.
 
-    It keeps the first function that a program wants to have measured.
+    It keeps the first function that a program passes to be measured.
     """
 
     main: Main | None = None

@@ -5,14 +5,15 @@ number of their minor collections. The experiment `fresh` runs it.
 
     rounds.py CHURNS KEPT
 
-Objects that a sampler leaves on the heap before the program begins cost time in every
-major collection, even if it takes few samples. This cost is small compared with a
-random effect. The addresses of the code decide which loops the JIT joins. Therefore,
-the same program allocates a quarter more in one process than in another, and sometimes
-four times as much.
+A sampler leaves objects on the heap before the program begins. They cost time in every
+major collection, even if the sampler takes few samples. This cost is small compared
+with a random effect: the addresses of the code decide which loops the JIT joins.
+Therefore, the same program allocates a quarter more in one process than in another, and
+sometimes four times as much.
 
-The number of minor collections distinguishes such processes. KEPT strings of 1,000
-characters, which live as long as the program, move the code.
+The number of minor collections distinguishes such processes. KEPT is a number of
+strings of 1,000 characters, which live as long as the program. They change the
+addresses of the code.
 """
 import gc
 import io

@@ -70,7 +70,7 @@ def entry_point(argv):
 
 
 def target(driver, args):
-    """Return the function that RPython translates."""
+    """Return the main function of the translated program, for RPython."""
     driver.exe_name = "guest"
     return entry_point, None
 

@@ -1,6 +1,6 @@
 """Test native_frames.c, which finds the native frames of an allocation sample.
 
-native/frames_harness.c makes stacks of all kinds.
+native/frames_harness.c calls it with stacks of all kinds.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def harness(request: pytest.FixtureRequest,
     target = tmp_path_factory.mktemp("frames") / "harness"
     subprocess.run(
         ["gcc", request.param, "-std=gnu99", "-Wall", "-Wextra", "-Werror",
-         # The stacks must contain each function under its own name.
+         # No merged or cloned function may replace a function in the stacks.
          "-fno-ipa-icf", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-partial-inlining",
          "-fno-optimize-sibling-calls",
          "-DRPYTHON_VMPROF", "-DVMPROF_UNIX", "-DRPY_EXTERN=extern",

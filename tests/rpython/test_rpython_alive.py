@@ -1,4 +1,4 @@
-"""Test the list of live objects of rvmprof with the patches, in a running program.
+"""Test rvmprof.alive_allocations(), the list of live objects of a running program.
 
 As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
 """
@@ -14,7 +14,8 @@ from vmprof_convert import readers
 
 pytestmark = pytest.mark.translated
 
-#: The number of samples of 100,000 objects of 16 bytes, with fixed gaps.
+#: The number of sampled nodes with fixed gaps.  The program makes 100,000 nodes of 16
+#: bytes.
 NODES = 100000 * 16 // INTERVAL
 
 
@@ -27,10 +28,10 @@ def run(tmp_path: Path) -> Run:
 
 
 def numbers(run: Run, what: str) -> list[int]:
-    """Return the counts that the program prints for a moment.
+    """Return the counts that the program prints under the name `what`.
 
-    They are the nodes, the nodes with the right address, the bytes, and an upper limit
-    of the bytes.
+    They are the live nodes in the list, the nodes with the right address among them,
+    the estimated bytes of all live objects, and the maximum of this estimate.
     """
     line, = (line for line in run.out if line.startswith(what + ": "))
     return [int(number) for number in re.findall(r"\d+", line)]
@@ -68,7 +69,7 @@ def test_forgotten_objects_do_not_count(run: Run) -> None:
     nodes, right, _, _ = numbers(run, "new")
     assert nodes == pytest.approx(NODES, abs=2)
     assert right == nodes
-    # Only the forgotten objects are still alive.
+    # At this point, only the forgotten objects are still alive.
     assert numbers(run, "old ones")[:2] == [0, 0]
     assert numbers(run, "off") == [0, 0, 0, 0]
 

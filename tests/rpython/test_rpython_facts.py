@@ -1,8 +1,8 @@
 """Test the types, numbers and outcomes of sampled objects in the guest interpreter.
 
-It runs with the JIT and without. With the JIT, an object and its fields are allocated
-in one batch, together with the loop's other objects. The samples have the right number
-of objects of each kind only if the GC walks the batch.
+The guest interpreter runs with the JIT and without. With the JIT, an object and its
+fields are allocated in one batch, together with the loop's other objects. The samples
+have the right number of objects of each kind only if the GC walks the batch.
 """
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ OBJECT = "GcStruct guest.objects.W_Object"
 FIELDS = "GcArray of * GcStruct object"
 OBJECT_SIZE, ARRAY_SIZE = 24, 16
 
-#: A loop that makes objects of three classes.  The JIT allocates the objects of a turn
-#: in one batch.  In a turn without a Wide object, the trace ends within the batch.  The
-#: program keeps some objects.
+#: A loop that makes objects of three classes.  The program keeps some objects.  The JIT
+#: allocates the objects of an iteration in one batch.  In an iteration without a Wide
+#: object, the program leaves the trace before the batch is filled.
 KEEP = """
 (class Cell one two)
 (class Narrow one)
@@ -83,8 +83,8 @@ class Facts(FactRecords):
     def check_conservation(self) -> None:
         """Check that each object has exactly one outcome.
 
-        A sampled object died young, was promoted, is unknown, or is in the nursery. A
-        promoted object is dead or alive.
+        A sampled object died young, was promoted, has an unknown outcome, or is in the
+        nursery. A promoted object is dead or alive.
         """
         assert set(self.young) == set(range(1, len(self.young) + 1))
         young = {key for key, _, (outcome, _, _) in self.objects() if outcome == YOUNG}
@@ -104,7 +104,7 @@ class Facts(FactRecords):
 
 
 def near(found: int, count: float, size: int, more: int = 0) -> bool:
-    """Return whether the number of samples is likely.
+    """Return whether the number of samples agrees with the number of objects.
 
     Args:
         found: The number of samples.
@@ -141,10 +141,9 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 
 def seen(facts: Facts) -> float:
-    """Return the share of the bytes that were allocated before the last minor
-    collection.
+    """Return the share of allocated bytes from before the last minor collection.
 
-    The outcomes of objects in the nursery are unknown.
+    Objects that were allocated later are in the nursery, and have no outcome.
     """
     return facts.minors[-1] / facts.head[1]
 
@@ -156,7 +155,7 @@ def test_keep_rates(run: Run, rate: int) -> None:
     facts.check_conservation()
     cells = facts.objects_of(FIELDS, ARRAY_SIZE + 16)
     kept = count * rate / 100 * seen(facts)
-    # A few objects were in a variable during a collection.
+    # Further objects are promoted: those in a variable during a collection.
     assert near(len(facts.alive() & cells), kept, ARRAY_SIZE + 16,
                 more=len(facts.collections))
 
@@ -184,7 +183,8 @@ def test_churn(run: Run) -> None:
     facts.check_conservation()
     cells = facts.objects_of(FIELDS, ARRAY_SIZE + 16)
     assert len(facts.freed & cells) > 10 * len(facts.alive() & cells)
-    # 20,000 objects are alive, and others since the last major collection.
+    # 20,000 objects are in the queue.  Objects that died since the last major
+    # collection count as alive, too.
     assert len(facts.alive() & cells) > 0.9 * 20000 * probability(
         ARRAY_SIZE + 16, INTERVAL, "exponential")
 
@@ -226,10 +226,7 @@ def test_thousands_of_classes(run: Run) -> None:
 
 def test_unknown_objects_were_never_made(run: Run,
                                          request: pytest.FixtureRequest) -> None:
-    """Unknown objects are the rest of a batch whose trace was left.
-
-    All other outcomes are known.
-    """
+    """Outcomes are unknown only for the rest of a batch whose trace was left."""
     facts = run(KEEP, 400000, 0, 3, expected=0)
     outcomes = collections.Counter(
         outcome for _, _, (outcome, _, _) in facts.objects())
@@ -249,8 +246,8 @@ def test_a_killed_program_leaves_complete_outcomes(tmp_path: Path) -> None:
             [built("guest"), "--allocation-sampling", "1000", "-o", "p.vmprof",
              "p.guest", "20000", "1000000000"], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, cwd=tmp_path,
-            # The default size depends on the processor's cache, and 200 kB have to see
-            # collections.
+            # The default size depends on the processor's cache.  With this size, there
+            # are collections before the profile has 200 kB.
             env={**os.environ, "PYPY_GC_NURSERY": "1M"}) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "p.vmprof").exists() or (

@@ -58,7 +58,8 @@ def check(result: dict[str, Any]) -> None:
     told = check_facts(result["facts"],
                        {sample.number: (sample, objects)
                         for sample, objects in expected})
-    # Each sample has all its objects or none, and the last samples have all.
+    # Each sample has the types of all its objects or of none.  From the last samples
+    # on, all have them.
     last = max(number for number, event_ in enumerate(events)
                if isinstance(event_, oracle.Start))
     numbers = {event_.number for event_ in events[last:]
@@ -81,7 +82,7 @@ def check_facts(facts: list[list[Any]],
     promoted: set[tuple[int, int]] = set()      # and not freed
     for name, *arguments in facts:
         if name == "start":
-            promoted.clear()        # The previous sampling has ended.
+            promoted.clear()        # The GC forgets objects of a previous sampling.
         elif name == "young":
             key, which, outcome, type_, size, types, fates, live, shrunk = arguments
             sample, objects = expected[key]
@@ -99,7 +100,7 @@ def check_facts(facts: list[list[Any]],
             assert shrunk == ([key, which, live[part]] if is_shrunk else [])
         elif name == "freed":
             key, which, held = arguments
-            promoted.remove((key, which))       # only once
+            promoted.remove((key, which))       # fails if it is freed a second time
             assert expected[key][1][which].part not in held
         else:
             assert name == "end"
@@ -141,8 +142,8 @@ def trace(seed: int, **parameters: Any) -> dict[str, Any]:
         (6, lambda: ["unpin", choose.randrange(99)]),
         (60, lambda: ["shrink", choose.randrange(99)]),
         (4, lambda: ["pressure", choose.choice((1, 1000, 10**6))]),
-        # Generation 1 is omitted.  After a finalizer that allocates, an assertion of
-        # incminimark fails there, with sampling or without.
+        # Generation 1 is omitted: after a finalizer that allocates, an assertion of
+        # incminimark fails in such a collection, with sampling or without.
         (6, lambda: ["collect", choose.choice((-1, 0, 0, 2))]),
         (2, lambda: ["rate", choose.choice((*INTERVALS, -1, 2**62 + 1))]),
         (1, start), (1, lambda: ["stop"]),
@@ -163,9 +164,10 @@ TRACES = 60
 
 @functools.cache
 def all_results() -> list[dict[str, Any]]:
-    """Return the results of one process for all traces.
+    """Return the results for all traces, which one process performs.
 
-    Half of the time passes until the process's JIT has compiled the GC.
+    One process is faster than several, because its JIT needs half of the run time to
+    compile the GC.
     """
     return drive([trace(seed, **parameters) for parameters in PARAMETERS.values()
                   for seed in range(TRACES)])
@@ -186,5 +188,5 @@ def test_random_traces_are_sampled_as_the_oracle_says(name: str) -> None:
     assert len(young) > 1000
     assert {fact[3] for fact in young} == {0, PROMOTED, NOT_KNOWN}
     assert sum(bool(fact[-1]) for fact in young) > 10
-    assert sum(fact[2] > 0 for fact in young) > 100     # later in a batch
+    assert sum(fact[2] > 0 for fact in young) > 100     # not the first of a batch
     assert sum(fact[0] == "freed" for fact in facts) > 50

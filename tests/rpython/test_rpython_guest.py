@@ -1,8 +1,8 @@
 """Test the allocation profiles of the guest interpreter of rpython/examples.
 
 The interpreter is translated with the JIT and without. The profiles are compared with
-the allocations of the guest programs. An exact profile has an interval of 1 with fixed
-gaps. It samples every byte, so that each allocation has one sample.
+the allocations of the guest programs. An *exact* profile has a sampling interval of 1
+with fixed gaps: every byte is sampled, so that each allocation has one sample.
 """
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def test_exact_profile_counts_all_objects_of_the_program(interpreted: Guest) -> 
     profile = interpreted.sample(EXACT[0], "sites.guest", "3000", "200",
                                  flags=EXACT[1:]).profile()
     sizes = sizes_by_function(profile)
-    # The README of the examples gives the sizes: a Cell has 24 + 24 bytes, an int 16.
+    # The README of the examples explains the sizes in bytes: a Cell has 24 + 24, and an
+    # int has 16.
     assert sizes["small"] == {16: 3000, 24: 6000}
     # A list has 16 + 24 + 984 bytes.
     assert sizes["big"] == {16: 400, 24: 200, 984: 200}
@@ -125,7 +126,7 @@ def test_exact_profile_counts_the_nodes_of_gcbench(interpreted: Guest,
 
     trees = [(nodes(depth) // nodes(d) // 2, nodes(d))
              for d in range(4, depth - 1, 2)]
-    # The slots of a Node.  The other objects of 32 bytes are counted, too.
+    # The slots of a Node have 32 bytes.  Other objects of this size are counted, too.
     assert sizes["bottom_up"][32] >= nodes(depth) + 2 * sum(
         count * size for count, size in trees)
     assert sizes["churn"][32] >= 2 * sum(count for count, _ in trees)
@@ -148,7 +149,8 @@ def test_total_equals_the_gcs_count(guest: Guest, interval: str, program: str,
     total = sum(bytes_by_function(profile).values())
     assert allocated > 10 * mean
     assert abs(total - allocated) < SIGMAS * deviation
-    # These objects are made before and after the guest program's first frame.
+    # Samples without a stack are of objects that are made outside of the guest
+    # program's frames.
     assert profile.lost_stacks < 10
 
 
@@ -229,7 +231,10 @@ def guest_frames(profile: Profile) -> list[list[str]]:
 
 
 def test_a_known_stack_is_found_after_new_machine_code(tmp_path: Path) -> None:
-    """The identity of a stack changes with each new piece of machine code."""
+    """The key of a stack (stack_nodes.h) changes when the JIT adds machine code.
+
+    Each h compiles a loop between calls of g.
+    """
     count = 100
     loops = "".join(
         "(func h%d () (set i 0) (while (< i 3000) (set i (+ i 1))))" % i
@@ -254,10 +259,10 @@ def test_a_known_stack_is_found_after_new_machine_code(tmp_path: Path) -> None:
 
 
 def test_slow_path_belongs_to_the_function_that_entered_it(tmp_path: Path) -> None:
-    """The list is made at the start of h's loop, out of line.
+    """The JIT makes the list of f at the start of h's loop, in a slow path.
 
-    The machine code ends in main. 98 % of the bytes were attributed to main before the
-    codemap had this entry.
+    Slow paths are at the end of the machine code, which ends in main. Without their own
+    entries in the codemap, 98 % of the bytes were attributed to main.
     """
     (tmp_path / "p.guest").write_text("""
         (func h () (set j 0) (while (< j 3) (set j (+ j 1))))
@@ -282,8 +287,8 @@ def test_slow_path_belongs_to_the_function_that_entered_it(tmp_path: Path) -> No
 def native_stacks(guest: Guest, profile: Profile) -> list[list[str]]:
     """Return the native frames of each allocation sample, innermost first.
 
-    The names come from the program's symbol table. The native frames are inside all
-    others.
+    The names come from the program's symbol table. In each stack, the native frames
+    must be the innermost ones.
     """
     symbols = subprocess.run(["nm", guest.program], text=True, check=True,
                              capture_output=True).stdout
@@ -299,7 +304,8 @@ def native_stacks(guest: Guest, profile: Profile) -> list[list[str]]:
             found.append([frame.address - 1 for frame in reversed(native)])
     addresses = set().union(*found)
     assert addresses
-    # The kernel has chosen the page at which the program begins.
+    # The kernel has chosen the address of the program, a multiple of the page size.
+    # Find the only address at which all frames are functions.
     begin, = set.intersection(*(
         {address - start for start in starts if (address - start) % 4096 == 0}
         for address in addresses))
@@ -354,7 +360,7 @@ def test_native_frames_of_an_object_outside_the_nursery(guest: Guest) -> None:
           (set i 0)
           (while (< i 50) (array nil 1000000) (set i (+ i 1))))
         """)
-    # Each object is sampled, except in one run of 10**11.
+    # Each object is sampled, except with a probability of 1e-11.
     run = guest("--allocation-sampling", "256k", "--native", "p.guest")
     assert run.code == 0
     profile = run.profile()
@@ -391,7 +397,7 @@ def test_native_frames_leave_room_for_a_deep_stack(interpreted: Guest) -> None:
                                  flags=("--native",)).profile()
     assert profile.cut_stacks > 1000
     deepest = max(profile.stacks, key=len)
-    # The last of 1019 words is not a whole frame.
+    # A sample has room for 1019 words, and a frame consists of two words.
     assert len(deepest) == 509
     assert 3 <= sum(frame.kind == "native" for frame in deepest) < 10
 
@@ -407,7 +413,10 @@ def test_native_frames_of_time_samples_with_allocations(guest: Guest) -> None:
 
 
 def spoil(guest: Guest) -> Path:
-    """Return a folder for a library that is found instead of libunwind."""
+    """Return the path of a file that the program will load as libunwind.
+
+    The caller writes the file, or leaves it out.
+    """
     folder = guest.folder / "libraries"
     folder.mkdir()
     guest.environment["LD_LIBRARY_PATH"] = str(folder)
@@ -424,7 +433,7 @@ def test_native_frames_without_libunwind_are_refused(
     assert run.err.startswith("guest: --native: libunwind can't be loaded: ")
     assert "libunwind.so" in run.err and "libunwind-dev" in run.err
     assert not run.path.exists()
-    # Only native frames need libunwind.
+    # Without native frames, the program does not need libunwind.
     assert guest(*flags, PROGRAMS / "sites.guest", "10", "1").code == 0
 
 

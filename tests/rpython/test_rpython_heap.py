@@ -16,7 +16,8 @@ pytestmark = pytest.mark.translated
 
 #: the nursery of test_rpython_rvmprof.py's Run
 NURSERY_SIZE = 2**20
-#: The bytes that scenario_lives.py keeps, and the bytes of its other objects.
+#: The bytes that heap_of_the_gc() of scenario_lives.py keeps in arenas, and the bytes
+#: of its large objects.
 KEPT, LARGE = 16000000, 30000000
 
 
@@ -35,7 +36,7 @@ def test_the_heap_contains_the_kept_objects(run: Run) -> None:
         for mark in profile.marks)
     assert {figure.value for figure in readings(profile, NURSERY)} == {NURSERY_SIZE}
     assert NURSERY_SIZE < began < 2 * NURSERY_SIZE
-    # Changes of less than one in 128 are not recorded.
+    # The size may be wrong by 1/128, because smaller changes are not recorded.
     assert abs(kept - began - KEPT) < kept / 100
     assert abs(more - kept - LARGE) < more / 100
     assert abs(dropped - began) < began / 2
@@ -48,9 +49,7 @@ def test_the_heap_contains_the_kept_objects(run: Run) -> None:
 
 
 def test_each_segment_has_its_heap_sizes(run: Run) -> None:
-    """The first segment keeps objects, which are in each segment until the third drops
-    them.
-    """
+    """Segment 1 makes objects that count as heap until segment 3 drops them."""
     run("rotates", files=3)
     first, second, third = (
         [figure.value for figure in readings(run.profile(number), HEAP)]

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def fates(profile: Profile) -> dict[tuple[str, int], float]:
-    """Return the estimated nodes by function and outcome."""
+    """Return the estimated number of nodes by function and outcome."""
     result: dict[tuple[str, int], float] = collections.defaultdict(float)
     samples = profile.samples
     for stack, size, interval, fate in zip(samples.stack, samples.size,
@@ -68,5 +68,5 @@ def test_10000_starts_and_stops_without_growth(run: Run) -> None:
     first, last = map(size.fullmatch, run.out)
     assert first is not None and last is not None
     assert last.group(1, 2) == first.group(1, 2)
-    # A leak of one KiB per start would add more than 2000.
+    # A leak of one KiB per profile would add more than 2000 pages.
     assert int(last[3]) <= int(first[3]) + 500

@@ -1,18 +1,20 @@
 """Test that RPython's own tests pass with the patches, and that none is missing.
 
-The tests of the GC also run while it samples. Each test runs once, except the tests
-that translate, because this folder's other files translate programs and check more.
+The tests of the GC also run while the GC samples. The tests that translate run only in
+`make hard`, because this folder's other files translate programs and check more.
 
-`make hard` also runs:
+`make hard` runs these tests in addition:
 
-- the tests that translate, which take up to a minute each: the GC's while it samples,
-with compact objects and with others; rvmprof's, also with a JIT; and this project's,
-with four GCs - the tests of the GC with sampling off, where it behaves as without the
-patches (test_rpython_unchanged.py) - the tests of the GC without card marking, and of
-finalizers, which take half of the time - the tests of the transformed and not yet
-translated GC, because the translated GC has the same tests
+- The tests that translate take up to a minute each. The GC's tests run while the GC
+  samples, with compact objects and with others. rvmprof's tests also run with a JIT,
+  and this project's tests run with four GCs.
+- The tests of the GC run with sampling off. Then the GC behaves as without the patches
+  (test_rpython_unchanged.py).
+- The tests of the GC without card marking, and of finalizers, take half of the run
+  time.
+- The transformed and not yet translated GC has the same tests as the translated GC.
 
-It also counts the tests of the pristine tree. The log of each run is in
+`make hard` also counts the tests of the pristine tree. The log of each run is in
 .build/rpython/own-tests.
 """
 from __future__ import annotations
@@ -38,8 +40,8 @@ CARDS = "rpython/memory/test/test_incminimark_gc_cardmarking.py"
 TRANSFORMED = ("rpython/memory/test/test_transformed_gc.py", "-k", "Incr")
 TRANSLATED = ("rpython/translator/c/test/test_newgc.py",
               "-k", "IncrementalMiniMark")
-#: The same tests and two more, for objects without a pointer to their type.  By
-#: default, 64-bit builds have only the GC's type number in an object.
+#: The tests of TRANSLATED and two more, for objects without a pointer to their type.
+#: By default, objects of 64-bit builds contain only the GC's number of the type.
 COMPACT = (TRANSLATED[0], "-k", "IncrementalMiniMarkGCMostCompact")
 RVMPROF = "rpython/rlib/rvmprof/test/"
 TRACEBACK = (RVMPROF + "test_traceback.py",)
@@ -55,13 +57,13 @@ class Group(NamedTuple):
     arguments: tuple[str, ...]
     #: a plugin in tests/rpython/python2
     plugin: str = ""
-    #: the number of tests that the patches add
+    #: the number of tests in this group that the patches add
     new: int = 0
 
 
-# Each file of rvmprof runs in its own process, because the classes of code objects that
-# a test registers stay.  test_file.py is omitted, because it compares a file with one
-# that it downloads.  Long groups come first.
+# Each test file of rvmprof runs in its own process, because a test cannot undo the
+# registration of a class of code objects.  test_file.py is omitted, because it
+# downloads a file.  Long groups come first.
 GROUPS = [
     Group("cards-sampling", 36, (CARDS, "-k", "not finalizer"), "sampling_on"),
     Group("gc-sampling", 190, (GC,), "sampling_on"),
@@ -100,8 +102,7 @@ HARD = [
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the tree, because the tests that translate write into the tree.
-    """
+    """Return a copy of the patched tree, which the tests that translate change."""
     copy = tmp_path_factory.mktemp("rpython") / "tree"
     shutil.copytree(PATCHED, copy)
     LOGS.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Test rotation in rvmprof with the patches: segments together lose no sample.
 
-As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated. If
-gaps are fixed, each byte whose number is a multiple of the interval is a sample.
+As in test_rpython_rvmprof.py, the program is python2/targetscenarios.py, translated.
+With fixed gaps, each byte whose number is a multiple of the sampling interval is
+sampled.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from vmprof_convert.profile.model import ALIVE, FREED, Profile
 
 pytestmark = pytest.mark.translated
 
-#: The numbers that vmprof_allocation_statistics() counts, in this order.
+#: Indexes of the counts in the result of vmprof_allocation_statistics().
 ALLOCATED, COLLECTIONS, SAMPLES, LOST, TIME_SAMPLES, DROPPED = range(6)
 
 
@@ -30,9 +31,10 @@ def run(tmp_path: Path) -> Run:
 
 
 def parts(run: Run, count: int) -> list[Profile]:
-    """Return the segments of a run.
+    """Return the segments of a run, after checks.
 
-    Each is complete, has the same run ID, and begins at the end of the previous one.
+    Each segment is complete, has the same run ID, and begins at the end of the previous
+    segment.
     """
     found = [run.profile(number) for number in range(count)]
     for number, profile in enumerate(found, 1):
@@ -60,7 +62,7 @@ def allocation_samples(found: list[Profile]) -> int:
 
 
 def fates(profile: Profile, type_: str = "Node") -> collections.Counter[int]:
-    """Return the outcomes of the inherited objects of this type, in objects."""
+    """Return the number of inherited objects of this type by outcome."""
     return collections.Counter(
         carried.fate for carried in profile.samples.carried
         if profile.types[carried.type].python == type_)
@@ -83,9 +85,9 @@ def test_the_segments_together_are_the_run(run: Run) -> None:
 
 
 def test_live_objects_are_inherited(run: Run) -> None:
-    """A live object is inherited with its stack, type, size and interval.
+    """A segment inherits live objects with their stacks, types, sizes and intervals.
 
-    Inheritance ends when a collection finds the object dead.
+    No later segment inherits an object that a collection has found dead.
     """
     run("rotates", 6)
     found = parts(run, 6)
@@ -136,7 +138,8 @@ def test_rotation_with_threads_and_time_samples(run: Run) -> None:
     for name, count in (("allocated", ALLOCATED), ("collections", COLLECTIONS),
                         ("lost", LOST)):
         assert totals(found, name) == counted[count], name
-    # One sample may be dropped while the last record is written.
+    # A CPU sample that is dropped while the last record is written is not in the
+    # profile.
     assert totals(found, "dropped") <= counted[DROPPED]
     assert allocation_samples(found) == counted[SAMPLES]
     assert sum(len(profile.samples) for profile in found) \
@@ -148,10 +151,10 @@ def test_a_failed_rotation_changes_nothing(run: Run) -> None:
     run("rotates_into_nothing", 2)
     assert (run.code, run.err) == (0, "")
     assert run.out == [
-        # without a profile, and in a profile of CPU samples
+        # The program rotates without a profile, and in a profile of CPU samples.
         "part 2: allocations are not being sampled",
         "part 2: allocations are not being sampled",
-        # settings that are too long
+        # The settings of the next segment are too long.
         "File name too long",
         "Bad file descriptor", "part 2: No space left on device",
         # The program has closed the file of the present segment.
@@ -164,10 +167,7 @@ def test_a_failed_rotation_changes_nothing(run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["guest", "guest-jit"])
 def test_rotation_in_an_interpreter(tmp_path: Path, name: str) -> None:
-    """The rotation happens within interpreted or compiled loops.
-
-    Functions, classes and sums are right.
-    """
+    """Functions, classes and sums are right if a guest program's loop rotates."""
     guest = Guest(built(name), tmp_path)
     (tmp_path / "p.guest").write_text("""
         (class Kept next)

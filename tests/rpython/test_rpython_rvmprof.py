@@ -51,7 +51,9 @@ def run(tmp_path: Path) -> Run:
 
 
 def objects(profile: Profile) -> dict[str, float]:
-    """Return the estimated objects by function, or "lost" for samples without a stack.
+    """Return the estimated number of objects by function.
+
+    Samples without a stack have the name "lost".
     """
     result: dict[str, float] = collections.defaultdict(float)
     samples = profile.samples
@@ -82,10 +84,7 @@ def test_plain(run: Run) -> None:
 
 
 def test_nothing_is_young_at_the_end(run: Run) -> None:
-    """The profile ends with its own collection, which finds the young objects.
-
-    Therefore, their types and outcomes are known.
-    """
+    """disable() runs a collection, so that all objects have types and outcomes."""
     run("plain")
     samples = run.profile().samples
     assert set(samples.fate) <= {DIED, ALIVE}
@@ -98,7 +97,7 @@ def test_moments_have_names(run: Run) -> None:
     profile = run.profile()
     names = [mark.name for mark in profile.marks]
     assert [name[:6] for name in names] == ["begun", "\xe4\ufffd;:xx", ""]
-    # Longer names are cut.
+    # The name of the second mark was longer, and was cut.
     assert 1000 < len(names[1]) <= 1024
     first, second, third = (mark.time for mark in profile.marks)
     samples = list(profile.samples.time)
@@ -113,15 +112,16 @@ def test_errno_is_kept(run: Run) -> None:
 
 def test_no_code_path_leaves_the_signals_ignored(run: Run) -> None:
     run("signals")
-    # There is a handler during the sampling, and the earlier action afterwards.
+    # During the sampling, SIGPROF has a handler.  Afterwards, its earlier action is
+    # restored.
     assert run.out == ["SIGPROF 0", "SIGPROF 2", "SIGPROF 0"]
     profile = run.profile()
     by_function: dict[str, set[bool]] = collections.defaultdict(set)
     for stack, size in zip(profile.samples.stack, profile.samples.size):
         name = profile.function(profile.stacks[stack][-1].address).name
         by_function[name].add(size > 0)
-    # All functions that allocate have allocation samples, and CPU samples continue to
-    # the end.
+    # All functions that allocate have allocation samples, and CPU samples are taken
+    # until the end.
     assert all(True in by_function["f%d" % i] for i in range(20))
     assert all(False in by_function["g%d" % i] for i in range(20))
     assert profile.settings["period"] == "0.001"
@@ -160,14 +160,14 @@ def test_one_profile_after_another(run: Run) -> None:
         assert set(found) == {"run%d" % number, "slower"}
         assert near(found["run%d" % number], 50000)
         assert near(found["slower"], 50000, 2 * INTERVAL)
-        # Each sample has the weight of the interval at its time.
+        # Each sample has the interval at its own time, not the first or last interval.
         assert set(profile.samples.interval) == {INTERVAL, 2 * INTERVAL}
 
 
 def test_profiles_that_vmprof_stops_and_disables(run: Run) -> None:
-    """vmprof's disable() never calls start_sampling().
+    """Profiles are complete although vmprof's disable() never calls start_sampling().
 
-    Three profiles have allocation samples, and three have none.
+    Three of the profiles have CPU samples only, and three have allocation samples, too.
     """
     run("disabled_as_vmprof_does", 6)
     assert set(run.err.splitlines()) <= EARLY_SAMPLE_WARNINGS
@@ -212,7 +212,7 @@ def test_a_forked_child_leaves_the_profile_alone(run: Run) -> None:
     found = objects(profile)
     assert set(found) == {"before", "after"}
     assert all(near(count, 100000) for count in found.values())
-    # The child may have its own profile.
+    # The child can record its own profile.
     child = run.profile(1)
     assert near(objects(child)["child"], 100000)
     assert child.settings["pid"] != profile.settings["pid"]
@@ -241,7 +241,7 @@ def test_threads(run: Run) -> None:
                if name.startswith("thread")) == 3
     threads: dict[str, set[int]] = collections.defaultdict(set)
     for stack, thread in zip(profile.samples.stack, profile.samples.thread):
-        if stack >= 0:      # not before the thread's first frame
+        if stack >= 0:      # STACK_LOST before the thread's first frame
             name = profile.function(profile.stacks[stack][-1].address).name
             threads[name].add(thread)
     assert threads["main"] == {int(profile.settings["pid"])}
@@ -255,15 +255,16 @@ def test_switches_between_stacks(run: Run) -> None:
     found = objects(run.profile())
     assert set(found) == {"outside", "inside", "lost"}
     assert near(found["outside"], 100000)
-    # The function ran 51 times, and another 49 times while the sampling was stopped.
+    # The function "inside" ran 51 times.  While the sampling was stopped, it ran
+    # another 49 times, and its samples had no stack.
     assert near(found["inside"], 51000)
     assert near(found["lost"], 49000)
 
 
 def test_pinned_objects_are_samples_too(run: Run) -> None:
-    """Pinned objects do not move during ten collections.
+    """Pinned objects do not move in ten collections, and are sampled.
 
-    The objects around them are sampled as elsewhere.
+    The objects around them are sampled with the usual probability.
     """
     run("pinned")
     assert (run.code, run.err) == (0, "")
@@ -283,7 +284,7 @@ def test_killed_process_leaves_its_samples(run: Run) -> None:
     profile = run.profile()
     assert profile.end_time is None
     found = objects(profile)
-    assert set(found) == {"work"}           # The name of the function was written, too.
+    assert set(found) == {"work"}           # The function's name was written, too.
     assert near(found["work"], 300000)
 
 

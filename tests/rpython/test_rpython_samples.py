@@ -1,8 +1,8 @@
-"""Test the first set of patches that is submitted to RPython, about allocations.
+"""Test the first submission to RPython about allocations, by a translated program.
 
-It records samples with size, type and stack in vmprof's own buffers. The program is
-python2/targetsamples.py, translated without the recorder. It makes objects of 16 bytes,
-and samples are 1000 bytes apart on average.
+Its patches record samples with size, type and stack in vmprof's own buffers. The
+program is python2/targetsamples.py, translated without the recorder. It makes objects
+of 16 bytes, and samples are 1000 bytes apart on average.
 """
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_allocation_samples_with_time_samples(tmp_path: Path) -> None:
         profile.function(profile.stacks[stack][-1].address).name
         for stack, size in zip(profile.samples.stack, profile.samples.size) if not size)
     assert all(ticks["g%d" % i] for i in range(10))
-    # A CPU sample has the time of the previous allocation sample.
+    # The records have no times of CPU samples. The reader gives each CPU sample the
+    # time of the previous allocation sample.
     times = [time for time, size in zip(profile.samples.time, profile.samples.size)
              if not size]
     assert min(times) >= 0 and times == sorted(times) and len(set(times)) >= 5
@@ -62,7 +63,7 @@ def test_sizes_and_types(tmp_path: Path) -> None:
     assert layouts[node] == pytest.approx(50000 * SIZE, rel=0.1)
     assert layouts[array] == pytest.approx(2000 * 8016 + 8000016, rel=0.1)
     (moment,) = profile.moments
-    # The program's own count, and the estimates.
+    # The sum of the estimates agrees with the GC's count.
     assert sum(layouts.values()) == pytest.approx(moment.allocated, rel=0.02)
     assert profile.missing == 0
 
@@ -71,7 +72,7 @@ def test_deep_stacks_are_cut(tmp_path: Path) -> None:
     profile, _ = run("deep", tmp_path)
     depths = {profile.function(stack[-1].address).name: len(stack)
               for stack in profile.stacks}
-    # A record holds 508 pairs of words, including the function that allocates.
+    # A record has room for 508 frames, including the function that allocates.
     assert depths == {"deep10": 11, "deep500": 501, "deep600": 508, "deep3000": 508}
     assert profile.cut_stacks > 300 and profile.misfits == 0
     found = objects(profile)
@@ -83,7 +84,8 @@ def test_no_samples_while_sampling_is_stopped(tmp_path: Path) -> None:
     found = objects(profile)
     assert near(found["before"], 100000) and near(found["after"], 100000)
     assert "between" not in found and "disabled" not in found
-    # The GC counted these bytes, and the report mentions them.
+    # The GC counted the bytes while the sampling was stopped, and the reader computes
+    # the number of missing samples.
     assert abs(profile.missing - 100000 * SIZE / INTERVAL) < 300
 
 

@@ -1,4 +1,4 @@
-"""Test the layout of RPython's tree, this project's patches, and Python 2.7."""
+"""Test the programs tree.py and python2.py, and the series of patches, in rpython/."""
 from __future__ import annotations
 
 import difflib
@@ -26,7 +26,7 @@ LINES = ["line %d" % number for number in range(1, 21)]
 
 
 class Project:
-    """A small project with a wheel and patches, like the real ones."""
+    """A small project with a wheel and patches, on which tree.py runs."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -96,8 +96,7 @@ def test_tree_has_patches_added_files_and_shared_c(project: Project) -> None:
 
 
 def test_tree_of_the_first_submission_alone(project: Project) -> None:
-    """This tree has the GC's files, and other files of rvmprof than the complete tree.
-    """
+    """The tree has all files of the GC, but its own files of rvmprof."""
     rvmprof = "rpython/rlib/rvmprof/src/allocation/"
     project.patch(layout.SAMPLES, {9: ["nine"]})
     project.patch("06-later.patch", {12: ["twelve"]})
@@ -222,7 +221,7 @@ def test_patch_without_hunks_is_an_error(project: Project) -> None:
 
 
 def test_inserted_lines_at_the_wrong_place_are_an_error(project: Project) -> None:
-    """patch(1) cannot detect this, but git's hashes can."""
+    """Only the file's hash shows that patch(1) has inserted lines at a wrong place."""
     def git(folder: Path, *arguments: str) -> str:
         return subprocess.run(
             ["git", *arguments], cwd=folder, check=True, capture_output=True,
@@ -304,9 +303,7 @@ def series() -> list[Patch]:
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a tree of the tests' own, because translations may have changed make's
-    tree.
-    """
+    """Build a tree, because translations may have changed the tree of `make`."""
     path = tmp_path_factory.mktemp("rpython") / "tree"
     assert layout.build(path, layout.fetch(CACHE), layout.Ours())
     return path
@@ -416,7 +413,7 @@ def test_the_chosen_python_2_is_used(tmp_path: Path,
 @pytest.mark.python2
 def test_programs_that_only_look_like_python(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyenv's programs work only if a setting chooses a version."""
+    """A program that fails is skipped, such as pyenv's without a chosen version."""
     for name in "pypy", "pypy2", "python2.7":
         (tmp_path / name).write_text("#!/bin/sh\necho not found >&2\nexit 127\n")
         (tmp_path / name).chmod(0o755)
@@ -514,7 +511,7 @@ def test_archive_is_tried_after_the_mirrors(
     monkeypatch.setattr(python2.shutil, "which", lambda name: name)
     with pytest.raises(python2.Problem, match=r"Release file(.|\n)*Release file"):
         python2.bullseye(folder, etc)
-    # (A mirror that is not in Debian's domain has no archive.)
+    # There is no archive for a mirror outside of Debian's domain.
     assert sorted(tried) == ["https://archive.debian.example/debian",
                              "https://one.example/x/",
                              "https://two.debian.example/y/"]

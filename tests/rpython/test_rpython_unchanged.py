@@ -1,7 +1,7 @@
 """Test that the patches do not touch the fast path.
 
-Generated C and the JIT's machine code are the same with the patches and without, except
-the GC's slow path.
+With the patches and without, generated C and the JIT's machine code are the same,
+except for the GC's slow path.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.python2, pytest.mark.translated]
 
 HERE = Path(__file__).parent
 
-#: The generated C files that contain the GC with the sampler, its stacks and its data.
+#: The generated C files that contain the GC with the sampler, the GC's stacks and data.
 #: All other files contain the program and RPython's library, with inlined bump-pointer
 #: allocations.
 GC_FILES = {"rpython_memory.c", "rpython_memory_gc.c", "data_rpython_memory_gc.c",
@@ -33,9 +33,9 @@ def gcbench() -> dict[str, Path]:
 
 
 def without_numbers(path: Path) -> str:
-    """Return generated C without white space, and without its running numbers.
+    """Return generated C without white space and without running numbers.
 
-    Local variables and string constants have such numbers.
+    RPython's names of local variables and string constants contain running numbers.
     """
     text = path.read_text()
     text = re.sub(r"\b(l_\w+?)(_?\d+)?\b", r"\1", text)
@@ -64,7 +64,7 @@ def test_slow_path_when_off_begins_with_one_comparison() -> None:
          "pypy_g_IncrementalMiniMarkGC_collect_and_reserve",
          str(gcbench()["patched"])],
         text=True, capture_output=True, check=True).stdout
-    # The code before saves registers.
+    # The code before the comparison saves registers.
     before, comparison, after = code.partition("sampling_SamplePoint")
     assert comparison
     assert re.fullmatch(r"\s*[0-9a-f]+:\s+cmpq\s+\$0x0,.*",
@@ -105,7 +105,7 @@ def test_machine_code_of_the_jit_is_the_same(tmp_path: Path) -> None:
     patched, pristine = (assembled(rpython, tmp_path)
                          for rpython in (PATCHED, PRISTINE))
     assert patched == pristine
-    # Each allocation has the check, where nursery_top is the word after nursery_free.
+    # Each allocation compares with nursery_top, which is the word after nursery_free.
     lines = "\n".join(line for piece in patched for line in piece)
     checks = re.findall(r"cmp +0x8\(%r11\),%rdx\nja ", lines)
     assert len(checks) == 8
@@ -113,7 +113,9 @@ def test_machine_code_of_the_jit_is_the_same(tmp_path: Path) -> None:
 
 
 def test_series_leaves_the_jit_alone() -> None:
-    """The only exception is the table of the code's functions, and the code that fills
+    """The series changes only one part of the JIT: its codemap.
+
+    The codemap is the table of the functions in machine code. The changed files fill
     it.
     """
     assert {name for patch in tree.Ours().series()

@@ -44,8 +44,9 @@ def harness(request: pytest.FixtureRequest,
 
 
 def sizes(harness: list[str], folder: Path, frames: int, *options: str) -> list[int]:
-    """Return the sizes of the profile after the samples, after their objects, and at
-    the end.
+    """Run the harness, and return three sizes of the profile in bytes.
+
+    They are the sizes after the samples, after the records of objects, and at the end.
     """
     profile = folder / "profile"
     done = subprocess.run([*harness, profile, str(frames), *options], text=True,
@@ -58,13 +59,13 @@ def sizes(harness: list[str], folder: Path, frames: int, *options: str) -> list[
     10, 486, 487, 488, 496, 504, 505, 506, 507, 508, 600])
 def test_no_word_is_written_after_a_record(harness: list[str], tmp_path: Path,
                                            frames: int) -> None:
-    """vmprof adds inlined functions while a single word is free."""
+    """A frame has two words, and vmprof writes it even if only one word is free."""
     before, behind, end = sizes(harness, tmp_path, frames)
     assert before <= behind < end
 
 
 def test_nothing_is_written_while_vmprof_is_stopped(harness: list[str],
                                                     tmp_path: Path) -> None:
-    """vmprof.disable() reads the file at this time."""
+    """No write may disturb vmprof.disable(), which reads the file at this time."""
     before, behind, end = sizes(harness, tmp_path, 500, "stopped")
     assert before == behind < end

@@ -1,6 +1,6 @@
 """Test tracked.c and type_names.c of the builtin engine.
 
-A segment inherits the right objects after random collections.
+After random collections, a segment inherits the live tracked objects.
 """
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def harness() -> Path:
 
 
 def carried(profile: Profile) -> collections.Counter[str]:
-    """Return the inherited objects as the harness prints them, without the segment's
-    number.
+    """Return the inherited objects in the form in which the harness prints them.
+
+    The number of the segment is omitted.
     """
     result: collections.Counter[str] = collections.Counter()
     for object_ in profile.samples.carried:

@@ -36,7 +36,8 @@ def make(pypy: str, wheel: Path, pypy3: Path, folder: Path) -> None:
         folder: the environment.
 
     Raises:
-        OSError: a file or a program is missing, or the folder is no such environment.
+        OSError: a file or a program is missing, or the folder exists but was not made
+            by this function.
         BadZipFile: the wheel is invalid.
         CalledProcessError: the PyPy failed.
     """

@@ -22,7 +22,7 @@ NATIVE = ("vmprof_allocation/engines/hook/_hook.so",
 
 
 class Problem(Exception):
-    """An error with a message of one line, before any file was written."""
+    """An error with a one-line message for the user; no file was written."""
 
 
 def metadata(text: str) -> str:
@@ -38,7 +38,7 @@ def metadata(text: str) -> str:
 
 
 def make(source: Path) -> Path:
-    """Make the wheel.
+    """Make the wheel for PyPy 2.7, in the folder of the wheel for Python 3.
 
     Args:
         source: the wheel for Python 3.

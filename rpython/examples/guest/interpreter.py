@@ -8,8 +8,8 @@ from rpython.rlib.rarithmetic import intmask
 from guest.objects import RunError, W_Class, W_Int, W_List, W_Object, W_Root, w_nil
 from guest.profile import profile
 
-# The operators, with their numbers of operands; then the other instructions, which the
-# reader emits for other forms.
+# The operators of the language, with their numbers of operands.  Their instructions
+# come first; then follow the instructions that the reader emits for other forms.
 OPERATORS = [
     ("+", 2), ("-", 2), ("*", 2), ("/", 2), ("%", 2), ("<", 2), ("==", 2),
     ("not", 1), ("len", 1), ("at", 2), ("put", 3), ("append", 2), ("array", 2),
@@ -24,14 +24,15 @@ w_true = W_Int(1)
 class W_Code(W_Root):
     """A function.
 
-    Its words are pairs of an instruction and an operand.  The operand is the number of
-    a constant, the slot of a variable, the target of a jump, or a number of values.
+    The words of a function are pairs of an instruction and an operand.  The operand is
+    the number of a constant, the slot of a variable, the target of a jump, or a number
+    of values.
     """
     _immutable_fields_ = ["name", "arity", "filename", "line", "words[*]",
                           "constants[*]", "variables", "size"]
 
     def __init__(self, name, arity):
-        """Declare a function, which is called before its definition."""
+        """Declare a function, which define() defines later."""
         self.name = name
         self.arity = arity
         self.words = None       # until define()
@@ -47,13 +48,13 @@ class W_Code(W_Root):
         self.words = words
         self.constants = constants
         self.variables = variables
-        # the size of a frame
+        # the size of the stack of a frame
         self.size = variables + depth
         rvmprof.register_code(self, profiled_name)
 
 
 def profiled_name(code):
-    """Return the name in the profile.  vmprof requires three colons."""
+    """Return the name of a function in the profile.  vmprof requires three colons."""
     return "guest:%s:%d:%s" % (code.name[:255], code.line,
                                code.filename.replace(":", "_")[:700])
 
@@ -71,7 +72,7 @@ class Frame(object):
     _virtualizable_ = ["stack[*]", "top"]
 
     def __init__(self, code):
-        """Set all variables to nil."""
+        """Make a frame of a function, with all variables set to nil."""
         self = jit.hint(self, access_directly=True, fresh_virtualizable=True)
         self.stack = [w_nil] * code.size
         self.top = code.variables
@@ -84,7 +85,7 @@ class Frame(object):
         self.top = top + 1
 
     def push_truth(self, is_true):
-        """Push 1 or nil."""
+        """Push a truth value, which is 1 or nil."""
         self.push(w_true if is_true else w_nil)
 
     def pop(self):
@@ -130,8 +131,8 @@ def no_such(w_value, what):
 def pop_values(frame, count):
     """Pop 'count' values, and return them as a list.
 
-    Each caller has its own copy of this function.  So a list that is never resized is a
-    single GC object, and only other lists are two objects.
+    Each caller has its own copy of this function.  So the list of a caller that never
+    resizes it is a single GC object, and only other lists are two GC objects.
     """
     values = [w_nil] * count
     index = count - 1
@@ -143,11 +144,11 @@ def pop_values(frame, count):
 
 @jit.unroll_safe
 def pass_values(frame, callee, count):
-    """Move 'count' values from a frame to the variables of the callee's frame."""
+    """Move 'count' values from the stack of a frame to the variables of a new frame."""
     callee = jit.hint(callee, access_directly=True)
     index = count - 1
     while index >= 0:
-        # two statements, because the JIT cannot hold the array in a variable
+        # two statements, because the JIT cannot hold the array `stack` in a variable
         w_value = frame.pop()
         callee.stack[index] = w_value
         index -= 1
@@ -155,13 +156,13 @@ def pass_values(frame, callee, count):
 
 @rvmprof.vmprof_execute_code("guest", lambda frame, code: code)
 def execute(frame, code):
-    """Execute a function, which vmprof sees in the stack.  Return its value."""
+    """Execute a function, which is then in vmprof's stack, and return its value."""
     return dispatch(frame, code)
 
 
 @jit.dont_look_inside
 def locate(error, code):
-    """Add the innermost function to an error.  Return the error."""
+    """Add the function 'code' to an error without a function.  Return the error."""
     if not error.where:
         error.where = "in %s (%s:%d): " % (code.name, code.filename, code.line)
     return error
@@ -277,7 +278,7 @@ def step(frame, code, pc):
 
 
 def calculate(opcode, left, right):
-    """Return the lower 64 bits of the result.  Raises RunError."""
+    """Return the lower 64 bits of the result of an operator.  Raises RunError."""
     if opcode == ADD:
         return intmask(left + right)
     if opcode == SUB:
@@ -313,7 +314,7 @@ def write(fd, text):
 
 
 def run(main, arguments):
-    """Call the function 'main' with integers.  Raises RunError."""
+    """Call a program's function 'main' with integers.  Raises RunError."""
     frame = Frame(main)
     for index in range(len(arguments)):
         frame.stack[index] = W_Int(arguments[index])

@@ -15,7 +15,7 @@ class UsageError(Exception):
 class RunError(Exception):
     """An error of an operation, which ends the program."""
 
-    # the function, which the interpreter's loop adds
+    # the text that names the function with the error; the interpreter's loop adds it
     where = ""
 
     def __init__(self, message):
@@ -32,7 +32,7 @@ class W_Root(object):
         return "nil"
 
     def is_same(self, w_other):
-        """Return the result of `==`."""
+        """Return the result of `==` in the language."""
         return self is w_other
 
 
@@ -85,7 +85,7 @@ class W_List(W_Root):
 
 
 class W_Class(W_Root):
-    """A class, which is a constant of functions, but no value of programs."""
+    """A class, which functions refer to as a constant, but which is no value."""
     _attrs_ = _immutable_fields_ = ["name", "number", "fields", "size"]
 
     def __init__(self, name, number, fields):
@@ -93,7 +93,7 @@ class W_Class(W_Root):
         self.name = name
         self.number = number
         self.fields = fields
-        # an attribute, so that it is a constant for the JIT
+        # an immutable attribute, so that the size is a constant for the JIT
         self.size = len(fields)
 
     @jit.elidable
@@ -109,7 +109,7 @@ class W_Object(W_Root):
     def __init__(self, class_, slots):
         """Take the class, and the values of the fields."""
         self.class_ = class_
-        # a list of fixed size, which is a single GC object
+        # a list that is never resized, so that it is a single GC object
         self.slots = slots
 
     def text(self):

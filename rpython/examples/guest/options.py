@@ -34,7 +34,7 @@ Without --allocation-sampling and --period there is no profile.
 
 
 class Options(object):
-    """The options with their defaults."""
+    """The options of a run, with their defaults."""
     # mean number of bytes between allocation samples, and seconds between CPU samples;
     # 0 for no samples of this kind
     interval = 0
@@ -46,12 +46,12 @@ class Options(object):
     memory = False
     native = False
     output = "out.vmprof"
-    # the file, or --help
+    # the path of the program, or "--help"
     program = ""
 
     def __init__(self):
         """Set the defaults."""
-        # a different seed for each run
+        # the default seed differs in each run
         self.seed = intmask(int(time.time() * 1e6) ^ (os.getpid() << 42))
         self.arguments = []
 
@@ -85,7 +85,7 @@ def set_value(options, flag, value):
         if value.startswith("auto:") and value.endswith("/s"):
             options.per_second = parse_number(
                 value[5:max(5, len(value) - 2)], 1, 1000000)
-            # the first interval
+            # the first interval, which the limit then changes
             options.interval = 65536
         else:
             options.per_second = 0

@@ -1,4 +1,4 @@
-"""The profile of a run.  Other modules do not call rvmprof to start or end it."""
+"""The profile of a run.  Only this module starts, rotates and ends the profile."""
 import os
 import time
 
@@ -54,14 +54,17 @@ def create(path):
 
 
 class Profile(object):
-    """The profile of the process, which may have none."""
+    """The profile of the process, before start() and after stop() without a file."""
     fd = -1         # -1 if there is no profile
     path = ""
     part = 1
     run = ""
 
     def start(self, options, classes):
-        """Start the samples that the options request.  Raises UsageError."""
+        """Start a profile with the samples that the options request, if any.
+
+        Raises UsageError.  'classes' are the classes of the program.
+        """
         if options.interval == 0 and options.period == 0.0:
             return
         if options.native:
@@ -71,7 +74,7 @@ class Profile(object):
         except OSError as e:
             raise UsageError("can't write the profile to '%s': %s" % (
                 options.output, os.strerror(e.errno)))
-        # a unique number
+        # a number that no other run has
         self.run = "%d%d" % (os.getpid(), int(time.time() * 1e6))
         try:
             if fd <= 2:

@@ -7,14 +7,15 @@ from guest.objects import UsageError, W_Class, W_Int, W_String, parse_int, w_nil
 
 
 class Reader(object):
-    """The functions and classes of a program.
+    """The functions and classes of a program, which the constructor compiles.
 
-    The parameter `height` is the number of values on the stack of the present function.
-    Invalid programs raise UsageError.
+    In all methods, `height` is the number of values that are on the stack of the
+    present function when the compiled instructions begin.  Invalid programs raise
+    UsageError.
     """
 
     def __init__(self, text, filename):
-        """Read a program.  Raises UsageError."""
+        """Compile the text of a program.  Raises UsageError."""
         self.filename = filename
         self.functions = {}
         self.classes = {}
@@ -51,7 +52,7 @@ class Reader(object):
         return self.functions["main"]
 
     def wrong(self, what):
-        """Return an error at the present line."""
+        """Return an error with the message 'what' about the line of the last token."""
         return UsageError("%s:%d: %s" % (self.filename, self.line, what))
 
     def next(self):
@@ -68,14 +69,17 @@ class Reader(object):
             raise self.wrong("expected '%s', found '%s'" % (token, found))
 
     def ends(self):
-        """Read the end of a form if it is here.  Return whether it is."""
+        """Read a closing parenthesis if it is the next token, and return whether it is.
+
+        The end of the text counts as the next token, and raises UsageError.
+        """
         if self.tokens and self.tokens[-1] != ")":
             return False
         self.expect(")")
         return True
 
     def read_class(self):
-        """Read a class, after its parenthesis."""
+        """Read the definition of a class, after its opening parenthesis."""
         self.expect("class")
         name = self.next()
         fields = {}
@@ -84,7 +88,7 @@ class Reader(object):
         self.classes[name] = W_Class(name, len(self.classes) + 1, fields)
 
     def read_function(self):
-        """Read a function, after its parenthesis."""
+        """Compile the definition of a function, after its opening parenthesis."""
         self.expect("func")
         self.words = []
         self.constants = []
@@ -104,7 +108,7 @@ class Reader(object):
                     len(self.slots), self.deepest)
 
     def function(self, name, arity):
-        """Return a function by its name.  It may be defined later."""
+        """Return the function with this name, which may be defined later."""
         if name not in self.functions:
             self.functions[name] = W_Code(name, arity)
         code = self.functions[name]
@@ -124,7 +128,7 @@ class Reader(object):
         self.emit(opcode, len(self.constants) - 1)
 
     def slot(self, name, is_new):
-        """Return the slot of a variable, which may be new only if 'is_new'."""
+        """Return the slot of a variable.  A new one is an error unless 'is_new'."""
         if name not in self.slots:
             if not is_new:
                 raise self.wrong("'%s' has no value yet" % name)
@@ -132,9 +136,9 @@ class Reader(object):
         return self.slots[name]
 
     def forms(self, height):
-        """Compile forms to the end of the surrounding form.
+        """Compile the remaining forms in the present parentheses.
 
-        They leave the value of the last form on the stack.
+        The instructions leave the value of the last form on the stack.
         """
         if self.ends():
             self.emit_constant(CONSTANT, w_nil)
@@ -145,7 +149,7 @@ class Reader(object):
             self.form(height)
 
     def values(self, height):
-        """Compile the remaining values of a form.  Return their number."""
+        """Compile the remaining operands of a form, and return their number."""
         count = 0
         while not self.ends():
             self.form(height + count)
@@ -171,13 +175,13 @@ class Reader(object):
             self.load(token.split("."))
 
     def load(self, names):
-        """Compile a path: a variable, a field of its value, and so on."""
+        """Compile the access to a variable, to a field of its value, and so on."""
         self.emit(interpreter.LOAD, self.slot(names[0], False))
         for index in range(1, len(names)):
             self.emit_constant(interpreter.FIELD, W_String(names[index]))
 
     def call(self, head, height):
-        """Compile a form in parentheses, after its first word."""
+        """Compile a form in parentheses, after its first word 'head'."""
         if head == "set":
             names = self.next().split(".")
             last = names.pop()
@@ -221,7 +225,7 @@ class Reader(object):
             self.emit_constant(interpreter.CALL, self.function(head, count))
 
     def instance(self, name, height):
-        """Compile `new`.  Missing values of fields are nil."""
+        """Compile `new` for a class.  Fields without a value are nil."""
         if name not in self.classes:
             raise self.wrong("there is no class '%s' above" % name)
         w_class = self.classes[name]

@@ -1,9 +1,9 @@
 """Print the machine code that the JIT's backend makes for allocations.
 
-Runs on Python 2.7, with an RPython tree on its path; test_rpython_unchanged.py
-calls it.  Assembles each kind of allocation operation into a loop, like the
-backend's own tests.  Prints JSON: the bytes in hexadecimal and the address of
-each piece of code, helpers included, and the address of nursery_free.
+test_rpython_unchanged.py runs this script on Python 2.7, with an RPython tree on
+its path.  It assembles each kind of allocation operation into a loop, like the
+backend's own tests.  It prints JSON: the bytes in hexadecimal and the address of
+each piece of machine code, helpers included, and the address of nursery_free.
 """
 from __future__ import print_function
 

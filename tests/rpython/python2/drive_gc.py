@@ -1,23 +1,24 @@
 """Perform operations on RPython's real incminimark, untranslated.
 
-Runs on Python 2.7, with a patched RPython tree on its path; test_rpython_gc.py
-calls it.  Reads JSON from stdin: a list of traces, each with the GC's
-parameters and a list of operations.  Writes JSON to stdout.  For each trace, it
-contains the events in the form of oracle.py, the samples that the GC reported,
-the reported and the true outcomes of their objects, and the GC's counts.
+test_rpython_gc.py runs this script on Python 2.7, with a patched RPython tree on
+its path.  The script reads JSON from stdin: a list of traces, each with the GC's
+parameters and a list of operations.  For each trace, it writes JSON to stdout:
+the events in the form of oracle.py, the samples that the GC reported, the
+reported and the true outcomes of the sampled objects, and the GC's counts.
 
-An operation is a list: a name and its arguments.
+An operation is a list of a name and arguments, as follows.  A number I is an
+index of an object in a list, modulo the length of the list.
 
     start INTERVAL SEED FIXED FOLLOWS   stop            rate INTERVAL
     node        an object with two pointers (and unused words)
-    small       of the minimal size
+    small       an object of the minimal size
     chars N     an array of N characters; large ones don't go to the nursery
     fixed N     an array of N characters that can never move
-    weakref     to the newest object that is kept, if there is one
+    weakref     a weakref to the newest held object; ignored if nothing is held
     destructor  an object with a light finalizer
-    finalizer   one with an old-style finalizer, which allocates N characters
+    finalizer   an object with an old-style finalizer, which allocates N characters
     collect GENERATION              pressure BYTES
-    keep I      hold an object that was allocated last
+    keep I      hold the I-th object of the last allocation
     drop I      forget the I-th object that is held
     pin I       unpin I             shrink I
 """
@@ -59,8 +60,8 @@ def is_total_size(offset):
 def add(address, other, original=llarena.fakearenaaddress.__add__.im_func):
     """Add a size to an address of the simulated memory.
 
-    The simulated memory guesses the result if another object begins there.  This
-    happens here, because nursery_free may be directly before a pinned object.
+    If another object begins at the result, the simulated memory returns a guess.
+    The GC adds to nursery_free, which may be directly before a pinned object.
     """
     if is_total_size(other):
         other = llmemory.raw_malloc_usage(other)
@@ -97,12 +98,12 @@ class Run(object):
         self.counted = []
         self.pending = []
         self.allocations = 0
-        # An object is a pair (number, part).
+        # An object is a pair: the number of its allocation, and its index in a batch.
         self.last = []                  # (object, pointer)
         self.held = []                  # objects, in the order of the roots
         self.pinned = []                # objects
         self.ever_pinned = set()
-        self.shrunk_to = []             # the next outcome's sizes
+        self.shrunk_to = []             # sizes in FACT_SHRUNK before the next outcome
         self.live_sizes = {}            # object -> bytes, if it was shrunk
         self.types = {}                 # number -> types of the parts
         self.immortal = set()           # old from the beginning
@@ -120,14 +121,14 @@ class Run(object):
         if self.follows:
             # the same formula as oracle.next_interval()
             self.totals.interval = (interval * 5 + size) % 10007 + 1
-        # Allocations return in the order of their reservations.
+        # Allocations return in the order in which their memory was reserved.
         return self.allocations + 1
 
     def on_fact(self, what, key, which, value, size, address):
         if what == FACT_OBJECT:
             assert value == (-1 if address == llmemory.NULL else
                              self.type_index(self.gc.get_type_id(address)))
-            # The GC passes this value back with the outcome.
+            # The GC passes the result back with the outcome of the object.
             self.types_found[len(self.types_found) + 1] = key, which, value
             return len(self.types_found)
         if what in OUTCOMES:
@@ -136,8 +137,8 @@ class Run(object):
             assert found[:2] == (key, which)
             type = found[2]
             if outcome == PINNED:
-                # Like the profiler, wait for the outcome of a single object.  Do not
-                # wait for a part of a batch.
+                # Like the profiler, let the GC report a pinned object again, except
+                # if it is a part of a batch.
                 if size == 0:
                     return 1
                 outcome = NOT_KNOWN
@@ -290,7 +291,7 @@ class Run(object):
 
     def op_collect(self, generation):
         self.gc.collect(generation)
-        self.last = []          # A finalizer may have allocated it.
+        self.last = []          # A finalizer may have allocated the last object.
         self.events.append(['collection'])
 
     def op_pressure(self, size):

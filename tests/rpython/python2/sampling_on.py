@@ -1,8 +1,8 @@
 """A pytest plugin for RPython's own tests: every incminimark samples.
 
-Runs on Python 2.7.  Each GC begins to sample after its setup, about every 100
-bytes, whether it is simulated or will be translated.  The tests of the GC have to
-pass nevertheless.
+Runs on Python 2.7.  After its setup, each GC begins to sample about every 100
+bytes, whether the GC is simulated or will be translated.  RPython's tests of the GC
+have to pass nevertheless.
 """
 from rpython.memory.gc.incminimark import IncrementalMiniMarkGC
 from rpython.memory.gc.sampled_outcomes import (FACT_DIED, FACT_PROMOTED,
@@ -15,11 +15,11 @@ original_setup = IncrementalMiniMarkGC.setup.im_func
 
 
 class Remembered(object):
-    """The number of objects whose addresses the GC stores.
+    """A count of the sampled objects whose addresses the GC stores, with a limit.
 
     The limit is the first size of the GC's tables.  Larger tables need large blocks
-    from malloc().  test_limited_memory_linux, which runs out of memory, then could
-    not print the reason.
+    from malloc().  With them, test_limited_memory_linux, which runs out of memory,
+    could not print the reason.
     """
     most = 64
     waiting = 0

@@ -1,4 +1,4 @@
-"""Scenarios of targetscenarios.py about ended threads, profiles and the heap."""
+"""Scenarios of targetscenarios.py about ended threads, many profiles, and the heap."""
 import os
 import time
 
@@ -11,7 +11,7 @@ COUNT = 30000
 
 
 def chain(code, count):
-    # This function never releases the GIL.
+    # This function never releases the GIL, so no other thread changes state.node.
     state.node = None
     keep(code, count)
     node = state.node
@@ -41,13 +41,16 @@ def thread_that_keeps():
 
 
 def collect():
-    # A collection in progress is only finished by the first call.
+    # If a major collection is in progress, the first call only finishes it.
     rgc.collect()
     rgc.collect()
 
 
 def heap_of_the_gc(files):
-    """Wait while the heap is small, large, and small again, in arenas and outside."""
+    """Let the heap grow and shrink, with small objects and with large objects.
+
+    In each state, wait until the flusher has read the size of the heap.
+    """
     collect()
     fd = open_profile(files[0])
     enable(fd)

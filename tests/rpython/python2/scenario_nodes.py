@@ -1,6 +1,6 @@
-"""Functions and a thread that allocate, for the scenarios of targetscenarios.py.
+"""Functions that allocate nodes, for the scenarios of targetscenarios.py.
 
-The allocating function can have any name in the profile.
+A caller chooses the name of the allocating function in the profile.
 """
 import os
 
@@ -28,8 +28,8 @@ class Node(object):
 
 
 class State(object):
-    node = None         # the last object, so that it is allocated
-    threads = 0         # the number that still work
+    node = None         # the last node, so that the JIT allocates it
+    threads = 0         # the number of threads that still work
     started = 0
 
 
@@ -56,17 +56,17 @@ def execute(code, count, rounds, depth):
 
 
 def allocate(code, count, depth=0):
-    """Make 'count' objects in a function of this name, below 'depth' of its calls."""
+    """Make 'count' nodes in the function 'code', below 'depth' calls of itself."""
     return execute(code, count, 0, depth)
 
 
 def keep(code, count):
-    """Make 'count' objects that live as long as the last one."""
+    """Make a list of 'count' nodes, which live as long as the last node."""
     return execute(code, count, -1, 0)
 
 
 def work(code, count):
-    """Use the processor, and allocate a little."""
+    """Compute for a while, and allocate 'count' nodes."""
     return execute(code, count, 5000000, 0)
 
 
@@ -80,7 +80,7 @@ def enable(fd, interval=INTERVAL, period=0.0):
 
 def thread():
     rthread.gc_thread_start()
-    # (The following calls may release the GIL.)
+    # Take the number before the calls that may release the GIL.
     number = state.started
     state.started += 1
     allocate(new_code("thread%d" % number), 300000)

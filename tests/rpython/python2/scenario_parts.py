@@ -94,7 +94,7 @@ def rotates_often(files):
 
 
 def rotates_into_nothing(files):
-    """Try to begin segments that cannot begin, without an effect on the present one."""
+    """Try to rotate where no segment can begin, and continue the present segment."""
     os.close(begin_part("/dev/null", 2))
     fd = open_profile(files[0])
     rvmprof.enable(fd, 0.001)

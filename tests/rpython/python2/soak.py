@@ -1,6 +1,8 @@
 """Perform random operations that are difficult for a sampler.
 
-The output is the same with sampling and without.  Usage: soak.py SEED ROUNDS
+    soak.py SEED ROUNDS
+
+A test compares the output with sampling to the output without.
 """
 import gc
 import os

@@ -1,6 +1,6 @@
 """A program in RPython that tests the first submission about allocations.
 
-The source is Python 2.7.  `make` translates it, with the patches up to
+The source is Python 2.7.  `make` translates the program, with the patches up to
 rvmprof-samples alone, and test_rpython_samples.py runs it:
 
     samples NAME PROFILE
@@ -15,7 +15,7 @@ from scenario_nodes import (INTERVAL, allocate, enable, keep, new_code,
 
 
 def both(fd):
-    """Take CPU samples, too."""
+    """Allocate with CPU samples in addition to allocation samples."""
     enable(fd, INTERVAL, 0.001)
     for i in range(10):
         allocate(new_code("f%d" % i), 100000)
@@ -36,7 +36,7 @@ def types(fd):
 
 
 def deep(fd):
-    """Allocate with stacks that fit into a record, and with larger ones."""
+    """Allocate with stacks that fit into a record, and with larger stacks."""
     enable(fd)
     for depth in [10, 500, 600, 3000]:
         allocate(new_code("deep%d" % depth), 20000, depth)

@@ -1,7 +1,7 @@
 """A program in RPython with situations that are difficult for allocation samples.
 
-The source is Python 2.7.  `make` translates it, and test_rpython_rvmprof.py runs
-it and checks the result of each scenario:
+The source is Python 2.7.  `make` translates the program.  test_rpython_rvmprof.py
+runs it, and checks the result of each scenario:
 
     scenarios NAME PROFILE [PROFILE...]
 """
@@ -98,7 +98,7 @@ def keeps_errno(files):
 
 
 def signals(files):
-    """Take both kinds of samples, after which the action of SIGPROF is restored."""
+    """Take both kinds of samples, and print the action of SIGPROF before and after."""
     print "SIGPROF %d" % sigprof()
     fd = open_profile(files[0])
     enable(fd, 100000, 0.001)
@@ -130,7 +130,7 @@ def stops(files):
     allocate(new_code("after"), 100000)
     rvmprof.disable()
     os.close(fd)
-    # An additional start must not revive the sampling.
+    # An additional start_sampling() must not revive the sampling.
     rvmprof.start_sampling(None)
     allocate(new_code("disabled"), 100000)
     fd = open_profile(files[1])
@@ -154,7 +154,10 @@ def again(files):
 
 
 def disabled_as_vmprof_does(files):
-    """Stop and disable, but never start, as vmprof's package does."""
+    """Stop the sampling and disable vmprof, but never call start_sampling().
+
+    vmprof's package does this.
+    """
     for i in range(len(files)):
         fd = open_profile(files[i])
         if i < 3:
@@ -248,7 +251,7 @@ def threads(files):
     state.threads = 3
     for i in range(3):
         rthread.start_new_thread(thread, ())
-    # This may run before or after the other threads.
+    # The main thread may run before or after the other threads.
     allocate(new_code("main"), 100000)
     while state.threads > 0:
         allocate(new_code("main"), 1000)
@@ -293,7 +296,7 @@ def switches(files):
 
 
 def pinned(files):
-    """Pin objects, which stay in place and lose no samples."""
+    """Pin three texts during ten collections, and check that they did not move."""
     fd = open_profile(files[0])
     enable(fd)
     around = new_code("around")
@@ -319,7 +322,7 @@ def ends_without_disable(files):
     fd = open_profile(files[0])
     enable(fd)
     allocate(new_code("work"), 300000)
-    # Without further samples, the last ones are written within a second.
+    # Without further samples, the last samples are written within a second.
     time.sleep(1.5)
     os._exit(3)
 

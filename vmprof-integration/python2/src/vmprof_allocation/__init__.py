@@ -8,9 +8,10 @@ or, from code,
     with vmprof_allocation.sample("app.vmprof", "128k"):
         ...
 
-The package of the same name for Python 3 does all work that needs no PyPy 2.7: it
-parses the arguments, searches this build for the garbage collector (starter.py), and
-makes the report.  So the profile and the error messages are the same.
+The package of the same name for Python 3 does all work that needs no PyPy 2.7
+(starter.py): it parses the arguments, searches this build of PyPy for the garbage
+collector, and makes the report.  So the profile and the error messages are the same as
+with Python 3.
 """
 from vmprof_allocation import choose
 from vmprof_allocation.process import Refused as AllocationSamplingError
@@ -28,20 +29,20 @@ class Session(object):
     """
 
     def __init__(self, output, *settings):
-        """Take the arguments of sample(), without a check."""
+        """Store the arguments of sample(), without a check."""
         self.output = output
         self._settings = settings
         self._run = None
 
     def start(self):
-        """Start to sample.  Raises AllocationSamplingError."""
+        """Start to sample this process.  Raises AllocationSamplingError."""
         from vmprof_allocation.starter import settings
         if self._run is not None:
             raise AllocationSamplingError("this session is already sampling")
         self._run = choose.begin(settings(*self._settings), self.output)
 
     def stop(self):
-        """Stop, and close the profile.  A second call does nothing.
+        """Stop the sampling, and close the profile.  A second call does nothing.
 
         Raises:
             AllocationSamplingError: the profile is not complete.
@@ -81,7 +82,7 @@ def sample(output, interval="128k", seed=None, gaps="exponential", period=None,
         output: the path of the profile.
         interval: the mean number of bytes between two samples, or text such as "128k";
             or a limit such as "auto", "auto:1000/s" (samples per second) or "auto:0.5%"
-            (of the time).
+            (of the run time).
         seed: 0 to 2**64 - 1; the same seed chooses the same samples.
         gaps: "exponential", or "fixed" to sample exactly every `interval`-th byte.
         period: seconds between two CPU samples, or None for no CPU samples.
@@ -112,6 +113,6 @@ def stop():
 
 
 def mark(name):
-    """Give this moment a name in the profile.  Does nothing without a profile."""
+    """Record a mark: a name for the present time.  Does nothing without a profile."""
     from vmprof_allocation import sampler
     sampler.mark(name)

@@ -9,10 +9,10 @@ ALLOCATIONS = "interval", "gaps", "seed", "limit", "lifetimes"
 
 
 class BuiltinRun(Run):
-    """A run with PyPy's own allocation samples."""
+    """A run with the builtin engine; see Run."""
 
     def __init__(self, vmprof, fields, output):
-        """Start to sample with the module `_vmprof`; see Run."""
+        """Start to sample with the module `_vmprof`; see Run.__init__()."""
         self._vmprof = vmprof
         super(BuiltinRun, self).__init__(fields, output)
 
@@ -23,7 +23,7 @@ class BuiltinRun(Run):
                           "vmprof.disable() first")
 
     def begin(self, fd, settings):
-        """Enable vmprof.  Raises Refused."""
+        """Enable vmprof with allocation samples.  Raises Refused."""
         try:
             self._vmprof.enable(
                 fd, float(settings["period"] or 0), int(settings["memory"]), 0, 0, 0,
@@ -39,12 +39,12 @@ class BuiltinRun(Run):
         try:
             self._vmprof.disable()
         except self._vmprof.VMProfError as e:
-            # the exception contains only the text of an errno
+            # the exception has no errno, but only its text
             return next((incomplete(error) for error in PROBLEMS
                          if os.strerror(error) == str(e)),
                         "the profile is not complete: %s" % e)
         return None
 
     def mark(self, name):
-        """Record a mark."""
+        """Record a mark in the profile; see Run.mark()."""
         self._vmprof.mark(name)

@@ -17,9 +17,10 @@ def _sampling_vmprof():
 
 
 def library():
-    """Return the path of PyPy's library, in which Python 3 searches for the GC.
+    """Return the path of PyPy's library, which Python 3 searches for the GC.
 
-    The path is empty if this PyPy has our patches.  Raises Refused.
+    If this PyPy has our patches, no search is necessary, and the path is empty.  Raises
+    Refused.
     """
     return "" if _sampling_vmprof() is not None else Process().path
 

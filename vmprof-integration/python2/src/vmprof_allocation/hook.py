@@ -20,7 +20,7 @@ def reach_safepoint(size):
     """Allocate a large object, so that the GC's slow path runs.
 
     Args:
-        size: a number of bytes, which changes the size of the object.
+        size: a number of bytes that the object has in addition to SAFEPOINT_SIZE.
     """
     _sink[0] = bytearray(SAFEPOINT_SIZE + size)
     _sink[0] = None
@@ -36,13 +36,13 @@ class HookRun(Run):
     """A run with the hook engine."""
 
     def prepare(self, knowledge):
-        """Check the layout of this build, and load the native library."""
+        """Check the build's layout, and load the native library; see Run.prepare()."""
         self.process, self.layout = Process(), Layout(knowledge)
         self.layout.check(self.process)
         self.lib = self.process.ffi.dlopen(os.path.join(PACKAGE, "_hook.so"))
         for name in dir(self.lib):
             if name.startswith("hook_"):
-                getattr(self.lib, name)     # cffi makes the function at its first use
+                getattr(self.lib, name)     # cffi makes a function at the first access
         check(self.lib.hook_prepare(self.layout.place(self.process)),
               "preparing the hooks")
 
@@ -61,7 +61,8 @@ class HookRun(Run):
         decoy = self.lib.hook_open(fd)
         check(-min(decoy, 0), "redirecting vmprof's output")
         try:
-            # 0.99 is the longest period; hook_enabled() stops the timer
+            # Without CPU samples, pass the longest period, and hook_enabled() stops the
+            # timer.
             _vmprof.enable(decoy, period or 0.99, int(settings["memory"]),
                            0, 0, 0)
         except _vmprof.VMProfError as e:
@@ -94,7 +95,7 @@ class HookRun(Run):
             try:
                 reach_safepoint(size)
             except MemoryError:
-                pass        # another entry into the GC is sufficient
+                pass        # wait for another entry into the GC
 
     def end(self):
         """Unhook the GC, and disable vmprof; see Run.end()."""
@@ -116,5 +117,5 @@ class HookRun(Run):
         return problem
 
     def mark(self, name):
-        """Record a mark.  Raises Refused."""
+        """Record a mark in the profile; see Run.mark()."""
         check(self.lib.hook_mark(name), "marking this moment")

@@ -1,6 +1,6 @@
-"""PyPy's code and data in this process, and the layout of the build.
+"""The addresses of PyPy's code and data in this process, for the hook engine.
 
-The hook engine uses this module.  Runs on PyPy 2.7.
+A *layout* is the list of the addresses in one build of PyPy.  Runs on PyPy 2.7.
 """
 import os
 import struct
@@ -8,7 +8,7 @@ import sys
 
 #: ELF's type of a segment with notes, and the type of a note with a build ID
 PT_NOTE, NT_GNU_BUILD_ID = 4, 3
-#: a function that each libpypy exports
+#: a function that each libpypy exports, by which its address is found
 MAIN = "pypy_main_startup"
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines",
                        "hook")
@@ -30,13 +30,13 @@ class Process(object):
     """
 
     def __init__(self):
-        """Find the library.  Raises Refused."""
+        """Find the loaded library of PyPy.  Raises Refused."""
         if not hasattr(sys, "pypy_version_info") or sys.version_info[0] != 2:
             raise Refused("this command needs PyPy 2.7, but %s is another interpreter"
                           % sys.executable)
         try:
             abi = {}
-            # executed and not imported, so that the program gets no further module
+            # execute the file, so that sys.modules gets no further module
             with open(os.path.join(PACKAGE, "_hook_abi.py")) as file:
                 exec(file.read(), abi)
             self.ffi = abi["ffi"]
@@ -56,7 +56,7 @@ class Process(object):
         for fields in maps:
             start, end = (int(part, 16) for part in fields[0].split("-"))
             path = fields[5].rstrip("\n") if len(fields) > 5 else ""
-            starts.setdefault(path, start)      # the maps are sorted by address
+            starts.setdefault(path, start)      # /proc/self/maps is sorted by address
             if start <= inside < end:
                 self.path, self.base = path, starts[path]
 
@@ -68,15 +68,15 @@ class Process(object):
     def word(self, address):
         """Return a pointer to the word at an address.
 
-        A store through the pointer is one instruction, with the GIL.
+        A store through this pointer takes one instruction, and happens with the GIL.
         """
         return self.ffi.cast("uint64_t *", self.base + address)
 
     def notes(self):
-        """Yield the segments of notes of the loaded library.
+        """Yield the segments of the loaded library that contain ELF notes.
 
-        They are read from memory, because the file may have been replaced.  Raises
-        Refused.
+        The segments are read from memory, because the file may have been replaced.
+        Raises Refused.
         """
         head = self.bytes_at(0, 64)
         if head[:6] != b"\x7fELF\x02\x01":
@@ -93,10 +93,11 @@ class Process(object):
 class Layout(object):
     """The layout of a build of PyPy: addresses of the GC's code and data.
 
-    The package for Python 3 finds it (vmprof_allocation.engines.hook.discovery.layout).
+    The package for Python 3 finds the layout, and passes it as text
+    (vmprof_allocation.engines.hook.discovery.layout).
     """
 
-    #: names of relative addresses, which place() makes absolute except for 0
+    #: names of the addresses; they are relative, and place() makes all but 0 absolute
     ADDRESSES = ("nursery_free", "nursery_top", "entry", "slot", "type_info")
     #: names of other numbers
     OTHERS = ("moved", "slots_read_only", "type_fixed_size", "type_item_size")
@@ -135,8 +136,8 @@ class Layout(object):
                               % (address, process.path))
         free = process.word(self.nursery_free)
         top = process.word(self.nursery_top)
-        # The two allocations differ only in the size of an object.  They are repeated
-        # in case that a collection happens between them.
+        # The two allocations differ only in the size of their objects.  They are
+        # repeated, because a collection may happen between them.
         if not (self.nursery_free < self.nursery_top and free[0] <= top[0]
                 and any(_moved(free, 8016) - _moved(free, 16) == 8000
                         for _ in range(20))):
@@ -160,7 +161,7 @@ class Layout(object):
 
 
 def _moved(free, size):
-    """Return how far an allocation of 'size' bytes moves the word nursery_free."""
+    """Return by how many bytes an allocation of 'size' bytes moves nursery_free."""
     before = free[0]
     _sink[0] = _filler[:size]
     return free[0] - before

@@ -6,7 +6,7 @@ import stat
 
 from vmprof_allocation.process import Refused
 
-#: Linux's number of the command; Python 2 does not have it
+#: the number of this command of fcntl() in Linux, which Python 2's module lacks
 F_DUPFD_CLOEXEC = 1030
 #: reasons for an incomplete profile, by errno
 PROBLEMS = {
@@ -50,7 +50,7 @@ def file_id(fd):
 
 
 def open_output(path):
-    """Open the profile with a high number, which the program is unlikely to use.
+    """Open a profile with a high descriptor, which the program is unlikely to use.
 
     Returns:
         The file descriptor.
@@ -73,7 +73,7 @@ def open_output(path):
             try:
                 high = fcntl.fcntl(fd, F_DUPFD_CLOEXEC, lowest)
             except (EnvironmentError, ValueError):
-                continue            # the limit of descriptors is lower
+                continue            # the process's limit of descriptors is lower
             os.close(fd)
             return high
         return fd
@@ -82,13 +82,14 @@ def open_output(path):
 
 
 class Run(object):
-    """A run with the fields of Python 3's package (launch/begin.py).
+    """A run: the sampling of this process, from the constructor to stop().
 
+    Python 3's package prepares the settings, which are called fields (launch/begin.py).
     An engine implements prepare(), begin(), end() and mark().
     """
 
     def __init__(self, fields, output):
-        """Start to sample.  Raises Refused."""
+        """Start to sample into the file `output`.  Raises Refused."""
         if _running:
             raise Refused("allocation sampling is already on in this process")
         self.pid = os.getpid()
@@ -105,7 +106,10 @@ class Run(object):
         _running.append(self)
 
     def stop(self):
-        """Stop, and close the profile.  Raises Refused if it is not complete."""
+        """Stop the sampling, and close the profile.
+
+        Raises Refused if the profile is not complete.
+        """
         if self not in _running:
             return
         _running.remove(self)
@@ -117,13 +121,13 @@ class Run(object):
         if problem:
             raise Refused(problem)
 
-    # Methods of the engines:
+    # the methods that an engine implements
 
     def prepare(self, knowledge):
         """Check whether the run can start.  Raises Refused.
 
         Args:
-            knowledge: the text of the build's layout.
+            knowledge: the text of the build's layout (process.Layout).
         """
         raise NotImplementedError
 
@@ -137,7 +141,7 @@ class Run(object):
         raise NotImplementedError
 
     def end(self):
-        """Undo begin(), even if it failed.
+        """Undo begin(), even if begin() failed.
 
         Returns:
             The reason why the profile is not complete, or None or 0.

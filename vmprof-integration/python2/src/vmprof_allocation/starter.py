@@ -15,11 +15,11 @@ from vmprof_allocation import choose
 from vmprof_allocation.process import Refused
 
 VARIABLE = "VMPROF_ALLOCATION"
-#: variable with the path of a Python 3 that has vmprof-allocation
+#: environment variable with the path of a Python 3 that has vmprof-allocation
 PYTHON3 = "VMPROF_ALLOCATION_PYTHON3"
 MODULE = "vmprof_allocation.launch.python2"
 EXIT_BAD_INPUT = 2
-#: the fields of begin.py in their order; the last two are free text
+#: names of the fields of launch/begin.py in their order; the last two are free text
 FIELDS = "pid", "held", "jitlog", "settings", "knowledge", "output"
 
 
@@ -62,7 +62,7 @@ def _command_line():
 def hand_over():
     """Become a Python 3 that starts the program, by exec.
 
-    Returns if the command line is not `-m vmprof`.
+    Returns, and does nothing, if the command line is not `-m vmprof`.
     """
     try:
         try:
@@ -86,7 +86,7 @@ def hand_over():
 
 
 def settings(*arguments):
-    """Return the fields of a run in this process, by name.
+    """Return the fields of a run in this process, by name, from Python 3's package.
 
     Args:
         *arguments: the arguments of sample() except for the output.
@@ -109,7 +109,7 @@ def settings(*arguments):
 
 
 def begin():
-    """Start to sample with the fields in the environment variable.
+    """Start to sample with the fields that Python 3 has put into the environment.
 
     Ends the process if this fails, so that the program does not run without sampling.
     """
@@ -126,7 +126,7 @@ def begin():
 
 
 class _Program(object):
-    """The run of a program, until the process ends."""
+    """The run of a sampled program, which ends with the process."""
 
     def __init__(self, fields):
         self.run = choose.begin(fields, fields["output"])
@@ -135,7 +135,7 @@ class _Program(object):
         if int(fields["jitlog"]) >= 0:
             import _jitlog
             _jitlog.enable(int(fields["jitlog"]))
-        # registered first, and therefore called last
+        # This function is registered first, and is therefore called last.
         atexit.register(self.end)
 
     def end(self):
@@ -149,5 +149,5 @@ class _Program(object):
 
 def _refuse(message):
     say(message)
-    # an exception would only end the import of `site`
+    # end the process here, because an exception would only end the import of `site`
     os._exit(EXIT_BAD_INPUT)

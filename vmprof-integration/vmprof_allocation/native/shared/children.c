@@ -4,11 +4,12 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-static volatile int *count;             /* in memory that the children share */
-static volatile int *counted_in;        /* the parent's 'count' if this process is
-                                           counted there */
-/* last result of children_news(), and whether this process need not count itself any
-   more */
+static volatile int *count;             /* number of unsampled children, in memory that
+                                           they share */
+static volatile int *counted_in;        /* the parent's 'count' if that includes this
+                                           process, and NULL otherwise */
+/* last number that children_news() returned, and whether children_count() has nothing to
+   do */
 static int told, is_counted;
 
 static void give_back(volatile int *map)
@@ -69,7 +70,7 @@ int children_news(void)
 {
     int now;
 
-    /* the flusher may call this before children_begin() */
+    /* the flusher may call children_news() before children_begin() */
     if (count == NULL)
         return -1;
     now = *count;

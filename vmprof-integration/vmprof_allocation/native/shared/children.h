@@ -12,7 +12,7 @@ void children_begin(void);
 /* Stop counting, and unmap the shared memory. */
 void children_end(void);
 
-/* Called in every forked child: it has not counted itself yet. */
+/* Note that this process is a new forked child, which has not counted itself yet. */
 void children_forked(void);
 
 /* Count this child.  Called in a forked child that is not sampled, at an allocation;
@@ -26,7 +26,8 @@ void children_followed(void);
 /* Return the number of children if it has changed since the last call, and -1 otherwise. */
 int children_news(void);
 
-/* Make the next children_news() return the number again, for a new profile. */
+/* Make the next children_news() return the number even if it has not changed, for a new
+   profile. */
 void children_tell_again(void);
 
 #pragma GCC visibility pop

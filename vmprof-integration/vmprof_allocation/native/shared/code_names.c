@@ -21,8 +21,8 @@
 #define MAX_TEXT        8192            /* limit for one name, the size of vmprof's
                                            buffers */
 
-/* A name is "py:function:line:file".  Functions of one file follow each other, and share
-   the text of the file's name. */
+/* A function and its name, "py:function:line:file".  Consecutive functions of one file
+   share the text of the file's name. */
 struct function {
     int64_t number;                     /* vmprof's number of the function */
     uint32_t text, text_size;           /* offset and size of the name up to the file */
@@ -45,10 +45,11 @@ static struct names {
     size_t text_count, text_room;
     uint32_t *slots;                    /* hash table by number: a function's index + 1 */
     size_t slots_count;
-    uint32_t file, file_size;           /* file's name of the last function */
-    unsigned char *told;                /* a bit for each function: the profile has its
-                                           name */
-    size_t told_size;
+    uint32_t file, file_size;           /* offset and size of the file's name of the last
+                                           function */
+    unsigned char *told;                /* bit i is set if the profile has the name of
+                                           function i */
+    size_t told_size;                   /* bytes of 'told' */
 } names;
 
 /* ____________________________________________________________ */
@@ -63,7 +64,7 @@ static void *get_room(size_t size)
     return room == MAP_FAILED ? NULL : room;
 }
 
-/* Copy 'size' bytes to the texts.  Returns their offset, or 0 if there is no memory. */
+/* Append 'size' bytes to names.text.  Returns their offset, or 0 if there is no memory. */
 static uint32_t keep_text(const char *text, size_t size)
 {
     uint32_t at;
@@ -93,8 +94,8 @@ static size_t first_slot(int64_t number)
     return (size_t)(hash >> 20) & (names.slots_count - 1);
 }
 
-/* Return the slot of a function, or the free slot where it would be.  The table must
-   have a free slot. */
+/* Return the slot of a function in the hash table, or the free slot for a new function.
+   The table must have a free slot. */
 static uint32_t *find_slot(int64_t number)
 {
     size_t i = first_slot(number);
@@ -105,7 +106,7 @@ static uint32_t *find_slot(int64_t number)
     return &names.slots[i];
 }
 
-/* Make room for one more function.  Returns 0 if there is no memory. */
+/* Make room in the hash table for one more function.  Returns 0 if there is no memory. */
 static int have_slots(void)
 {
     size_t count = names.slots_count == 0 ? 1024 : 2 * names.slots_count, i;
@@ -126,7 +127,7 @@ static int have_slots(void)
     return 1;
 }
 
-/* Write the whole name to 'p'.  Returns the end. */
+/* Write the whole name of a function to 'p'.  Returns the end of the name. */
 static char *put_name(const struct names *of, const struct function *function, char *p)
 {
     memcpy(p, of->text + function->text, function->text_size);
@@ -135,7 +136,7 @@ static char *put_name(const struct names *of, const struct function *function, c
     return p + function->file_size;
 }
 
-/* Return whether the function has this name. */
+/* Return whether the name of a function is the given text. */
 static int is_named(const struct function *function, const char *text, size_t size)
 {
     return size == (size_t)function->text_size + function->file_size &&
@@ -165,7 +166,7 @@ static int set_name(struct function *function, const char *text, size_t size)
     return 1;
 }
 
-/* Give the function another name, which the present profile gets again. */
+/* Give a function another name, and note that the profile does not have this name yet. */
 static void rename_function(size_t index, const char *text, size_t size)
 {
     struct function *function = &names.functions[index];
@@ -223,8 +224,9 @@ void code_names_keep_head(const void *records, size_t size)
 /* ____________________________________________________________ */
 /* another profile */
 
-/* Return whether a name has to stay after this profile.  Native functions have odd
-   numbers, which are their addresses: another function may be there later. */
+/* Return whether the name of a function is kept after this profile, because vmprof will not
+   write it again.  A native function's number is odd and contains its address, at which
+   another function may be later; such a name is not kept. */
 static int stays(const struct names *of, size_t index)
 {
     return (index < of->from_before || index >= of->told_again) &&
@@ -252,7 +254,7 @@ void code_names_end(void)
 
 void code_names_begin(void)
 {
-    if (names.is_kept)          /* of a profile that was not ended */
+    if (names.is_kept)          /* code_names_end() was not called after the last profile */
         code_names_end();
     names.is_kept = 1;
     names.told_again = SIZE_MAX;
@@ -263,7 +265,8 @@ void code_names_enabled(void)
     names.told_again = names.functions_count;
 }
 
-/* Return the offset of the time in the head, or 0 if the head has another layout. */
+/* Return the offset of the profile's start time in vmprof's first records, or 0 if they
+   have an unknown layout. */
 static size_t time_in_head(void)
 {
     size_t at = FILE_HEAD;
@@ -283,7 +286,7 @@ void code_names_begin_next(void)
     names.told_size = 0;
 }
 
-/* Write the present time as vmprof does: seconds and microseconds. */
+/* Write the present time to 'p' in vmprof's format, as seconds and microseconds. */
 static void put_time(char *p)
 {
     struct timespec now;

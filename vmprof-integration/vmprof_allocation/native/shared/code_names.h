@@ -1,11 +1,11 @@
 #pragma once
-/* The records that vmprof writes only once: the head of the log when it is enabled, and the
- * name of each function with its number.  The profiles of sampled children need these
- * records, and so do later profiles of this process.
+/* The records that vmprof writes only once, although later profiles of this process and the
+ * profiles of sampled children need them.  They are the *head*, which consists of all
+ * records before the first name of a function, and the name of each function.
  *
- * If a function is made while vmprof is enabled, vmprof writes its name then and never
- * again (rvmprof.py, register_code()).  So such names stay here as long as the process
- * lives.
+ * If a function is made while vmprof is enabled, vmprof writes its name at that time and
+ * never again (rvmprof.py, register_code()).  So this module keeps such names until the
+ * process ends.
  *
  * vmprof writes the names of all functions, but each profile gets only the names that its
  * stacks need.  The tables have no lock; call the functions with the recorder's lock.
@@ -29,14 +29,15 @@ void code_names_enabled(void);
    write again. */
 void code_names_end(void);
 
-/* Keep vmprof's records before the first name. */
+/* Append a part of vmprof's head to the kept head. */
 void code_names_keep_head(const void *records, size_t size);
 /* Keep the names in these whole records.  A name replaces an earlier name of the same
-   function; code_names_record() then returns it again. */
+   function.  Then code_names_record() returns the new name, even if the profile has the
+   earlier one. */
 void code_names_keep(const char *records, size_t size);
 
-/* Return the head for another profile, with the present time.  Write it, and then call
-   code_names_begin_next(). */
+/* Return vmprof's head for another profile, with the present time.  The caller writes it,
+   and then calls code_names_begin_next(). */
 const void *code_names_head(size_t *size);
 /* Start a profile that does not have any names yet. */
 void code_names_begin_next(void);
@@ -45,7 +46,7 @@ void code_names_begin_next(void);
    has the name already, or if the name is unknown. */
 const void *code_names_record(int64_t number, size_t *size);
 
-/* Fill in vmprof's last record, with the present time. */
+/* Store vmprof's last record, which contains the present time. */
 #define CODE_NAMES_TRAILER      25
 void code_names_trailer(char trailer[CODE_NAMES_TRAILER]);
 

@@ -11,42 +11,44 @@
 
 #include "own_file.h"
 
-/* Smaller changes are not returned: 1/128 of the memory, and 1 s of processor time, in
-   nanoseconds. */
+/* Smaller changes of the metrics are not returned: 1/128 of the memory, and 1 s of
+   processor time, in nanoseconds. */
 #define RESIDENT_PART       128
 #define PROCESSOR_TIME      1000000000
 
-/* Reading the private memory takes at most 1/2000 of the time, and has at least this
-   pause in nanoseconds. */
+/* Reading the private memory takes at most 1/2000 of the run time.  PRIVATE_PAUSE is the
+   minimum of nanoseconds between two readings. */
 #define PRIVATE_SHARE       2000
 #define PRIVATE_PAUSE       1000000000
-/* Limits for reading the private memory at the end of the profile: nanoseconds, and 1/50
-   of the profile's duration.  If it was not read before, it is assumed to take
+/* Limits for the duration of a reading of the private memory at the end of the profile, in
+   nanoseconds and as 1/50 of the profile's duration.  The first reading is assumed to take
    PRIVATE_PER_MIB nanoseconds per MiB of resident memory. */
 #define PRIVATE_AT_END      20000000
 #define PRIVATE_END_SHARE   50
 #define PRIVATE_PER_MIB     40000
 
 static struct own_file statm = { -1, 0, 0 }, rollup = { -1, 0, 0 };
-/* values that were returned last */
+/* values that figures_read() returned last: bytes, ns and bytes */
 static int64_t resident, processor, private;
-static int first_may_have_ended;
-/* time of the next reading of the private memory, and duration of the last one */
+static int first_may_have_ended;        /* see figures_first_thread_may_have_ended() */
+/* time of the next reading of the private memory, and duration of the last reading */
 static int64_t private_due, private_took;
-static int64_t opened;
+static int64_t opened;                  /* time of figures_open() */
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 static int (*read_heap)(struct figures_heap *heap);
-/* counters that were returned last, and the largest heap returned since the last reading
-   that was due */
+/* the GC's counters that figures_read() returned last */
 static struct figures_heap told;
+/* the largest heap that was returned since the last reading at a fixed moment
+   (FIGURES_AT_ONCE or FIGURES_LAST) */
 static int64_t told_most;
-/* a due reading failed, so the next one must be returned */
+/* whether the next reading returns the heap even if it has hardly changed: at a fixed
+   moment, the heap could not be read */
 static int is_heap_due;
 /* the largest heap since the last reading, and its time; the time is 0 if no heap was
    seen */
 static struct {
-    volatile int is_taken;
+    volatile int is_taken;              /* spin lock of this struct */
     struct figures_heap heap;
     int64_t time;
 } most;
@@ -64,7 +66,7 @@ static int64_t monotonic(void)
     return clock_in_ns(CLOCK_MONOTONIC);
 }
 
-/* Return whether a value differs by at most 1/128. */
+/* Return whether two values differ by at most 1/128 of the earlier one. */
 static int hardly_differs(int64_t now, int64_t before)
 {
     return llabs(now - before) <= before / RESIDENT_PART;
@@ -74,8 +76,8 @@ void figures_open(void)
 {
     resident = processor = private = private_took = 0;
     memset(&told, 0, sizeof told);
-    memset(&most, 0, sizeof most);      /* also after a fork: a thread of the parent may
-                                           have held it */
+    memset(&most, 0, sizeof most);      /* unlocks it, too: before a fork, a thread of the
+                                           parent may have held its lock */
     opened = monotonic();
     private_due = opened + PRIVATE_PAUSE;
     (void)own_file_take(&statm, open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
@@ -86,7 +88,8 @@ void figures_close(void)
 {
     own_file_close(&statm);
     own_file_close(&rollup);
-    pthread_mutex_init(&reading, NULL);     /* a thread of the parent may have held it */
+    pthread_mutex_init(&reading, NULL);     /* before a fork, a thread of the parent may
+                                               have held this lock */
 }
 
 /* Return the private memory in bytes, or -1 if it is unknown. */
@@ -113,8 +116,8 @@ static int64_t read_private(void)
     return sum;
 }
 
-/* Return whether the private memory can be read at the end of a profile of this
-   duration. */
+/* Return whether the private memory can be read within the limits for the end of a profile
+   of this duration. */
 static int is_quick(int64_t lasted)
 {
     int64_t takes = private_took ? private_took
@@ -123,7 +126,8 @@ static int is_quick(int64_t lasted)
     return takes <= PRIVATE_AT_END && takes <= lasted / PRIVATE_END_SHARE;
 }
 
-/* Odd while another process shares the pages; changes each time that this begins or ends */
+/* Counter that is odd while a process that the sampler forked shares this process's pages.
+   It grows by 1 when the sharing begins and when it ends. */
 static unsigned shared;
 
 void figures_pages_are_shared(int are)
@@ -133,8 +137,8 @@ void figures_pages_are_shared(int are)
 }
 
 /* Return the private memory in bytes, or -1 if it is unknown or not due.  The kernel may
-   take long, so this runs without the lock.  Only the flusher calls it, and after the
-   flusher's end the thread that stopped the flusher. */
+   take long, so this runs without the lock 'reading'.  Only the flusher calls it, and after
+   the flusher's end the thread that stopped the flusher. */
 static int64_t read_private_if_due(int how)
 {
     int64_t begin = monotonic(), used, now, pause;
@@ -157,7 +161,7 @@ void figures_heap_by(int (*read)(struct figures_heap *heap))
     __atomic_store_n(&read_heap, read, __ATOMIC_RELEASE);
 }
 
-/* Try to take the spin lock of 'most'. */
+/* Try to take the spin lock of 'most', and return whether this succeeded. */
 static int take_most(void)
 {
     return __sync_lock_test_and_set(&most.is_taken, 1) == 0;
@@ -185,8 +189,8 @@ static int64_t end_most(struct figures_heap *heap)
     int64_t time;
     int tries;
 
-    /* a signal handler that ends the process may have interrupted the thread that holds
-       this */
+    /* Try a limited number of times: a signal handler that ends the process may have
+       interrupted the thread that holds the lock. */
     for (tries = 0; !take_most(); tries++) {
         if (tries == 100)
             return 0;
@@ -214,8 +218,8 @@ static int put_heap(struct figure *figures, const struct figures_heap *heap,
 }
 
 /* Return whether the largest heap since the last reading is returned in addition to the
-   present heap: it is larger, and it is new or clearly different from the values that
-   were returned. */
+   present heap.  It must be larger than the present heap, and either larger than all heaps
+   that were returned, or clearly different from the last one and from the present one. */
 static int is_worth_telling(const struct figures_heap *largest,
                             const struct figures_heap *now)
 {
@@ -233,7 +237,8 @@ static int read_all_of_heap(struct figure *figures, int always)
     int64_t time, time_of_largest;
     int count = 0, is_known = read != NULL && read(&now);
 
-    /* a profile may end here, and the largest heap belongs to it */
+    /* With 'always', continue without the present heap: if a profile ends now, it must get
+       the largest heap. */
     if (read == NULL || (!is_known && !always))
         return 0;
     time = monotonic();

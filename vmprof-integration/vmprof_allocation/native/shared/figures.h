@@ -2,19 +2,20 @@
 /* Metrics of the whole process: resident memory and processor time from the kernel, and the
  * size of the heap from the GC (PROFILE.rst, ``figures``).
  *
- * A reading takes two system calls, whose cost does not depend on the mapped memory.
- * Values that have hardly changed are not returned, so an idle service writes nothing.
+ * A reading of the metrics takes two system calls, whose cost does not depend on the mapped
+ * memory.  Values that have hardly changed are not returned, so an idle service writes
+ * nothing.
  *
  * The private memory is different: the kernel computes it page by page, in 10 to 30
  * microseconds per MiB, and in 10 milliseconds for 10,000 mappings.  So it is read less
- * often, in at most 1/2000 of the time, and never while the program waits.  At the end of
- * the profile, it is read only if that takes at most 20 ms and at most 1/50 of the
- * profile's duration.  A short-lived child does not have to wait for this.
+ * often, in at most 1/2000 of the run time, and never while the program waits.  At the end
+ * of the profile, it is read only if that takes at most 20 ms and at most 1/50 of the
+ * profile's duration.  So a short-lived child does not wait for the reading.
  *
- * The engine knows the addresses of the GC's counters.  The heap is largest next to a minor
- * collection, and many of these may occur between two readings.  So the program's thread
- * calls figures_heap_seen() there, which keeps the maximum, and never waits for another
- * thread.
+ * The engine knows the addresses of the GC's counters.  The heap is largest right before or
+ * after a minor collection, and many collections may occur between two readings.  So the
+ * program's thread calls figures_heap_seen() at these moments.  This function keeps the
+ * maximum, and never waits for another thread.
  */
 
 #include <stdint.h>
@@ -49,39 +50,42 @@ struct figure {
 struct figures_heap {
     int64_t has;                    /* memory that the GC has from the system; 0 if
                                        unknown */
-    int64_t used;                   /* the part of it that is in use */
+    int64_t used;                   /* the part of this memory that is in use */
     int64_t nursery;                /* size of the nursery */
 };
 
-/* Set the function that reads the GC's counters, which any thread may call.  It returns
-   0 if they are not known at the moment.  NULL if the engine cannot read them. */
+/* Set the function that reads the GC's counters, which any thread may call.  The function
+   returns 0 if the counters are unknown at the moment.  'read' is NULL if the engine cannot
+   read them. */
 void figures_heap_by(int (*read)(struct figures_heap *heap));
 
-/* Keep the largest heap.  Called with the GIL, before and after each minor collection. */
+/* Read the heap, and keep the maximum until the next reading of the metrics.  Called with
+   the GIL, before and after each minor collection. */
 void figures_heap_seen(void);
 
 /* Open the files of /proc.  figures_read() returns nothing before this call. */
 void figures_open(void);
-/* Close the files, also in a forked child.  Does nothing if they are closed. */
+/* Close the files of /proc, also in a forked child.  Does nothing if they are closed. */
 void figures_close(void);
 
 /* Note whether a process that the sampler forked shares this process's pages.  During
    this time, almost no page is private, so the private memory is not returned. */
 void figures_pages_are_shared(int are);
 
-/* How metrics are read.  FIGURES_NOW_AND_THEN: by the flusher, about ten times a second.
-   FIGURES_AT_ONCE: by any thread, with values that hardly changed, and without slow
-   metrics.  FIGURES_LAST: at the end, after the flusher has ended, with slow metrics if
-   they are quick to read. */
+/* The occasions on which metrics are read.  The flusher uses FIGURES_NOW_AND_THEN, about
+   ten times a second.  FIGURES_AT_ONCE is for any thread, and returns also values that
+   hardly changed, but not the private memory.  FIGURES_LAST is for the end, after the
+   flusher has ended: it returns the private memory, too, if that is quick to read. */
 #define FIGURES_NOW_AND_THEN    0
 #define FIGURES_AT_ONCE         1
 #define FIGURES_LAST            2
 
-/* Read the metrics.  Returns the number of values in 'figures', which may be 0. */
+/* Read the metrics into 'figures', and return the number of values, which may be 0.  'how'
+   is one of the three occasions. */
 int figures_read(struct figure figures[FIGURES_MOST], int how);
 
-/* Return whether the first thread of the process may have ended, as the last reading
-   found, even if that reading returned no values. */
+/* Return whether the first thread of the process may have ended before the last
+   figures_read(), or its memory could not be read then. */
 int figures_first_thread_may_have_ended(void);
 
 #pragma GCC visibility pop

@@ -12,7 +12,7 @@ static int is_our_file(const struct file_sink *file)
 {
     struct stat st;
 
-    /* the program may have closed the descriptor and opened another file by its number */
+    /* the program may have closed our descriptor, and its number may be another file's */
     return fstat(file->fd, &st) == 0 && st.st_dev == file->device &&
            st.st_ino == file->inode;
 }
@@ -42,8 +42,9 @@ ssize_t file_sink_write(int fd, const char *p, size_t size)
     return count;
 }
 
-/* Wait until a full pipe has room, for at most FILE_SINK_PATIENCE ms: the program waits,
-   too, perhaps with the GIL.  Returns 0, with errno, if the pipe does not get room. */
+/* Wait until a full pipe has room, for at most FILE_SINK_PATIENCE ms.  The wait is limited
+   because the program waits, too, perhaps with the GIL.  Returns 0 and sets errno if the
+   pipe does not get room. */
 static int wait_for_reader(int fd)
 {
     struct pollfd pipe = { fd, POLLOUT, 0 };
@@ -54,7 +55,8 @@ static int wait_for_reader(int fd)
     return count > 0 || errno == EINTR;
 }
 
-/* Write all bytes.  After an error, truncates a file to its previous size. */
+/* Write all bytes to a descriptor.  Returns 0 or an errno.  After an error, truncates a
+   file to its previous size. */
 static int write_all(int fd, const char *p, size_t size)
 {
     off_t start = lseek(fd, 0, SEEK_CUR);
@@ -88,7 +90,8 @@ static int append(struct sink *sink, const void *batch, size_t size)
     return is_our_file(file) ? write_all(file->fd, batch, size) : EBADF;
 }
 
-/* The reader of a pipe waits until all descriptors of its other end are closed. */
+/* Close the descriptor in a forked child: the reader of a pipe waits until all processes
+   have closed the other end. */
 static void forget(struct sink *sink)
 {
     struct file_sink *file = (struct file_sink *)sink;

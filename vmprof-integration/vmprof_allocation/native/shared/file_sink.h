@@ -8,17 +8,17 @@
 
 #pragma GCC visibility push(hidden)
 
-/* milliseconds after which a non-blocking pipe whose reader reads nothing ends the
-   profile */
+/* limit in milliseconds for waiting until a full non-blocking pipe has room; then the
+   profile ends */
 #define FILE_SINK_PATIENCE      10000
 
 /* A sink that writes to a descriptor */
 struct file_sink {
-    struct sink sink;           /* first, so that a struct sink can be cast */
+    struct sink sink;           /* the first field, so that a pointer to it can be cast */
     int fd;                     /* -1 after forget() */
     pid_t pid;                  /* process that writes the profile */
-    dev_t device;               /* device and inode of the file, in case */
-    ino_t inode;                /* the program reuses the descriptor */
+    dev_t device;               /* device and inode of the file, to notice that */
+    ino_t inode;                /* the program has reused the descriptor's number */
 };
 
 /* Initialize a sink that writes to 'fd'.  The caller keeps the descriptor and closes it.

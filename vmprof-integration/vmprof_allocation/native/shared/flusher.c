@@ -29,12 +29,12 @@ static sigset_t programs_signals;
 #define THREADS         17
 #define EXIT_CODE       49
 
-/* the first thread has ended before the program's other threads */
+/* whether other threads of the program were seen after the first thread had ended */
 static int has_others;
 
-/* Return whether a thread, by the text of its number, belongs to the sampler and runs
-   Python code.  Such a thread has its own number in its name (periodic_rotation.py).  A
-   thread that the program started from there inherits the name, but has another number. */
+/* Return whether a thread belongs to the sampler and runs Python code.  'thread' is its
+   number as text.  Such a thread has its own number in its name (periodic_rotation.py).  A
+   thread that it starts inherits the name, but has another number. */
 static int is_ours(const char *thread)
 {
     char path[64], name[32], ours[32];
@@ -59,8 +59,8 @@ static long count_ours(void)
     return count;
 }
 
-/* Parse a line of /proc/self/stat into fields[1..EXIT_CODE], counted from the process's
-   state, and return the state.  Returns 0 if the line is invalid. */
+/* Parse the line of /proc/self/stat into fields[1..EXIT_CODE], numbered from the field
+   after the process's state, and return the state.  Returns 0 if the line is invalid. */
 static char parse_stat(const char *text, long fields[EXIT_CODE + 1])
 {
     const char *name_end = strrchr(text, ')');
@@ -86,11 +86,11 @@ int flusher_is_only_other_thread(void)
 
 /* Return whether all threads of the program have ended, including the first thread, whose
  * ID is the process ID.  In a process that a non-main thread has forked, the end of the
- * first thread does not end the process: libc ends it with the last thread.  So the process
- * would wait for the flusher for ever.  Returns 1 also if /proc cannot be read, because a
- * process that never ends is worse than unwritten samples.
+ * first thread does not end the process: libc ends the process with its last thread.  So
+ * the process would wait for the flusher for ever.  Returns 1 also if /proc cannot be read,
+ * because a process that never ends is worse than unwritten samples.
  *
- * If it returns 1, 'ours' is the number of the sampler's threads other than the flusher,
+ * If the result is 1, 'ours' is the number of the sampler's threads other than the flusher,
  * and 'code' is the exit status of the process.  The status is 0 unless the last thread
  * ended by a system call without libc.
  */
@@ -117,8 +117,9 @@ static int is_over(long *ours, int *code)
     return 1;
 }
 
-/* End the process.  libc calls exit() when the last thread returns, unless a thread has
-   ended without libc; only such a thread sets a status. */
+/* End the process, or return if libc ends it when the flusher returns as the last thread.
+   libc does not do so if a thread has ended without libc; only such a thread sets a status,
+   'code'.  'ours' is the number of the sampler's other threads, which still run. */
 static void end(long ours, int code)
 {
     pthread_sigmask(SIG_SETMASK, &programs_signals, NULL);
@@ -130,7 +131,8 @@ static void end(long ours, int code)
         exit(0);
 }
 
-/* The function of the thread */
+/* Look at the waiting samples until flusher_stop() or the end of the program's threads.
+   This is the function of the flusher's thread. */
 static void *run(void *ignored)
 {
     struct timespec wake;

@@ -6,14 +6,14 @@
 
 /* Start the thread, which calls 'look' ten times a second until flusher_stop().  'look'
    returns 0 if the program's first thread may have ended.  If all threads of the program
-   have ended, the flusher calls look(1), which must write at once.  Then it ends the
-   process as the program's last thread would have done.  Returns 0 or an errno. */
+   have ended, the flusher calls look(1), which must write at once.  Then the flusher ends
+   the process as the program's last thread would have done.  Returns 0 or an errno. */
 int flusher_start(int (*look)(int at_once));
 
-/* Stop the thread and wait for its end.  Does nothing if the thread is not running. */
+/* Stop the flusher, and wait for its end.  Does nothing if it is not running. */
 void flusher_stop(void);
 
-/* Forget the thread in a forked child, which does not have it. */
+/* Forget the flusher in a forked child, which does not have this thread. */
 void flusher_forget(void);
 
 /* Return whether the calling thread is the only thread of the process, except for the

@@ -10,8 +10,8 @@ static __thread __attribute__((tls_model("initial-exec")))
 struct {
     int number, epoch;
 } thread;
-static int epoch;               /* number of the present run: a thread may still have
-                                   labels of an earlier run */
+static int epoch;               /* number of the present profile: a thread may still have
+                                   labels of an earlier profile */
 
 /* texts of the sets by number, from 1 on.  They are never freed, because a sample may be
    about to write them. */

@@ -1,13 +1,13 @@
 #pragma once
-/* Labels, with which the program describes the work of a thread, such as the route of a
- * server that the thread answers.  Each sample gets the present set of labels of its
+/* Labels, with which the program describes the work of a thread, such as the URL of the
+ * request that the thread answers.  Each sample gets the present set of labels of its
  * thread.  Call the functions with the GIL.
  */
 
 #pragma GCC visibility push(hidden)
 
-/* Forget the labels of all threads, and let the recorder ask here for the labels of
-   samples. */
+/* Forget the labels of all threads, and register this module as the recorder's source of
+   labels. */
 void labels_begin(void);
 
 /* Define a set of labels, which is UTF-8 text: "key=value" with 0x1f between the pairs.

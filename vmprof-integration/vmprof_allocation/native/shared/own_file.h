@@ -1,10 +1,10 @@
 #pragma once
 /* A file that the sampler keeps open in the program's process.
  *
- * Its descriptor has a high number if possible, so that the program's own files get the
- * same numbers as without the sampler.  The program may close the descriptor and open
- * another file by its number; device and inode of the file show that.  Include it where
- * _GNU_SOURCE is defined.
+ * The descriptor has a high number if possible, so that the program's own files get the
+ * same numbers as without the sampler.  The program may close the descriptor, and open
+ * another file that gets its number; device and inode of the file show that.  Include this
+ * header where _GNU_SOURCE is defined.
  */
 
 #include <fcntl.h>
@@ -30,8 +30,8 @@ static inline int own_file_move_up(int low)
     return high;
 }
 
-/* Keep a file by its descriptor 'low', which was just opened, or is -1 if opening
-   failed.  Moves the descriptor up.  Returns its new number, or -1 if there is no file. */
+/* Keep a file that was just opened, and move its descriptor 'low' to a high number.  'low'
+   is -1 if opening failed.  Returns the new number, or -1 if there is no file. */
 static inline int own_file_take(struct own_file *file, int low)
 {
     struct stat st;
@@ -44,7 +44,7 @@ static inline int own_file_take(struct own_file *file, int low)
     return file->fd;
 }
 
-/* Return whether the descriptor is open and still belongs to this file. */
+/* Return whether the file's descriptor is open and still belongs to this file. */
 static inline int own_file_is_there(const struct own_file *file)
 {
     struct stat st;

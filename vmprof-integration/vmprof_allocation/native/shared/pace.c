@@ -17,7 +17,8 @@ void pace_start(struct pace *p, int64_t now, int64_t per_second, int64_t share)
     p->samples = 0;
 }
 
-/* Return the time in ns that should pass, on average, for each sample. */
+/* Return the worth of a sample (pace.h) in ns: the time that should pass, on average, for
+   each sample. */
 static double worth(const struct pace *p)
 {
     if (p->per_second > 0)
@@ -25,7 +26,7 @@ static double worth(const struct pace *p)
     return (double)(p->cost + PACE_UNSEEN_COST) * 1e6 / (double)p->share;
 }
 
-/* Round up to a number with four significant bits, so that a profile has few intervals. */
+/* Round an interval up to four significant bits, so that a profile has few intervals. */
 static int64_t rounded_up(double number)
 {
     int64_t n = number < (double)PACE_MAX_INTERVAL ? (int64_t)number

@@ -9,10 +9,11 @@
 
 static struct pending *all;
 static size_t count, room;
-static size_t at;               /* index of the sample that was found last */
-static size_t written;          /* number of samples at the beginning that have a row of
-                                   RECORD_WAITING */
-static size_t first;            /* index up to which the samples have a row of
+/* 'all' has 'count' samples, in the order of their keys, and room for 'room' */
+static size_t at;               /* index in 'all' of the sample that find() returned last */
+static size_t written;          /* index of the first sample that pending_put_waiting() has
+                                   not seen */
+static size_t first;            /* all samples before this index have a row of
                                    RECORD_OBJECTS */
 
 void pending_clear(void)
@@ -22,8 +23,9 @@ void pending_clear(void)
     count = room = at = written = first = 0;
 }
 
-/* Write a row of RECORD_OBJECTS or RECORD_WAITING, which waits since 'now'.  The row has
-   the size in the outcome, or the sample's size if the outcome has none. */
+/* Append a row of RECORD_OBJECTS or RECORD_WAITING, which waits to be written since 'now'.
+   'which' is the number of the object among the objects of its sample.  The size is that in
+   the outcome, or the sample's size if the outcome has none. */
 static void put(enum record_kind kind, const struct pending *p, int64_t now, int which,
                 const struct outcome_of *o)
 {
@@ -60,7 +62,7 @@ static struct pending *find(int64_t key)
 {
     size_t low = 0, high = count;
 
-    /* nearly always the sample that was found last, or the next one */
+    /* nearly always, 'key' belongs to the sample that was found last, or to the next one */
     if (at < count && all[at].key < key)
         at++;
     if (at < count && all[at].key == key)
@@ -93,7 +95,8 @@ void pending_told(const struct outcome_of *o)
 
 void pending_give_up(int64_t key, int64_t now)
 {
-    /* The sample had no room here if another one is the last, and has its row already. */
+    /* If the last sample has another key, pending_add() had no memory for this sample, and
+       has written its row. */
     if (count == 0 || all[count - 1].key != key)
         return;
     count--;

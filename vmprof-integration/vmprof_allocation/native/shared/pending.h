@@ -1,6 +1,6 @@
 #pragma once
-/* Allocation samples that wait for the first minor collection of their object, which finds
- * the outcome.
+/* Allocation samples that wait for the first minor collection of their object, in which the
+ * GC determines the outcome.
  *
  * A row of the profile has all facts of an object, so the sample is stored here until its
  * outcome is known.  At most one nursery of samples waits.  Samples arrive in the order of
@@ -20,7 +20,7 @@
 /* Maximum number of samples that wait */
 #define PENDING_MOST        ((size_t)1 << 20)
 
-/* A sample that waits, and the state of its rows */
+/* A sample that waits, and the progress of its rows in the profile */
 struct pending {
     int64_t key;
     int64_t time;               /* nanoseconds since the profile began */
@@ -35,14 +35,14 @@ struct pending {
                                    OUTCOME_YOUNG */
 };
 
-/* Forget all samples, and unmap the memory. */
+/* Forget all waiting samples, and unmap the memory. */
 void pending_clear(void);
 
-/* Add a sample, whose fields up to 'label' are set.  If there is no memory, writes a row
-   with an unknown outcome at once. */
+/* Add a sample that waits for its outcome.  The caller has set its fields up to 'label'.
+   If there is no memory, writes a row with an unknown outcome at once. */
 void pending_add(const struct pending *sample, int64_t now);
 
-/* Write the row of a sample that does not wait, with this outcome. */
+/* Write the row of a sample that does not wait.  Its outcome is 'outcome'. */
 void pending_alone(const struct pending *sample, int64_t now, enum outcome outcome);
 
 /* The outcome of the next object of sample 'key'; see recorder_young().  'collection' is
@@ -58,25 +58,28 @@ struct outcome_of {
    not wait. */
 void pending_told(const struct outcome_of *);
 
-/* Write the row of the sample that was added last, with an unknown outcome.  The sample
-   must have one object.  This takes the same time however many samples wait. */
+/* Remove the sample 'key' if it was added last, and write its row with an unknown outcome.
+   The sample must have one object.  The time does not depend on the number of samples that
+   wait. */
 void pending_give_up(int64_t key, int64_t now);
 
 /* Remove the samples whose outcomes were reported.  Call it after each minor collection. */
 void pending_sweep(void);
 
-/* Write a row of RECORD_WAITING for each sample that has no row in this profile. */
+/* Append a row of RECORD_WAITING for each waiting sample that has no row in this
+   profile. */
 void pending_put_waiting(void);
 
-/* Return the key of the first sample without a row in RECORD_OBJECTS, or 0 if there is
-   no such sample. */
+/* Return the key of the first waiting sample without a row in RECORD_OBJECTS, or 0 if there
+   is no such sample. */
 int64_t pending_first_key(void);
 
-/* Write rows with the outcome OUTCOME_YOUNG for all samples, because the profile ends. */
+/* Write rows with the outcome OUTCOME_YOUNG for all waiting samples that have no row,
+   because the profile ends. */
 void pending_put_young(int64_t now);
 
-/* Move the samples to the next segment, which began 'later' nanoseconds after the
-   previous one. */
+/* Move the waiting samples to the next segment, which began 'later' nanoseconds after the
+   previous segment.  'now' is the present time in nanoseconds. */
 void pending_take_along(int64_t now, int64_t later);
 
 /* Return the size of the memory for the samples in bytes. */

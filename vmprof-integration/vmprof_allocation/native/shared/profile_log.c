@@ -14,12 +14,12 @@
 #define FILE_HEAD           (5 * sizeof(int64_t))
 #define FLAG_MEMORY         1           /* in vmprof's header */
 
-/* Size of the beginning of a stack sample: marker, count, depth.  The words, the thread
-   and, if the header has FLAG_MEMORY, the resident memory follow. */
+/* Size of the beginning of a stack sample: marker, count, depth.  The words of the stack,
+   the thread and, if vmprof's header has FLAG_MEMORY, the resident memory follow. */
 #define RECORD_HEAD         (1 + 2 * sizeof(int64_t))
 
-/* More than the largest record, and than vmprof's buffers of 8 KiB.  A small buffer
-   stays in the processor's caches. */
+/* Larger than the largest record and than vmprof's buffers of 8 KiB, but small enough for
+   the processor's caches */
 #define BUFFER_SIZE         65536
 
 static struct {
@@ -28,9 +28,9 @@ static struct {
     int error;                          /* first error of the sink, or 0 */
     const struct profile_source *source;
     struct profile_totals before;       /* totals of the process when this segment began */
-    int64_t started;                    /* start of the profile */
-    int is_waiting;                     /* whether a row waits, ... */
-    int64_t oldest;                     /* ... since this time */
+    int64_t started;                    /* start of this segment */
+    int is_waiting;                     /* whether a row waits to be written, ... */
+    int64_t oldest;                     /* ... and since when */
     int64_t newest;                     /* time of the last row or flush */
     int64_t keys_since;                 /* time at which the keys of stacks were
                                            forgotten */
@@ -39,7 +39,7 @@ static struct {
                                            memory */
     int64_t memory;                     /* resident memory of the last sample, in KiB */
     const char *(*label_text)(int number);
-    /* a bit for each set of labels that the profile has */
+    /* bit i is set if the profile has the set of labels number i */
     unsigned char told_labels[PROFILE_LOG_LABELS / 8];
     size_t used;                        /* bytes in 'buffer' */
     char buffer[BUFFER_SIZE];
@@ -91,8 +91,9 @@ static void put_totals(int64_t now)
     record_add(record_of(RECORD_TOTALS), row);
 }
 
-/* Encode all waiting rows after the totals.  These tell up to which key the rows of
-   RECORD_WAITING in earlier batches are void. */
+/* Append a batch to the buffer: the totals, and then all waiting rows.  The field
+   'waits' of the totals makes the earlier batches' rows of RECORD_WAITING void if their
+   keys are smaller. */
 static void encode_batch(int64_t now)
 {
     int kind;
@@ -127,11 +128,11 @@ void profile_log_settings(const char *text)
 }
 
 /* ____________________________________________________________ */
-/* rows and records from others */
+/* rows and records of other modules */
 
-/* Read vmprof's header, which comes first, except for the head of the file.  It tells
-   what follows the words of a stack.  Later records may come in parts, and such a part
-   may only look like a header. */
+/* Find out from vmprof's header whether stack samples contain the resident memory.  Only
+   the head of the file comes before this header.  Later records are ignored: they may
+   come in parts, and such a part may only look like a header. */
 static void learn_layout(const unsigned char *p, size_t size)
 {
     if (log.knows_layout)
@@ -166,7 +167,7 @@ static void tell_name(int64_t address)
         profile_log_bytes(name, size);
 }
 
-/* the records have marker, address, size, name */
+/* each record consists of marker, address of the function, size of the name, and name */
 void profile_log_names(const char *records, size_t size)
 {
     int64_t word[2];
@@ -191,8 +192,8 @@ void profile_log_waits(int64_t now)
     log.newest = now;
 }
 
-/* Return a record with room for a row that waits since 'now', and write a batch if it is
-   full. */
+/* Return the record of this kind, with room for a row that waits since 'now'.  If the
+   record is full, encodes it first. */
 static struct record *with_room(enum record_kind kind, int64_t now)
 {
     struct record *record = record_of(kind);

@@ -23,10 +23,11 @@ struct recorder_counts recorder_counts;
 
 static int is_open, is_stopped;
 static int has_settings;                /* whether recorder_start() has written the
-                                           settings after the log's head */
+                                           settings, which follow vmprof's first records */
 static void (*get_totals)(struct profile_totals *);
 static int64_t last_stack = STACK_LOST; /* node of the present sample */
-static int64_t newest_stack, named_stack;
+static int64_t newest_stack, named_stack;       /* largest node until now, and at the last
+                                                   recorder_has_new_stacks() */
 static int64_t last_key;                /* key of the newest allocation sample */
 static int64_t longest_interval;        /* longest interval of an allocation sample, in
                                            bytes */
@@ -54,7 +55,7 @@ struct {
 } thread;
 
 static volatile int locked;
-/* recorder_unlock() calls this, after writing all waiting rows, if it is not NULL */
+/* function for recorder_unlock() to call after writing all waiting rows, or NULL */
 static void (*volatile at_unlock)(void);
 
 static int try_lock(void)
@@ -155,8 +156,8 @@ int recorder_stack(const void *record, size_t size)
     stack = profile_log_stack(record, size);
     if (stack == STACK_LOST)
         return 0;
-    /* A CPU sample, unless recorder_allocation() has called this.  A CPU sample that
-       could not be finished at once is finished before the next sample. */
+    /* This is the stack of a CPU sample, unless the call is from recorder_allocation().  If
+       the previous CPU sample was not finished, finish it first. */
     finish_time_sample(now_ns());
     set_stack(stack);
     return 1;
@@ -220,7 +221,7 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
         return 0;
     }
     now = now_ns();
-    finish_time_sample(now);    /* a CPU sample that was not finished */
+    finish_time_sample(now);    /* if a CPU sample was not finished */
     find_stack(stack_key, now, walk);
     if (longest_interval < interval)
         longest_interval = interval;
@@ -243,13 +244,13 @@ int64_t recorder_allocation(int64_t size, int64_t interval, uint64_t stack_key,
     return key;
 }
 
-/* Return whether there is a profile that takes samples.  Needs the lock. */
+/* Return whether samples are recorded in a profile now.  Needs the lock. */
 static int takes_samples(void)
 {
     return is_open && !is_stopped && holds_samples;
 }
 
-/* Flush the profile if that is due, and release the lock, after rows were added. */
+/* Flush the profile if a flush is due, and release the lock.  Called after adding rows. */
 static void write_and_unlock(int64_t now)
 {
     if (profile_log_due(now))
@@ -278,7 +279,7 @@ int64_t recorder_raw(struct raw_sample *sample, uint64_t stack_key, void (*walk)
     sample->key = 0;
     now = now_ns();
     if (takes_samples()) {
-        finish_time_sample(now);        /* a CPU sample that was not finished */
+        finish_time_sample(now);        /* if a CPU sample was not finished */
         find_stack(stack_key, now, walk);
         sample->key = ++last_key;
         sample->node = last_stack;
@@ -330,8 +331,8 @@ void recorder_raw_type(int64_t number, const char *name)
     recorder_unlock();
 }
 
-/* Append the bytes allocated until now.  From this, readers know whether the program
-   allocated anything between the last heap snapshot and a mark. */
+/* Append the number of bytes allocated until now, for a mark.  From this number, readers
+   know whether the program has allocated between the last heap snapshot and the mark. */
 static void put_allocated(int64_t now)
 {
     struct profile_totals totals;
@@ -458,8 +459,9 @@ int64_t recorder_next_interval(void)
     return next_interval;
 }
 
-static int facts_errno;                 /* state of recorder_begin_facts(), protected by
-                                           the lock */
+/* errno and time at recorder_begin_facts(), and number of minor collections in the segment;
+   protected by the lock */
+static int facts_errno;
 static int64_t facts_began, facts_collections;
 static int was_told;                    /* whether the outcome of a waiting sample was
                                            reported */
@@ -667,8 +669,8 @@ void recorder_note(const char *text)
 /* ____________________________________________________________ */
 /* metrics of the whole process */
 
-/* Append metrics, which were read before the lock was taken: a sample must not wait for
-   the kernel. */
+/* Append metrics to the profile.  The caller has read them before it took the lock, because
+   a sample must not wait for the kernel. */
 static void note_figures(const struct figure *figures, int count)
 {
     int i;
@@ -690,8 +692,9 @@ void recorder_figure(enum figures_kind kind, int64_t value)
     recorder_unlock();
 }
 
-/* Append metrics, and write the waiting rows if that is due; the flusher's 'look'.
-   Returns 0 if the first thread may have ended. */
+/* Append metrics to the profile, and write the waiting rows if a flush is due, or if
+   'at_once' is not 0.  Returns 0 if the first thread may have ended.  The flusher calls
+   this function (flusher_start()). */
 static int look_for_what_waits(int at_once)
 {
     struct figure figures[FIGURES_MOST];
@@ -823,7 +826,7 @@ int recorder_forget(void)
 {
     int was_open = is_open;
 
-    /* another thread of the parent may have held these */
+    /* another thread of the parent may have held the lock */
     locked = 0;
     at_unlock = NULL;
     thread.holds_lock = 0;

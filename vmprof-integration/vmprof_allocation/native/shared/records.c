@@ -7,29 +7,29 @@
 #define MARKER          'A'
 #define VERSION         2
 
-/* The first byte of a column: the lowest bits are the logarithm of the width in bits
-   plus 1, or 0 if the column takes no bits.  The flags tell which numbers follow this
-   byte.  With HAS_STEP, each number is the difference between the value and the sum of
-   the previous value and the step. */
+/* The first byte of a column.  Its lowest three bits are the binary logarithm of the
+   number of bits per value, plus 1, or 0 if the values take no bits.  A flag is set if
+   the base, the step or the unit follows this byte.  With HAS_STEP, each number is the
+   difference between the value and the sum of the previous value and the step. */
 #define HAS_BASE        0x08
 #define HAS_STEP        0x10
 #define HAS_UNIT        0x20
 #define WIDEST          7               /* 64 bits */
 
-/* Maximum number of rows of all kinds.  It is not a power of two, because the numbers of
-   a row would then have the same place in the processor's caches. */
+/* Maximum number of rows of a table.  It is not a power of two, because the numbers of a
+   row would then compete for the same lines of the processor's caches. */
 #define MOST_ROWS       504
 
-/* marker and size; then version, kind, number of columns, a zero byte, and number of
-   rows */
+/* Bytes before the columns of a record.  FRAME is for marker and size; HEAD is for version,
+   kind, number of columns, a zero byte, and number of rows. */
 #define FRAME           (1 + sizeof(int64_t))
 #define HEAD            8
-/* maximum size: first byte, base, step and unit */
+/* maximum bytes before the values of a column: first byte, base, step and unit */
 #define COLUMN_HEAD     (1 + 2 * sizeof(int64_t) + 2)
 
-/* Return the unit of a column.  If all numbers are multiples of the unit, they are
-   divided by it: times in nanoseconds become microseconds, sizes in bytes become words
-   of 8 bytes. */
+/* Return the unit of a column with this letter.  If all its numbers are multiples of the
+   unit, they are divided by the unit: times in nanoseconds become microseconds, sizes in
+   bytes become words of 8 bytes. */
 static int64_t unit_of(char letter)
 {
     return letter == 't' ? 1000 : letter == 's' ? 8 : 1;
@@ -139,7 +139,8 @@ int record_has_room(const struct record *r)
            (r->text == NULL || r->text_size + RECORD_MOST_TEXT <= r->most_text);
 }
 
-/* Return the values of a column, which are contiguous, as put_column() needs them. */
+/* Return the values of a column of a record.  They are contiguous, as put_column() needs
+   them. */
 static int64_t *column_of(const struct record *r, size_t number)
 {
     return r->rows + number * r->most_rows;
@@ -161,7 +162,7 @@ void record_add_text(struct record *r, const int64_t *row, const char *text, siz
     if (size > RECORD_MOST_TEXT)
         for (size = RECORD_MOST_TEXT;
              size > 0 && (text[size] & 0xc0) == 0x80; size--)
-            ;           /* cut before a whole UTF-8 character */
+            ;           /* do not cut within a UTF-8 character */
     record_add(r, row);
     column_of(r, r->columns - 1)[r->count - 1] = (int64_t)size;
     memcpy(r->text + r->text_size, text, size);
@@ -177,7 +178,7 @@ size_t record_bound(const struct record *r)
 /* ____________________________________________________________ */
 /* encoding */
 
-/* Write the lowest 'bytes' bytes of a number, and return their end. */
+/* Write the lowest 'bytes' bytes of a number to 'p', and return their end. */
 static char *put(char *p, uint64_t number, size_t bytes)
 {
     memcpy(p, &number, bytes);          /* little-endian, like the processor */
@@ -200,8 +201,8 @@ struct code {
 /* The numbers of the column that is being written */
 static uint64_t numbers[MOST_ROWS];
 
-/* Return the smallest width of 0, 1, 2, 4, ... 64 bits that holds numbers up to 'most',
-   as its logarithm plus 1, or as 0. */
+/* Return the smallest width of 0, 1, 2, 4, ... 64 bits that holds numbers up to 'most'.
+   The result is 0 for 0 bits, and the width's binary logarithm plus 1 otherwise. */
 static int width_of(uint64_t most)
 {
     int width = 0;
@@ -211,14 +212,15 @@ static int width_of(uint64_t most)
     return width;
 }
 
-/* Return whether all values are equal. */
+/* Return whether all values of a column are equal. */
 static int is_constant(const struct column *c)
 {
     return memcmp(c->values, c->values + 1, (c->count - 1) * sizeof *c->values) == 0;
 }
 
-/* Return the smaller encoding without a unit: with the values themselves, or with the
-   differences of consecutive values.  Stores the largest number that it has to hold. */
+/* Return the smaller one of two encodings of a column, without a unit: of the values
+   themselves, or of the differences of consecutive values.  Stores the largest number to
+   encode in '*range'. */
 static struct code code_of(const struct column *c, uint64_t *range)
 {
     int64_t least = c->values[0], most = least;
@@ -247,7 +249,7 @@ static struct code code_of(const struct column *c, uint64_t *range)
     return code;
 }
 
-/* Compute the numbers of a column, without dividing by the unit. */
+/* Store the numbers of a column, before the division by the unit, in 'numbers'. */
 static void fill_numbers(const struct column *c, const struct code *code)
 {
     const int64_t *v = c->values;
@@ -263,8 +265,9 @@ static void fill_numbers(const struct column *c, const struct code *code)
             numbers[i] = (uint64_t)v[i] - code->base;
 }
 
-/* Divide the numbers by the unit.  Returns 0, and changes nothing, if some number is no
-   multiple.  The unit must be a constant, so that the compiler uses no division. */
+/* Divide 'numbers' by the unit.  Returns 0, and changes nothing, if some number is no
+   multiple of the unit.  The unit must be a constant, so that the compiler uses no
+   division. */
 static inline int divide_numbers(size_t count, uint64_t unit)
 {
     size_t i;
@@ -277,14 +280,15 @@ static inline int divide_numbers(size_t count, uint64_t unit)
     return 1;
 }
 
-/* Divide the numbers by the unit if all are multiples, and return whether they were. */
+/* Divide 'numbers' by the unit if all are multiples of the unit, and return whether they
+   were divided. */
 static int are_in_units(size_t count, int64_t unit)
 {
     return unit == 8 ? divide_numbers(count, 8) :
            unit == 1000 && divide_numbers(count, 1000);
 }
 
-/* Write the numbers with a width other than 0, and return their end. */
+/* Write 'numbers' with a width other than 0 (width_of()), and return their end. */
 static char *put_numbers(size_t count, int width, char *p)
 {
     size_t bits = (size_t)1 << (width - 1), in_byte = bits < 8 ? 8 / bits : 1, i;
@@ -354,7 +358,8 @@ static char *put_head(enum record_kind kind, size_t columns, size_t rows, char *
     return put(p, rows, 4);
 }
 
-/* Write the marker and the size in front of a record.  Returns the end of the record. */
+/* Write the marker and the size of a record to its first bytes, 'start'.  Returns the
+   end of the record. */
 static char *end_record(char *start, char *p)
 {
     *start = MARKER;

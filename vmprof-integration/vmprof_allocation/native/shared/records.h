@@ -45,16 +45,16 @@ enum record_kind {
 /* The outcome of a sampled object at its first minor collection, with the numbers of
    PROFILE.rst */
 enum outcome {
-    OUTCOME_DIED,               /* it was dead: short-lived */
-    OUTCOME_PROMOTED,           /* it became old */
+    OUTCOME_DIED,               /* the object was dead: short-lived */
+    OUTCOME_PROMOTED,           /* the object became old */
     OUTCOME_NOT_RECORDED,       /* the engine follows no objects */
-    OUTCOME_NOT_KNOWN,          /* unknown */
+    OUTCOME_NOT_KNOWN,          /* the outcome could not be found */
     OUTCOME_YOUNG,              /* the segment ended before the collection, and a later
                                    segment may have the outcome */
-    OUTCOME_YOUNG_NOT_KNOWN     /* the same, and its type is unknown */
+    OUTCOME_YOUNG_NOT_KNOWN     /* like OUTCOME_YOUNG, and the type is unknown, too */
 };
 
-/* Return whether the object is still in the nursery. */
+/* Return whether an object with this outcome is still in the nursery. */
 static inline int outcome_is_young(enum outcome outcome)
 {
     return outcome == OUTCOME_YOUNG || outcome == OUTCOME_YOUNG_NOT_KNOWN;
@@ -62,9 +62,10 @@ static inline int outcome_is_young(enum outcome outcome)
 
 /* The end of a promoted object, with the numbers of PROFILE.rst */
 enum end {
-    END_FREED,                  /* it was found dead */
-    END_LOST,                   /* the sampler does not follow it any more */
-    END_NONE                    /* it is alive, although an earlier row has its end */
+    END_FREED,                  /* the object was found dead */
+    END_LOST,                   /* the sampler does not follow the object any more */
+    END_NONE                    /* the object is alive, although an earlier row has its
+                                   end */
 };
 
 /* Kinds of names of a type, with the numbers of PROFILE.rst */
@@ -98,21 +99,21 @@ struct record *record_of(enum record_kind kind);
 /* Return whether another row, with a text of RECORD_MOST_TEXT bytes, fits. */
 int record_has_room(const struct record *);
 
-/* Append a row of 'columns' numbers, for which the record must have room. */
+/* Append a row, with a number for each column, to a record.  The record must have room. */
 void record_add(struct record *, const int64_t *row);
-/* Append a row and its text of 'size' bytes.  The last number of the row is replaced by
-   the size of the text. */
+/* Append a row and its text of 'size' bytes to a record.  The size of the text replaces the
+   last number of the row. */
 void record_add_text(struct record *, const int64_t *row, const char *text, size_t size);
 
-/* Return the maximum size in bytes of the encoded record. */
+/* Return the maximum size in bytes of a record when it is encoded. */
 size_t record_bound(const struct record *);
 
-/* Write the record of this kind to 'p', and empty it.  Returns the end of the bytes.
-   Writes nothing if the record is empty. */
+/* Encode the record of this kind to 'p', and empty the record.  Returns the end of the
+   encoded bytes.  Writes nothing if the record is empty. */
 char *record_encode(enum record_kind kind, char *p);
 
-/* Write a record with the settings 'text', which takes at most
-   RECORD_SETTINGS_BOUND(size) bytes.  Returns the end of the bytes. */
+/* Encode a record with the settings 'text' to 'p', in at most RECORD_SETTINGS_BOUND(size)
+   bytes.  Returns the end of the encoded bytes. */
 #define RECORD_SETTINGS_BOUND(size)     ((size) + 64)
 char *record_encode_settings(const char *text, size_t size, char *p);
 

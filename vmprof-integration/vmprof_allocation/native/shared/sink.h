@@ -9,11 +9,12 @@
 
 /* A destination, which may have further data after these functions */
 struct sink {
-    /* Write the whole batch, or nothing.  The caller may reuse the bytes afterwards.
-       Returns 0, or an errno if it failed: then the profile ends, and nothing is
+    /* Write the whole batch, or nothing.  The caller may reuse the memory of the batch
+       afterwards.  Returns 0 or an errno; an errno ends the profile, and nothing is
        appended any more. */
     int (*append)(struct sink *, const void *batch, size_t size);
 
-    /* Called in a forked child, which must not write to its parent's profile. */
+    /* Detach from the destination in a forked child, which must not write to its parent's
+       profile. */
     void (*forget)(struct sink *);
 };

@@ -12,8 +12,9 @@ uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
 
     if (node == NULL)
         return 0;
-    /* A polynomial of the nodes, because a multiplication and an addition take no longer
-       than loading the next node.  Lists that differ in one node have different values. */
+    /* The key is a polynomial of the nodes, because a multiplication and an addition
+       take no longer than loading the next node.  Lists that differ in one node have
+       different keys. */
     for (nodes = 0; node != NULL; node = node->next, nodes++) {
         uint64_t value = (uint64_t)node->value;
         if (nodes == MAX_NODES)
@@ -24,7 +25,7 @@ uint64_t stack_nodes_key(const struct stack_node *node, uint64_t state)
             return 0;
         key = key * factor + (value << 3 | (uint64_t)node->kind);
     }
-    /* the lowest bits depend only on the lowest bits of the values, but choose the place
-       in a table */
+    /* The lowest bits select the key's place in a table (stack_tree.c), but depend only on
+       the lowest bits of the nodes.  So mix the upper bits into them. */
     return (key ^ key >> 32) * factor;
 }

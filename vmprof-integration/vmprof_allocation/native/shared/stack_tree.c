@@ -6,7 +6,7 @@
 
 #include "table.h"
 
-#define KEYS            4096            /* number of places for keys, a power of two */
+#define KEYS            4096            /* length of 'known', a power of two */
 #define MOST_FRAMES     ((size_t)1 << 18)
 #define MOST_STACKS     ((size_t)1 << 18)
 
@@ -23,14 +23,15 @@ struct node {
     uint32_t told;                      /* number in the profile; 0 if it was not written */
 };
 
-/* A whole stack, which is found without walking through its frames */
+/* A slot of the hash table of whole stacks, in which a stack is found without walking
+   through its frames */
 struct stack {
     uint64_t hash;
     uint32_t node;                      /* 0 if the slot is free */
 };
 
-/* A hash table with open addressing: the index plus 1 of a frame or node.  At least half
-   of the slots are free. */
+/* A hash table with open addressing.  A slot has the index plus 1 of a frame or node, or 0
+   if it is free.  At least half of the slots are free. */
 struct slots {
     uint32_t *slots;
     size_t count;                       /* a power of two; 0 if the table was not made
@@ -46,12 +47,12 @@ static struct {
     struct node *nodes;
     size_t nodes_count, nodes_room;
     struct slots node_slots;
-    struct stack *stacks;               /* the stacks themselves in a hash table with
-                                           open addressing, because most stacks were seen
+    struct stack *stacks;               /* hash table of whole stacks with open
+                                           addressing, because most stacks were seen
                                            before */
     size_t stacks_count, stacks_room;
     int64_t nodes_before;               /* number of nodes that were forgotten */
-    uint32_t frames_told, nodes_told;   /* numbers that were written to the profile */
+    uint32_t frames_told, nodes_told;   /* how many were written to the profile */
     void (*tell_frame)(int64_t kind, int64_t address);
     void (*tell_node)(int64_t parent, int64_t frame);
 } tree;
@@ -135,7 +136,7 @@ static void forget_all(void)
 /* ____________________________________________________________ */
 /* search */
 
-/* Return 32 bits of which each depends on all bits of the hash. */
+/* Return 32 bits, each of which depends on all bits of 'hash'. */
 static uint64_t mix(uint64_t hash)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
@@ -154,8 +155,8 @@ static uint64_t hash_of_node(uint32_t parent, uint32_t frame)
     return mix((uint64_t)parent << 32 | frame);
 }
 
-/* Two polynomials of the frames, so that the processor computes two multiplications at
-   once */
+/* Return the hash of a stack.  It consists of two polynomials of the frames, so that the
+   processor computes two multiplications at once. */
 static uint64_t hash_of_stack(const stack_word *words, size_t count)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
@@ -175,7 +176,7 @@ static uint64_t hash_of_stack(const stack_word *words, size_t count)
 }
 
 /* Return at least 'least' free slots of 'size' bytes, and store their number, a power of
-   two.  Returns NULL if there is no memory. */
+   two, in '*count'.  Returns NULL if there is no memory. */
 static void *new_slots(size_t least, size_t size, size_t *count)
 {
     void *slots = NULL;
@@ -197,8 +198,8 @@ static void put_in(struct slots *s, uint64_t hash, size_t index)
     s->slots[i] = (uint32_t)index + 1;
 }
 
-/* Make room for one more than 'count' entries; 'hash' returns the hash of an index.
-   Returns 0 if there is no memory. */
+/* Make room in a hash table, which has 'count' frames or nodes, for one more.  'hash'
+   returns the hash of the frame or node with an index.  Returns 0 if there is no memory. */
 static int have_slots(struct slots *s, size_t count, uint64_t (*hash)(size_t index))
 {
     struct slots grown;
@@ -311,7 +312,7 @@ static int is_full(void)
            tree.frames_count + STACK_MAX_WORDS / 2 > MOST_FRAMES;
 }
 
-/* Return the slot of a stack, or a free slot. */
+/* Return the slot of the stack with this hash, or the free slot for a new stack. */
 static struct stack *slot_of(uint64_t hash)
 {
     size_t i = hash & (tree.stacks_room - 1);
@@ -321,7 +322,7 @@ static struct stack *slot_of(uint64_t hash)
     return &tree.stacks[i];
 }
 
-/* Make room for one more stack.  Returns 0 if there is no memory. */
+/* Make room in tree.stacks for one more stack.  Returns 0 if there is no memory. */
 static int have_stack_slots(void)
 {
     struct stack *before = tree.stacks, *grown;
@@ -341,8 +342,8 @@ static int have_stack_slots(void)
     return 1;
 }
 
-/* Store the node of a stack by its hash.  Without memory, the frames are walked each
-   time. */
+/* Store the node of the stack with this hash.  Without memory, nothing is stored, and the
+   frames of the stack are walked each time. */
 static void remember_stack(uint64_t hash, uint32_t node)
 {
     struct stack *stack;

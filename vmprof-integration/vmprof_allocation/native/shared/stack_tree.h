@@ -5,9 +5,11 @@
  * innermost frame first.  Each frame leads from a node to a child, beginning with the
  * outermost frame.  The node of the innermost frame identifies the stack.
  *
- * stack_tree_tell() writes a node and its frames to the profile when they are needed for
- * the first time.  There, nodes and frames have numbers from 1 on, in this order.  The
- * numbers begin with 1 again in the next segment, while the tree and its nodes stay.
+ * stack_tree_tell() writes a node and its frames to the profile when a sample needs them
+ * for the first time.  In this module, a node or frame was *told* if the profile has it.
+ * In the profile, nodes and frames have numbers from 1 on, in the order in which they were
+ * written.  The numbers begin with 1 again in the next segment, while the tree and its
+ * nodes stay.
  *
  * The tree has at most STACK_TREE_NODES nodes.  When it is full, it is emptied: the old
  * nodes can no longer be written to the profile.
@@ -26,15 +28,15 @@
 #define STACK_MAX_WORDS     2048        /* vmprof's stacks have at most 1019 words */
 #define STACK_TREE_NODES    ((size_t)1 << 20)
 
-/* Replaces a node or its number if the stack could not be taken.  Node 0 is the stack
-   without frames. */
+/* The value instead of a node, or of its number in the profile, if the stack is unknown.
+   Node 0 is the stack without frames. */
 #define STACK_LOST          (-1)
 
 /* A word in vmprof's records, which are not aligned */
 typedef int64_t stack_word __attribute__((aligned(1), may_alias));
 
-/* Start with an empty tree.  The two functions write a frame and a node to the profile;
-   they are called in the order of the numbers. */
+/* Start with an empty tree.  'tell_frame' writes a frame to the profile, and 'tell_node' a
+   node; both are called in the order of the numbers in the profile. */
 void stack_tree_begin(void (*tell_frame)(int64_t kind, int64_t address),
                       void (*tell_node)(int64_t parent, int64_t frame));
 /* Unmap the tree. */
@@ -47,25 +49,25 @@ void stack_tree_begin_part(void);
    at most STACK_MAX_WORDS. */
 int64_t stack_tree_node(const stack_word *words, size_t count);
 
-/* Write a node to the profile, after its parents and their frames, as far as this was
-   not done before.  Returns its number in the profile, or STACK_LOST if the tree was
-   emptied since. */
+/* Write a node, all its parents and their frames to the profile, except for those that
+   the profile has.  Returns the number of the node in the profile, or STACK_LOST if the
+   tree was emptied since the node was made. */
 int64_t stack_tree_tell(int64_t node);
 
-/* Return whether this profile has a Python frame of this address. */
+/* Return whether the profile has a Python frame with this address. */
 int stack_tree_has_told(int64_t address);
 
-/* A key of the caller's can identify a stack that was seen before, without its words.
-   'key' is not 0.  The caller may not notice that a key belongs to another stack
-   meanwhile.  So a key is valid STACK_KEY_USES times, and the stack must then be walked
-   again. */
+/* A key identifies a stack that was seen before, without its words.  The caller chooses
+   the keys, and 0 is not allowed.  The caller may not notice that a key now belongs to
+   another stack.  So a key is valid STACK_KEY_USES times, and the stack must then be
+   walked again. */
 #define STACK_KEY_USES      100
 
-/* Let 'key' identify the stack of this node. */
+/* Let 'key' identify the stack of a node. */
 void stack_tree_remember(uint64_t key, int64_t node);
 
-/* Return how often the keys were forgotten, so that the caller can discard its own
-   copies. */
+/* Return how often all keys were forgotten, so that a caller with copies of keys can
+   discard them. */
 unsigned stack_tree_keys(void);
 /* Forget all keys. */
 void stack_tree_forget_keys(void);

@@ -1,6 +1,7 @@
 #pragma once
-/* Tables in mapped memory that double in size and may move then: the program may be
-   allowed little address space.  Include it where _GNU_SOURCE is defined. */
+/* Tables in mapped memory that double in size when they are full, and may move then.
+   They begin small, because the program may be allowed little address space.  Include
+   this header where _GNU_SOURCE is defined. */
 
 #include <errno.h>
 #include <stddef.h>
@@ -9,10 +10,10 @@
 /* Number of entries for which a new table has room */
 #define TABLE_FIRST_ROOM    ((size_t)256)
 
-/* Make room for one entry more than 'count', and return whether there is room.  Entries
-   have 'size' bytes; '*room' is the size of the table in entries.  For a new table,
-   '*table' is NULL and '*room' is 0.  Returns 0, and changes nothing, if the table would
-   have more than 'most' entries, or if the system has no memory.  Keeps errno. */
+/* Make room for one more entry in a table with 'count' entries, and return whether there is
+   room.  Entries have 'size' bytes; '*room' is the size of the table in entries.  For a new
+   table, '*table' is NULL and '*room' is 0.  Returns 0, and changes nothing, if the table
+   would have more than 'most' entries, or if the system has no memory.  Keeps errno. */
 static inline int table_has_room(void **table, size_t *room, size_t count,
                                  size_t size, size_t most)
 {

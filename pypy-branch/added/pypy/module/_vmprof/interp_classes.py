@@ -1,8 +1,8 @@
 """The classes of sampled objects, and their names.
 
 vmprof asks for the class of a sampled object in the middle of a minor collection
-(class_of()), and gets a number.  Writing the name would allocate.  So the class waits
-here until an action writes its name, soon after the collection.
+(class_of()), and gets a number.  Getting the name then would allocate.  So the class
+waits in ClassNames until an action writes its name, soon after the collection.
 """
 from rpython.rlib import jit, rgc, rvmprof
 from rpython.rtyper.lltypesystem import llmemory
@@ -19,8 +19,8 @@ MAX_WAITING = 512
 get_name = getattr(W_TypeObject, 'getqualname', W_TypeObject.getname).im_func
 
 
-# The number of a class, and the number of the profile in which it is valid; compare
-# the field _vmprof_unique_id of code objects
+# The number of a class, and the number of the profile in which the former is valid;
+# compare the field _vmprof_unique_id of code objects
 W_TypeObject._vmprof_number = 0
 W_TypeObject._vmprof_profile = 0
 
@@ -75,8 +75,8 @@ class ClassNames(AsyncAction):
 
     @jit.dont_look_inside
     def write_last(self):
-        """Write the names of all classes, including the classes of young objects,
-        before the profile ends."""
+        """Write the names of all classes of sampled objects, before the profile ends.
+        A minor collection finds the classes of young objects first."""
         rgc.collect(0)
         self.write()
 

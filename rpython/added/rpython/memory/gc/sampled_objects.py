@@ -67,7 +67,7 @@ NO_TYPE = rffi.cast(llgroup.HALFWORD, 0)
 
 
 def make_table(name, *fields):
-    """Return a class for a growing table of records, in raw memory."""
+    """Return a class for growing tables of records, in raw memory."""
     RECORD = lltype.Struct(name, *fields)
     RECORDS = lltype.Array(RECORD, hints={'nolength': True})
     names = unrolling_iterable([field for field, _ in fields])
@@ -156,7 +156,7 @@ class SampledObjects(object):
         self.behind.start(1, intmask(seed + 1), fixed)
 
     def clear(self):
-        """Forget all samples, and free the memory."""
+        """Forget all waiting samples, and free their memory."""
         self.waiting.clear()
 
     # ---------- while the program runs
@@ -204,7 +204,7 @@ class SampledObjects(object):
         self.waiting.length = 0
 
     def find_in(self, gc, piece):
-        """Report the objects of one sample."""
+        """Report the sampled objects of one sample, which may be a piece."""
         size = piece.size
         if gc.is_in_nursery(piece.address):
             size = self.size_at(gc, piece, 0)
@@ -301,7 +301,7 @@ class SampledObjects(object):
         self.tell_object(gc, piece.key, which, size, obj)
 
     def tell_not_known(self, gc, key):
-        """Report that nothing is known about the object of this key."""
+        """Report an object of unknown type for the sample of this key."""
         self.tell_object(gc, key, 0, 0, llmemory.NULL)
 
     def tell_of(self, moment):

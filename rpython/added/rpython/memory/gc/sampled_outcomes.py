@@ -99,10 +99,10 @@ class SampledOutcomes(SampledObjects):
                             self.young.memory() + self.tracked.memory())
 
     def found(self, gc, piece, which, size, obj):
-        """Report a sampled object, and note it as young."""
+        """Report a sampled object, and add it to the young objects."""
         record = self.young.append()
         if not record:
-            # once per key, also if the piece has several sampled objects
+            # report the key once, also if the piece has several sampled objects
             if which == 0:
                 self.tell_not_known(gc, piece.key)
             return
@@ -114,7 +114,7 @@ class SampledOutcomes(SampledObjects):
         record.note = self.tell_object(gc, piece.key, which, size, obj)
 
     def tell_not_known(self, gc, key):
-        """Report that the type and the outcome of this key are unknown."""
+        """Report an object of unknown type and outcome for this key."""
         note = self.tell_object(gc, key, 0, 0, llmemory.NULL)
         if self.tell_of(FACTS_BEGIN):
             self.fact(FACT_NOT_KNOWN, key, 0, note, 0, llmemory.NULL)

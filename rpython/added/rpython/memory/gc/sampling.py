@@ -159,7 +159,7 @@ class Sampler(object):
 
 class SamplePoint(Sampler):
     """The sample point of one GC.  Without sampling, 'interval' is 0, and the
-    GC calls none of the methods in the second part.
+    GC calls none of the methods below "called by the GC".
     """
     @not_rpython
     def __init__(self, objects):
@@ -224,7 +224,7 @@ class SamplePoint(Sampler):
 
     def lift(self, gc, free):
         """Lift the sample point, before the GC works.  'free' is the end of
-        the program's last object.  Does nothing if the point is lifted."""
+        the program's last object.  Does nothing if it is lifted already."""
         if self.real_top == llmemory.NULL:
             return
         gc.nursery_top = self.real_top
@@ -234,9 +234,9 @@ class SamplePoint(Sampler):
         self.totals.allocated += count
 
     def reached(self, gc, totalsize):
-        """Handle a failed check of the bump-pointer allocation.  If the
-        sample point was the reason, return the address of the 'totalsize'
-        bytes.  Otherwise lift the point and return NULL."""
+        """Handle a failed check of a bump-pointer allocation of 'totalsize'
+        bytes.  If the sample point was the reason, return the address of the
+        bytes.  Otherwise lift the sample point, and return NULL."""
         ll_assert(self.real_top != llmemory.NULL, "sample point not placed")
         result = gc.nursery_free - totalsize
         self.lift(gc, result)
@@ -247,8 +247,8 @@ class SamplePoint(Sampler):
     reached._dont_inline_ = True
 
     def allocated(self, gc, address, totalsize):
-        """Count and perhaps sample an object that was allocated while the
-        point was lifted.  Places the point again."""
+        """Count, and perhaps sample, an object that was allocated while the
+        sample point was lifted.  Then place the sample point again."""
         size = raw_malloc_usage(totalsize)
         self.totals.allocated += size
         offset = self.gap

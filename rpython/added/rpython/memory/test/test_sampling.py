@@ -38,7 +38,7 @@ def sampled(size, address):
 def fact(what, key, which, type, size, address):
     if what == FACT_OBJECT:
         counters.reports += 1
-        # no type: objects that were never made in memory reserved by the JIT
+        # a fact without a type is about the rest of a piece, without objects
         if not (0 < key <= counters.last_key and key % 10 == 0 and which >= 0 and
                 (type > 0) == (address != llmemory.NULL)):
             counters.wrong_reports += 1
@@ -87,7 +87,7 @@ def uses_all():
         return 5
     if counters.bytes != totals.allocated:
         return 6
-    # fewer objects are sampled
+    # fewer objects are sampled at a larger interval
     if not rgc.set_allocation_interval(64):
         return 7
     samples = counters.samples
@@ -111,7 +111,7 @@ def uses_all():
         return 13
     if totals.collections == 0:
         return 14
-    # exponential gaps
+    # the next sampling has exponential gaps
     totals = start(100, 1, False)
     make_list(100)
     if not 0 < counters.samples < 100:
@@ -126,7 +126,7 @@ def uses_all():
         return 17
     if rgc.set_allocation_interval(0):
         return 18
-    # sampled() ends the sampling
+    # the result of sampled() ends the sampling
     start(1, 0, True)
     counters.answer = -1
     make_list(10)

@@ -4,7 +4,7 @@ samples in a text."""
 from rpython.rlib.rarithmetic import LONG_BIT, intmask, r_uint
 
 MAX_INTERVAL = 1 << (LONG_BIT - 2)      # bytes
-MAX_LIMIT = 1000000                     # samples per second, or millionths
+MAX_LIMIT = 1000000                     # samples per second, or millionths of the time
 
 
 class BadAllocations(Exception):
@@ -88,7 +88,7 @@ class Allocations(object):
 
 
 def bad(key, value, good):
-    """Return the exception for an invalid value."""
+    """Return the exception for an invalid value.  'good' describes valid values."""
     return BadAllocations("bad value for '%s': %s, must be %s" % (key, value, good))
 
 

@@ -35,7 +35,7 @@ class Allocations:
             raise BadAllocations("no interval: '%s'" % text)
 
     def _set(self, pair):
-        """Set an attribute to the value in "key=value"."""
+        """Set the attribute "key" from a text "key=value"."""
         end = pair.find('=')
         if end >= 0:
             value = number(pair[end + 1:])

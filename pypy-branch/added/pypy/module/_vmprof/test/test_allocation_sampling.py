@@ -15,7 +15,7 @@ class AppTestAllocationSampling(object):
         cls.w_translated = cls.space.wrap(cls.runappdirect)
 
     def w_run(self, work, allocations='', period=0.0):
-        """Call work() with sampling.  Return the profile and the statistics."""
+        """Call work() with sampling.  Return the profile's bytes and the statistics."""
         import _vmprof
         with open(self.tmpfilename, 'wb') as f:
             _vmprof.enable(f.fileno(), period, 0, 0, 0, 0, allocations)
@@ -119,7 +119,7 @@ class AppTestAllocationSampling(object):
                 self.last = Node(), Renamed(), never
         for i in range(3):
             profile, counted = self.run(work, 'interval=1000')
-            # strings are not encoded in the profile
+            # the profile contains names of classes as plain text, once each
             assert profile.count(b'app.models.Node') == 1
             assert profile.count(b'app.models.Late') == 1
             assert b'Never' not in profile
@@ -134,7 +134,7 @@ class AppTestAllocationSampling(object):
         Node.__module__ = 'app.models'
         def work():
             self.last = [Node() for i in range(1000)]
-        gc.collect()            # the nursery then has room for all nodes
+        gc.collect()            # makes room in the nursery for all nodes
         profile, counted = self.run(work, 'interval=100')
         assert counted['collections'] <= 2
         assert b'app.models.Node' in profile

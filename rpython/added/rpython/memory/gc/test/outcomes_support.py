@@ -21,7 +21,7 @@ class BaseOutcomesTest(BaseSamplingTest):
     def setup_method(self, meth):
         BaseSamplingTest.setup_method(self, meth)
         self.class_of = None     # returns the class of the object at an address
-        self.fates = []          # (key, type, outcome)
+        self.fates = []          # (key, type index, outcome)
         self.objects = []        # (key, which, size) of the objects in 'fates'
         self.classes = []        # classes of the objects in 'fates'
         self.freed = []          # (key, which)
@@ -32,7 +32,7 @@ class BaseOutcomesTest(BaseSamplingTest):
                                  # FACT_ENDED or FACT_MARKED after it was reported
         self.hears = 1           # result of FACTS_BEGIN
         self.follows = 1         # result of the other facts except FACT_PINNED
-        self.asks_again = 0      # result of FACT_PINNED; if 1, it is not noted
+        self.asks_again = 0      # result of FACT_PINNED; if 1, the fact is not noted
 
     def note(self, type, address):
         class_ = 0

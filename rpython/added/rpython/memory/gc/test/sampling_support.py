@@ -50,7 +50,7 @@ WORDS = {S: 4, SMALL: 2, DESTROYED: 3, FINALIZED: 2, WEAKREF: 2}
 
 
 def total_size(TYPE, n):
-    """Return the size of an object in bytes, with the header."""
+    """Return the size of a TYPE with n items in bytes, with the header."""
     if TYPE is VAR:
         return (2 + n) * WORD
     if TYPE is CHARS:
@@ -59,16 +59,16 @@ def total_size(TYPE, n):
 
 
 def memory_pressure(gc, size):
-    """Report 'size' bytes of raw memory to the GC."""
+    """Report 'size' bytes of raw memory to the GC, as rgc does."""
     method = gc.raw_malloc_memory_pressure
-    # newer versions of the GC have a further parameter, an address
+    # newer versions of this method have a further parameter, an address
     rest = method.im_func.func_code.co_argcount - 2
     method(size, *[llmemory.NULL] * rest)
 
 
 def make_piece(test, kinds, total):
-    """Reserve 'total' bytes and make several objects, as the JIT does.  'kinds'
-    is a list of (TYPE, length, size).  Return pointers."""
+    """Reserve 'total' bytes and make several objects in them, as the JIT does.
+    'kinds' is a list of (TYPE, length, size).  Return the pointers."""
     gc = test.gc
     address = gc.nursery_free
     gc.nursery_free = address + total
@@ -86,7 +86,7 @@ def make_piece(test, kinds, total):
     return result
 
 def make_object(test, address, TYPE, n):
-    """Make an object in reserved memory.  Return a pointer."""
+    """Make an object in reserved memory.  Return the object's pointer."""
     gc = test.gc
     type_id = test.get_type_id(TYPE)
     size = gc.gcheaderbuilder.size_gc_header + gc.fixed_size(type_id)
@@ -124,11 +124,11 @@ class BaseSamplingTest(BaseDirectGCTest):
         self.count_collections()
 
     def fresh(self):
-        """Start again with another GC."""
+        """Replace the GC by a new one."""
         self.setup_method(None)
 
     def count_collections(self):
-        """Count minor collections in 'collections'."""
+        """Count minor collections in self.collections."""
         self.collections = 0
         original = self.gc._minor_collection
         def minor_collection():
@@ -139,7 +139,7 @@ class BaseSamplingTest(BaseDirectGCTest):
     # ---------- called by the GC
 
     def on_sampled(self, size, address):
-        """Note a sample.  Return the result of answer()."""
+        """Note a sample of the GC.  Return the result of answer()."""
         # objects are noted in the order in which they were reserved
         number = len(self.sizes)
         self.samples.append((number, size, address, self.totals.interval))
@@ -150,7 +150,7 @@ class BaseSamplingTest(BaseDirectGCTest):
         return number + 1
 
     def on_fact(self, what, key, which, type, size, address):
-        """Note and check a fact."""
+        """Note and check a fact of the GC."""
         if what == FACT_STARTED:
             assert not self.is_finding
             self.is_finding = self.listens
@@ -171,11 +171,11 @@ class BaseSamplingTest(BaseDirectGCTest):
         return self.on_outcome(what, key, which, type, size, address)
 
     def note(self, type, address):
-        """Return the result of FACT_OBJECT."""
+        """Return the result of FACT_OBJECT for an object."""
         return 0
 
     def on_outcome(self, *fact):
-        """Ignore a fact of sampled_outcomes.py."""
+        """Ignore a fact of sampled_outcomes.py; a subclass notes it."""
         return 1
 
     # ---------- the program
@@ -192,7 +192,7 @@ class BaseSamplingTest(BaseDirectGCTest):
         assert self.gc.set_allocation_interval(0)
 
     def alloc(self, TYPE=S, n=0):
-        """Allocate an object.  Check the sample if it is sampled."""
+        """Allocate an object.  Check its sample if it is sampled."""
         return self.allocated(self.malloc(TYPE, n), total_size(TYPE, n))
 
     def alloc_nonmovable(self, TYPE, n=0):
@@ -214,9 +214,9 @@ class BaseSamplingTest(BaseDirectGCTest):
         return p
 
     def piece(self, *kinds, **options):
-        """Allocate objects in one piece, as the JIT does.  A kind is a type,
-        or a type and a length.  If 'made' is given, only so few of the objects
-        are made, and the rest of the piece is empty."""
+        """Allocate several objects in one piece, as the JIT does.  A kind is a
+        type, or a type and a length.  With 'made', only that number of objects
+        is made, and the rest of the piece is empty."""
         kinds = [kind if isinstance(kind, tuple) else (kind, 0)
                  for kind in kinds]
         sizes = [total_size(TYPE, n) for TYPE, n in kinds]

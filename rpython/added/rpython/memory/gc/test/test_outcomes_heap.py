@@ -42,7 +42,7 @@ class TestHeap(BaseOutcomesTest):
         assert self.totals.heap >= before + 500 * WORD
 
     def test_minor_collections(self):
-        # survivors are in arenas
+        # survivors of a minor collection are in arenas, which the heap includes
         self.start()
         before = self.totals.heap
         self.keep(self.alloc(S))
@@ -88,7 +88,7 @@ class TestHeap(BaseOutcomesTest):
                               STATE_FINALIZING])
 
     def test_known_after_a_major_collection(self):
-        # no allocation follows the collection
+        # the totals are right although no allocation follows the major collection
         self.start()
         for i in range(20):
             self.keep(self.alloc(S))

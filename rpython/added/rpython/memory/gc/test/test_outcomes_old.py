@@ -57,7 +57,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.addresses == [
             (key, 0, adr(self.stackroots[i]))
             for i, key in enumerate([1, 3])]
-        # reported once
+        # each address is reported once
         self.gc.collect(2)
         assert len(self.addresses) == 2
 
@@ -75,7 +75,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == [(1, 0)]
 
     def test_dead_since_the_marking_has_begun(self):
-        # already marked objects are found dead by the next major collection
+        # an object that was already marked is found dead by the next major collection
         self.start(1)
         p = self.keep(self.alloc())
         self.gc.collect(0)
@@ -131,7 +131,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert len(self.freed) == 2
 
     def test_promoted_while_it_sweeps(self):
-        # the object is neither marked nor swept until the next major collection
+        # the new object is neither marked nor swept until the next major collection
         self.start(1)
         for i in range(20):
             self.keep(self.alloc())
@@ -220,7 +220,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert self.freed == [(1, 0)]
 
     def test_shadow_of_a_dead_object(self):
-        # the shadow is swept later, but the object died young, and is reported once
+        # the shadow of id() is swept later, but the dead object was already reported
         self.start(1)
         self.gc.id(self.alloc())
         self.gc.collect(2)
@@ -262,7 +262,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert len(resurrected) == 1 and self.freed == [(1, 0)]
 
     def test_what_a_resurrected_object_refers_to(self):
-        # the queue of finalizers keeps both objects alive until it is emptied
+        # the queue of finalizers keeps both objects alive until the queue is emptied
         from rpython.memory.gctypelayout import FIN_HANDLER_ARRAY
         queue = self.gc.AddressDeque()
         handlers = lltype.malloc(FIN_HANDLER_ARRAY, 1, immortal=True)
@@ -329,7 +329,7 @@ class TestLifetimes(BaseOutcomesTest):
         assert sorted(self.freed) == [(1, 0), (3, 0)]
 
     def test_rawrefcount(self):
-        # an object is alive while C code refers to it
+        # an object is alive while C code refers to it by rawrefcount
         self.gc.rawrefcount_init(lambda: None)
         self.start(1)
         p = self.alloc()
@@ -408,7 +408,7 @@ class TestLifetimes(BaseOutcomesTest):
         self.stackroots.pop(1)
         self.gc.collect(2)
         assert self.freed == [(2, 0)]
-        # an entry of the table is free again
+        # the table has room for another object again
         self.keep(self.alloc())
         self.gc.collect(0)
         assert len(self.lost) == 2

@@ -23,14 +23,14 @@ class TestReports(BaseOutcomesTest):
         assert self.objects == [(key, 0, 0)]
         assert key == len(self.sizes)
         del self.fates[:], self.objects[:]
-        # it is not reported again
+        # the outcome is not reported again
         self.gc.collect(0)
         self.gc.collect(2)
         assert self.fates == []
         return type, outcome
 
     def only(self, alloc, *args):
-        """Allocate an object, and let sampled() return a key for it alone."""
+        """Allocate an object.  sampled() returns a key for this object only."""
         self.start(1)
         number = len(self.sizes)
         self.answer = lambda n: n + 1 if n == number else 0
@@ -93,7 +93,7 @@ class TestReports(BaseOutcomesTest):
         self.gc.unpin(adr(p))
         self.gc.collect(0)
         assert self.fates == [(1, self.type_index(SMALL), PROMOTED)]
-        # nothing was reported about the other object
+        # sampled() returned no key for the other object, so no fact is reported
         self.stackroots.pop(0)
         self.gc.collect(2)
         assert self.freed == [(1, 0)]
@@ -126,7 +126,7 @@ class TestReports(BaseOutcomesTest):
         assert self.one_fate() == (self.type_index(SMALL), DIED)
 
     def test_next_to_a_pinned_object(self):
-        # the pinned object stays in the nursery, and is not sampled
+        # the pinned object of pin_behind() stays in the nursery, and is not sampled
         p = self.pin_behind(S)
         self.start(1)
         self.alloc()
@@ -195,7 +195,7 @@ class TestReports(BaseOutcomesTest):
         assert self.gc.shrink_array(adr(p), 1)
         assert self.one_fate() == (self.type_index(CHARS), PROMOTED)
         assert len(self.stackroots[0]) == 1
-        # the reserved size counts as allocated
+        # FACT_SHRUNK has the present size; the reserved size counts as allocated
         assert self.shrunk == [(1, 0, 3 * WORD)]
         self.stop()
         assert self.totals.allocated == 6 * WORD
@@ -236,7 +236,7 @@ class TestReports(BaseOutcomesTest):
         type = self.type_index(VAR)
         assert sorted(self.fates) == [
             (i + 1, type, int(i % 3 == 0)) for i in range(10)]
-        # reported only once
+        # the outcome is reported only once
         self.gc.collect(0)
         self.gc.collect(2)
         assert len(self.fates) == 10
@@ -313,9 +313,9 @@ class TestReports(BaseOutcomesTest):
                 self.keep(p)
         assert asked == []
         self.gc.collect(0)
-        # dead and live objects
+        # class_of() is called for dead and for live objects
         assert asked == self.classes == [40, 41, 42, 43]
-        # once per object
+        # class_of() is called once per object
         self.gc.collect(2)
         self.gc.collect(2)
         assert asked == [40, 41, 42, 43]
@@ -341,7 +341,7 @@ class TestReports(BaseOutcomesTest):
         assert len(asked) == 1 and self.classes == [7]
 
     def test_class_of_may_store(self):
-        # a class_of() that keeps the objects in a list or in another object
+        # class_of() may store the objects in a list or in another object
         states = set()
         def class_of(address):
             states.add(self.gc.gc_state)
@@ -393,7 +393,7 @@ class TestReports(BaseOutcomesTest):
         assert self.numbers() == range(2500)
 
     def test_12_facts_come_with_the_key(self):
-        # some samples without a key, and keys in another order than the objects
+        # some samples have no key, and the keys are not in the order of the objects
         self.start(1)
         self.answer = lambda n: n % 3 * (1000000 - n)
         expected = []
@@ -410,8 +410,8 @@ class TestReports(BaseOutcomesTest):
         assert sorted(self.fates) == sorted(expected)
 
     def test_out_of_memory_for_what_waits(self):
-        # the program continues, and the objects without an entry have an unknown
-        # outcome
+        # the program continues, and objects for which the table has no room have an
+        # unknown outcome
         self.start(1)
         self.gc.sample_point.objects.waiting.limit = 3
         for i in range(5):
@@ -422,7 +422,7 @@ class TestReports(BaseOutcomesTest):
         self.gc.collect(0)
         assert self.fates[2:] == [(1, type, PROMOTED), (2, type, DIED),
                                   (3, type, PROMOTED)]
-        # an entry of the table is free again
+        # the table has room for another sample again
         self.alloc()
         self.gc.collect(0)
         assert self.fates[5:] == [(6, type, DIED)]
@@ -490,7 +490,7 @@ class TestReports(BaseOutcomesTest):
         gc.collect(2)
         assert len(self.samples) == samples
         assert self.totals.collections == collections
-        # another sampling reports no objects of the first
+        # a second sampling reports no objects of the first
         fates = len(self.fates)
         self.answer = lambda n: 0
         self.start(10 * WORD)
@@ -581,7 +581,7 @@ class TestReports(BaseOutcomesTest):
         for i in range(10):
             self.alloc()
         assert self.totals.collections == 1
-        # no samples of the first two samplings were reported
+        # no samples of the first two of three samplings were reported
         assert len(self.fates) == 4 + 3
         self.check(6 * WORD)
 

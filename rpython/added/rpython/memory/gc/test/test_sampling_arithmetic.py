@@ -34,7 +34,7 @@ class TestSampler(object):
                 result.append(z ^ (z >> 31))
             return result
 
-        # published values, against a mistake in both implementations
+        # published values of splitmix64, in case that both implementations are wrong
         assert reference(0, 3) == [0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4,
                                    0x06c45d188009454f]
         assert reference(1234567, 2) == [6457827717110365317,
@@ -67,7 +67,7 @@ class TestSampler(object):
         assert sampler.gap == first
 
     def test_extreme_random_numbers(self):
-        # u is in (0, 1]: neither a logarithm of 0 nor a negative gap
+        # u is in (0, 1]: there is neither a logarithm of 0 nor a negative gap
         sampler = self.exponential(1000)
         sampler.next_random = lambda: r_ulonglong(0)
         sampler.draw()
@@ -84,7 +84,7 @@ class TestSampler(object):
             for i in range(count):
                 total += sampler.gap
                 sampler.draw()
-            # the integer part has a geometric distribution
+            # the integer part of a gap has a geometric distribution
             mean = 1 / math.expm1(1.0 / interval)
             deviation = math.sqrt(mean * (mean + 1) / count)
             assert abs(float(total) / count - mean) < SIGMAS * deviation
@@ -154,7 +154,7 @@ class TestSampler(object):
             self.check_probability(hits[j], 10000, 600, interval)
 
     def test_probability_in_pieces(self):
-        # the GC lifts and places the sample point at any time
+        # the GC lifts and places the sample point at any time, without an effect
         sampler = self.exponential(1000)
         hits = 0
         for i in range(20000):
@@ -247,7 +247,7 @@ class TestSampler(object):
             assert len(draws) == 1
 
     def test_no_loop_over_the_points_in_an_object(self):
-        # a loop would take forever
+        # a loop over all sampled bytes would take forever
         sampler = self.fixed(1)
         assert sampler.pass_object(2**40)
         assert sampler.gap == 0
@@ -277,7 +277,7 @@ class TestSampler(object):
             assert 0 <= sampler.gap <= MAX_INTERVAL
             gaps.append(sampler.gap)
             sampler.draw()
-        # 36.8 % are cut off
+        # 36.8 % of the gaps are cut off
         clipped = gaps.count(MAX_INTERVAL)
         deviation = math.sqrt(1000 * 0.3679 * 0.6321)
         assert abs(clipped - 367.9) < SIGMAS * deviation

@@ -44,7 +44,7 @@ class TestCallbacks(BaseSamplingTest):
             self.check(interval)
 
     def test_3_finalizer_allocates_little(self):
-        # the object that caused the collection follows the finalizer's objects
+        # the object that caused the collection is placed after the finalizer's objects
         for interval in [1, 7 * WORD, 33 * WORD, 42 * WORD, 100 * WORD]:
             self.fresh()
             self.start(interval)
@@ -145,7 +145,7 @@ class TestCallbacks(BaseSamplingTest):
                             self.collections, self.gc.num_major_collects))
             return log
         expected = run()
-        # more collections than without the memory pressure
+        # there are more collections than without the memory pressure
         assert self.gc.num_major_collects > 0 and self.collections > 8
         for interval in [1, 3 * WORD, 9 * WORD, 35 * WORD, 1000 * WORD]:
             self.fresh()
@@ -200,13 +200,13 @@ class TestCallbacks(BaseSamplingTest):
             assert self.totals.interval == 10 * WORD
         for i in range(10):
             self.alloc()
-        # the samples before the collection
+        # the samples before the collection were reported
         assert len(self.found) == 3
         self.check(10 * WORD)
 
     def test_13_bad_changes_are_refused(self):
         gc = self.gc
-        # without sampling
+        # without sampling, every interval is refused
         for interval in [-1, 0, 1, 1000, MAX_INTERVAL, MAX_INTERVAL + 1]:
             assert gc.set_allocation_interval(interval) is False
             assert gc.sample_point.interval == 0
@@ -249,7 +249,7 @@ class TestCallbacks(BaseSamplingTest):
             self.alloc(VAR, 1000)
             self.alloc_finalizer(FINALIZED, light=False)
             self.alloc()
-            # alloc() checks the size too
+            # alloc() checks the size that the GC reports
             assert self.numbers() == [0, 1, 2, 3]
             self.gc.collect(0)
             assert [key for key, _, _, _ in self.found] == [1, 2, 3, 4]

@@ -97,7 +97,7 @@ class TestLargeObjects(BaseSamplingTest):
         self.gc.collect(0)
         type = self.type_index(VAR)
         assert self.found == [(i + 1, 0, type, 0) for i in range(10)]
-        # reported only once
+        # the large object is reported only once
         self.gc.collect(0)
         self.gc.collect(2)
         assert len(self.found) == 10
@@ -144,7 +144,7 @@ class TestLargeObjects(BaseSamplingTest):
                 if i % 31 == 30:
                     memory_pressure(self.gc, 3000)
                 if i == 75 and start is not None:
-                    # the same interval again, which changes nothing either
+                    # setting the same interval again changes nothing either
                     assert self.gc.set_allocation_interval(start[0])
             if start is not None:
                 assert self.totals.collections == self.collections
@@ -162,7 +162,7 @@ class TestLargeObjects(BaseSamplingTest):
             assert run(start) == expected
             if start[0] == 64:
                 assert 30 < len(self.samples) < 150
-        # a start and a stop change nothing
+        # a start and a stop without an allocation between them change nothing
         self.fresh()
         self.start(3)
         self.stop()

@@ -21,7 +21,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(10 * WORD)
 
     def test_sampled_byte_first_and_last_in_an_object(self):
-        # the byte before an object, its first byte, its last byte, the next byte
+        # the sampled byte is before an object, its first, its last, or the next byte
         for interval, expected in [(4 * WORD, [0, 1, 2]),
                                    (4 * WORD + 1, [1, 2]),
                                    (8 * WORD, [1]),
@@ -63,7 +63,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(100 * WORD)
 
     def test_every_gap(self):
-        # all distances between a sampled byte and the nursery's end
+        # all distances between a sampled byte and the end of the nursery
         for interval in range(1, 50 * WORD, 3):
             self.fresh()
             self.start(interval)
@@ -94,21 +94,21 @@ class TestNurseryTop(BaseSamplingTest):
             self.alloc()
         assert self.numbers() == [2, 3]
         assert self.totals.interval == 6 * WORD
-        # longer than the rest of the gap, and longer than the nursery
+        # this gap is longer than the last one, and longer than the nursery
         assert self.gc.set_allocation_interval(1000 * WORD)
         for i in range(249):
             self.alloc()
         assert self.numbers() == [2, 3]
         self.alloc()
         assert self.numbers() == [2, 3, 253]
-        # the interval of the sample, and not the next interval
+        # a sample has the interval at its time, and not the next interval
         assert [sample[3] for sample in self.samples] == [
             6 * WORD, 6 * WORD, 1000 * WORD]
         self.stop()
         assert self.totals.allocated == 254 * 4 * WORD
 
     def test_change_interval_often(self):
-        # each time before the sampled byte
+        # the interval changes each time before the sampled byte
         self.start(5 * WORD)
         for i in range(50):
             self.alloc()
@@ -119,7 +119,7 @@ class TestNurseryTop(BaseSamplingTest):
         assert self.totals.allocated == 50 * 4 * WORD
 
     def test_sampled_changes_the_interval(self):
-        # valid from the end of the sampled object on
+        # the new interval is valid from the end of the sampled object on
         def answer(number):
             self.totals.interval = 12 * WORD if number == 1 else WORD
             return number + 1
@@ -171,7 +171,7 @@ class TestNurseryTop(BaseSamplingTest):
             self.check(interval)
 
     def test_barrier_branch_several_times(self):
-        # three pinned objects; the areas between them are too small
+        # there are three pinned objects, and the areas between them are too small
         pinned = []
         for i in range(3):
             self.alloc(SMALL)
@@ -192,7 +192,7 @@ class TestNurseryTop(BaseSamplingTest):
         self.check(WORD + 1)
 
     def test_pinned_object_at_the_beginning(self):
-        # no free words before the pinned object
+        # there are no free words before the pinned object
         p = self.pin_behind()
         assert self.offset(p) == 0
         for interval in [1, WORD, 5 * WORD, 100 * WORD]:
@@ -245,7 +245,7 @@ class TestNurseryTop(BaseSamplingTest):
         p = self.alloc()
         assert self.offset(p) == 0
         assert self.numbers() == [1]
-        # the 28 words in between were not allocated
+        # the 28 words between the objects were not allocated
         self.check(6 * WORD)
 
     def test_memory_pressure_without_effect(self):
@@ -296,8 +296,8 @@ class TestNurseryTop(BaseSamplingTest):
                                            self.gc.nursery_size)
 
     def test_allocate_nursery(self):
-        # In a program, only setup() calls allocate_nursery().  The call here moves
-        # the nursery, because the gap must not depend on its address.
+        # In a program, only setup() calls allocate_nursery().  This test calls it to
+        # move the nursery, because the gap must not depend on its address.
         gc = self.gc
         self.start(15 * WORD)
         for i in range(9):

@@ -51,7 +51,7 @@ class TestObjects(BaseSamplingTest):
         self.told(SMALL)
 
     def test_next_to_a_pinned_object(self):
-        # the pinned object stays in the nursery, and is not sampled
+        # the pinned object of pin_behind() stays in the nursery, and is not sampled
         p = self.pin_behind(S)
         self.start(1)
         self.alloc()
@@ -133,7 +133,7 @@ class TestObjects(BaseSamplingTest):
         assert self.real_top_words() == 32
 
     def test_out_of_memory(self):
-        # the program continues
+        # the program continues if there is no room for a waiting sample
         self.start(1)
         self.gc.sample_point.objects.waiting.limit = 3
         for i in range(5):
@@ -142,7 +142,7 @@ class TestObjects(BaseSamplingTest):
         self.gc.collect(0)
         type = self.type_index(S)
         assert self.found[2:] == [(key, 0, type, 0) for key in [1, 2, 3]]
-        # an entry of the table is free again
+        # the table has room for another sample again
         self.alloc()
         self.gc.collect(0)
         assert self.found[5:] == [(6, 0, type, 0)]

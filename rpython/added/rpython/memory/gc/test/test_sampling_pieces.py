@@ -41,7 +41,7 @@ class TestPieces(BaseSamplingTest):
                 for i in fixed_samples(sizes, interval)]
 
     def test_fixed_gaps_go_on_through_pieces(self):
-        # the same objects as if each were allocated separately
+        # the same objects are sampled as if each were allocated separately
         kinds = [SMALL, S, SMALL, S, S, SMALL, SMALL]
         sizes = [total_size(kind, 0) for kind in kinds]
         for interval in range(WORD, 200, WORD):
@@ -56,7 +56,7 @@ class TestPieces(BaseSamplingTest):
             assert found == expected
 
     def test_the_choice_of_pieces_does_not_depend_on_what_is_in_them(self):
-        # pieces of six words; walking them does not use the first generator
+        # pieces of six words; walking a piece does not use the first generator
         found = []
         for kinds in [(SMALL, S), (S, SMALL), (SMALL, SMALL, SMALL),
                       ((CHARS, 32),)]:
@@ -69,7 +69,7 @@ class TestPieces(BaseSamplingTest):
         assert found[0] == found[1] == found[2] == found[3]
 
     def test_each_object_is_sampled_by_its_own_size(self):
-        # p(s), independent of the other objects in the piece
+        # the probability p(s) is independent of the other objects in the piece
         kinds = [SMALL, S, (CHARS, 30), SMALL, S]
         sizes = [total_size(SMALL, 0), total_size(S, 0), total_size(CHARS, 30),
                  total_size(SMALL, 0), total_size(S, 0)]
@@ -104,7 +104,7 @@ class TestPieces(BaseSamplingTest):
                 (self.type_index(types[i]), sizes[i]) for i in fixed_samples(sizes, interval)]
 
     def test_old_headers_are_not_believed(self):
-        # headers of earlier objects in this memory
+        # leave headers of earlier objects in this memory
         self.piece(S, SMALL, S)
         self.gc.collect(0)
         original = self.gc.sample_point.objects.wait
@@ -125,7 +125,7 @@ class TestPieces(BaseSamplingTest):
         assert self.told() == [(-1, 0)]
 
     def test_a_piece_that_does_not_fit(self):
-        # as if the last object were longer than the rest of the piece
+        # the last object seems to be longer than the rest of the piece
         self.start(1)
         self.piece(S, (CHARS, 8))
         objects = self.gc.sample_point.objects
@@ -222,14 +222,14 @@ class TestPieces(BaseSamplingTest):
         assert p.x == 42
 
     def test_a_large_piece(self):
-        # a piece of the size of the nursery, larger than an object there can be
+        # a piece may fill the nursery, although no object of this size is there
         self.start(1)
         self.piece(*[SMALL] * 16)
         assert self.told() == [
             (self.type_index(SMALL), 2 * WORD)] * 16
 
     def test_the_interval_of_the_piece(self):
-        # the interval of the sample, and not the present interval
+        # the piece is walked with its sample's interval, and not the present one
         self.start(2 * WORD)
         self.piece(SMALL, SMALL, SMALL)
         self.gc.set_allocation_interval(10**6)

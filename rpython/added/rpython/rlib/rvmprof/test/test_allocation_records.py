@@ -72,10 +72,10 @@ def test_what_is_counted():
     with open(counted) as f:
         allocated, samples, alive, peak = map(int, f.read().split())
     assert allocated >= 400000 * NODE
-    # a Poisson distribution with a fixed seed
+    # the number of samples has a Poisson distribution with a fixed seed
     expected = allocated / float(INTERVAL)
     assert abs(samples - expected) < 5 * expected ** 0.5
-    # the objects that are kept, and promoted objects that are not freed yet
+    # live samples: objects that are kept, and promoted objects not freed yet
     expected = 100000 * NODE / float(INTERVAL)
     assert alive > (expected - 5 * expected ** 0.5) * INTERVAL
     assert alive <= peak < allocated * 1.1

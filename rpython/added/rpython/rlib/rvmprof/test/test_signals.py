@@ -32,7 +32,7 @@ IGNORED, HANDLED, DEFAULT = [1, 0], [0, 1], [0, 0]
 
 
 class Profile(object):
-    """A with statement in which vmprof is enabled"""
+    """A context manager in which vmprof is enabled"""
     def __init__(self, real_time=0):
         self.real_time = real_time
 
@@ -88,7 +88,7 @@ def test_handler_that_the_program_sets_meanwhile_stays():
     with_handler(signal.SIGPROF, signal.SIG_DFL, check)
 
 def test_sigalrm_does_not_end_the_program():
-    # another thread may still be sending the signal
+    # the signal stays ignored, because another thread may still be sending it
     for handler, state in ((signal.SIG_DFL, IGNORED),
                            (lambda *args: None, HANDLED)):
         def check():

@@ -97,11 +97,11 @@ def test_samples():
     [(_, allocated, lost)] = [fields for marker, fields in records
                               if marker == "\x0d"]
     assert meta["allocations"].startswith("interval=%d;seed=1;" % INTERVAL)
-    # keys are consecutive, and each has an object
+    # keys are consecutive, and each sample has an object
     assert [sample[0] for sample in samples] == range(1, len(samples) + 1)
     assert sorted(types) == range(1, len(samples) + 1)
     assert lost == 0
-    # a Poisson distribution with a fixed seed
+    # the number of samples has a Poisson distribution; the seed is fixed
     expected = allocated / float(INTERVAL)
     assert abs(len(samples) - expected) < 5 * expected ** 0.5
     of_node = [number for number, line in

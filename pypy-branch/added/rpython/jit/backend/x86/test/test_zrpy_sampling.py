@@ -1,5 +1,5 @@
-"""Allocation sampling in a program with a JIT, whose machine code uses the
-same nursery_top, and may reserve several objects at once.
+"""Allocation sampling in a program with a JIT.  Its machine code uses the same
+nursery_top as the program, and may reserve memory for several objects at once.
 """
 from rpython.jit.backend.llsupport.test.zrpy_gc_test import compile
 from rpython.memory.test.test_sampling import counters, start

@@ -26,7 +26,7 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context,
         walk->words == walk->max_words)
         return _URC_END_OF_STACK;
     walk->result[walk->words++] = (void *)VMPROF_NATIVE_TAG;
-    /* vmprof's mark of a native address */
+    /* vmprof sets the lowest bit of a native address */
     walk->result[walk->words++] = (void *)(function | 1);
     return _URC_NO_REASON;
 }

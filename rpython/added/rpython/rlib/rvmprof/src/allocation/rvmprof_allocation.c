@@ -29,7 +29,7 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame,
                                           void **result, int max_depth,
                                           int depth, intptr_t pc);
 
-/* A limit that leaves room in the record for interpreted frames */
+/* Limit of native frames in a sample, which leaves room for interpreted frames */
 #define MAX_NATIVE_FRAMES   100
 
 /* The features of this engine (PROFILE.rst); the other settings in the profile say which
@@ -53,25 +53,30 @@ struct allocation_totals {
     intptr_t nursery;
 };
 
-static struct file_sink files[2], *file = files;
+static struct file_sink files[2], *file = files;        /* the present segment's file; the
+                                   other element is for the next segment */
 static char common[1024];               /* settings of all segments of a profile */
 static struct allocation_totals *gc_totals;     /* NULL until the GC samples */
 static volatile int is_open;            /* whether there is a profile */
 static int with_memory;                 /* whether samples have the resident memory */
 static int takes_time_samples = 1;
-static const void *innermost_frame;     /* of the present sample; guarded by the GIL */
+static const void *innermost_frame;     /* native frame of the function that takes the
+                                   present sample; guarded by the GIL */
 static int with_lifetimes;              /* whether outcomes are recorded */
 static __thread __attribute__((tls_model("initial-exec")))
 int is_ignored;                 /* whether this thread's allocations are ignored */
-static int64_t collection_start, majors;        /* start of the minor collection, in ns;
-                                   number of major collections that have marked */
+static int64_t collection_start, majors;        /* start of the last minor collection, in
+                                                   ns; number of major collections that
+                                                   have marked */
 static int64_t marking_began;   /* start of the first minor collection during the present
                                    marking, in ns, or -1 */
-static int is_swept;            /* whether the last major collection has swept */
+static int is_swept;            /* whether the size of the heap after the last major
+                                   collection was recorded */
 static int64_t heap_at_begin;   /* bytes of old objects after the first minor collection,
                                    or -1 if they are unknown */
 static intptr_t shrunk_to;      /* present size in bytes of the next reported object, or 0
-                                   if it was not shrunk */
+                                   if the object was not shrunk */
+/* the function that returns the number of an object's class, or NULL */
 static intptr_t (*class_of)(void *object);
 
 static void get_totals(struct profile_totals *totals)
@@ -82,8 +87,8 @@ static void get_totals(struct profile_totals *totals)
     }
 }
 
-/* Read the last size of the heap that the GC has stored, in any thread.  Returns 0 if it is
-   unknown. */
+/* Read the last sizes of the heap that the GC has stored.  Any thread may call this.
+   Returns 0 if they are unknown. */
 static int read_heap(struct figures_heap *heap)
 {
     const struct allocation_totals *totals =
@@ -105,7 +110,7 @@ static const struct stack_node *nodes(PY_STACK_FRAME_T *stack)
     return (const struct stack_node *)stack;    /* the same fields */
 }
 
-/* Pass the present stack to the recorder as a sample of vmprof. */
+/* Walk this thread's stack, and pass it to the recorder as a stack sample of vmprof. */
 static void record_stack(PY_STACK_FRAME_T *stack)
 {
     static struct profbuf_s buffer;     /* guarded by the recorder's lock */
@@ -143,7 +148,7 @@ static void walk(void)
 }
 
 /* Return a key for this thread's stack (stack_nodes.h), which is valid until the table of
-   the JIT's code changes.  Returns 0 if the stack has native frames, or if the table is
+   the JIT's code changes.  Returns 0 if samples have native frames, or if the table is
    changing now. */
 static uint64_t stack_key(void)
 {
@@ -225,7 +230,8 @@ static int collection_started(void)
     return 1;
 }
 
-/* Return an object's type and class in one word, which young() separates again. */
+/* Return an object's type and class in one word.  The GC passes this word to young(), which
+   separates them again. */
 static intptr_t type_and_class(intptr_t type, void *object)
 {
     intptr_t its_class = class_of != NULL && object != NULL ? class_of(object) : 0;
@@ -233,8 +239,8 @@ static intptr_t type_and_class(intptr_t type, void *object)
     return (its_class << 32) | (uint32_t)type;
 }
 
-/* Record the outcome of a young object.  Returns 1 if the GC must report later facts about
-   the object. */
+/* Record the outcome of a young object.  'note' is the result of type_and_class().
+   Returns 1 if the GC must report later facts about the object. */
 static int young(intptr_t what, intptr_t key, intptr_t which, intptr_t note,
                  intptr_t size, void *address)
 {
@@ -281,7 +287,7 @@ intptr_t vmprof_allocation_fact(intptr_t what, intptr_t key, intptr_t which,
         recorder_collected(collection_start, gc_totals->allocated);
         break;
     case GC_MARKED:
-        figures_heap_seen();    /* a minor collection came before, too */
+        figures_heap_seen();    /* a minor collection came right before the marking ended */
         is_swept = 0;
         tracked_marked();
         recorder_marked(++majors, marking_began);
@@ -365,7 +371,7 @@ ssize_t vmprof_allocation_write(int fd, const void *records, size_t size)
     if (!had_lock)
         recorder_lock();
     if (!recorder_stack(records, size)) {
-        /* vmprof writes the head in pieces, and one of them may begin like a name */
+        /* vmprof writes its first records in parts, and a part may begin like a name */
         if (size > NAME_HEAD && *(const char *)records == MARKER_NAME)
             profile_log_names(records, size);
         else {
@@ -421,7 +427,8 @@ void vmprof_allocation_type_names(char *text, intptr_t size)
     type_names_set(text, (size_t)size);
 }
 
-/* Write the settings of one segment to 'text'.  Returns 0, or ENAMETOOLONG. */
+/* Write the settings of a segment to 'text': 'common', and its own settings 'own'.  Returns
+   0, or ENAMETOOLONG. */
 static int make_settings(char *text, size_t size, const char *own)
 {
     int length = snprintf(text, size, "%s%s%s", common, *own ? ";" : "", own);
@@ -463,8 +470,8 @@ int vmprof_allocation_start(char *settings, char *own, int lifetimes,
     return result(error);
 }
 
-/* Record the inherited objects in the new segment, which gets the later facts about
-   them. */
+/* Record the live tracked objects in the segment that has just begun, because later facts
+   about them will be in this segment. */
 static void begin_part(void)
 {
     type_names_begin_next();
@@ -474,13 +481,14 @@ static void begin_part(void)
     }
 }
 
-/* Return the maximal bytes of the GC's, the engine's and the recorder's tables. */
+/* Return the size in bytes of the GC's, the engine's and the recorder's tables.  For the
+   first two, this is the maximum until now. */
 static int64_t bookkeeping(void)
 {
     return tracked_memory() + (int64_t)recorder_memory() + (gc_totals != NULL ? gc_totals->memory : 0);
 }
 
-/* Write the size of the tables, before the profile ends. */
+/* Record the size of the tables in the profile.  Called before the profile ends. */
 static void note_bookkeeping(void)
 {
     char text[40];

@@ -18,8 +18,8 @@
    for vmprof_init().  Returns 0, or -1 and sets errno. */
 RPY_EXTERN int vmprof_allocation_open(int fd, int take_time_samples,
                                       int memory);
-/* Set a limit (pace.h): samples per second, or a share of the time in millionths.  0 and 0
-   remove the limit. */
+/* Set a limit for the samples (pace.h): samples per second, or a share of the run time in
+   millionths.  0 and 0 remove the limit. */
 RPY_EXTERN void vmprof_allocation_limit(intptr_t per_second, intptr_t share);
 /* Set the GC's names of types (type_names.h).  One call per process is enough. */
 RPY_EXTERN void vmprof_allocation_type_names(char *text, intptr_t size);
@@ -43,27 +43,28 @@ RPY_EXTERN void vmprof_allocation_classes(intptr_t (*class_of)(void *object));
    may be recorded before. */
 RPY_EXTERN void vmprof_allocation_class_name(intptr_t number, char *name,
                                              intptr_t size);
-/* Record a mark: a name that the program gives to this moment. */
+/* Record a mark: a name that the program gives to the present time. */
 RPY_EXTERN void vmprof_allocation_mark(char *name);
 /* Define a set of labels, "key=value" with 0x1f between the pairs.  Returns its number, or
    0 if there are too many sets. */
 RPY_EXTERN intptr_t vmprof_allocation_define_label(char *text);
-/* Give the calling thread a set of labels, for its later samples; 0 removes them. */
+/* Give the calling thread a set of labels, for its later samples.  The number 0 removes the
+   thread's labels. */
 RPY_EXTERN void vmprof_allocation_label(intptr_t number);
 /* Record the program's name of a thread by the kernel's number; if 'thread' is 0, record
    the command line of the program. */
 RPY_EXTERN void vmprof_allocation_thread_name(intptr_t thread, char *name);
 /* Set the GC's totals, rgc.ALLOCATION_TOTALS.  Until then, no samples are recorded. */
 RPY_EXTERN void vmprof_allocation_totals(void *totals);
-/* Fill in the counts since the last start: allocated bytes, minor collections, allocation
+/* Store the counts since the last start: allocated bytes, minor collections, allocation
    samples, allocation samples without a stack, CPU samples, CPU samples that were dropped
    because of another sample, maximal bytes of memory for sampled objects, and objects that
    could not be tracked for lack of memory. */
 RPY_EXTERN void vmprof_allocation_statistics(intptr_t counts[8]);
 
-/* Return a copy of the live objects, in the layout of tracked_copy(), after writing the
-   stacks and names that it refers to.  With 'forget', the objects are excluded from later
-   calls.  The caller frees the copy with vmprof_allocation_free().  Returns NULL if there
+/* Write the stacks and names of the live sampled objects to the profile, and return a list
+   of these objects, in the layout of tracked_copy().  With 'forget', later calls omit the
+   objects.  The caller frees the list with vmprof_allocation_free().  Returns NULL if there
    is no memory. */
 RPY_EXTERN int64_t *vmprof_allocation_alive(int forget);
 RPY_EXTERN void vmprof_allocation_free(int64_t *copy);
@@ -80,7 +81,7 @@ RPY_EXTERN int vmprof_allocation_ignore(int ignored);
 /* Take a sample.  Returns its key, 0 if no sample was taken, or -1 to end the sampling,
    because there is no profile. */
 RPY_EXTERN intptr_t vmprof_allocation_sampled(intptr_t size, void *address);
-/* The facts, in the order of their numbers in the GC's modules */
+/* The kinds of facts ('what'), in the order of their numbers in the GC's modules */
 enum {
     GC_STARTED, GC_OBJECT, GC_FOUND,
     GC_BEGIN, GC_END, GC_ENDED, GC_MARKED, GC_DIED, GC_PROMOTED, GC_PINNED,

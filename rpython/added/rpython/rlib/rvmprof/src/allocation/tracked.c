@@ -36,8 +36,8 @@ static size_t at;               /* index in 'waiting' of the GC's present report
 static size_t pinned;           /* number of samples before 'at' that stay in 'waiting' */
 static size_t seen, kept;       /* after a marking: number of objects in 'tracked' that the
                                    reports have passed, and number of survivors of these */
-static int has_marked;
-static int64_t most_memory, missing;
+static int has_marked;          /* whether a major collection's reports are in progress */
+static int64_t most_memory, missing;    /* results of tracked_memory(), tracked_missing() */
 static int has_fixed_gaps;
 static double alive, most_alive;        /* estimated bytes of live objects, and maximum */
 static double not_known;                /* estimated bytes with unknown outcome */
@@ -61,7 +61,8 @@ int64_t tracked_memory(void)
     return most_memory;
 }
 
-/* Grow a table, as table_has_room() does, and update 'most_memory'. */
+/* Grow a full table by table_has_room(), and update 'most_memory'.  Returns 0 if there
+   is no memory. */
 static int grow(void *table, size_t *room, size_t size, size_t most)
 {
     int64_t now;

@@ -5,19 +5,21 @@
 
 #include "recorder.h"
 
+/* the name of a type of the GC */
 struct line {
-    const char *name;
-    size_t size;
-    int is_written;
+    const char *name;           /* in 'copy' */
+    size_t size;                /* of the name, in bytes */
+    int is_written;             /* whether this segment has the name */
 };
 
-static char *copy;
-static struct line *lines;
-static int64_t count;
+static char *copy;                      /* copy of the text of type_names_set() */
+static struct line *lines;              /* indexed by the GC's numbers of types */
+static int64_t count;                   /* length of 'lines' */
 
-/* The numbers of classes begin after the numbers of types. */
+/* In the profile, the numbers of classes begin after the numbers of types. */
 #define CLASSES     ((int64_t)1 << 20)
 
+/* a class of the interpreter */
 struct its_class {
     char *name;                 /* NULL if it is not known yet */
     size_t size;                /* of the name, in bytes */
@@ -27,7 +29,7 @@ struct its_class {
 static struct its_class *classes;       /* indexed by the interpreter's numbers */
 static int64_t room;                    /* length of 'classes' */
 
-/* Find the name in a line "member12   GcStruct ...". */
+/* Set the name of a type from a line of the GC, such as "member12   GcStruct ...". */
 static void find_name(struct line *line, const char *start, const char *end)
 {
     while (start < end && *start != ' ')
@@ -114,7 +116,7 @@ static void meet_class(int64_t number, int64_t type)
 {
     struct its_class *its_class = find_class(number);
 
-    /* without memory, the profile lacks the GC's name of the class */
+    /* without memory, the profile lacks the GC's name of the instances' type */
     if (its_class == NULL || its_class->is_met)
         return;
     its_class->is_met = 1;
@@ -147,7 +149,7 @@ void type_names_class(int64_t number, const char *name, size_t size)
         return;
     }
     free(its_class->name);
-    /* later segments need the name, too; without memory they lack it */
+    /* keep the name for later segments, which lack it if there is no memory */
     its_class->name = malloc(size + 1);
     its_class->size = size;
     if (its_class->name != NULL)

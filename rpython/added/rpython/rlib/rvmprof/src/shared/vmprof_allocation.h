@@ -24,8 +24,8 @@ RPY_EXTERN int vmprof_allocation_close(void);
 void vmprof_allocation_forget(void);
 /* Write whole records of vmprof, as write(2) does. */
 ssize_t vmprof_allocation_write(int fd, const void *records, size_t size);
-/* Begin and end a CPU sample, in vmprof's signal handler.  Begin returns 0 if an allocation
-   sample is being taken; then the handler must not take the CPU sample. */
+/* Begin and end a CPU sample, in vmprof's signal handler.  Begin returns 0 if a thread is
+   taking an allocation sample; then the handler must not take the CPU sample. */
 int vmprof_begin_time_sample(void);
 void vmprof_end_time_sample(void);
 

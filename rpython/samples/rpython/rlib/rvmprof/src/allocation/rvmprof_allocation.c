@@ -1,4 +1,4 @@
-/* Writes allocation samples into the same buffers as CPU samples.
+/* The writer of allocation samples, which uses the same buffers as CPU samples.
 
    The GC calls two functions: vmprof_allocation_sampled(), when it reserves memory
    that is sampled, and vmprof_allocation_fact(), when the next minor collection has
@@ -39,13 +39,13 @@ int vmp_walk_and_record_python_stack_only(PY_STACK_FRAME_T *frame, void **result
 #define MARKER_OBJECT       '\x0c'
 #define MARKER_ALLOCATED    '\x0d'
 
-/* in sampled_objects.py */
+/* kinds of facts in sampled_objects.py */
 #define FACT_OBJECT         1
 #define FACT_FOUND          2
 
-/* Numbers of words: of a record before its stack, and of the longest stack that fits into
-   a buffer.  The latter is even, because frames are pairs, and vmprof writes a frame if
-   only one word is free. */
+/* Numbers of words in a record of an allocation sample: before the stack, and of the
+   longest stack that fits into a buffer.  MAX_STACK is even, because a frame has two
+   words, and vmprof writes a frame even if only one word is free. */
 #define HEAD                5
 #define MAX_STACK           (((SINGLE_BUF_SIZE - 1) / sizeof(intptr_t) - HEAD) & ~1ul)
 
@@ -71,7 +71,8 @@ static void flush(void)
     buffer = NULL;
 }
 
-/* Write a record of 'count' words.  Returns 0 if no buffer has room. */
+/* Write a record of a marker and 'count' words to the buffer.  Returns 0 if there is no
+   room: no buffer is free, or the buffer is full while vmprof is stopped. */
 static int add(char marker, const intptr_t *words, size_t count)
 {
     size_t size = count * sizeof *words;
@@ -83,7 +84,7 @@ static int add(char marker, const intptr_t *words, size_t count)
         flush();
     }
     if (buffer == NULL && !is_stopped)
-        buffer = reserve_buffer(vmp_profile_fileno());  /* may write to the file */
+        buffer = reserve_buffer(vmp_profile_fileno());  /* this may write to the file */
     if (buffer == NULL)
         return 0;
     end = buffer->data + buffer->data_size;

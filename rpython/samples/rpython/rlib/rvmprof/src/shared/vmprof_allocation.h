@@ -1,6 +1,7 @@
 #pragma once
-/* Whether vmprof must install its timer and its signal handler.  Without RPython, as in
-   vmprof's package for CPython, and on other systems than Linux, it always must. */
+/* The function that returns whether vmprof must install its timer and its signal handler.
+   Without RPython, as in vmprof's package for CPython, and on other systems than Linux,
+   vmprof always installs them. */
 
 #include "vmprof.h"
 
