@@ -53,7 +53,7 @@ def ask(snapshot: HeapSnapshot, holders: bool, most_heap: int = ANY_HEAP) -> Non
     # with a limit on the heap, the user did not request the snapshot, and the program
     # does not wait for it
     is_urgent = not holders and most_heap == ANY_HEAP
-    refusal = snapshot.refusal(most_heap, is_urgent)
+    refusal = snapshot.refusal(most_heap=most_heap, is_urgent=is_urgent)
     if refusal:
         reason = _REFUSALS[refusal]
         sizes = (most_heap,) if refusal == _TOO_LARGE else snapshot.memory
