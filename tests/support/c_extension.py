@@ -106,12 +106,15 @@ static HPy init_boxes_impl(HPyContext *ctx)
 
 
 def build_holder(pypy: PyPy) -> None:
-    """Build `holder` in the folder of the programs: hold(object), let_go()."""
+    """Build the extension `holder`, with hold(object) and let_go().
+
+    The library goes into the folder of the test's programs.
+    """
     pypy.compile_extension("holder", _HOLDER)
 
 
 def build_boxes(pypy: PyPy) -> bool:
-    """Build `boxes`: Box().put(object), in_handle(object), in_global(object).
+    """Build the extension `boxes`, with Box().put(), in_handle() and in_global().
 
     Returns False if this PyPy has no HPy.
     """

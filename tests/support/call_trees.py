@@ -26,7 +26,7 @@ class Thing:
         self.i = i
         self.items = [i]
 """
-#: allocations of a function from its argument i
+#: statements with an allocation, from the function's argument i
 MAKES = ("x = [i] * (i %% 7 + 3)", "x = 'a%%d' %% i * (i %% 5 + 1)", "x = Thing(i)",
          "x = {'k': i, i: 'v'}", "x = [str(i), (i, i)]", "x = bytes(i %% 50 + 20)")
 #: how a function calls another one: always, under a condition, in a loop, or with a
@@ -53,7 +53,7 @@ class Tree:
 
     def __init__(self, seed: int, functions: int, times: int):
         self._random = random.Random(seed)
-        #: number of the only caller of each function
+        #: number of the only caller of each function, by the function's number
         self.callers: dict[int, int | None] = {0: None}
         self._callees: dict[int, list[int]] = {0: []}
         for number in range(1, functions):

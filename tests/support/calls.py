@@ -11,7 +11,7 @@ PACKAGES = "/srv/env/lib/pypy3.9/site-packages/"
 LIBRARY = "/usr/lib/pypy3.9/"
 IMPORTLIB = "<frozen importlib._bootstrap>"
 
-#: name, line and file of each function, by the words in `CALLS`
+#: name, line and file of each function, by its word in `CALLS`
 FUNCTIONS = {
     "main": ("<module>", 1, APP), "serve": ("serve", 10, APP),
     "index": ("index", 5, VIEWS), "views": ("<module>", 1, VIEWS),
@@ -58,7 +58,7 @@ def log(**settings: object) -> Log:
 
 
 def write(folder: Path) -> Path:
-    """Write the profile to a folder, and return its path."""
+    """Write the profile of log() to a folder, and return the file's path."""
     path = folder / "calls.vmprof"
     path.write_bytes(log().data())
     return path

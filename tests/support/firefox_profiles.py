@@ -49,7 +49,7 @@ def rich_log() -> Log:
 
 
 def path_of(profile: Json, stack: int) -> tuple[str, ...]:
-    """Return the names of a stack's functions, outermost first."""
+    """Return the names of the functions of a stack (its index), outermost first."""
     shared = profile["shared"]
     names: list[str] = []
     row: int | None = stack
@@ -79,7 +79,7 @@ def thread(profile: Json, name: str) -> Json:
 def functions(profile: Json) -> list[tuple[str, str | None, int | None]]:
     """Return the name, file and line of each function's definition.
 
-    The placeholder for the times without samples is omitted.
+    The function IDLE, which represents the times without samples, is omitted.
     """
     shared = profile["shared"]
     strings, files = shared["stringArray"], shared["sources"]["filename"]

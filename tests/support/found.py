@@ -18,16 +18,22 @@ FATES = {
 
 
 class Found(NamedTuple):
-    """Estimated numbers of objects and their variances, by outcome."""
+    """Estimated numbers of objects, the estimates' variances, and numbers of samples.
+
+    The keys are outcomes.
+    """
 
     objects: dict[str, float]
     variances: dict[str, float]
     samples: dict[str, int]
 
     def check(self, fate: str, truth: float, also: float = 0.0) -> None:
-        """Check an estimate against `truth`, which may be off by `also` objects."""
+        """Check the estimate of an outcome against the true number of objects.
+
+        `also` is the uncertainty of `truth` itself, in objects.
+        """
         estimate = self.objects.get(fate, 0.0)
-        # without samples, the computed variance is 0
+        # the computed variance is 0 if no object was sampled
         sigma = math.sqrt(max(self.variances.get(fate, 0.0), 1.0))
         assert abs(estimate - truth) <= SIGMAS * sigma + also, (
             fate, estimate, truth, sigma, self)

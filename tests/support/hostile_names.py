@@ -1,4 +1,7 @@
-"""Names with a meaning for terminals, HTML, Markdown or formats, to test writers."""
+"""Names with special characters of terminals, HTML, Markdown or other formats.
+
+Writers must escape these names.
+"""
 from __future__ import annotations
 
 from made_profiles import Log

@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def differing(source: Path, installed: Path) -> Iterator[str]:
-    """Yield the modules that differ between two folders."""
+    """Yield the modules that differ between the source and the installed package."""
     ours, theirs = contents(source), contents(installed)
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
@@ -67,7 +67,7 @@ def changed(hashes: Path) -> Iterator[str]:
 
 
 def problem(python: str, target: str) -> str | None:
-    """Return why tests with this interpreter would not test the source, or None.
+    """Return the reason why tests would not run the current source, or None.
 
     Args:
         python: The interpreter.
@@ -91,6 +91,6 @@ def problem(python: str, target: str) -> str | None:
 
 
 def problems(pypy: str, is_ours: bool) -> str | None:
-    """Return the first problem of PyPy or of this Python, or None."""
+    """Return the first problem() of PyPy or of this Python, or None."""
     return (problem(pypy, ".build/pypy" if is_ours else "")
             or problem(sys.executable, ".build/python"))

@@ -137,7 +137,7 @@ class Count:
 
     @property
     def density(self) -> float:
-        """Flags per thousand words."""
+        """The number of flags per thousand words."""
         return 1000 * len(self.flags) / max(self.words, 1)
 
 

@@ -1,4 +1,4 @@
-"""Runs both commands that print the report."""
+"""Runs the two commands that print a report, in this process if possible."""
 from __future__ import annotations
 
 import io
@@ -78,7 +78,7 @@ def as_json(path: Path, *options: str) -> dict[str, Any]:
 
 
 def refused(path: Path, *options: str, command: str = "report") -> str:
-    """Return the one line with the reason for a failure."""
+    """Run the report, which must fail with one line, and return the line."""
     done = report(path, *options, command=command)
     assert (done.returncode, done.stdout) == (2, ""), done
     assert "Traceback" not in done.stderr
@@ -87,7 +87,7 @@ def refused(path: Path, *options: str, command: str = "report") -> str:
 
 def text(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
          tally: Tally | None = None, width: int = WIDE) -> str:
-    """Return the table of all code with all notes, in a terminal of `width` columns."""
+    """Return a report on all code with all notes, as printed in a wide terminal."""
     out = io.StringIO()
     origins = Origins(profile)
     summary = summarize(profile, tally, choice, origins=origins)

@@ -22,11 +22,11 @@ _PR_SET_PTRACER = 0x59616d61
 
 
 def allow_tracing() -> None:
-    """Let any process trace this one, in case Yama restricts tracing to parents."""
+    """Allow any process to trace this one, if Yama restricts tracing to parents."""
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
 
 
-#: a program that attaches many times, without the other work of the command
+#: a program that enters a process many times, without the other work of `attach`
 _OFTEN = """
 import os, sys, tempfile, time
 from vmprof_allocation.remote import asking, process_info
@@ -63,7 +63,7 @@ class Running:
 
     def command(self, *arguments: str, what: str = "attach",
                 timeout: float = 600) -> Run:
-        """Run attach, or the command `what`, with these arguments."""
+        """Run the command `what` (attach by default) for the program's pid."""
         return self._pypy.command("-m", "vmprof_allocation", what, str(self.pid),
                                   *arguments, timeout=timeout)
 
@@ -76,7 +76,7 @@ class Running:
         return run
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start attach, and wait until it samples."""
+        """Start attach, and wait until the program is sampled."""
         process = subprocess.Popen(
             [PYPY, "-m", "vmprof_allocation", "attach", str(self.pid), *arguments],
             cwd=self._pypy.folder, env=self._pypy.environment, text=True,
@@ -121,12 +121,13 @@ class Running:
         folder = "/proc/%d/fd" % self.pid
         found = {}
         for fd in os.listdir(folder):
-            with contextlib.suppress(FileNotFoundError):    # closed meanwhile
+            # the program may close a descriptor meanwhile
+            with contextlib.suppress(FileNotFoundError):
                 found[fd] = os.readlink(os.path.join(folder, fd))
         return found
 
     def threads(self) -> int:
-        """Return the number of threads."""
+        """Return the number of the program's threads."""
         return len(os.listdir("/proc/%d/task" % self.pid))
 
     def mappings(self) -> list[str]:
@@ -136,15 +137,15 @@ class Running:
     def code(self) -> int:
         """Return the bytes of writable and executable memory.
 
-        The JIT has such memory. Each attach maps more than 80 KiB, until the library is
-        loaded.
+        The JIT has such memory. Each attach maps more than 80 KiB of it until the
+        sampler's library is loaded.
         """
         sizes = [line.split()[0].split("-") for line in self.mappings()
                  if line.split()[1] == "rwxp"]
         return sum(int(end, 16) - int(start, 16) for start, end in sizes)
 
     def signals(self) -> list[str]:
-        """Return the sets of blocked, ignored and caught signals."""
+        """Return the sets of blocked, ignored and caught signals, in hexadecimal."""
         text = Path("/proc/%d/status" % self.pid).read_text()
         return re.findall(r"^Sig(?:Blk|Ign|Cgt):.*", text, re.MULTILINE)
 
@@ -152,9 +153,12 @@ class Running:
 @contextmanager
 def running(pypy: PyPy, source: str, *flags: str,
             interpreter: str = STOCK) -> Iterator[Running]:
-    """Start a program, and wait until it is ready; remove all temporary files after."""
+    """Start a program, wait until it is ready, and end it after the `with` block.
+
+    Also removes all temporary files.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        # a short path, because the name of a socket is limited
+        # a short path, because the path of a socket has at most 107 bytes
         pypy.environment["TMPDIR"] = folder
         with _running(pypy, source, flags, interpreter) as program:
             yield program

@@ -46,7 +46,7 @@ int main(void)
     for (i = 0; i < FORKS; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(60);          /* end the child if it waits for the mutex */
+            alarm(60);          /* end the child if it waits for the mutex for ever */
             divert_forked();
             _exit(divert_set(2, 1) != 0 || page[2] != ours[2]);
         }

@@ -90,9 +90,9 @@ static void replaced_names(void)
     printf("\n");
 }
 
-/* Write three profiles, one after the other.  vmprof names function 4 each time that it is
-   enabled.  Function 8 is made in the first profile, and 12 in the second.  Prints the
-   functions that are known in the third profile before vmprof names any. */
+/* Begin and end three profiles.  vmprof names function 4 each time that it is enabled.
+   Function 8 is made during the first profile, and 12 during the second.  Prints which
+   functions are known in the third profile, in which vmprof names none. */
 static void several_profiles(void)
 {
     int64_t i;
@@ -115,7 +115,8 @@ static void several_profiles(void)
 
 int main(int argc, char **argv)
 {
-    /* the file's head; header: version, flags, "pypy"; a time; meta data */
+    /* the beginning of vmprof's file: fixed words; a header with version, flags and "pypy";
+       a time; meta data */
     char head[40 + 9 + 25 + 3] = { 0 }, pair[400];
     int64_t count = argc > 1 ? atoll(argv[1]) : 0, i, good = 0;
     int64_t before = -1, after;
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
     memcpy(head + 45, "pypy", 4);
     head[49] = 6;
     head[74] = 7;
-    code_names_keep("\2", 1);               /* before the beginning */
+    code_names_keep("\2", 1);               /* ignored before code_names_begin() */
     code_names_begin();
     code_names_keep_head(head, 40);
     code_names_keep_head(head + 40, sizeof head - 40);
@@ -135,9 +136,9 @@ int main(int argc, char **argv)
         size = name_record(pair, 4 * i + 4);
         size += name_record(pair + size, 4 * i + 8);
         code_names_keep(pair, size);
-        code_names_keep(pair, size - 1);    /* again, and cut off */
+        code_names_keep(pair, size - 1);    /* the same names, the second one cut off */
     }
-    code_names_keep_head(head, 40);         /* too late for the head */
+    code_names_keep_head(head, 40);         /* ignored: names follow the head */
     told = code_names_head(&size);
     code_names_begin_next();
     memcpy(&before, head + 50, sizeof before);
@@ -149,7 +150,7 @@ int main(int argc, char **argv)
         good += is_told_once(4 * i + 4);
     printf("told %lld\n", (long long)good);
     printf("unknown %d\n", code_names_record(3, &size) != NULL);
-    code_names_begin_next();                /* another child */
+    code_names_begin_next();                /* as for the profile of another child */
     printf("again %d\n", count == 0 || is_told_once(4));
     code_names_end();
     printf("ended %d\n", code_names_record(4, &size) != NULL);
