@@ -21,9 +21,9 @@ from vmprof_convert.profile.model import (
 )
 
 MIB = 2**20
-#: the size that conftest.py sets
+#: the nursery's size in bytes, which conftest.py sets
 NURSERY_SIZE = 2**20
-#: The largest relative difference is one in PART.
+#: A recorded size may differ from the GC's statistics by 1/PART of the size.
 PART = 128
 #: The end of a program that records the GC's statistics while nothing else runs.
 ORACLE = """
@@ -54,7 +54,8 @@ def last_before(figures: list[Figure], time: float) -> int:
 
 
 def check(profile: Profile, noted: Path) -> int:
-    """Check the last recorded value before each pause of the program.
+    """Compare the heap sizes that a profile recorded last before each pause of the
+    program with the statistics that the program wrote in the pause.
 
     Returns:
         The number of checks.
@@ -73,7 +74,7 @@ def check(profile: Profile, noted: Path) -> int:
 
 
 def test_heap_sizes_equal_the_gcs_statistics(stock_pypy: PyPy) -> None:
-    """The heap has arenas and other blocks, which grow, and are freed again."""
+    """The program makes small objects (in arenas) and large ones, and frees both."""
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(500000)]
     rest()
@@ -95,7 +96,9 @@ def test_heap_sizes_equal_the_gcs_statistics(stock_pypy: PyPy) -> None:
 
 
 def test_a_peak_between_two_readings(stock_pypy: PyPy) -> None:
-    """The peak lasts a twentieth of a second, and its time is between two readings."""
+    """A peak of 50 ms is recorded with its time, although it lies between two periodic
+    readings.
+    """
     run = stock_pypy.sample(ORACLE + """
     rest()
     begin = time.monotonic()
@@ -209,7 +212,7 @@ def test_each_part_begins_and_ends_with_a_reading(stock_pypy: PyPy) -> None:
     first, second = map(readers.read, paths)
     for part in first, second:
         assert len(values(part, NURSERY)) >= 2
-        # The readings are taken when the end of the segment is decided.
+        # The last readings may be a little later than the end of the segment.
         assert all(0 <= figure.time <= part.end + 10**8 for figure in part.figures)
     assert max(values(first, HEAP)) > 10**8 > 5 * 10**7 > max(values(second, HEAP))
     assert check(second, stock_pypy.folder / "noted") == 1
