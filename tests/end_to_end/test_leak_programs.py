@@ -10,8 +10,8 @@ import pytest
 
 from conftest import PyPy
 
-#: PROGRAM has all leaks, or with an argument only the leak of this name, whose growth it
-#: then prints.  The report compares the last two of the program's three rounds.
+#: PROGRAM has all leaks, or with an argument only the leak of this name, whose growth
+#: it then prints.  The report compares the last two of the program's three rounds.
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
 PROGRAM = """
