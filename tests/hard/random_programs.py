@@ -16,9 +16,9 @@ from test_start_stop import FAIL_AT, INTERRUPTS
 
 HERE = Path(__file__).parent
 PYTHON2 = ROOT / ".build" / "py2" / "python2"
-#: Python 2 with our package
+#: PyPy 2.7 with our package
 SAMPLED2 = ROOT / ".venv-pypy27" / "bin" / "pypy"
-#: seconds
+#: time limit of a program in seconds
 TIMEOUT = 3600.0
 
 
@@ -27,7 +27,7 @@ class Done:
     """The result of a program."""
 
     name: str
-    #: last line of the output
+    #: last line of the output, after the exit code if the program failed
     result: str
     is_good: bool
 
@@ -51,7 +51,7 @@ def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
 
 
 def soak27() -> Done:
-    """Compare the output of PyPy 2.7 with and without sampling."""
+    """Compare the output of a random program in PyPy 2.7 with and without sampling."""
     def say(*command: str | Path) -> str:
         return subprocess.run(command, text=True, timeout=TIMEOUT,
                               stdout=subprocess.PIPE,
