@@ -143,7 +143,7 @@ class PyPy:
         }
 
     def script(self, source: str, name: str = "app.py") -> Path:
-        """Write a program into the folder."""
+        """Write a program into the folder, and return the file's path."""
         path = self.folder / name
         path.write_text(textwrap.dedent(source))
         return path
@@ -250,7 +250,7 @@ def pypy(tmp_path: Path, nursery: str) -> PyPy:
 
 @pytest.fixture
 def stock_pypy(pypy: PyPy) -> PyPy:
-    """Skip a test of the hook engine if PyPy has a builtin engine."""
+    """Return the PyPy under test; skip the test if PyPy has a builtin engine."""
     if has_builtin():
         pytest.skip("%s samples on its own: nothing is hooked" % PYPY)
     return pypy

@@ -83,7 +83,9 @@ def make_wheel(folder: Path) -> Path:
 
 
 def install(target: Path) -> None:
-    """Install our packages, built for arm64, and the other packages of .venv-pypy."""
+    """Install our packages for arm64, and the other packages of .venv-pypy, in a
+    folder.
+    """
     (there,) = (PROJECT / ".venv-pypy/lib").glob("pypy3.*/site-packages")
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(there, target, symlinks=True)
@@ -93,7 +95,7 @@ def install(target: Path) -> None:
 
 
 def make(release: str) -> Path:
-    """Create `root`, `site` and `pypy3` if necessary, and return the path of `pypy3`.
+    """Create `root` if it is missing, `site` and `pypy3`; return the path of `pypy3`.
     """
     folder = PROJECT / ".build/arm64" / release
     folder.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ for thread in threads:
     thread.join()
 print("ended", len(threads))
 """
-#: a program that never made a thread, so PyPy has not created the GIL
+#: a program that makes no thread, so that PyPy has not created the GIL
 ALONE = """
 import select, sys
 count = 0

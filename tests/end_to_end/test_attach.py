@@ -527,7 +527,7 @@ def test_a_server_under_load(stock_pypy: PyPy) -> None:
 
 
 class Client(threading.Thread):
-    """A thread that sends requests and counts the answers until it is stopped."""
+    """A thread that sends requests to the server, and counts the answers."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

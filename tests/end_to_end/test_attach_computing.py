@@ -18,7 +18,8 @@ BEGIN = """
     ended = []
     signal.signal(signal.SIGUSR1, lambda number, frame: ended.append(number))
 """
-#: A program whose loops the JIT compiles.  At its end, each loop checks its result.
+#: A program whose loops the JIT compiles.  At the end, the program checks their
+#: results.
 NUMBERS = BEGIN + """
     print("ready")
     i = total = 0

@@ -31,7 +31,8 @@ def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
 
 
 def test_an_idle_master_is_reported_with_its_workers(stock_pypy: PyPy) -> None:
-    """Users know the process ID of gunicorn's master more easily than its workers' IDs.
+    """If a user attaches to an idle master, as gunicorn's, the message names its
+    workers, whose process IDs are harder to find.
     """
     with running(stock_pypy, """
         import os, sys

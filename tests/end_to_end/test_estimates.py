@@ -21,7 +21,7 @@ from truth import (
 from vmprof_convert.profile.probability import probability
 
 #: A program whose rounds each make one low-level string of known size, and smaller
-#: objects.  The JIT has to make all objects that are stored in `kept`.
+#: objects.  The JIT cannot omit the objects, because they are stored in `kept`.
 KNOWN = """
     filler = b"x" * 200000
     kept = [None]
@@ -228,10 +228,8 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
 
 
 def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
-    """The program allocates far less than a nursery.
-
-    The only collections are those of the sampler, at the start (begin.py) and at the
-    end.
+    """A program that allocates far less than a nursery has no collections, except the
+    sampler's, at the start (begin.py) and at the end.
     """
     profile = pypy.sample("""
         def f():

@@ -121,7 +121,8 @@ def test_a_peak_between_two_readings(stock_pypy: PyPy) -> None:
 
 
 def test_readings_during_a_sweep(stock_pypy: PyPy) -> None:
-    """During a sweep, older versions of PyPy count from 0, so that the size is unknown.
+    """During a sweep, older versions of PyPy count the heap's bytes from 0. So no size
+    is recorded.
     """
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(500000)]
@@ -238,8 +239,7 @@ def test_readings_of_an_attached_program(stock_pypy: PyPy) -> None:
 
 def test_large_objects_that_are_young_are_not_old(stock_pypy: PyPy) -> None:
     """The GC counts young large objects as old until a minor collection visits them.
-
-    An earlier version of the sampler did the same, and then rejected right values.
+    A check of the estimated live bytes against the GC's count must allow for these.
     """
     run = stock_pypy.sample("""
     import gc

@@ -22,7 +22,7 @@ from vmprof_convert.profile.held import INTERPRETER, NO_PATH, Held
 
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
-#: A module, which FILL fills with objects.
+#: The module `shop`, which FILL fills with objects.
 SHOP = """
     import collections, functools, logging.handlers, threading
     seen = {}
@@ -598,7 +598,7 @@ def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
         assert through[OTHERWISE] < held.bytes / 20
 
 
-@pytest.mark.nurseries("1M")     # A minor collection frees young objects.
+@pytest.mark.nurseries("1M")     # Small, so that minor collections free young objects.
 def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
     source = """
         import gc

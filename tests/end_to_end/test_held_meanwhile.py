@@ -299,7 +299,9 @@ def test_signals_as_the_process_ends(stock_pypy: PyPy) -> None:
 
 
 def test_private_memory_is_not_read_during_a_search(stock_pypy: PyPy) -> None:
-    """Almost no memory is private while the forked process shares its pages."""
+    """The private memory is not read during a search, because the process shares almost
+    all pages with the forked process.
+    """
     run = stock_pypy.sample(IN_A_THREAD.replace("500000", "50000") + """
     import time
     end = time.monotonic() + 2.5

@@ -146,9 +146,8 @@ def test_kept():
 
 
 def test_native_memory_that_c_code_keeps_is_a_leak(project: PyPy) -> None:
-    """Memory outside the GC's heap counts, except memory that is freed.
-
-    If native memory is sampled, the report names the function that requested it.
+    """Native memory that the calls of a test keep is a leak, except memory that is
+    freed. If native memory is sampled, the report names the function that requested it.
     """
     done = run(project, """
 import array, ctypes, threading, zlib
@@ -235,7 +234,9 @@ def test_x(other_gc):
 
 
 def test_memory_of_the_jit_is_no_leak(project: PyPy) -> None:
-    """The JIT compiles during hundreds of calls, and keeps arrays of numbers."""
+    """The memory that the JIT keeps, while it compiles during hundreds of calls, is not
+    reported as a leak of the test.
+    """
     done = run(project, """
 import ast, inspect, textwrap
 source = inspect.getsource(textwrap)

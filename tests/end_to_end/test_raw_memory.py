@@ -156,9 +156,9 @@ for _ in range(3000): kept.append(c.malloc(20000))
 
 
 def test_a_preloaded_allocator_with_old_symbol_versions(stock_pypy: PyPy) -> None:
-    """glibc's malloc checker defines malloc and free with versions that dlsym() skips.
-
-    It aborts if it gets a block of the C library's allocator.
+    """glibc's malloc checker defines malloc and free with symbol versions that dlsym()
+    skips. The sampler must not pass a block of the C library to the checker's free(),
+    which would abort.
     """
     run = stock_pypy.sample("""
 import ctypes, threading, zlib

@@ -97,7 +97,8 @@ def test_examples_of_cpythons_documentation(stock_pypy: PyPy, name: str) -> None
 
 
 def test_an_unclosed_event_loop_has_a_traceback(stock_pypy: PyPy) -> None:
-    """asyncio passes the loop to warnings, which looks up where the loop was allocated.
+    """For the warning about an unclosed loop, the module warnings looks up where the
+    loop was allocated.
     """
     run = stock_pypy.command(
         "-W", "always::ResourceWarning", str(stock_pypy.script("""

@@ -95,7 +95,8 @@ def test_churn(pypy: PyPy, jit: str) -> None:
 
 
 def test_two_classes_in_one_trace(pypy: PyPy) -> None:
-    """The JIT allocates instances of both classes at once, with different sizes."""
+    """The JIT allocates instances of two classes, with different sizes, in one batch.
+    """
     profile = sampled(pypy, """
         class Small(object):
             __slots__ = ("a",)
@@ -139,10 +140,9 @@ def test_two_classes_of_equal_size_in_one_trace(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("every", [1, 2, 10])
 def test_a_guard_within_a_batched_allocation(pypy: PyPy, every: int) -> None:
-    """Guards do not end a batched allocation.
-
-    If the trace ends at a guard, the remaining objects are never made. Their memory may
-    contain old objects, which must not count.
+    """A batched allocation may contain a guard. If the compiled code ends there, the
+    batch's other objects are never made. Their memory may contain previous objects,
+    which must not count.
     """
     profile = sampled(pypy, """
         class Cell(object):

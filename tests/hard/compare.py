@@ -191,7 +191,7 @@ def read_profile(path: Path) -> tuple[str, int]:
 
 
 def compare(build: Build, suite: Suite) -> Comparison:
-    """Run a suite with and without sampling; repeat the runs if they differ."""
+    """Run a suite with and without sampling, and repeat the runs if outcomes differ."""
     def kept(what: str) -> Path:
         return build.folder / "logs" / ("%s.%s" % (suite.name, what))
 

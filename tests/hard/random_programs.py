@@ -60,7 +60,7 @@ def soak27() -> Done:
     program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         plain = say(PYTHON2, *program)
-        # intervals with a different output
+        # the intervals at which the output differs from the output without sampling
         differing = [interval for interval in ("64", "4096", "1048576")
                      if say(SAMPLED2, "-m", "vmprof", "--allocation-sampling",
                             interval, "-o", Path(scratch) / "out.vmprof",

@@ -147,7 +147,8 @@ def wait_for(journal: Path, number: int) -> None:
 
 
 class Service:
-    """A service that is paused while its pusher is too slow, on a busy machine."""
+    """The sampled service. It is paused while its pusher is too slow (busy machines).
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], journal: Path,
                  spools: Path) -> None:
@@ -156,7 +157,7 @@ class Service:
         self._spools = spools
 
     def go_on_to(self, number: int) -> None:
-        """Let the service run until this segment, or until its end."""
+        """Let the service run until the segment with this number, or until its end."""
         until = time.monotonic() + 1200
         while last_number(self.journal) < number and self.process.poll() is None:
             assert time.monotonic() < until

@@ -156,7 +156,7 @@ def test_a_server_that_accepts_gets_all_segments(
 
 
 def test_recognizes_the_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before Python 3.10, socket.timeout is a class of its own, and not TimeoutError.
+    """Before Python 3.10, the classes socket.timeout and TimeoutError differ.
     """
     class Timeout(OSError):
         pass

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from conftest import PyPy
 
-#: an extension that keeps each given object in a static array
+#: an extension `holder` that keeps each given object in a static array of C
 _HOLDER = r"""
 #include <Python.h>
 static PyObject *held[20000];
@@ -38,8 +38,8 @@ PyMODINIT_FUNC PyInit_holder(void)
 """
 
 
-#: an extension that keeps an object in its type Box, in a handle that it never closes,
-#: or in a global
+#: an extension `boxes` that keeps an object in a field of its type Box, in a handle
+#: that it never closes, or in a global variable
 _BOXES = r"""
 #include <hpy.h>
 

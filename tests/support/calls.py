@@ -23,7 +23,7 @@ FUNCTIONS = {
     "thread": ("_bootstrap", 4, LIBRARY + "threading.py"),
     "worker": ("run", 6, PACKAGES + "pool/worker.py"),
 }
-#: bytes that each stack allocates; stacks are outermost first
+#: bytes that each stack allocates; a stack is words, the outermost function first
 CALLS = {
     "main serve index": 1000,
     "main serve index render": 2000,
@@ -41,7 +41,7 @@ SECOND = 10**9
 
 
 def log(**settings: object) -> Log:
-    """Return a profile with exact numbers: every byte is sampled.
+    """Return a profile of CALLS with exact numbers, because every byte is sampled.
 
     Each stack allocates one second after the previous one. The last stack is in another
     thread.

@@ -73,7 +73,7 @@ THREADS = """
 
 
 def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
-    """Run the command ctl for a program."""
+    """Run the command ctl for a program or a pid, and return the finished run."""
     pid = program if isinstance(program, int) else program.pid
     return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
 

@@ -1,6 +1,6 @@
-"""A server on the loopback address that receives profiles, in place of a real one.
+"""A server on the loopback address that receives pushed profiles in tests.
 
-A test chooses its answers, among them errors, broken answers and no answer.
+A test chooses the server's answers, among them errors, broken answers and no answer.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Answer = Callable[[Handler], None]
 
 
 def status(number: int, body: bytes = b"", **headers: str) -> Answer:
-    """Return an answer with this status, body and headers."""
+    """Return a function that answers with this status, body and headers."""
     def answer(handler: Handler) -> None:
         handler.send_response(number)
         for name, value in headers.items():

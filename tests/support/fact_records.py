@@ -37,7 +37,8 @@ class FactRecords:
         found = tables(data, was_killed=was_killed)
         #: the last row of totals (kind of record TOTALS)
         self.head = found[TOTALS][-1]
-        #: (outcome, type, size) of each object, by the key of its sample
+        #: (outcome, type, size) of each object, in a list per sample, by the sample's
+        #: key
         self.young: dict[int, list[tuple[int, int, int]]] \
             = collections.defaultdict(list)
         #: size of the shrunk objects after shrinking, by the sample's key and the

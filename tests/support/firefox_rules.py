@@ -44,7 +44,7 @@ SHARED_COLUMNS = {
 
 
 def violations(profile: Json) -> list[str]:
-    """Return a description of each fault, or an empty list."""
+    """Return a description of each fault of a file, or an empty list."""
     found: list[str] = []
     _check_values(profile, "profile", found)
     if found:

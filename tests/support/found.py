@@ -1,4 +1,4 @@
-"""Estimates the objects of a type from a profile, with their variance, per outcome."""
+"""Estimates from a profile how many objects of a type had each outcome."""
 from __future__ import annotations
 
 import collections
@@ -39,7 +39,7 @@ class Found(NamedTuple):
             fate, estimate, truth, sigma, self)
 
     def total(self) -> Found:
-        """Return the sum over all outcomes, under the name `all`."""
+        """Return the sums over all outcomes, under the outcome `all`."""
         return Found({"all": sum(self.objects.values())},
                      {"all": sum(self.variances.values())},
                      {"all": sum(self.samples.values())})

@@ -25,7 +25,7 @@ def log() -> Log:
     log.settings(facts="types,lifetimes", ended="\x1b[2J\u202e <b>x</b> `a`|b [c](d)")
     types = [log.type(name) for name in HOSTILE]
     for number, name in enumerate(HOSTILE):
-        # a name in a profile ends at a colon
+        # replace colons, at which a function's name in a profile ends
         f = log.function(name.replace(":", ";"), 7, "/srv/%s/%s.py" % (name, name))
         log.allocation([f, log.function("g%d" % number, 1, name)],
                        size=10_000 - number)

@@ -23,7 +23,7 @@ for name in sys.argv[1:]:
 def folders(python: str) -> dict[str, Path]:
     """Return the folders of our packages in an interpreter."""
     done = subprocess.run(
-        # -I: ignore modules in the current folder
+        # -I ignores modules in the current folder
         [python, "-I", "-c", WHERE, *SOURCES], text=True, check=True,
         stdout=subprocess.PIPE)
     return {name: Path(line)
@@ -34,7 +34,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Return the Python files in a folder, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes()
             for path in folder.rglob("*.py")
-            # setup.py generates these modules
+            # modules that setup.py generates are not in the source
             if not path.name.endswith("_abi.py")}
 
 

@@ -1,4 +1,6 @@
-"""Input for native/log_harness.c, which calls profile_log.c, and its results."""
+"""Makes input for native/log_harness.c, which calls profile_log.c, and checks the
+output.
+"""
 from __future__ import annotations
 
 import collections
@@ -50,7 +52,8 @@ class Log:
         `version` and `flags` are fields of vmprof's header.
         """
         self.lines = [opening]
-        self.answers = [0]          # the numbers that the harness must print
+        # the numbers that the harness must print
+        self.answers = [0]
         #: rows and texts of each kind, and vmprof's records
         self.rows: dict[int, list[Row]] = collections.defaultdict(list)
         self.texts: dict[int, list[bytes]] = collections.defaultdict(list)
@@ -79,7 +82,7 @@ class Log:
         return self.last
 
     def remember(self, key: int) -> None:
-        """Let `key` identify the last stack."""
+        """Add a line that makes `key` identify the last stack."""
         self.lines.append("remember %d" % key)
         # the table of keys has one entry for all keys with the same remainder
         self.keys = {k: v for k, v in self.keys.items() if (k - key) % KEYS}

@@ -111,7 +111,9 @@ class Heap:
         return [self._functions[name] for name in names]
 
     def type(self, name: str) -> int:
-        """Return the number of a type in the profile; name a new type."""
+        """Return the number of a type in the profile; if the type is new, name it
+        there.
+        """
         number = self._types.get(name)
         if number is None:
             if name.endswith(" (storage)"):
@@ -128,7 +130,7 @@ class Heap:
 
         Args:
             names: The functions, outermost first, separated by blanks.
-            parts: The type, size and lifetime of each object.
+            parts: The type, the size and the lifetime (in bytes) of each object.
         """
         stack = names.split()
         piece = sum(size for _, size, _ in parts)

@@ -117,7 +117,7 @@ def found(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
 
 
 def types(found: list[Leak]) -> list[list[str]]:
-    """Return the names of the types of each leak."""
+    """Return a list of the names of its types for each leak."""
     return [[one.type.name for one in leak.types] for leak in found]
 
 
@@ -161,7 +161,7 @@ def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
 
 
 def last_used(rng: random.Random, rate: float = 20, keeps: int = 70) -> list[Life]:
-    """Return the lifetimes in a cache of the last `keeps` objects."""
+    """Return the lifetimes in a cache that keeps the last `keeps` objects."""
     births = [0.0] * keeps + times(rng, lambda t: rate, rate)
     return [*zip(births, births[keeps:]),
             *((t, math.inf) for t in births[len(births) - keeps:])]

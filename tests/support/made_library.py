@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmprof_allocation.engines.hook.discovery import symbols
 
-#: offsets in the GC's structure, and in an entry of the type table
+#: offsets of fields in the GC's structure, and of fields in an entry of the type table
 FREE, TOP = 0x198, 0x1b8
 FIXED, ITEM, LENGTH = 0x10, 0x20, 0x30
 
@@ -128,7 +128,7 @@ IMPORTS = "".join("    call %s@plt\n" % name for name in CALLED) + """
     mov rax, [rip + free@GOTPCREL]
     ret
 """
-#: a function that calls _minor_collection() for its callers
+#: the code of a function that calls _minor_collection() for its callers
 PROGRESS = """
     push rbx
     mov rbx, rdi
@@ -235,6 +235,8 @@ def strip(path: Path, tools: str = "") -> None:
 
 
 def debug_file(path: Path, target: Path) -> None:
-    """Write the library's symbols to a separate file."""
+    """Write the library's symbols to a separate file, as Debian's .debug files have
+    them.
+    """
     subprocess.run(["objcopy", "--only-keep-debug", str(path), str(target)],
                    check=True)

@@ -28,29 +28,29 @@ START = 1_700_000_000
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
  COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES, HELD, HOLDERS,
  HELD_PATHS, HELD_OBJECTS, RAW, RAW_ENDED) = range(1, 23)
-#: outcomes of an object (kind 7, column 11)
+#: outcomes of an object, in column 11 of records of kind 7
 DIED, PROMOTED, NOT_RECORDED, NOT_KNOWN, YOUNG, YOUNG_NOT_KNOWN = range(6)
 
 #: the node of a lost stack
 LOST = -1
 
-#: (kind, address)
+#: (kind of frame, address)
 Pair = tuple[int, int]
 FrameSpec = Union[int, Pair]
 
 
 def jit(address: int) -> Pair:
-    """A Python frame that the JIT compiled."""
+    """Return a frame of a Python function that the JIT has compiled."""
     return (3, address)
 
 
 def machine_code(address: int) -> Pair:
-    """The start of a part of the JIT's machine code."""
+    """Return a frame that marks the begin of a part of the JIT's machine code."""
     return (6, address)
 
 
 def native(address: int) -> Pair:
-    """A native frame."""
+    """Return a native frame."""
     return (7, address)
 
 
@@ -158,18 +158,18 @@ class Log:
         self.flags = (PYPY if self.pypy else 0) if flags is None else flags
         self.keys = 0
         self.addresses = 0x1000
-        #: numbers 2 to 7 of the totals
+        #: columns 2 to 7 of the record of totals
         self.allocated = self.lost = self.dropped = 0
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
         #: rows and texts of the next records, by kind
         self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 24)}
         self.texts: dict[int, bytes] = {}
-        #: samples without a row in kind 7, by key
+        #: samples without a row in a record of kind 7, by key
         self.waiting: dict[int, _Sample] = {}
-        #: keys of the samples that have a row in kind 8
+        #: keys of the samples that have a row in a record of kind 8
         self._written: set[int] = set()
-        #: samples with a row in kind 7 since the last minor collection, by key
+        #: samples that got a row of kind 7 since the last minor collection, by key
         self._told: dict[int, _Sample] = {}
         #: number and time of the last minor collection
         self.collected = 0, 0
@@ -254,7 +254,8 @@ class Log:
             self.bytes += word(stamp)
 
     def define(self, frames: Sequence[FrameSpec]) -> int:
-        """Return the number of this stack's node, and define the node if it is new."""
+        """Return the number of a stack's node, and add a row for the node if it is new.
+        """
         pairs = self.pairs(frames)
         for depth in range(1, len(pairs) + 1):
             if pairs[:depth] in self.nodes:
@@ -478,7 +479,8 @@ class Log:
                  YOUNG, 0, 0) for sample in new])
 
     def end(self) -> None:
-        """Give each waiting sample its final row: the object is still young."""
+        """Add a row for each waiting sample, with the outcome that its object is young.
+        """
         for sample in self.waiting.values():
             self._object(sample, YOUNG)
         self.waiting.clear()

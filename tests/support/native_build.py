@@ -117,7 +117,7 @@ def run_of(harness: pathlib.Path, machine: str) -> list[str]:
 
 
 def machines() -> list[Any]:
-    """Return parameters of a test: each machine with its own C code.
+    """Return parameters that run a test for each machine with its own C code.
 
     A machine is skipped if its compiler or emulator is missing.
     """

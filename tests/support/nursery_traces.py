@@ -63,7 +63,7 @@ class Run(NamedTuple):
 
 
 def events_of(program: list[str]) -> Iterator[oracle.Event]:
-    """Yield the oracle's events of a program."""
+    """Yield the oracle's events for the events that a run printed."""
     for line in program:
         kind, *words = line.split()
         if kind == "start":
@@ -126,7 +126,7 @@ def check(harness: pathlib.Path, trace: str) -> Run:
 
 
 def check_totals(result: Run) -> None:
-    """Check the totals since sampling was started last."""
+    """Check the totals, which count from the last start of sampling."""
     starts = [i for i, line in enumerate(result.program)
               if line.startswith("start")]
     if not starts:

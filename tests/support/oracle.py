@@ -94,7 +94,7 @@ def splitmix64(seed: int) -> Iterator[int]:
 
 
 def gap(interval: int, fixed: bool, random: Iterator[int]) -> int:
-    """Return the number of bytes before the next sampled byte."""
+    """Return a random gap: the number of bytes before the next sampled byte."""
     if fixed:
         return interval - 1
     uniform = ((next(random) >> 11) + 1) / 2**53        # 0 < uniform <= 1

@@ -63,7 +63,8 @@ class Made(NamedTuple):
 class Birth(NamedTuple):
     key: int
     parts: tuple[Made, ...]
-    #: "" for the nursery, "large", or "old" for an object that is old from birth
+    #: where the object is allocated: "" for the nursery, "large" for a young large
+    #: object, or "old" for an object that is old from birth
     place: str = ""
 
 
@@ -83,7 +84,7 @@ class Unpin(NamedTuple):
 
     key: int
     part: int
-    #: DIED or PROMOTED, at the next minor collection
+    #: the object's outcome at the next minor collection, DIED or PROMOTED
     fate: int
 
 
@@ -130,7 +131,8 @@ def parts_of(birth: Birth) -> list[Made]:
 
 
 def _lost(steps: Iterable[Step]) -> set[int]:
-    """Return the keys that were young during a collection without our hook."""
+    """Return the keys of objects that were young during a collection without our hook.
+    """
     lost: set[int] = set()
     young: set[int] = set()
     is_lost = False

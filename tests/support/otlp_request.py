@@ -21,7 +21,7 @@ class Sample:
 
 @dataclasses.dataclass
 class OneType:
-    """A profile of one sample type."""
+    """A profile in a request, which has samples of one type."""
 
     unit: str
     samples: list[Sample]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 HEAD = 40
-#: kinds whose last column is the size of a text
+#: kinds of records whose last column is the size of a text
 _WITH_TEXTS = {1, 5, 6, 14, 16, 18, 19}
 
 Row = tuple[int, ...]

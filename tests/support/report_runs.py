@@ -32,7 +32,7 @@ WIDE = 1000
 
 def report(path: Path, *options: str, command: str = "report",
            width: int | None = WIDE, python: str = sys.executable) -> Done:
-    """Run the report, without a terminal if `width` is None.
+    """Run the report, in a terminal of `width` columns, or without one if it is None.
 
     The report runs in this process if possible, because a new process takes ten times
     as long. test_report.py tests that both commands start.
@@ -50,7 +50,7 @@ def report(path: Path, *options: str, command: str = "report",
 
 def called(command: str, arguments: Sequence[str],
            variables: dict[str, str]) -> Done:
-    """Run a command in this process, with its own output streams and environment."""
+    """Run a command in this process, with separate output streams and environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
                 for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), mock.patch.dict(

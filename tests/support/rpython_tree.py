@@ -27,7 +27,7 @@ EARLY_SAMPLE_WARNINGS = frozenset({
 
 @functools.cache
 def built(name: str) -> Path:
-    """Return one of PROGRAMS.
+    """Return the path of one of PROGRAMS.
 
     `make` translates the program if it is missing or older than its sources. Other
     processes wait meanwhile.

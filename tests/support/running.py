@@ -110,14 +110,14 @@ class Running:
         return out
 
     def status(self, name: str) -> int:
-        """Return a number from /proc/PID/status."""
+        """Return the number with this name from /proc/PID/status."""
         text = Path("/proc/%d/status" % self.pid).read_text()
         found = re.search(r"^%s:\s*(\d+)" % name, text, re.MULTILINE)
         assert found is not None
         return int(found[1])
 
     def descriptors(self) -> dict[str, str]:
-        """Return the targets of the open descriptors, by descriptor."""
+        """Return the targets of the program's open descriptors, by descriptor."""
         folder = "/proc/%d/fd" % self.pid
         found = {}
         for fd in os.listdir(folder):
@@ -131,7 +131,7 @@ class Running:
         return len(os.listdir("/proc/%d/task" % self.pid))
 
     def mappings(self) -> list[str]:
-        """Return the lines of /proc/PID/maps."""
+        """Return the program's memory mappings, the lines of /proc/PID/maps."""
         return Path("/proc/%d/maps" % self.pid).read_text().splitlines()
 
     def code(self) -> int:
@@ -171,7 +171,7 @@ def _running(pypy: PyPy, source: str, flags: tuple[str, ...],
         [interpreter, *flags, "-u", "-c", textwrap.dedent(source)], cwd=pypy.folder,
         env=pypy.environment, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=allow_tracing)
-    # end a program that hangs
+    # kill a program that hangs after ten minutes
     watchdog = threading.Timer(600, process.kill)
     watchdog.start()
     try:

@@ -23,9 +23,9 @@ class Rule(NamedTuple):
     imported: tuple[str, ...]
     #: importers to which the rule does not apply
     excepted: tuple[str, ...] = ()
-    #: imported modules that are allowed nevertheless
+    #: modules of `imported` that importers may import nevertheless
     allowed: tuple[str, ...] = ()
-    #: whether imports inside functions are allowed
+    #: whether imports of `imported` inside functions are allowed
     is_lazy: bool = False
 
 
@@ -49,7 +49,7 @@ REMOTE = SAMPLER + ".remote"
 ENTRY = REMOTE + ".entry"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 MACHINES = HOOK + ".discovery.machines"
-#: modules that know the instructions of one machine
+#: modules of the discovery that know the instructions of one machine
 OF_MACHINES = tuple(
     MACHINES + "." + path.stem
     for path in sorted(PACKAGES[SAMPLER].joinpath(*MACHINES.split(".")).glob("*.py"))

@@ -71,7 +71,7 @@ def test_an_index_accepts_the_platform_of_the_wheel(wheels: dict[str, Path]) -> 
 
 @pytest.mark.parametrize("machine", machines()[1:])
 def test_wheel_for_another_machine(tmp_path: Path, machine: str) -> None:
-    """Build the wheel with a cross compiler."""
+    """A cross compiler can build the sampler's wheel for another machine."""
     check_platform(arm64.make_wheel(tmp_path), machine)
 
 

@@ -44,7 +44,7 @@ void pending_sweep(void)
     real_pending_sweep();
 }
 
-/* table.h calls this function instead of mremap() of libc. */
+/* Replaces mremap() of libc for table.h, and may fail on request. */
 void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
 {
     if (has_no_memory) {

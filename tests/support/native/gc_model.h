@@ -6,7 +6,7 @@
 #define MAX_FINALIZERS  256
 #define ALIGNED(n)      (((n) & 7) == 0)
 
-struct object {                 /* the beginning of each object */
+struct object {                 /* header of each object of the model */
     uint64_t number;
     uint64_t size;
 };
@@ -41,7 +41,7 @@ static unsigned char *taken;    /* by 8 bytes of the nursery: whether they are a
 static char **small_object;     /* the address of each small object, by its number */
 static int64_t objects, max_objects;
 static int with_engine, hooked, abandoned;
-static char elsewhere[32];      /* the beginning of each large object */
+static char elsewhere[32];      /* memory of all large objects, which share one address */
 static int depth_in_reserve;    /* number of calls of collect_and_reserve() that run */
 
 static void *(*collect_and_reserve)(void *, intptr_t);
@@ -145,7 +145,8 @@ static void *gc_collect_and_reserve(void *self, intptr_t size)
     CHECK(gc.nursery_top == gc.true_top);
     CHECK(ALIGNED((uintptr_t)gc.nursery_free));
     CHECK(gc.nursery_free - size <= gc.nursery_top);
-    CHECK(gc.nursery_free > gc.nursery_top);    /* otherwise the program would not call */
+    /* the program calls this function only if the nursery seems full */
+    CHECK(gc.nursery_free > gc.nursery_top);
     depth_in_reserve++;
     do {
         gc.nursery_free = NULL;
@@ -184,7 +185,7 @@ static void *gc_external_malloc(void *self, uintptr_t type, intptr_t length,
     return gc.external_fails ? NULL : elsewhere;
 }
 
-/* A copy of _minor_collection() that is not hooked */
+/* Collect as _minor_collection() does, by a function that is not hooked. */
 static void unseen_collection(void)
 {
     gc.nursery_top = gc.true_top;

@@ -285,13 +285,13 @@ static void make_keys(uint64_t **keys, uint64_t *map)
     keys[6] = make_tuple(8, one);
     keys[7] = make_tuple(9, one);
     keys[8] = with_2(PAIR, keys[2], keys[5]);
-    keys[9] = with_2(PAIR, one, keys[8]);           /* too deep */
+    keys[9] = with_2(PAIR, one, keys[8]);           /* tuples that are nested too deep */
     keys[10] = with_2(NUMBERS, (void *)7, (void *)-8);
     keys[11] = its_class;
     keys[12] = (uint64_t *)other[2];                /* a class without a module */
     keys[13] = member;
     keys[14] = (uint64_t *)entries[5];              /* its name is no identifier */
-    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* not in its class */
+    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* a member its class lacks */
     keys[16] = with_1(TUPLE, NULL);                 /* a tuple that is not filled yet */
     keys[17] = make_text("0123456789012345678901234567890123456789012345678901234567890"
                          "12345678901234567890123456789012345678901234567890123456789"

@@ -1,5 +1,5 @@
-/* Tests code_names.c with argv[1] functions.  A later profile must get the same names as
-   the first one. */
+/* Tests code_names.c with argv[1] functions.  Later profiles must get the same names as the
+   first profile. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void tell_as(int64_t number, const char *text)
     code_names_keep(record, 17 + strlen(text));
 }
 
-/* Print the name that the profile gets now, or "-" if it has the name already. */
+/* Print the name of a function that the profile gets now, or "-" if it has the name. */
 static void print_name(int64_t number)
 {
     size_t size = 0;
@@ -64,8 +64,9 @@ static void print_name(int64_t number)
         printf(" %.*s", (int)size - 17, record + 17);
 }
 
-/* Replace a torn name by a name of the same or another size, in the same or another file,
-   and before or after the profile has the torn name.  Later profiles get the last name. */
+/* Replace an incomplete name by a name of the same or another size, in the same or another
+   file, and before or after the profile has the incomplete name.  Later profiles get the
+   last name. */
 static void replaced_names(void)
 {
     code_names_begin();

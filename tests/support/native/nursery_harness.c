@@ -110,7 +110,7 @@ static void after_collection(void)
     collecting = 0;
 }
 
-/* 'start' is the beginning of the object, with its header. */
+/* Print a pending sample, and check that it belongs to the object at 'start'. */
 static void print_sample(int64_t number, const char *start, int is_large)
 {
     if (pending.size != 0) {
@@ -130,7 +130,8 @@ static int64_t new_number(void)
     return objects++;
 }
 
-/* Allocate as compiled code and the JIT's code do. */
+/* Allocate as the interpreter's code and the JIT's code do: with the inlined check, and a
+   call of collect_and_reserve() if the nursery seems full. */
 static void allocate(intptr_t size)
 {
     char *result = gc.nursery_free;

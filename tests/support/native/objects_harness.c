@@ -82,7 +82,7 @@ static void failed(const char *what, int where)
 
 static int has_profile = 1, has_lock, free_is_ours, tells_swept, has_no_memory;
 
-/* table.h calls this function instead of mremap() of libc. */
+/* Replaces mremap() of libc for table.h, and may fail on request. */
 void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
 {
     if (has_no_memory) {

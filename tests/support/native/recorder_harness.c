@@ -34,7 +34,7 @@
 
 #define ALLOCATING      3       /* threads that take allocation samples */
 #define TIMED           2       /* threads that take CPU samples */
-#define SAMPLES         5000    /* of each thread */
+#define SAMPLES         5000    /* samples of each thread */
 #define LOST            100     /* one sample of this many has no stack */
 #define PARTS           20
 
@@ -176,7 +176,7 @@ static void run(const char *path)
 {
     static struct file_sink file;
     pthread_t thread[ALLOCATING + TIMED], disturber;
-    /* longer than the flusher's interval */
+    /* a pause that is longer than the flusher's interval */
     struct timespec pause = { 0, 300000000 };
     int i, fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
 

@@ -184,7 +184,7 @@ static pid_t begin_waiting(bool is_slow)
     check(pid >= 0, "fork");
     if (pid)
         return pid;
-    /* in case Yama restricts tracing to parents */
+    /* allow any process to trace this one, in case Yama restricts tracing to parents */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (is_slow) {
         listener = filter(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -478,7 +478,7 @@ static void trace_code(void)
     request.allocate = request.our_allocate = ADDRESS(spin);
     request.milliseconds = 100;
     check(tracer_enter(&request) == EAGAIN, "it is in allocate()");
-    /* code of another library is not safe */
+    /* a thread must not be stopped in another library, which may hold a lock */
     request.allocate = request.our_allocate = ADDRESS(allocate);
     request.ensure = ADDRESS(usleep);
     check(tracer_enter(&request) == EAGAIN, "it is not in that library");
@@ -511,8 +511,8 @@ static void trace_code_and_die(void)
 #endif
 
 #ifdef __aarch64__
-/* Values in all registers that a system call preserves: q0 to q31, fpsr, x1 to x7, x9 to
-   x30, and the flags.  On x86-64, churn.c tests this. */
+/* Values of all registers that a system call preserves on AArch64: q0 to q31, fpsr, x1 to
+   x7, x9 to x30, and the flags.  On x86-64, churn.c tests this. */
 struct values {
     uint64_t vectors[64], others[32];
 };

@@ -25,7 +25,8 @@
 #include "type_names.h"
 
 #define PARTS           8
-#define COLLECTIONS     12      /* in each segment; a marking ends after every fourth */
+/* minor collections of a segment; each fourth ends a marking */
+#define COLLECTIONS     12
 #define YOUNG           300     /* samples between two collections */
 #define STACKS          9000    /* more stacks than the table of known stacks holds */
 #define TYPES           20
