@@ -1,4 +1,5 @@
-"""Test that the memory for tracked objects is bounded, and freed at the end."""
+"""Test that the sampler's memory for tracked objects is bounded, and freed at the end.
+"""
 from __future__ import annotations
 
 import json

@@ -265,7 +265,7 @@ def test_nurseries_of_other_sizes(stock_pypy: PyPy, nursery: str, size: int) -> 
 
 
 def test_the_heap_is_part_of_resident_memory(stock_pypy: PyPy) -> None:
-    """Only the pages that the program has written count."""
+    """The program has written to all pages of its objects, so the pages are resident."""
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(2000000)]
     rest()

@@ -531,7 +531,7 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     assert (holder.path, holder.type) == (
         "all instances of __main__.Session", "__main__.Session")
     assert abs(holder.objects - (with_it.objects - without.objects)) < 1500
-    lists = 2 * 8 * 40000       # the references to the lists
+    lists = 2 * 8 * 40000       # bytes of the references in the cleared lists
     assert abs(holder.bytes + lists - (with_it.bytes - without.bytes)) < 100_000
     assert not any(holder.is_class for holder in without.holders)
     done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",

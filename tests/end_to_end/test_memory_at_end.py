@@ -17,7 +17,7 @@ MIB = 2**20
 #: The largest difference between a row and the known amount in bytes.  It covers the
 #: memory of the interpreter and the sampler.
 NOISE = 8 * MIB
-#: A program with 60 MiB of objects, 100 MiB of C code, and 40 MiB that are mapped.
+#: A program with 60 MiB of objects, 100 MiB of C memory, and 40 MiB that are mapped.
 PLANT = """
     import ctypes, gc, mmap
     libc = ctypes.CDLL(None)

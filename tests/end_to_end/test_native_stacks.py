@@ -1,4 +1,5 @@
-"""Test --native, the C frames between an allocation and the innermost Python frame."""
+"""Test --native, which adds the C frames inside the innermost Python frame to stacks.
+"""
 from __future__ import annotations
 
 import subprocess
@@ -78,7 +79,7 @@ def filler(stock_pypy: PyPy) -> Path:
     return stock_pypy.compile_extension("filler", EXTENSION, "-O1")
 
 
-#: The prefix of PyPy's own functions, which have names in builds that are not stripped.
+#: The prefix of the names of PyPy's own functions, in builds that are not stripped.
 OWN = "pypy_g_"
 
 

@@ -1,4 +1,4 @@
-"""Test pytest's marker limit_memory, which limits a test's live memory."""
+"""Test the plugin's marker limit_memory, which limits the live memory of a test."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""Test the pytest plugin in a separate project: its tables, limits and failures."""
+"""Test the tables, limits and failures of the pytest plugin in a separate project."""
 from __future__ import annotations
 
 import html

@@ -52,7 +52,7 @@ class Sum:
 
 
 def innermost(profile: Profile, stack: int) -> str:
-    """Return the innermost function of the program's own code."""
+    """Return the innermost function of a stack that is in the program's own code."""
     for frame in reversed(profile.stacks[stack] if stack >= 0 else ()):
         function = profile.function(frame.address)
         if function.file.endswith("app.py") or function.file == "<string>":

@@ -28,7 +28,8 @@ PROGRAM = """
     %s
 """
 COLLECT = "gc.collect(); gc.collect()"
-#: The end of a run with some MiB that survive minor collections, and are then garbage.
+#: The end of a program that makes some MiB of garbage after COLLECT. The garbage
+#: survives minor collections.
 AND_GO_ON = COLLECT + "; held = [[None] * 5 for _ in range(40000)]; del held"
 
 

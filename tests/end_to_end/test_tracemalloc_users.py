@@ -142,8 +142,8 @@ def test_pytest_shows_where_a_resource_was_allocated(stock_pypy: PyPy) -> None:
                      r" +opens\(\)\n.*\n +asyncio\.new_event", run.out), run.out
 
 
-#: A program with three resources that are never closed, in functions whose lines are
-#: numbered below.
+#: A test module with three resources that are never closed, in functions whose last
+#: lines are numbered below.
 UNCLOSED = """\
 import gc, socket, warnings
 

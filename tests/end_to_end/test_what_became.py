@@ -616,7 +616,7 @@ def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("kibibytes", [200000, 300000, 400000])
 @not_emulated
-@pytest.mark.nurseries("4M")     # Larger nurseries do not fit.
+@pytest.mark.nurseries("4M")     # The address space is too small for a larger nursery.
 def test_a_program_that_may_take_little_address_space(
         stock_pypy: PyPy, kibibytes: int) -> None:
     """The program ends as without the sampler, and the profile has no wrong samples."""

@@ -129,7 +129,7 @@ def prepare(suite: str | None) -> Build:
 
 
 def install(build: Build) -> None:
-    """Install our packages from the source."""
+    """Install our packages from the source into a build's environment."""
     if not build.pypy.exists():
         must(build.inside("pypy3", "-m", "venv", build.folder / "venv"),
              "the environment")
@@ -144,7 +144,7 @@ def install(build: Build) -> None:
 
 
 def install_for_tests(build: Build) -> None:
-    """Install the packages that the tests of `make test` need."""
+    """Install our packages, and the packages that the tests of `make test` need."""
     install(build)
     must(build.command(*PIP, "-r", ROOT / "tests" / "requirements-pypy.txt"),
          "installing what tests need")

@@ -61,7 +61,7 @@ class Difference:
 
 @dataclasses.dataclass
 class Comparison:
-    """The outcomes of a suite, and the differences with sampling."""
+    """The outcomes of a suite without sampling, and the differences with sampling."""
 
     suite: Suite
     plain: Outcomes

@@ -1,4 +1,7 @@
-"""Test the pusher's folder: counters, locks, and segments at which pushers crash."""
+"""Test the folder from which a pusher sends the segments of a program.
+
+The tests cover counters, locks, and segments at which a pusher crashes.
+"""
 from __future__ import annotations
 
 import fcntl

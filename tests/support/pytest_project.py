@@ -1,4 +1,4 @@
-"""A project with tests, for tests of pytest's plugin in a sampled PyPy."""
+"""A project with tests, to test our pytest plugin in a sampled PyPy."""
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""The profiles of a run of several processes."""
+"""Reads the profiles of all processes of a run."""
 from __future__ import annotations
 
 import re

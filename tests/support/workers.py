@@ -1,4 +1,4 @@
-"""A master process with two worker processes."""
+"""A program of a master process with two worker processes, as targets of commands."""
 from __future__ import annotations
 
 from collections.abc import Iterator

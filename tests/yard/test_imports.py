@@ -36,7 +36,8 @@ ROOMS = ("errors", "text", "profile", "readers", "meaning", "analysis", "report"
 READERS, MODEL, ERRORS, WRITERS, REPORT = (
     CONVERT + "." + name
     for name in ("readers", "profile.model", "errors", "writers", "report"))
-#: modules of the command line that do not convert: files, the terminal, the browser
+#: modules of the command line for files, the terminal and the browser, which convert
+#: nothing
 AROUND = tuple(CONVERT + ".cli." + name for name in (
     "launch", "output", "progress", "serve", "streams"))
 FIREFOX = WRITERS + ".firefox"

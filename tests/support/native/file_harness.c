@@ -1,5 +1,6 @@
-/* Tests vmprof_file.c on code of a signal handler that is generated here.  Each line of
-   stdout says whether vmprof's descriptor was found in one kind of code. */
+/* Tests vmprof_file.c, which finds the variable of vmprof's descriptor in the code of
+   vmprof's signal handler.  The code is generated here.  Each line of stdout says whether
+   the variable was found in one kind of code. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

@@ -362,7 +362,7 @@ static void trace_and_die(void)
 /* The spinning child has values in all registers, in two flags and below the stack pointer,
    and runs only two instructions: "decq spins; jnz". */
 #define VALUES 46               /* words in 14 registers and 16 vector registers */
-#define BELOW 15                /* words below the stack pointer */
+#define BELOW 15                /* tested words below the stack pointer */
 struct spun {
     uint64_t values[VALUES], flags, below[BELOW];
 };
