@@ -265,7 +265,8 @@ def test_nurseries_of_other_sizes(stock_pypy: PyPy, nursery: str, size: int) -> 
 
 
 def test_the_heap_is_part_of_resident_memory(stock_pypy: PyPy) -> None:
-    """The program has written to all pages of its objects, so the pages are resident."""
+    """The pages of the objects are resident, because the program has written to them.
+    """
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(2000000)]
     rest()

@@ -363,7 +363,7 @@ def test_callbacks_and_context_variables(stock_pypy: PyPy) -> None:
 
 
 def test_a_deep_stack(stock_pypy: PyPy) -> None:
-    """The walk visits each frame once; otherwise 40,000 would take too long."""
+    """The walk visits each of 40,000 frames once; otherwise it would take too long."""
     run = stock_pypy.sample("""
     import sys, threading
     from vmprof_allocation.session.session import current
@@ -402,7 +402,7 @@ def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
 @pytest.mark.parametrize("what", [
     "os.close(fd)", "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))"])
 def test_an_answer_that_could_not_be_written(stock_pypy: PyPy, what: str) -> None:
-    """The caller of held() gets the reason."""
+    """If a snapshot cannot be written to the profile, held() raises with the reason."""
     run = stock_pypy.command("-c", """
 import os, resource, vmprof_allocation
 kept = [str(i) for i in range(50000)]

@@ -58,7 +58,7 @@ SERVICE = """
 
 
 class Engine:
-    """A server that can be stopped and started again."""
+    """A server for pushed profiles, which can be stopped and started again."""
 
     is_collector = False
 

@@ -153,7 +153,8 @@ def leak(rng: random.Random, rate: float = 20) -> list[Life]:
 
 
 def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
-    """Return exponential lifetimes with `mean` seconds, at a constant number alive."""
+    """Return exponential lifetimes of `mean` seconds for a constant number of objects.
+    """
     lives = [(0.0, rng.expovariate(1 / mean))
              for _ in range(round(rate * mean))]
     return lives + [(t, t + rng.expovariate(1 / mean))

@@ -298,8 +298,7 @@ static void stop(int at_once)
         run_pending_request();
 }
 
-/* Let the next small allocation enter the slow path.  Without the engine, fill the nursery.
-   */
+/* Make the next small allocation enter the slow path, without the engine by a full nursery. */
 static void collect_soon(void)
 {
     if (with_engine && nursery.phase == NURSERY_RUNNING)

@@ -511,8 +511,7 @@ static int is_sampled(int64_t key, struct nursery_sample *sample)
     return 1;
 }
 
-/* Allocate a batch.  With 'interval' 0, the sampler decides whether the batch is sampled.
-   */
+/* Allocate a batch.  With 'interval' 0, the sampler decides whether to sample the batch. */
 static void piece(int64_t key, int64_t at, int64_t interval, const char *rest)
 {
     struct nursery_sample sample = { nursery_free, 0, at, interval,

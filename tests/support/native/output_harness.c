@@ -2,7 +2,8 @@
  * data that the recorder would get: "bytes HEX", "stack HEX", "disabled HEX".
  *
  *   open                  make the decoy, a descriptor that vmprof takes for its file
- *   control 0 | 1         1 before, and 0 after, we call vmprof's enable() or disable()
+ *   control 0 | 1         the sampler begins (1) or ends (0) a call of vmprof's enable() or
+ *                         disable()
  *   map, unmap            map or unmap vmprof's buffers
  *   fill BUFFER HEX       vmprof appends to a buffer
  *   end BUFFER HEX        vmprof writes the last bytes of a buffer, which are already

@@ -1,6 +1,8 @@
-/* Tests tracer.c on a forked child, whose functions have the same addresses as here.
-   Prints "ok", or the first failed check.  tracer_harness CASE: one of the cases in main()
-   */
+/* Tests tracer.c on a forked child, whose functions have the same addresses as here.  Prints
+ * "ok", or the first failed check.
+ *
+ *   tracer_harness CASE       one of the cases in main()
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -149,8 +151,7 @@ static int filter(int number, int which, uint32_t value, uint32_t answer, int fl
     return result;
 }
 
-/* Delay each mmap() that the tracer makes the child call, before the kernel runs the call.
-   */
+/* Delay each mmap() that the tracer makes the child call, before the kernel runs it. */
 static void *delay(void *listener)
 {
     struct seccomp_notif asked;
