@@ -239,7 +239,7 @@ def test_readings_of_an_attached_program(stock_pypy: PyPy) -> None:
 
 def test_large_objects_that_are_young_are_not_old(stock_pypy: PyPy) -> None:
     """The GC counts young large objects as old until a minor collection visits them.
-    A check of the estimated live bytes against the GC's count must allow for these.
+    A check of estimated live bytes against the GC's count must allow a difference.
     """
     run = stock_pypy.sample("""
     import gc
@@ -265,8 +265,7 @@ def test_nurseries_of_other_sizes(stock_pypy: PyPy, nursery: str, size: int) -> 
 
 
 def test_the_heap_is_part_of_resident_memory(stock_pypy: PyPy) -> None:
-    """The pages of the objects are resident, because the program has written to them.
-    """
+    """The objects' pages are resident, because the program wrote the objects."""
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(2000000)]
     rest()

@@ -38,8 +38,8 @@
  *   unhook            restore the GC's three functions
  *   unseen            a minor collection that bypasses the hook
  *
- * The trace is run twice, without the engine's lines and with them.  Each run prints its
- * events when they happen.  Only the second run prints the samples ("sample NUMBER SIZE
+ * The trace is run twice, first without and then with the engine's lines.  Each run prints
+ * its events when they happen.  Only the second run prints the samples ("sample NUMBER SIZE
  * INTERVAL") and the totals.  A failed check ends the program with exit code 3.
  */
 #include <errno.h>
@@ -298,7 +298,8 @@ static void stop(int at_once)
         run_pending_request();
 }
 
-/* Make the next small allocation enter the slow path, without the engine by a full nursery. */
+/* Make the next small allocation enter the slow path.  Without the engine, the function
+   fills the nursery. */
 static void collect_soon(void)
 {
     if (with_engine && nursery.phase == NURSERY_RUNNING)

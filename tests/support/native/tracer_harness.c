@@ -1,5 +1,5 @@
-/* Tests tracer.c on a forked child, whose functions have the same addresses as here.  Prints
- * "ok", or the first failed check.
+/* Tests tracer.c on a forked child, whose functions have the same addresses as here.
+ * Prints "ok", or the first failed check.
  *
  *   tracer_harness CASE       one of the cases in main()
  */
