@@ -38,14 +38,14 @@ EMULATED = EMULATED_ROOT.exists()
 not_emulated = pytest.mark.skipif(
     EMULATED, reason="the emulator is no kernel, and its Debian has no pip")
 
-#: marker of the tests that use a fixture
+#: marker that a test gets if it uses the fixture, by the fixture's name
 MARKERS = {"pypy": "pypy", "pprof": "go", "speedscope_schema": "node",
            "opened": "node", "page": "node", "wheels": "slow",
            "pushers": "slow"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # a script that starts the tests with & ignores SIGINT, but tests send it
+    # tests send SIGINT, which is ignored if a shell script has started pytest with "&"
     signal.signal(signal.SIGINT, signal.default_int_handler)
     is_worker = hasattr(config, "workerinput")
     if not is_worker and (problem := installed.problems(
@@ -67,9 +67,10 @@ def minutes(item: pytest.Item) -> float:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the tests so that all workers finish at about the same time.
 
-    Tests of minutes come first, the longest at the beginning. Tests of translated
-    programs come after two thirds of the others, when the programs are ready. They do
-    not come last, because one of them takes three minutes.
+    Tests with the marker `long` come first, the longest at the beginning. Tests of
+    translated programs come after two thirds of the others, because `make` first has to
+    translate the programs. They do not come last, because one of them takes three
+    minutes.
     """
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
@@ -85,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # about 5,000 tests stay alive, so the GC need not examine them again
+    # about 5,000 collected tests stay alive, so this process's GC need not examine them
     gc.collect()
     gc.freeze()
 
@@ -96,7 +97,7 @@ SPEEDSCOPE_SCHEMA = (ROOT / ".node" / "node_modules" / "speedscope" / "dist" / "
 
 @pytest.fixture
 def speedscope_schema() -> dict[str, Any]:
-    """Return the schema in speedscope's package."""
+    """Return the schema of speedscope's files from the npm package speedscope."""
     if not SPEEDSCOPE_SCHEMA.exists():
         pytest.fail("%s is missing: run `make test`, which installs it"
                     % SPEEDSCOPE_SCHEMA.relative_to(ROOT))
@@ -128,28 +129,28 @@ def has_builtin() -> bool:
 
 
 class PyPy:
-    """The PyPy under test, with a folder for programs and an environment."""
+    """The PyPy under test, with a folder for programs and the environment variables."""
 
     def __init__(self, folder: Path, nursery: str = "1M"):
         self.folder = folder
         self.environment = {
             "PATH": os.environ["PATH"], "HOME": str(folder),
-            # PyPy's default depends on the processor's cache
+            # set the nursery's size, because PyPy's default depends on the processor
             "PYPY_GC_NURSERY": nursery, "PYTHONHASHSEED": "0",
-            # so that lines of a report are not wrapped
+            # no line of a report is wrapped at this width
             "COLUMNS": "1000",
             "XDG_CACHE_HOME": CACHE,
         }
 
     def script(self, source: str, name: str = "app.py") -> Path:
-        """Write a program into the folder."""
+        """Write a program into the folder, and return the file's path."""
         path = self.folder / name
         path.write_text(textwrap.dedent(source))
         return path
 
     def command(self, *arguments: str, timeout: float = 300,
                 **environment: str) -> Run:
-        """Run `pypy3 arguments`."""
+        """Run PyPy with these arguments and additional environment variables."""
         return self._command(arguments, environment, timeout)
 
     def _command(self, arguments: Sequence[str], environment: dict[str, str],
@@ -192,7 +193,7 @@ class PyPy:
         return self.folder / target
 
     def compile_extension(self, name: str, source: str, *flags: str) -> Path:
-        """Compile an extension module for this PyPy's release."""
+        """Compile an extension module of CPython's C API for this release of PyPy."""
         folder, suffix = json.loads(self.command("-c", """if 1:
             import json, sysconfig
             print(json.dumps([sysconfig.get_paths()["include"],
@@ -201,7 +202,7 @@ class PyPy:
         return self.compile_c(source, name + suffix, "-I{0}" + folder, *flags)
 
     def profile(self) -> Profile:
-        """Return the last profile that was written."""
+        """Read out.vmprof, the profile of the last run."""
         return readers.read(self.folder / "out.vmprof")
 
     def sample(self, source: str, interval: str, *flags: str,
@@ -234,7 +235,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def nursery() -> str:
-    """The size of the nursery of the PyPy under test."""
+    """Return the default value of PYPY_GC_NURSERY in tests."""
     return "1M"
 
 
@@ -249,7 +250,7 @@ def pypy(tmp_path: Path, nursery: str) -> PyPy:
 
 @pytest.fixture
 def stock_pypy(pypy: PyPy) -> PyPy:
-    """Skip a test of the hook engine if PyPy has a builtin engine."""
+    """Return the PyPy under test; skip the test if PyPy has a builtin engine."""
     if has_builtin():
         pytest.skip("%s samples on its own: nothing is hooked" % PYPY)
     return pypy

@@ -2,10 +2,10 @@
 
     arm64.py RELEASE
 
-This program creates three entries in .build/arm64/RELEASE: `root`, the system; `site`,
-our packages; and `pypy3`, a command that tests can use as PYPY. It needs Debian's
-debootstrap, qemu-user-static and gcc-aarch64-linux-gnu. The installation runs no
-emulated program.
+This program creates .build/arm64/RELEASE. `root` has the system, `site` has our
+packages, and `pypy3` is a command that tests can use as PYPY. The program needs
+Debian's debootstrap, qemu-user-static and gcc-aarch64-linux-gnu. The installation runs
+no emulated program.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-#: packages in addition to the smallest system
+#: Debian packages that are installed in addition to the smallest system
 PACKAGES = "pypy3,pypy3-dev,pypy3-lib-testsuite,ca-certificates,procps"
 COMMAND = """\
 #!/bin/sh
@@ -27,7 +27,7 @@ exec "%s" "%s" "%s" /usr/bin/pypy3 "$@"
 
 
 def make_root(release: str, root: Path, packages: str = PACKAGES) -> None:
-    """Unpack a system; no script of a package has to run."""
+    """Unpack a Debian system into a folder, without running scripts of its packages."""
     with tempfile.TemporaryDirectory(dir=root.parent) as folder:
         made = Path(folder, "root")
         subprocess.run(["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase",
@@ -36,7 +36,7 @@ def make_root(release: str, root: Path, packages: str = PACKAGES) -> None:
         for package in sorted(made.glob("var/cache/apt/archives/*.deb")):
             unpack(package, made)
             package.unlink()
-        # without permission to make devices, debootstrap makes /proc a link
+        # debootstrap makes /proc a link if it has no permission to make devices
         if (made / "proc").is_symlink():
             (made / "proc").unlink()
         (made / "etc/hosts").write_text("127.0.0.1 localhost\n")
@@ -56,7 +56,8 @@ def unpack(package: Path, root: Path) -> None:
 def add_site(root: Path, site: Path) -> None:
     """Add a folder to the system's import path.
 
-    The folder has the same path inside and outside, so the tests find its files.
+    The folder has the same path in the system as on this machine, so that the tests
+    find its files.
     """
     (library,) = (root / "usr/lib").glob("pypy3.*")
     target = root / "usr/local/lib" / library.name / "dist-packages"
@@ -68,8 +69,8 @@ def add_site(root: Path, site: Path) -> None:
 def make_wheel(folder: Path) -> Path:
     """Build the sampler's wheel in a folder, from a copy of the source.
 
-    setuptools would add folders to the source itself. PyPy builds the wheel, because it
-    contains cffi, which then need not be installed for this machine.
+    setuptools would add folders to the source itself. This machine's PyPy builds the
+    wheel, because it contains cffi.
     """
     shutil.copytree(PROJECT / "vmprof-integration", folder / "source")
     subprocess.run(
@@ -82,7 +83,9 @@ def make_wheel(folder: Path) -> Path:
 
 
 def install(target: Path) -> None:
-    """Install our packages, built for arm64, and the other packages of .venv-pypy."""
+    """Install our packages for arm64, and the other packages of .venv-pypy, in a
+    folder.
+    """
     (there,) = (PROJECT / ".venv-pypy/lib").glob("pypy3.*/site-packages")
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(there, target, symlinks=True)
@@ -92,7 +95,8 @@ def install(target: Path) -> None:
 
 
 def make(release: str) -> Path:
-    """Create the system and the command, and return the command's path."""
+    """Create `root` if it is missing, `site` and `pypy3`; return the path of `pypy3`.
+    """
     folder = PROJECT / ".build/arm64" / release
     folder.mkdir(parents=True, exist_ok=True)
     root, command = folder / "root", folder / "pypy3"

@@ -4,8 +4,7 @@
 
 COMMAND runs in the system at ROOT, and in the current folder. The system has this
 machine's /tmp and the files of the project. An emulator runs COMMAND and its children.
-The settings of this machine do not change, because since Linux 6.7 a user namespace has
-its own registered emulators.
+The emulator is registered only in a user namespace, which Linux allows since 6.7.
 """
 from __future__ import annotations
 
@@ -16,23 +15,24 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 EMULATOR = "/usr/bin/qemu-aarch64-static"
-#: linux/sched.h, sys/mount.h
+#: flags of unshare() and mount(), from linux/sched.h and sys/mount.h
 NEW_USERS, NEW_MOUNTS = 0x10000000, 0x20000
 BIND, RECURSIVE, PRIVATE = 0x1000, 0x4000, 0x40000
-#: first bytes of the other machine's programs, and the mask of the significant bits
+#: first bytes of an AArch64 program (ELF header), and the mask of the significant bits
 HEAD = "7f454c46020101000000000000000000" "0200b700"
 MASK = "ffffffffffffff00ffffffffffffffff" "feffffff"
-#: F: open the emulator now, so that it need not be in ROOT; P: pass argv[0] to it
+#: flags of binfmt_misc. F opens the emulator now, so that it need not be in ROOT. P
+#: passes argv[0] to the emulator
 FLAGS = "FP"
-#: max: a processor with guarded pages and signed return addresses. The hardware's
-#: algorithm for signatures would be slow in the emulator
+#: value of QEMU_CPU: a processor with guarded pages and signed return addresses. The
+#: hardware's algorithm for signatures would be slow in the emulator
 PROCESSOR = "max,pauth-impdef=on"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def check(result: int, what: str) -> None:
-    """Raise OSError if a function of libc failed."""
+    """Raise OSError with errno if the result of a libc function is not 0."""
     if result:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), what)
@@ -64,7 +64,8 @@ def register_emulator() -> None:
 
 
 def enter(root: Path) -> None:
-    """Make `root` the root folder, with shared folders of this machine."""
+    """Make `root` the root folder of this process, with shared folders of this machine.
+    """
     folder = os.getcwd()
     become_root_of_a_namespace()
     mount("none", "/", None, RECURSIVE | PRIVATE)

@@ -23,15 +23,15 @@ import arm64
 from enter import PROCESSOR
 
 EMULATOR = "qemu-system-aarch64"
-#: file name in the folder of the release
+#: name of the kernel's file in the folder of the release
 KERNEL = "vmlinuz"
-#: the smallest kernel, because the console is the only device
+#: package of the smallest kernel, which suffices because the console is the only device
 PACKAGE = "linux-image-cloud-arm64"
 #: parts of Debian's root that no program needs
 LEFT_OUT = ("proc", "sys", "dev", "tmp", "work", "boot", "usr/share/doc",
             "usr/share/man", "usr/share/locale", "var/cache")
 CACHE = arm64.PROJECT / ".build/arm64/cache"
-#: text after the command's output, before its exit code
+#: text that follows the command's output, and precedes the command's exit code
 END = "the command's code:"
 INIT = """\
 #!/bin/sh
@@ -52,7 +52,7 @@ sleep 60
 
 
 def make_kernel(release: str, kernel: Path) -> None:
-    """Take the kernel from a Debian package."""
+    """Copy the kernel out of a Debian package to the file `kernel`."""
     with tempfile.TemporaryDirectory(dir=kernel.parent) as folder:
         root = Path(folder, "root")
         arm64.make_root(release, root, arm64.PACKAGES + "," + PACKAGE)
@@ -61,9 +61,9 @@ def make_kernel(release: str, kernel: Path) -> None:
 
 
 def write_entry(file: BinaryIO, name: str, mode: int, data: bytes = b"") -> None:
-    """Write an entry of a cpio archive that belongs to root.
+    """Write an entry of a cpio archive. The owner of the entry is root.
 
-    The kernel's documentation describes the format (initramfs buffer format).
+    The kernel's documentation describes the format ("initramfs buffer format").
     """
     ended = name.encode() + b"\0"
     fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(ended), 0)
@@ -73,7 +73,7 @@ def write_entry(file: BinaryIO, name: str, mode: int, data: bytes = b"") -> None
 
 
 def walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
-    """Yield all paths below a folder, except some."""
+    """Yield all paths below a folder, except those in `left_out` and below."""
     for path in sorted(folder.iterdir()):
         if path not in left_out:
             yield path
@@ -83,7 +83,9 @@ def walk(folder: Path, left_out: set[Path]) -> Iterator[Path]:
 
 def write_tree(file: BinaryIO, folder: Path, name: str,
                left_out: tuple[str, ...] = ()) -> None:
-    """Write a folder's files to the archive, under the prefix `name`."""
+    """Write all files below a folder to the archive; `name` precedes the relative
+    paths.
+    """
     for path in walk(folder, {folder / below for below in left_out}):
         mode = path.lstat().st_mode
         data = (str(path.readlink()).encode() if stat.S_ISLNK(mode) else
@@ -92,12 +94,12 @@ def write_tree(file: BinaryIO, folder: Path, name: str,
 
 
 def write_system(file: BinaryIO, root: Path, site: Path, folder: Path) -> None:
-    """Write the whole system as an initramfs."""
+    """Write the system, our packages and the command's folder as an initramfs."""
     write_tree(file, root, "", LEFT_OUT)
     for empty in "proc", "sys", "dev", "tmp", "tried":
         write_entry(file, empty, 0o40755)
     for shared in site, CACHE:
-        # the emulated system has this folder at the same path as this machine
+        # in the emulated system, the folder has the same path as on this machine
         name = str(shared).lstrip("/")
         for parent in reversed(Path(name).parents[:-1]):
             write_entry(file, str(parent), 0o40755)

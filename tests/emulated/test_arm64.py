@@ -1,4 +1,4 @@
-"""Sampling on AArch64: Debian's PyPy for arm64, run by an emulator.
+"""Test sampling on AArch64 with Debian's PyPy for arm64, which an emulator runs.
 
 `make hard MACHINE=arm64` runs the hook engine's own tests there, on three releases.
 """
@@ -24,8 +24,8 @@ PYPY = ROOT / ".build/arm64/bookworm/pypy3"
 CACHE = ROOT / ".build/arm64/cache"
 INTERVAL = 4096
 
-# Strings have sizes that identify their function. The JIT compiles `first` and `second`
-# together with `fill`.
+# The size of a string identifies the function that allocates it. The JIT compiles the
+# functions `first` and `second` together with their caller `fill`.
 PROGRAM = """
 import gc, os
 filler, kept, slot, order = "x" * 5000, [], [None], [2, 1]
@@ -62,7 +62,8 @@ for i in range(3):
 kept.append(None)
 """
 
-# The functions of code that was compiled before the start of sampling are unknown.
+# A program whose functions are compiled before the start of sampling, so that the
+# functions in compiled code are unknown.
 WARM = PROGRAM[:PROGRAM.index("class Node")] + """
 import vmprof_allocation
 fill(20000)
@@ -72,9 +73,10 @@ with vmprof_allocation.sample("app.vmprof", 4096):
 
 
 def start(folder: Path, program: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Run the program until it ends.
+    """Run a program until it ends.
 
-    Without `flags` of vmprof, the program starts sampling itself.
+    `flags` are options of vmprof. Without flags, the program has to start sampling
+    itself.
     """
     (folder / "app.py").write_text(program)
     command = ["-m", "vmprof", *flags, "-o", "app.vmprof"] if flags else []
@@ -85,7 +87,7 @@ def start(folder: Path, program: str, *flags: str) -> subprocess.CompletedProces
 
 
 def run(folder: Path, program: str, *flags: str) -> Path:
-    """Run the program, and return the folder that has its profile."""
+    """Run a program, which must succeed, and return the folder with its profile."""
     done = start(folder, program, *flags)
     assert done.returncode == 0, done.stderr
     return folder
@@ -93,7 +95,7 @@ def run(folder: Path, program: str, *flags: str) -> Path:
 
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with app.vmprof and the profile of a child process."""
+    """Run PROGRAM, and return the folder with app.vmprof and the profile of a child."""
     if not PYPY.exists():
         pytest.skip("no Debian for arm64: debootstrap, qemu-user-static and "
                     "gcc-aarch64-linux-gnu are needed, as `make test` installs them")
@@ -112,20 +114,25 @@ def profile(emulated: Path) -> Profile:
 
 
 def strings(profile: Profile, length: int) -> list[int]:
-    """Return the rows of these strings, also in batches with small objects."""
+    """Return the rows of samples of strings with `length` characters.
+
+    The strings may be in batches with small objects.
+    """
     size = string_size(length)
     return [row for row, at in enumerate(profile.samples.size)
             if size <= at < size + 64]
 
 
 def makers(profile: Profile, rows: list[int]) -> Counter[str]:
-    """Return how many of the samples each function allocated."""
+    """Return the number of samples in these rows by the function that allocated."""
     return Counter(innermost(profile, profile.samples.stack[row]) for row in rows)
 
 
 @pytest.mark.long(4)
 def test_number_of_samples_matches_their_probability(profile: Profile) -> None:
-    """An object's probability is 1 - exp(-size / interval); allow four sigmas."""
+    """An object is sampled with the probability 1 - exp(-size / interval). The
+    tolerance is four standard deviations.
+    """
     check_conservation(profile)
     for length in 3000, 4500:
         likely = 1 - math.exp(-string_size(length) / INTERVAL)
@@ -171,7 +178,9 @@ def test_time_in_compiled_code_goes_to_the_function_that_takes_it(
 
 
 def test_raw_memory_is_refused(emulated: Path, tmp_path: Path) -> None:
-    """Without the GIL, a sample must not change words of the stack."""
+    """On AArch64, taking a stack changes words of the stack, which a thread without the
+    GIL must not do. So native memory cannot be sampled.
+    """
     done = start(tmp_path, "print('runs')", "--allocation-sampling", "1M",
                  "--raw-memory", "16k")
     assert (done.returncode, done.stdout) == (2, "")

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.hard
 
 CASES = ("often", "no-syscall-info", "lock", "stands-still", "too-long", "signals",
          "dies", "registers")
-#: the main thread waits for stdin, one thread runs compiled code, one waits for a lock
+#: a program whose main thread waits for stdin, while one thread runs compiled code, and
+#: one waits for a lock
 THREADS = """
 import sys, threading
 class Node:
@@ -38,7 +39,7 @@ for thread in threads:
     thread.join()
 print("ended", len(threads))
 """
-#: a program that never made a thread, so PyPy has not created the GIL
+#: a program that makes no thread, so that PyPy has not created the GIL
 ALONE = """
 import select, sys
 count = 0
@@ -46,7 +47,8 @@ while not select.select([sys.stdin], [], [], 0)[0]:
     count += len([bytes(1000 + i) for i in range(1000)])
 print("ended", count % 1000)
 """
-#: the system call restarts, and still sleeps for the requested time
+#: a program that sleeps in a system call, which must restart and sleep the requested
+#: time
 ASLEEP = """
 import ctypes, time
 begun = time.monotonic()
@@ -80,7 +82,7 @@ done
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the output of the system."""
+    """Run the tracer's cases and the programs in the system, and return the output."""
     if not (arm64.PROJECT / ".build/arm64/bookworm/pypy3").exists():
         pytest.skip("no Debian for arm64: `make hard MACHINE=arm64` makes it")
     if not (shutil.which(machine.EMULATOR) and shutil.which(COMPILERS[AARCH64])):
@@ -107,7 +109,8 @@ def test_a_process_is_made_to_run_a_program(said: str, case: str) -> None:
 @pytest.mark.parametrize("name, threads, end", [
     ("threads", 3, "ended 2"), ("alone", 1, "ended 0"), ("asleep", 1, "ended 0 6")])
 def test_a_program_is_attached_to(said: str, name: str, threads: int, end: str) -> None:
-    """The program is sampled, and has its usual output and exit code."""
+    """Each program is sampled, and has the same output and exit code as without attach.
+    """
     found = dict(re.findall(r"^%s (\w+): (.*)$" % name, said, re.MULTILINE))
     assert found == {"attach": "0", "threads": str(threads), "code": "0",
                      "says": end}, said

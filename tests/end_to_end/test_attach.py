@@ -1,4 +1,4 @@
-"""Test the command attach, which samples a program that already runs unprepared."""
+"""Test the command attach, which samples a program that runs without the sampler."""
 from __future__ import annotations
 
 import errno
@@ -52,7 +52,7 @@ def test_a_program_with_threads(stock_pypy: PyPy) -> None:
 
 
 def test_attaches_to_a_program_that_never_used_threads(stock_pypy: PyPy) -> None:
-    """Attach creates the GIL, which the program releases from then on."""
+    """PyPy creates the GIL with the first thread, so attach has to create the GIL."""
     with running(stock_pypy, BUSY_ALONE) as program:
         program.attach()
         assert program.end() == "ended\n"
@@ -63,7 +63,7 @@ def test_attaches_to_a_program_that_never_used_threads(stock_pypy: PyPy) -> None
     "time.sleep(600)", "select.select([sys.stdin], [], [])", "sys.stdin.readline()",
     "threading.Event().wait()", "poll()", "signal.pause()"])
 def test_a_waiting_program_continues_to_wait(stock_pypy: PyPy, wait: str) -> None:
-    """The wait continues even if the kernel would end the system call with EINTR."""
+    """Attach must restart a system call that the kernel ends with EINTR."""
     with running(stock_pypy, """
         import select, signal, sys, threading, time
         class Ended(BaseException):
@@ -90,7 +90,7 @@ def test_a_waiting_program_continues_to_wait(stock_pypy: PyPy, wait: str) -> Non
 
 @pytest.fixture
 def churn(tmp_path: Path) -> str:
-    """Return the first lines of programs that use tests/support/native/churn.c."""
+    """Build churn.c, and return the first lines of programs that use this library."""
     for name, source in ("churn.so", NATIVE / "churn.c"), ("other.so", "-xc /dev/null"):
         subprocess.run(
             ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-fPIC",
@@ -106,9 +106,8 @@ def churn(tmp_path: Path) -> str:
 
 def test_a_program_in_malloc_and_the_loader_is_sampled(stock_pypy: PyPy,
                                                        churn: str) -> None:
-    """All threads are nearly always in malloc or the loader.
-
-    The program neither hangs nor crashes.
+    """Attach neither hangs nor crashes a program that holds the locks of malloc or the
+    loader nearly all the time.
     """
     with running(stock_pypy, churn + """
     import select
@@ -125,7 +124,8 @@ def test_a_program_in_malloc_and_the_loader_is_sampled(stock_pypy: PyPy,
 
 
 def test_registers_and_errno_are_put_back(stock_pypy: PyPy, churn: str) -> None:
-    """The vector registers and the red zone below the stack pointer are restored, too.
+    """The registers include the vector registers. The 128 bytes below the stack pointer
+    (the red zone) are restored, too.
     """
     with running(stock_pypy, churn + """
     import select
@@ -140,7 +140,9 @@ def test_registers_and_errno_are_put_back(stock_pypy: PyPy, churn: str) -> None:
 
 
 def test_a_sleep_in_c_keeps_its_duration(stock_pypy: PyPy) -> None:
-    """The kernel resumes the sleep with the remaining time."""
+    """After attach has interrupted a sleep, the kernel continues it with the rest of
+    the time.
+    """
     with running(stock_pypy, """
         import ctypes
         print("ready")
@@ -151,9 +153,9 @@ def test_a_sleep_in_c_keeps_its_duration(stock_pypy: PyPy) -> None:
 
 
 def test_signals_are_handled_meanwhile(stock_pypy: PyPy, churn: str) -> None:
-    """A signal during the stop ends the waiting system call, as it does without attach.
-
-    No other event ends the system call.
+    """A signal that arrives while attach has stopped the thread ends the thread's
+    waiting system call, as without attach. The stop itself does not end the system
+    call.
     """
     with running(stock_pypy, churn + """
     library.answer()
@@ -201,18 +203,19 @@ def test_attach_leaves_only_the_library_and_modules(stock_pypy: PyPy) -> None:
         program.attach()
         assert things(program) == before
         assert answer == program.ask()
-        # A stack, and a heap of libc's if two threads of the sampler existed at once.
+        # If two threads of the sampler existed at once, a thread's stack and a heap of
+        # malloc stay mapped.
         assert len(program.mappings()) <= len(mappings) + 4
         program.end()
     loaded, _, rest = answer.partition("]")
     assert rest.split() == ["True", "work", "2"]
-    # modules of Python's library
+    # attach has left no modules of Python's library in the program
     assert "typing" not in loaded and "ctypes" not in loaded
 
 
 def test_50_attaches_leak_no_memory(stock_pypy: PyPy) -> None:
-    """The test detects a leak of 80 KiB per attach, tests/hard/test_attach_often.py 8
-    KiB.
+    """Find leaks from 80 KiB per attach. tests/hard/test_attach_often.py finds leaks
+    from 8 KiB.
     """
     with running(stock_pypy, BUSY) as program:
         program.attach_often(20)
@@ -273,7 +276,9 @@ def test_a_command_that_is_killed_at_any_moment_does_no_harm(
     ("program.process.communicate()", 0), ("program.process.kill()", 0)])
 def test_a_program_that_ends_early_is_reported(stock_pypy: PyPy, end: str,
                                                code: int) -> None:
-    """The report contains all samples, or those that were written before the end."""
+    """If the program exits, the report contains all samples. If the program is killed,
+    the report contains the samples that were written before.
+    """
     with running(stock_pypy, BUSY) as program:
         command = program.begin("-d", "600", "--allocation-sampling", "16k")
         time.sleep(1.5)
@@ -286,7 +291,7 @@ def test_a_program_that_ends_early_is_reported(stock_pypy: PyPy, end: str,
 
 
 def refused(run: Run, *words: str) -> None:
-    """Check that a command is refused with one line that contains these words."""
+    """Check that a command failed with one line on stderr that contains these words."""
     assert (run.code, run.out) == (2, ""), run.err
     assert run.err.startswith("vmprof_allocation: ") and run.err.count("\n") == 1
     for word in words:
@@ -305,7 +310,8 @@ def test_a_second_attach_is_refused(stock_pypy: PyPy) -> None:
 
 
 def test_refused_attaches_leak_no_memory(stock_pypy: PyPy) -> None:
-    # The program computes nothing that the JIT would compile.
+    # The program runs no loop that the JIT would compile, so that its memory is
+    # constant.
     with running(stock_pypy, """
         import sys, threading
         thread = threading.Thread(target=sys.stdin.readline)
@@ -381,7 +387,7 @@ def test_a_process_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_another_interpreter_cannot_attach() -> None:
-    """The tests run in CPython."""
+    """This test runs in CPython, which attach refuses as an interpreter."""
     with pytest.raises(AllocationSamplingError, match="own pypy3, on Linux"):
         Target(1)
 
@@ -440,7 +446,7 @@ MORE = {"Seccomp": "2", "Seccomp_filters": "2"}
     ({"Seccomp": "1"}, {}, True, "seccomp"),
     (FILTERED, {}, False, "--despite-seccomp"),
     (MORE, FILTERED, False, "--despite-seccomp"),
-    # The container's filter applies to both processes.
+    # Both processes have one filter, which is the container's.
     (FILTERED, FILTERED, False, ""),
     (FILTERED, {}, True, ""),
 ])
@@ -450,8 +456,8 @@ def test_the_process_status_is_checked(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(target, "read_status", lambda pid: {
         **STATUS, **(ours if pid == "self" else theirs)})
     monkeypatch.setattr(maps, "of", lambda pid: [])
-    # If the status is accepted, the next check fails, because the process has no
-    # memory.
+    # If the status is accepted, the next check fails, because the list of the process's
+    # mappings is empty.
     with pytest.raises(AllocationSamplingError, match=words or "is not a program"):
         Target(7, flag)
 
@@ -469,7 +475,8 @@ def test_each_errno_has_an_explanation(number: int, words: str) -> None:
 
 
 def test_a_pypy_without_cpyext(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPython has no functions of cpyext, either."""
+    """The parent of this process is no PyPy, so it has no functions of cpyext, either.
+    """
     monkeypatch.setattr(target, "_check_here", lambda: None)
     monkeypatch.setattr(Target, "_find_libpypy", lambda self: None)
     monkeypatch.setattr(Target, "_find_allocate", lambda self: (0, 0))
@@ -479,7 +486,8 @@ def test_a_pypy_without_cpyext(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_under_load(stock_pypy: PyPy) -> None:
-    """gunicorn answers every request, with a thread for each."""
+    """gunicorn answers each request, in a new thread, while attach samples the server.
+    """
     with running(stock_pypy, """
         import sys, threading, urllib.request
         from gunicorn.app.base import BaseApplication
@@ -519,7 +527,7 @@ def test_a_server_under_load(stock_pypy: PyPy) -> None:
 
 
 class Client(threading.Thread):
-    """A thread that sends requests and counts the answers until it is stopped."""
+    """A thread that sends requests to the server, and counts the answers."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -544,9 +552,8 @@ class Client(threading.Thread):
 
 
 def test_children_are_not_followed(stock_pypy: PyPy) -> None:
-    """Attach would have to sample children to their ends.
-
-    It counts them, and they have no open files of the sampler.
+    """Without --children, attach only counts the forked children. They have no open
+    files of the sampler.
     """
     with running(stock_pypy, """
         import os, sys, threading, time
@@ -577,8 +584,8 @@ def test_children_are_not_followed(stock_pypy: PyPy) -> None:
 
 
 def test_without_a_cache_that_can_be_written(stock_pypy: PyPy) -> None:
-    """Without a cache file, the names of types are too long for a message to the
-    program.
+    """The names of types come from the cache file, because they are too long for a
+    message to the program.
     """
     with running(stock_pypy, BUSY) as program:
         stock_pypy.environment["XDG_CACHE_HOME"] = "/dev/null/nowhere"

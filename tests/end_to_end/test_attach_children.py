@@ -26,7 +26,8 @@ def test_workers_are_sampled_with_their_master(stock_pypy: PyPy) -> None:
         assert one.parent == master.pid
     first = profile(stock_pypy, "out.vmprof")
     assert first.pid == master.pid
-    # The profiles form a run.  The report of one profile contains all processes.
+    # The profiles belong to one run, so the report of the first profile contains all
+    # processes.
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof")
     assert "by 3 processes" in report.out
 
@@ -46,7 +47,8 @@ def test_a_worker_that_can_not_be_sampled_is_named(stock_pypy: PyPy) -> None:
                                  "16k", "-o", "out.vmprof")
         finally:
             os.kill(pids[0], signal.SIGCONT)
-    # The report contains the other processes, but the exit code shows the failure.
+    # The report contains the processes that were sampled, but the exit code shows that
+    # one process failed.
     assert run.code == 1 and "by 2 processes" in run.out
     assert "process %d is stopped" % pids[0] in run.err
     assert "sampling processes %d, %d for" % (master.pid, pids[1]) in run.err
@@ -73,7 +75,8 @@ def test_ctrl_c_ends_all_of_them_early(stock_pypy: PyPy) -> None:
 
 def test_ctrl_c_ends_the_search_for_children(stock_pypy: PyPy) -> None:
     with workers(stock_pypy, are_prepared=False) as (master, _):
-        # After its first line, the command searches for children, which takes a while.
+        # After the command's first line, it searches for children, which takes long
+        # enough for the signal to arrive during the search.
         command = master.begin("-d", "600")
         command.send_signal(signal.SIGINT)
         out, _ = command.communicate(timeout=120)
@@ -100,9 +103,8 @@ def test_no_process_can_be_sampled(stock_pypy: PyPy) -> None:
 
 def test_the_build_profile_is_sent_to_a_process_without_the_cache(
         stock_pypy: PyPy) -> None:
-    """A worker of another user cannot read the cache of the command's user.
-
-    Its own search would take seconds, and start a process that looks like a worker.
+    """A worker of another user cannot read the cache, which belongs to the command's
+    user. The worker's own search would take seconds, and start another process.
     """
     cache = stock_pypy.folder / "cache"
     cache.mkdir()

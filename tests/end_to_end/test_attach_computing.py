@@ -12,13 +12,14 @@ from native_build import HERE
 from running import Running, running, wait_until
 from vmprof_convert import readers
 
-#: The beginning of such a program.  A signal changes the condition of its loops.
+#: The beginning of a program that computes.  A signal ends the program's loops.
 BEGIN = """
     import ctypes, signal, sys, threading
     ended = []
     signal.signal(signal.SIGUSR1, lambda number, frame: ended.append(number))
 """
-#: A program whose loops the JIT compiles.  At its end, each loop checks its result.
+#: A program whose loops the JIT compiles.  At the end, the program checks their
+#: results.
 NUMBERS = BEGIN + """
     print("ready")
     i = total = 0
@@ -104,8 +105,8 @@ def test_ctl_and_top_reach_a_program_that_computes(stock_pypy: PyPy) -> None:
 
 
 def test_sampled_program_that_computes_is_reached_too(stock_pypy: PyPy) -> None:
-    """The injection changes no code, and therefore cannot conflict with the sampler's
-    patches.
+    """The commands enter the program without changing its code, so they do not conflict
+    with the sampler's entry patches.
     """
     with running(stock_pypy, OBJECTS.replace("import ctypes", """\
 import vmprof_allocation
@@ -124,7 +125,7 @@ import vmprof_allocation
 
 def test_attach_does_not_stop_in_other_libraries(stock_pypy: PyPy,
                                                  tmp_path: Path) -> None:
-    """A library may hold a lock of malloc or of the loader."""
+    """A thread in another library may hold a lock of malloc or of the loader."""
     subprocess.run(["gcc", "-O1", "-fPIC", "-shared", "-o", tmp_path / "spin.so",
                     HERE / "native" / "spin.c"], check=True)
     with running(stock_pypy, BEGIN + """
@@ -141,7 +142,7 @@ def test_attach_does_not_stop_in_other_libraries(stock_pypy: PyPy,
 
 
 def test_long_operation_keeps_the_lock(stock_pypy: PyPy) -> None:
-    """The interpreter reads its ticker between two bytecodes, and not within one."""
+    """PyPy releases the GIL between two bytecodes, never within one."""
     with running(stock_pypy, BEGIN + """
     print("ready")
     7 ** 100000000

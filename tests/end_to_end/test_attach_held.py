@@ -35,7 +35,7 @@ KEEPS = """
     ((), "estimated total"), (("--leaks",), "held by __main__.kept")])
 def test_retainers_follow_the_report(stock_pypy: PyPy, flags: tuple[str, ...],
                                      first: str) -> None:
-    """The retainers include objects from before the sampling."""
+    """Retainers of objects from before the sampling are reported, too."""
     with running(stock_pypy, KEEPS) as program:
         run = program.command("-d", "2", "--held", "-o", "out.vmprof",
                               "--allocation-sampling", "1k", *flags)

@@ -9,9 +9,9 @@ from conftest import PyPy
 from running import running
 from vmprof_allocation.remote.attach import next_snapshot
 
-#: A program that drops its objects after a while, except one in fifty.  Its pace is
-#: slow enough for a busy machine, because memory that grows less in the second half is
-#: no leak.
+#: A program that drops its objects after a while, except one in fifty.  The program
+#: limits its pace, so that a busy machine keeps up.  Otherwise its memory might grow
+#: less in the second half of the run, and would then be no leak.
 GROWS = """
     import collections, gc, select, sys, time
     class Visit:
@@ -43,7 +43,7 @@ GROWS = """
 @pytest.mark.nurseries("4M", "240M")
 @pytest.mark.parametrize("flags", [("--allocation-sampling", "8k"), ()])
 def test_attach_finds_the_leak(stock_pypy: PyPy, flags: tuple[str, ...]) -> None:
-    """The interval is given, or chosen for leaks."""
+    """The leak is found with a given interval, and with the default of --leaks."""
     with running(stock_pypy, GROWS) as program:
         run = program.command("-d", "5s", "--leaks", "-o", "out.vmprof", *flags)
         assert run.code == 0, run.err
@@ -64,7 +64,7 @@ def test_leaks_need_lifetimes(pypy: PyPy) -> None:
 
 @pytest.mark.nurseries("4M", "240M")
 def test_leak_without_major_collections(stock_pypy: PyPy) -> None:
-    """The heap snapshots of attach show the leak and its retainer."""
+    """Attach takes heap snapshots, which show the leak and its retainer."""
     with running(stock_pypy, """
         import select, sys
         KEPT = []
@@ -88,7 +88,9 @@ def test_leak_without_major_collections(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("share", [0.0001, 0.02, 0.3])
 @pytest.mark.parametrize("duration", [5.0, 60.0, 3600.0])
 def test_three_snapshots_are_taken(duration: float, share: float) -> None:
-    """The last snapshot is taken when the duration is over."""
+    """In any duration, and at any cost of a snapshot, attach takes two to seven
+    snapshots. It takes another one at the end.
+    """
     now, taken = 0.3 * duration, 0
     while now < duration:
         now += share * duration

@@ -13,7 +13,9 @@ from vmprof_convert.meaning.visible_stacks import LOST, START, Program
 
 
 def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
-    """The sampler's own allocations are not attributed to the program."""
+    """The allocations of the sampler in an idle program are not attributed to functions
+    of the program.
+    """
     with running(stock_pypy, WAITS) as program:
         program.attach(interval="256")
         assert program.end() == "ended\n"
@@ -22,13 +24,15 @@ def test_an_idle_program_allocates_nothing(stock_pypy: PyPy) -> None:
     functions = {function for stack in profile.samples.stack
                  for function in seen.functions(stack)}
     assert START in functions
-    # The interpreter calls internal functions, which have no caller.
+    # Functions of PyPy itself ("<builtin>/") may occur, because the interpreter calls
+    # them.
     assert {function.name for function in functions
             if not function.file.startswith("<builtin>/")} <= {START.name, LOST.name}
 
 
 def test_an_idle_master_is_reported_with_its_workers(stock_pypy: PyPy) -> None:
-    """Users know the process ID of gunicorn's master more easily than its workers' IDs.
+    """If a user attaches to an idle master, as gunicorn's, the message names its
+    workers, whose process IDs are harder to find.
     """
     with running(stock_pypy, """
         import os, sys
@@ -49,7 +53,7 @@ def test_an_idle_master_is_reported_with_its_workers(stock_pypy: PyPy) -> None:
 
 
 def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:
-    """Neither attach nor ctl can begin, and both give the reason."""
+    """Attach and ctl fail, and give the reason."""
     with prepared(pypy, """
         import os, resource, sys
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

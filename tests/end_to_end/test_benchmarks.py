@@ -1,6 +1,6 @@
-"""Test that the study runs, from the command line to the plots.
+"""Test that the study in benchmarks/ runs, from the command line to the plots.
 
-The tests never check times, which need an idle machine.
+The tests check no measured times, because these need an idle machine.
 """
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import measuring
 from experiments import costs, fresh
 from rpython_tree import built
 
-# One worker of pytest is enough for the study.  The group also contains the tests that
-# start no program.
+# One worker of pytest runs all tests of this module, also the tests that start no
+# program.
 pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ def test_a_fresh_process_is_compared_with_those_that_had_as_many_collections() -
     found = [*rows("plain", (4001, 1.0), (3999, 2.0), (4700, 5.0)),
              *rows("again", (4002, 4.0)), *rows("1G", (4010, 3.0), (4700, 9.0))]
     assert fresh.matched(found, "1G") == [3 / 2.0]
-    # The class of this process has only two plain processes, which is too few.
+    # Only two plain processes had about as many collections, which is too few.
     assert fresh.matched(found, "again") == []
     found += rows("plain", (4003, 3.0))
     assert fresh.matched(found, "again") == [4 / 2.0]

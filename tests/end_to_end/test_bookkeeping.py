@@ -1,4 +1,5 @@
-"""Test that the memory for tracked objects is bounded, and freed at the end."""
+"""Test that the sampler's memory for tracked objects is bounded, and freed at the end.
+"""
 from __future__ import annotations
 
 import json
@@ -14,7 +15,9 @@ MIB = 2**20
 
 
 def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
-    """The test keeps 64 MiB at 8k, which have as many live samples as 1 GiB at 128k."""
+    """The program keeps 64 MiB with an interval of 8 KiB. This gives as many live
+    samples as 1 GiB with an interval of 128 KiB.
+    """
     script = stock_pypy.script("""
         import gc, vmprof_allocation
         kept = []
@@ -30,7 +33,7 @@ def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
     profile = run.profile()
     alive = [*profile.samples.fate].count(ALIVE)
     assert 7500 < alive < 9500
-    # Each sample has an address and other data.
+    # The sampler stores an address and at least 8 other bytes for each live sample.
     assert alive * 16 <= int(run.out) < 16 * MIB
     # The profile contains the number that statistics() returned.
     assert profile.bookkeeping == int(run.out)
@@ -62,7 +65,7 @@ def test_the_profile_contains_the_memory_at_any_end(stock_pypy: PyPy, end: str) 
 
 
 def test_without_lifetimes_little_memory_is_needed(stock_pypy: PyPy) -> None:
-    """The profile has no outcomes, and types need little memory."""
+    """Without outcomes, the sampler only stores samples until their types are known."""
     script = stock_pypy.script("""
         import vmprof_allocation
         with vmprof_allocation.sample("out.vmprof", "512", lifetimes=False):
@@ -70,13 +73,13 @@ def test_without_lifetimes_little_memory_is_needed(stock_pypy: PyPy) -> None:
     """)
     run = stock_pypy.command(str(script))
     assert (run.code, run.err) == (0, "")
-    # the samples that wait for a minor collection, of a nursery of 1 MiB
+    # memory for the samples of one nursery (1 MiB), which wait for a minor collection
     assert 0 < run.profile().bookkeeping < 2**20
 
 
 @pytest.mark.hard
 def test_10000_starts_and_stops_without_growth(stock_pypy: PyPy) -> None:
-    """Each start tracks objects, and collections determine their outcomes."""
+    """Each cycle tracks objects and then forgets them, which must leak no memory."""
     script = stock_pypy.script("""
         import gc, json, os, vmprof_allocation
         def look():
@@ -100,12 +103,12 @@ def test_10000_starts_and_stops_without_growth(stock_pypy: PyPy) -> None:
     assert (run.code, run.err) == (0, "")
     first, last = json.loads(run.out)
     assert last[:2] == first[:2]
-    # A leak of 1 KiB per start would add 9000.
+    # A leak of 1 KiB per start would add 9000 KiB.
     assert last[2] < first[2] + 4096
 
 
 def test_a_snapshot_runs_no_major_collection(stock_pypy: PyPy) -> None:
-    """A forked process walks the heap.
+    """tracemalloc.take_snapshot() has a forked process walk the heap instead.
 
     The number of minor collections is not checked, because it depends on the JIT, too.
     """
@@ -141,7 +144,8 @@ def test_a_snapshot_runs_no_major_collection(stock_pypy: PyPy) -> None:
         assert (run.code, run.err) == (0, "")
         traces, during, after = json.loads(run.out)
         assert during["step"] == during["major"] == 0 < after
-        # The live objects include 10,000 lists of one number, with about 64 bytes each.
+        # The sampled live objects include 10,000 lists of one number, with about 64
+        # bytes each.
         assert 300 < traces < 2000
         found.append(traces)
     few, many = found

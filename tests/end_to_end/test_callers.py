@@ -1,4 +1,4 @@
-"""Test the callers in compiled code, on programs that record their own stacks."""
+"""Test the stacks of compiled code, on programs that record their own stacks."""
 from __future__ import annotations
 
 from collections import Counter
@@ -9,9 +9,9 @@ from call_trees import Tree
 from conftest import PyPy
 from vmprof_convert.profile.model import Profile
 
-#: The largest share of samples with a wrong stack.  The JIT's table does not contain
-#: the function that runs at the beginning of each bridge.  These programs have 0.3 to
-#: 1.7 % wrong stacks.  In the stacks that vmprof itself takes, 30 to 64 % are wrong.
+#: The largest share of samples with a wrong stack.  Some stacks are wrong because the
+#: JIT's table lacks the function at the beginning of a bridge: 0.3 to 1.7 % in these
+#: programs.  If vmprof itself takes the stacks, 30 to 64 % are wrong.
 WRONG = 0.06
 
 
@@ -19,10 +19,10 @@ WRONG = 0.06
 @pytest.mark.parametrize("seed", [1, 2, 3, 6, 7])
 def test_stacks_are_those_that_the_program_knows(
         stock_pypy: PyPy, seed: int, jit: str) -> None:
-    """The code is interpreted, about to be compiled, compiled, inlined, or in bridges.
+    """A random program sets its own stack as a label; the sampled stack must be equal.
 
-    It also returns from compiled code to the interpreter. It has loops, branches and
-    exceptions.
+    With the JIT, its code is interpreted, compiled, inlined, and in bridges. It has
+    loops, branches and exceptions.
     """
     tree = Tree(seed, 30, 20000 if jit else 150000)
     profile = stock_pypy.sample(tree.text, "64k", jit=jit).profile()
@@ -33,7 +33,10 @@ def test_stacks_are_those_that_the_program_knows(
 
 
 def depths(profile: Profile, functions: set[str]) -> Counter[int]:
-    """Count by how much the number of these frames exceeds the label's depth."""
+    """Count the differences between the number of frames and the depth in the label.
+
+    Only frames of `functions` count.
+    """
     found: Counter[int] = Counter()
     for stack in profile.samples.stack:
         label = profile.labels_of(stack).get("f")
@@ -46,11 +49,9 @@ def depths(profile: Profile, functions: set[str]) -> Counter[int]:
 
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_a_recursion_has_the_right_depth(stock_pypy: PyPy, jit: str) -> None:
-    """The program has functions that call themselves, with and without a loop, or each
-    other.
-
-    It also has a function that is made three times. In vmprof's stacks, such functions
-    seem to occur twice.
+    """The functions call themselves, with and without a loop, or each other. One
+    function is made three times. In vmprof's own stacks, such functions occur too
+    often.
     """
     profile = stock_pypy.sample("""
         from vmprof_allocation.session import labelling
@@ -118,7 +119,8 @@ def test_a_recursion_has_the_right_depth(stock_pypy: PyPy, jit: str) -> None:
     """, "16k", jit=jit).profile()
     found = depths(profile, {"twice", "walk", "odd", "even", "wrapper"})
     assert found[0] > 5000
-    # The called function records its depth shortly afterwards.
+    # A called function sets its label shortly after its entry, so the label may be 1
+    # too small.
     assert found[0] + found[1] >= (1 - (0 if jit else WRONG)) * sum(
         found.values()), found
 
@@ -151,9 +153,8 @@ ENDS = """
 
 
 def test_code_after_a_generators_end_has_the_right_function(stock_pypy: PyPy) -> None:
-    """PyPy's table is wrong after a call of compiled code that raised (inlined.h).
-
-    In werkzeug's servers, nearly all bytes were attributed to __next__.
+    """PyPy's table has the wrong function after a call that raised an exception (see
+    inlined.h). In werkzeug's servers, nearly all bytes were attributed to __next__.
     """
     profile = stock_pypy.sample(ENDS, "16k").profile()
     found: Counter[str] = Counter()
@@ -165,8 +166,7 @@ def test_code_after_a_generators_end_has_the_right_function(stock_pypy: PyPy) ->
 
 
 def test_a_long_bridge_has_the_right_function(stock_pypy: PyPy) -> None:
-    """The code of a bridge that calls json's functions has five to six thousand bytes.
-    """
+    """A bridge that calls json's functions has 5,000 to 6,000 bytes of machine code."""
     profile = stock_pypy.sample("""
         import json
         flat = {"name": 0, "yes": True, "other": "value", "more": "foo"}

@@ -10,8 +10,8 @@ from conftest import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "benchmarks" / "FIGURES.rst"
-#: Paragraphs of other documents: the file, the beginning of the paragraph, and the
-#: results that contain its numbers.
+#: Paragraphs with costs in documents other than FIGURES.rst: the file, the beginning of
+#: the paragraph, and the results that contain its numbers.
 ELSEWHERE = [("README.rst", "A sample takes ",
               ("depth", "costs", "fresh", "lifetimes")),
              ("vmprof-integration/docs/running.rst", "the program allocates. This is",
@@ -19,8 +19,8 @@ ELSEWHERE = [("README.rst", "A sample takes ",
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d[\d,]*(?:\.\d+)?(?![\w])")
 _LITERAL = re.compile(r"``.*?``|`.*?`__?", re.DOTALL)
-#: Smaller integers are not checked.  They describe the method, or count things in the
-#: text.
+#: Integers below this value are not checked.  They describe the method, or count things
+#: in the text.
 _SMALL = 20
 
 
@@ -29,7 +29,7 @@ def numbers(text: str) -> list[str]:
 
 
 def is_in(number: str, found: set[str]) -> bool:
-    """Return whether a number is among the results, possibly rounded."""
+    """Return whether `number` is equal to a number in `found`, or is one rounded."""
     if number in found:
         return True
     places = len(number.partition(".")[2])
@@ -38,7 +38,7 @@ def is_in(number: str, found: set[str]) -> bool:
 
 
 def result(name: str) -> str:
-    # The first line contains the date and the machine.
+    # Skip the first line, which contains the date and the machine.
     return (RESULTS / (name + ".txt")).read_text().partition("\n")[2]
 
 
@@ -50,7 +50,7 @@ def unfounded(text: str, names: list[str]) -> list[str]:
 
 
 def sections() -> list[tuple[str, str]]:
-    """Return the title and the text of each section."""
+    """Return the title and the text of each section of FIGURES.rst."""
     parts = re.split(r"^(.+)\n-{4,}\n", FIGURES.read_text(), flags=re.MULTILINE)
     return list(zip(parts[1::2], parts[2::2]))
 
@@ -80,7 +80,9 @@ def test_a_wrong_figure_is_found() -> None:
 
 
 def test_each_row_of_the_table_of_programs_equals_the_results() -> None:
-    """Each number is in the right column."""
+    """The headings select the columns of the results, so the test also finds a number
+    in the wrong column.
+    """
     header, *rows = (line.split() for line in result("costs").strip().split(
         "\n\n")[0].splitlines())
     columns = header[header.index("GB/s"):]

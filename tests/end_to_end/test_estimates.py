@@ -1,4 +1,4 @@
-"""Test that the estimates of real programs are right, in every situation."""
+"""Test the estimates of real programs against the GC's count and known allocations."""
 from __future__ import annotations
 
 import math
@@ -21,7 +21,7 @@ from truth import (
 from vmprof_convert.profile.probability import probability
 
 #: A program whose rounds each make one low-level string of known size, and smaller
-#: objects.  The JIT has to make all objects that are stored in `kept`.
+#: objects.  The JIT cannot omit the objects, because they are stored in `kept`.
 KNOWN = """
     filler = b"x" * 200000
     kept = [None]
@@ -53,12 +53,12 @@ def test_bytes_per_function_are_those_of_the_program(
         assert abs(objects_of(profile, name, size) - count) <= allowed(
             count, size, bytes_between)
     found = bytes_by_function(profile)
-    # The rest is the program's start, and the end of the sampling.
+    # The other 5 % are the program's start, and the end of the sampling.
     assert found["small"] + found["large"] > 0.95 * total_bytes(profile)
 
 
-#: A loop that allocates each object of a pair in turn.  It is always in step with a
-#: stride that is a multiple of the pair's size.
+#: A loop that allocates five objects in turn.  With fixed gaps that are a multiple of
+#: the loop's bytes, every sample would meet the same object.
 PERIODIC = """
     filler = b"x" * 5000
     def f16(): return filler[:16]
@@ -122,14 +122,16 @@ def test_total_equals_the_gcs_count(pypy: PyPy, interval: str, jit: str) -> None
 
 def test_interval_of_4_gib_takes_next_to_no_samples(pypy: PyPy) -> None:
     profile = pypy.sample(CHURN, "4G").profile()
-    # The expected number is 0.02 samples, or up to 0.5; 8 or more then have a
-    # probability below 1e-8.
+    # The expected number of samples is 0.02, and surely below 0.5.  At 0.5, the
+    # probability of 8 samples or more is below 1e-8.
     assert len(profile.samples) < 8
     assert profile.moments[-1].allocated > 50 * 2**20
 
 
 def test_gc_counter_agrees_with_collections_times_nursery(pypy: PyPy) -> None:
-    """The sampler counts from nursery_free, and the test from the GC's own hook."""
+    """The sampler counts the bytes from nursery_free. The test counts the minor
+    collections with PyPy's gc.hooks.
+    """
     run = pypy.sample(CHURN + """
     counted = [0]
     def on_minor(stats):
@@ -140,7 +142,7 @@ def test_gc_counter_agrees_with_collections_times_nursery(pypy: PyPy) -> None:
     print(counted[0])
 """, "128k", jit="off")
     moments = run.profile().moments
-    # The hook did not see the first third of the run.
+    # The hook is set after the first third of the run.
     nurseries = int(run.out) * 2**20
     assert nurseries == pytest.approx(moments[-1].allocated * 2 / 3, rel=0.05)
     assert moments[-1].collections == pytest.approx(int(run.out) * 1.5, rel=0.05)
@@ -167,7 +169,7 @@ def test_large_objects_are_sampled_with_their_size(pypy: PyPy) -> None:
         strings()
         lists()
     """, "4k", jit="off").profile()
-    # At 4 KiB between samples, none of them is missed (p > 1 - e**-195).
+    # With an interval of 4 KiB, each of these objects is sampled (p > 1 - e**-195).
     sizes = sorted(s for s in profile.samples.size if s > 500000)
     strings = [string_size(1000000 + i) for i in range(50)]
     # A low-level array has a header, a length, and a pointer per item.
@@ -184,7 +186,7 @@ def test_an_object_across_many_sample_points_is_one_sample(pypy: PyPy) -> None:
         filler = b"x" * 130000
         big(300)
     """, "64", jit="off").profile()
-    # The string is below the limit for large objects, so that it is in the nursery.
+    # The string is allocated in the nursery, because it is no large object for the GC.
     size = string_size(120000)
     assert list(profile.samples.size).count(size) == 300
 
@@ -192,14 +194,14 @@ def test_an_object_across_many_sample_points_is_one_sample(pypy: PyPy) -> None:
 def test_fixed_gaps_take_every_nth_byte(pypy: PyPy) -> None:
     profile = pypy.sample(CHURN, "1M", "--allocation-gaps", "fixed",
                           jit="off").profile()
-    # No object is larger than the interval, so that each full stride has one sample.
+    # No object is larger than the interval, so each interval has one sample.
     assert max(profile.samples.size) < 2**20
     assert len(profile.samples) == profile.moments[-1].allocated // 2**20
     assert profile.gaps == "fixed"
 
 
 def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
-    """Both runs are in one process, where nothing else differs."""
+    """Both runs are in one process, so that only the seed can cause a difference."""
     script = pypy.script("""
         import gc
         import vmprof_allocation
@@ -226,10 +228,8 @@ def test_seed_makes_a_run_repeatable(pypy: PyPy) -> None:
 
 
 def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
-    """The program allocates far less than a nursery.
-
-    The only collections are those of the sampler, at the start (begin.py) and at the
-    end.
+    """A program that allocates far less than a nursery has no collections, except the
+    sampler's, at the start (begin.py) and at the end.
     """
     profile = pypy.sample("""
         def f():
@@ -245,9 +245,10 @@ def test_small_programs_count_from_the_first_allocation(pypy: PyPy) -> None:
 
 
 def test_gc_collect_does_not_interrupt_the_sampling(pypy: PyPy) -> None:
-    """The sampler has to place the sample point again after each collection.
+    """The sampler has to set nursery_top again after each collection.
 
-    Otherwise, it would miss the next nursery, here all further allocations.
+    Otherwise, it would miss all allocations until the nursery is full, which here means
+    all further allocations.
     """
     profile = pypy.sample("""
         import gc
@@ -267,7 +268,9 @@ def test_gc_collect_does_not_interrupt_the_sampling(pypy: PyPy) -> None:
 
 
 def test_memory_pressure_is_survived_and_counted(pypy: PyPy) -> None:
-    """raw_malloc_memory_pressure() sets nursery_free = nursery_top."""
+    """raw_malloc_memory_pressure() sets nursery_free to nursery_top, which the sampler
+    must not count as an allocation.
+    """
     source = """
         import gc, sys, __pypy__
         filler = b"x" * 1000
@@ -296,10 +299,8 @@ def test_memory_pressure_is_survived_and_counted(pypy: PyPy) -> None:
 
 
 def test_pinned_objects_and_nursery_barriers(pypy: PyPy) -> None:
-    """A thread blocks in write() while its buffer is pinned in the nursery.
-
-    Another thread allocates. The GC skips the buffer, whose position it reads at the
-    real nursery_top.
+    """A thread blocks in write() while its buffer is pinned in the nursery, and another
+    thread allocates. The GC must skip the buffer.
     """
     run = pypy.sample("""
         import gc, os, threading
@@ -361,8 +362,7 @@ def test_interval_can_be_changed_while_running(pypy: PyPy) -> None:
             20000, size, interval)
 
 
-#: A program that alternates between allocating fast and a hundred times slower.  The
-#: numbers of bytes are those of its strings.
+#: A program that alternates between allocating fast and a hundred times slower.
 WAVES = """
     import time
     filler = b"x" * 100000
@@ -395,11 +395,11 @@ def test_a_limit_is_kept_and_the_estimates_stay_right(
     seconds = profile.moments[-1].time / 1e9
     samples = profile.samples
     assert len(set(samples.interval)) > 1
-    # Each of 16 changes adds at most 16 samples.
+    # At each of 16 changes of speed, up to 16 samples may exceed the limit.
     assert len(samples) <= 2000 * seconds + 16 * 16 + 50
     counted = profile.moments[-1].allocated
     assert abs(total_bytes(profile) - counted) <= SIGMAS * total_sigma(profile)
-    # With the JIT, "slow" is not slow, and has only a few samples.
+    # With the JIT, "slow" allocates fast, too.  It has too few samples for this check.
     for name, count, length in [("slow", 80000, 900), ("fast", 32000, 90000),
                                 ][jit != "off":]:
         size = string_size(length)
@@ -410,9 +410,10 @@ def test_a_limit_is_kept_and_the_estimates_stay_right(
                     samples.stack, samples.size, samples.interval)
                 if found in (size, size + 16)
                 and innermost(profile, stack) == name))
-        # The estimated variance does not include objects that were allocated without
-        # any sample while the interval was large.  Therefore, the test adds four such
-        # samples.  On a busy machine, the whole of "slow" may fall into that time.
+        # The variance is estimated from the samples, and there may be none while the
+        # interval is large.  Therefore, the test adds the variance of four samples at
+        # the largest interval.  On a busy machine, all of "slow" may have that
+        # interval.
         rarest = probability(size, max(samples.interval), "exponential")
         variance += 4 * (1 - rarest) / rarest**2
         assert abs(objects_of(profile, name, size) - count) <= (
@@ -455,7 +456,7 @@ def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
     size = string_size(4000)
     assert abs(objects_of(profile, "allocate", size) - 20000) <= allowed(
             20000, size, 65536)
-    # Each sample has a time.  Samples without an object are in order.
+    # Each sample has a time.  The CPU samples (without an object) are in order of time.
     assert min(samples.time) >= 0
     assert [samples.time[i] for i in times] == sorted(
         samples.time[i] for i in times)
@@ -463,13 +464,13 @@ def test_time_and_allocation_samples_in_one_run(pypy: PyPy) -> None:
 
 def test_time_in_compiled_code_goes_to_the_function_that_takes_it(
         stock_pypy: PyPy) -> None:
-    """vmprof attributes the time to the function that was called last."""
+    """vmprof itself attributes time in compiled code to the last called function."""
     time_shares.check(stock_pypy.sample(
         time_shares.program(1.5), "1M", "--period", "0.002").profile())
 
 
 def test_allocation_sampling_alone_takes_no_time_samples(pypy: PyPy) -> None:
-    """A fork, which restarts vmprof's timer, starts no CPU samples either."""
+    """vmprof restarts its timer at a fork, which must not start CPU samples."""
     profile = pypy.sample("""
         import os, time
         if os.fork() == 0:

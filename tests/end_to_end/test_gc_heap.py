@@ -21,9 +21,9 @@ from vmprof_convert.profile.model import (
 )
 
 MIB = 2**20
-#: the size that conftest.py sets
+#: the nursery's size in bytes, which conftest.py sets
 NURSERY_SIZE = 2**20
-#: The largest relative difference is one in PART.
+#: A recorded size may differ from the GC's statistics by 1/PART of the size.
 PART = 128
 #: The end of a program that records the GC's statistics while nothing else runs.
 ORACLE = """
@@ -54,7 +54,8 @@ def last_before(figures: list[Figure], time: float) -> int:
 
 
 def check(profile: Profile, noted: Path) -> int:
-    """Check the last recorded value before each pause of the program.
+    """Compare the heap sizes that a profile recorded last before each pause of the
+    program with the statistics that the program wrote in the pause.
 
     Returns:
         The number of checks.
@@ -73,7 +74,7 @@ def check(profile: Profile, noted: Path) -> int:
 
 
 def test_heap_sizes_equal_the_gcs_statistics(stock_pypy: PyPy) -> None:
-    """The heap has arenas and other blocks, which grow, and are freed again."""
+    """The program makes small objects (in arenas) and large ones, and frees both."""
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(500000)]
     rest()
@@ -95,7 +96,9 @@ def test_heap_sizes_equal_the_gcs_statistics(stock_pypy: PyPy) -> None:
 
 
 def test_a_peak_between_two_readings(stock_pypy: PyPy) -> None:
-    """The peak lasts a twentieth of a second, and its time is between two readings."""
+    """A peak of 50 ms is recorded with its time, although it lies between two periodic
+    readings.
+    """
     run = stock_pypy.sample(ORACLE + """
     rest()
     begin = time.monotonic()
@@ -118,7 +121,8 @@ def test_a_peak_between_two_readings(stock_pypy: PyPy) -> None:
 
 
 def test_readings_during_a_sweep(stock_pypy: PyPy) -> None:
-    """During a sweep, older versions of PyPy count from 0, so that the size is unknown.
+    """During a sweep, older versions of PyPy count the heap's bytes from 0. So no size
+    is recorded.
     """
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(500000)]
@@ -209,7 +213,7 @@ def test_each_part_begins_and_ends_with_a_reading(stock_pypy: PyPy) -> None:
     first, second = map(readers.read, paths)
     for part in first, second:
         assert len(values(part, NURSERY)) >= 2
-        # The readings are taken when the end of the segment is decided.
+        # The last readings may be a little later than the end of the segment.
         assert all(0 <= figure.time <= part.end + 10**8 for figure in part.figures)
     assert max(values(first, HEAP)) > 10**8 > 5 * 10**7 > max(values(second, HEAP))
     assert check(second, stock_pypy.folder / "noted") == 1
@@ -235,8 +239,7 @@ def test_readings_of_an_attached_program(stock_pypy: PyPy) -> None:
 
 def test_large_objects_that_are_young_are_not_old(stock_pypy: PyPy) -> None:
     """The GC counts young large objects as old until a minor collection visits them.
-
-    An earlier version of the sampler did the same, and then rejected right values.
+    A check of estimated live bytes against the GC's count must allow a difference.
     """
     run = stock_pypy.sample("""
     import gc
@@ -262,7 +265,7 @@ def test_nurseries_of_other_sizes(stock_pypy: PyPy, nursery: str, size: int) -> 
 
 
 def test_the_heap_is_part_of_resident_memory(stock_pypy: PyPy) -> None:
-    """Only the pages that the program has written count."""
+    """The objects' pages are resident, because the program wrote the objects."""
     run = stock_pypy.sample(ORACLE + """
     small = [[i] for i in range(2000000)]
     rest()

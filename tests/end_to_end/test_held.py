@@ -22,7 +22,7 @@ from vmprof_convert.profile.held import INTERPRETER, NO_PATH, Held
 
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
-#: A module, which FILL fills with objects.
+#: The module `shop`, which FILL fills with objects.
 SHOP = """
     import collections, functools, logging.handlers, threading
     seen = {}
@@ -113,7 +113,8 @@ LOOK = """
     from vmprof_allocation.session.session import current
     current().held()
 """
-#: Evaluates each path that is an expression.
+#: Evaluates each reference path that is a Python expression, and compares the address
+#: of the result with the retainer's.
 EVALUATE = """
     import builtins, sys
     from vmprof_convert import readers
@@ -153,7 +154,8 @@ def held_of(path: Path) -> Held:
 
 
 def test_planted_holders_are_named(stock_pypy: PyPy) -> None:
-    """Each path that is an expression leads to the object with the retainer's address.
+    """Each retainer has its reference path. If the path is a Python expression, it must
+    evaluate to the retainer.
     """
     run = stock_pypy.sample(planted(stock_pypy, LOOK, EVALUATE), "4k")
     wrong, right = map(int, re.findall(r"(\d+) wrong, (\d+) right", run.out)[0])
@@ -259,7 +261,7 @@ def test_rare_references_have_names(stock_pypy: PyPy) -> None:
     assert "__main__.odd?name" in {step.type for step in held.steps}
 
 
-#: A program with tuples, named fields, and keys that are no text.
+#: A program with tuples, named fields, and dict keys other than strings.
 TUPLES = """
     import collections, enum, os, time, typing
     def many():
@@ -311,12 +313,12 @@ def test_tuples_and_their_fields(stock_pypy: PyPy) -> None:
         "by[(__main__.Color.BLUE, int)]", "by[__main__.Outer.Number.ONE]",
         "by[__main__.Point]", "by[dict]")} - set(named)
     assert not missing, (missing, sorted(named))
-    # The other keys have no literal, or are too deep or too long.
+    # Seven items have no name: their keys have no literal, or are too deep or too long.
     assert named.count("__main__.by -> an item") == 7
     assert re.fullmatch(r"0 wrong, (?:1[7-9]|\d\d) right\n", run.out), run.out
 
 
-#: A program with callbacks for the end of objects, and with context variables.
+#: A program with callbacks at the death of objects, and with context variables.
 CALLED = """
     import contextvars, weakref
     class Thing:
@@ -361,7 +363,7 @@ def test_callbacks_and_context_variables(stock_pypy: PyPy) -> None:
 
 
 def test_a_deep_stack(stock_pypy: PyPy) -> None:
-    """The walk visits each frame of the stack once."""
+    """The walk visits each of 40,000 frames once; otherwise it would take too long."""
     run = stock_pypy.sample("""
     import sys, threading
     from vmprof_allocation.session.session import current
@@ -385,7 +387,7 @@ def test_a_deep_stack(stock_pypy: PyPy) -> None:
      "leaves 0 MiB, but this needs up to 32 MiB")])
 def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
                                                      said: str) -> None:
-    """The program ends as without the sampler, and the caller gets the reason."""
+    """The program ends as without the sampler, and stderr has the reason."""
     run = stock_pypy.sample("""
     import resource, sys
     with open("/proc/self/statm") as file:
@@ -393,14 +395,14 @@ def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
     """ + end, "64k", "--held")
     first, *others = run.err.splitlines()
     assert first == "vmprof: " + said
-    # The remaining memory may not suffice for the last records, either.
+    # The profile's last records may fail for lack of memory, too.
     assert all("the profile lacks names" in line for line in others)
 
 
 @pytest.mark.parametrize("what", [
     "os.close(fd)", "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))"])
 def test_an_answer_that_could_not_be_written(stock_pypy: PyPy, what: str) -> None:
-    """The caller gets the reason."""
+    """If a snapshot cannot be written to the profile, held() raises with the reason."""
     run = stock_pypy.command("-c", """
 import os, resource, vmprof_allocation
 kept = [str(i) for i in range(50000)]
@@ -421,8 +423,8 @@ for do in session.held, session.stop:
 
 
 def test_the_retained_size_is_exact(stock_pypy: PyPy) -> None:
-    """The retained objects are the difference between the heap with the retainer and
-    without.
+    """The retained size is the difference between the heap with the retainer's objects
+    and the heap without them.
     """
     source = """
         import gc
@@ -449,10 +451,9 @@ def test_the_retained_size_is_exact(stock_pypy: PyPy) -> None:
 
 
 def test_values_shared_by_two_parts_of_an_object(stock_pypy: PyPy) -> None:
-    """A cache with a limit has its values in a dict and in a linked list.
-
-    The function that has both retains the values. In a cache without a limit, the dict
-    retains them, and the report names only the dict.
+    """A functools.lru_cache with a limit has its values in a dict and in a linked list.
+    So the function, which has both, retains the values. In a cache without a limit, the
+    dict alone retains them, and the report names only the dict.
     """
     run = stock_pypy.sample("""
         import functools, gc
@@ -492,10 +493,9 @@ def test_values_shared_by_two_parts_of_an_object(stock_pypy: PyPy) -> None:
 
 
 def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
-    """The retained size of all instances is exact if no path retains much.
-
-    It is the difference between the heap with the instances and without. If a path
-    retains the instances, the report names the path.
+    """The retained size of all instances is the difference between the heap with the
+    instances and without them. If one path retains the instances, the report names the
+    path instead.
     """
     source = """
         import gc
@@ -531,7 +531,7 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     assert (holder.path, holder.type) == (
         "all instances of __main__.Session", "__main__.Session")
     assert abs(holder.objects - (with_it.objects - without.objects)) < 1500
-    lists = 2 * 8 * 40000       # the references to the lists
+    lists = 2 * 8 * 40000       # bytes of the references in the cleared lists
     assert abs(holder.bytes + lists - (with_it.bytes - without.bytes)) < 100_000
     assert not any(holder.is_class for holder in without.holders)
     done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
@@ -539,7 +539,7 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     answer = json.loads(done.out)["processes"][0]["answers"][1]
     of, = [row["from_samples"] for row in answer["holders"]
            if row["holders"][0]["path"] == holder.path]
-    # The limit is five standard deviations.
+    # The tolerance is five standard deviations.
     assert abs(of["value"] - holder.bytes) < 2.6 * (of["high"] - of["low"])
 
 
@@ -567,15 +567,14 @@ def test_estimates_agree_with_the_exact_sums(stock_pypy: PyPy,
     assert len(largest) >= (2 if is_smaller else 5)
     for row in largest:
         of = row["from_samples"]
-        # The limit is five standard deviations.
+        # The tolerance is five standard deviations.
         assert abs(of["value"] - row["bytes"]) < 2.6 * (of["high"] - of["low"]), row
 
 
 def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
     """The sum over all paths is the size of all reachable objects, at any interval.
 
-    Each byte counts once. The bytes of a retainer's path include at least its retained
-    size.
+    A retainer's path has at least the bytes of its retained size.
     """
     for interval in "4k", "1G":
         run = stock_pypy.sample(planted(stock_pypy, LOOK), interval)
@@ -595,11 +594,11 @@ def test_the_tree_of_paths_adds_up(stock_pypy: PyPy) -> None:
         assert len(single) >= 15
         for holder in single:
             assert through[text_of(holder.path, holder.type)] >= holder.bytes
-        # objects that are in no module, and too small to have a name
+        # objects without a path from a module, and objects too small to have a name
         assert through[OTHERWISE] < held.bytes / 20
 
 
-@pytest.mark.nurseries("1M")     # A minor collection frees young objects.
+@pytest.mark.nurseries("1M")     # Small, so that minor collections free young objects.
 def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
     source = """
         import gc
@@ -624,7 +623,7 @@ def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
 
 
 def test_frames_that_have_returned_hold_nothing(stock_pypy: PyPy) -> None:
-    """Such frames may still be on a stack."""
+    """A stack may still contain a reference to a frame that has returned."""
     source = """
         from vmprof_allocation.session.session import current
         def inner():
@@ -644,8 +643,8 @@ def test_frames_that_have_returned_hold_nothing(stock_pypy: PyPy) -> None:
 
 
 def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
-    """The loop that takes the snapshot is compiled, and objects that only it refers to
-    are found.
+    """A compiled loop takes the snapshot. Objects to which only the loop's variables
+    refer are found.
     """
     source = """
         from vmprof_allocation.session.session import current
@@ -668,8 +667,8 @@ def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
 
 
 def test_values_of_compiled_code_belong_to_the_right_frame(stock_pypy: PyPy) -> None:
-    """The values do not belong to a called frame, to which the compiled code also
-    refers.
+    """Values of compiled code belong to the frame that the code runs, and not to a
+    called frame, to which the code also refers.
     """
     source = """
         import threading, time
@@ -705,7 +704,9 @@ def test_values_of_compiled_code_belong_to_the_right_frame(stock_pypy: PyPy) -> 
 
 
 def test_the_walk_reads_compiled_code_like_the_gc(stock_pypy: PyPy) -> None:
-    """The probe compares the walk with the GC's, but without compiled code."""
+    """The probe compares our walk with the GC's in a process without compiled code.
+    This test compares them with compiled code on the stack.
+    """
     stock_pypy.command("-m", "vmprof_allocation", "doctor")
     source = """
         import os, sys
@@ -757,9 +758,8 @@ def test_a_stack_of_a_greenlet(stock_pypy: PyPy) -> None:
 
 
 def test_the_program_does_not_change(stock_pypy: PyPy) -> None:
-    """The children, descriptors, signals and mappings are the same as before.
-
-    No wait() of the program gets the forked process.
+    """After a heap snapshot, the children, descriptors, signals and mappings are as
+    before. No wait() of the program returns the forked process.
     """
     source = """
         import os, signal, sys, threading
@@ -802,7 +802,9 @@ def test_the_program_does_not_change(stock_pypy: PyPy) -> None:
 
 
 def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
-    """The program is not affected."""
+    """If the forked process is killed, the profile contains the failure, and the
+    program continues.
+    """
     source = """
         import os, signal, threading
         from vmprof_allocation import AllocationSamplingError
@@ -841,7 +843,7 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
 
 
 def test_retainers_while_threads_run_and_fork(stock_pypy: PyPy) -> None:
-    """Each request has its answer."""
+    """Each call of held() gets a snapshot."""
     source = """
         import gc, os, threading
         from vmprof_allocation.session.session import current
@@ -915,14 +917,14 @@ def test_ctl_asks(stock_pypy: PyPy) -> None:
         path = stock_pypy.folder / "app.vmprof"
         assert done.out == ("the retainers in process %d are in %s: report --held "
                             "shows them\n" % (program.pid, path))
-        # also objects from before the sampling
+        # the retainer of objects from before the sampling is found, too
         (holder, *_) = sorted(held_of(path).holders, key=lambda holder: -holder.bytes)
         assert (holder.path, holder.type) == ("__main__.kept", "list")
         assert ctl(stock_pypy, program, "stop").code == 0
 
 
 def test_no_answer_without_the_capability(stock_pypy: PyPy, tmp_path: Path) -> None:
-    """The probe has found that the walk differs from the GC's."""
+    """No snapshot is taken if the probe found that our walk differs from the GC's."""
     stock_pypy.command("-m", "vmprof_allocation", "doctor")
     folder = Path(stock_pypy.environment["XDG_CACHE_HOME"]) / "vmprof-allocation"
     (known,) = [path for path in folder.iterdir()

@@ -16,11 +16,12 @@ from vmprof_convert import readers
 from vmprof_convert.profile.model import PRIVATE
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: Flag of waitpid() for all children, also those that send no signal at their end.
+#: __WALL, a flag of waitpid(): wait also for children that send no signal at their end.
 _ALL = 0x40000000
 
-#: After this code, the forked process is stopped in its search.  The thread that
-#: requested the snapshot stores the reason for a missing answer in `said`.
+#: Functions for the programs below.  ask() requests snapshots until one fails, and
+#: appends the reason to `said`.  looking() stops the forked process during its search,
+#: and returns its pid.
 LOOKS = """
     import os, signal, sys, threading
     from vmprof_allocation import AllocationSamplingError
@@ -61,14 +62,14 @@ LOOKS = """
         except ChildProcessError:
             return None
 """
-#: Starts the search in a thread.  Code that has to run before the fork precedes it.
+#: Requests a snapshot in a thread, and stops the forked process during its search.
 ASKED = """
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     pid = looking()
 """
 IN_A_THREAD = LOOKS + ASKED
-#: Continues the forked process, which is the most recent one.
+#: Continues the forked process, and waits for the end of the requesting thread.
 GO_ON = """
     os.kill(pid, signal.SIGCONT)
     said.append("")
@@ -123,7 +124,9 @@ def test_exec_finds_no_child(stock_pypy: PyPy) -> None:
 
 
 def test_an_exec_that_fails(stock_pypy: PyPy) -> None:
-    """The program continues, and can take a snapshot again."""
+    """After an exec() that fails during a snapshot, the program continues, and can take
+    a snapshot again.
+    """
     run = stock_pypy.sample(IN_A_THREAD + """
     try:
         os.execv("./there is no such program", ["nothing"])
@@ -149,8 +152,8 @@ def test_sampling_ends(stock_pypy: PyPy) -> None:
 
 
 def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
-    """The forked process continues to work for the parent, and does not affect the
-    child.
+    """A fork of the program does not wait for the snapshot. The snapshot's process
+    continues to work for the parent, and does not affect the child.
     """
     run = stock_pypy.sample(IN_A_THREAD + """
     from vmprof_allocation.critical import forks
@@ -182,8 +185,8 @@ def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
 
 
 def test_a_fork_during_a_request(stock_pypy: PyPy) -> None:
-    """A signal handler of the requesting thread forks. The child gets the reason for
-    its missing answer.
+    """A signal handler forks in the thread that waits for a snapshot. In the child, the
+    request fails with the reason.
     """
     run = stock_pypy.sample(LOOKS + """
     children_made = []
@@ -230,7 +233,9 @@ def test_only_one_at_a_time(stock_pypy: PyPy) -> None:
 
 
 def test_a_profile_that_ends_has_no_answer(stock_pypy: PyPy) -> None:
-    """The next profile takes its own snapshot."""
+    """If the profile ends during a snapshot, the request fails. A request in the next
+    profile takes a new snapshot.
+    """
     run = stock_pypy.sample(IN_A_THREAD + """
     current().rotate("next.vmprof")
     thread.join()
@@ -261,7 +266,7 @@ def test_a_request_can_be_interrupted(stock_pypy: PyPy) -> None:
 
 
 def test_a_request_has_a_time_limit(stock_pypy: PyPy) -> None:
-    """The forked process is then killed, and a new snapshot can be requested."""
+    """After the time limit, the forked process is killed, and the request fails."""
     run = stock_pypy.sample(IN_A_THREAD + """
     # a day passes with each look at the clock, also if none was made yet
     import itertools
@@ -294,7 +299,9 @@ def test_signals_as_the_process_ends(stock_pypy: PyPy) -> None:
 
 
 def test_private_memory_is_not_read_during_a_search(stock_pypy: PyPy) -> None:
-    """Almost no memory is private while the forked process shares its pages."""
+    """The private memory is not read during a search, because the process shares almost
+    all pages with the forked process.
+    """
     run = stock_pypy.sample(IN_A_THREAD.replace("500000", "50000") + """
     import time
     end = time.monotonic() + 2.5

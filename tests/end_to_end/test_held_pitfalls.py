@@ -1,7 +1,7 @@
 """Test known pitfalls of the search for retainers, one per test.
 
-The list comes from the design. Other pitfalls are tested in test_held.py,
-test_held_meanwhile.py, test_held_native.py and test_bare_fork.py.
+Other pitfalls are tested in test_held.py, test_held_meanwhile.py, test_held_native.py
+and test_bare_fork.py.
 """
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ASK = """
     from vmprof_allocation.session.session import current
     current().held()
 """
-#: The permitted functions of the C library.  They take no lock, allocate nothing, and
-#: do not use stdio.
+#: The functions of the C library that the forked process may call.  They take no lock,
+#: allocate nothing, and do not use stdio.
 MAY_CALL = {
     "_exit", "clock_gettime", "memchr", "memcmp", "memcpy", "memset", "mmap", "mremap",
     "munmap", "strchr", "strcmp", "strcspn", "strlen", "strncmp", "strstr"}
@@ -43,7 +43,9 @@ def paths(held: Held) -> list[str]:
 
 
 def test_the_walk_calls_nothing_that_may_wait() -> None:
-    """Another thread may have held a lock of malloc or stdio at the fork."""
+    """If another thread held a lock of malloc or stdio at the fork, this lock stays
+    locked in the forked process.
+    """
     undefined: set[str] = set()
     defined: set[str] = set()
     for source in sorted((NATIVE / "held").glob("*.c")):
@@ -59,16 +61,15 @@ def test_the_walk_calls_nothing_that_may_wait() -> None:
 
 
 def test_the_list_of_roots_is_not_a_retainer(stock_pypy: PyPy) -> None:
-    """gc.get_rpy_roots() would have its own result among the roots, and an object for
-    each.
-
-    The memory that a request needs is not found by later requests, either.
+    """The result of gc.get_rpy_roots() would itself be among the roots, with an object
+    for each root. Later requests must not find the memory of a request, either.
     """
     run = stock_pypy.sample(
         "\n    kept = [str(i) for i in range(30000)]" + ASK * 5, "64k")
     found = answers(run.path)
     assert len(found) == 5
-    # A list of roots would add at least 600 GcRefs.  The first request loads modules.
+    # A list of roots would add at least 600 GcRefs.  The first request is not compared,
+    # because it loads modules.
     counts = [held.objects for held in found[1:]]
     assert max(counts) - min(counts) < 300, counts
     for held in found:
@@ -76,7 +77,9 @@ def test_the_list_of_roots_is_not_a_retainer(stock_pypy: PyPy) -> None:
 
 
 def test_variables_of_the_sampler_hold_no_root(stock_pypy: PyPy) -> None:
-    """Objects that only the program's last frame refers to belong to that frame."""
+    """Objects in a local variable of the calling function are attributed to its frame,
+    and not to a frame of the sampler.
+    """
     run = stock_pypy.sample("""
     def ask():
         from vmprof_allocation.session.session import current
@@ -95,7 +98,9 @@ def test_variables_of_the_sampler_hold_no_root(stock_pypy: PyPy) -> None:
 
 
 def test_numeric_keys_of_dicts_are_not_followed(stock_pypy: PyPy) -> None:
-    """Some of these numbers are addresses of objects."""
+    """Integer keys that are equal to the addresses of objects are not taken for
+    references.
+    """
     run = stock_pypy.sample("""
     kept = [str(i) for i in range(1000)]
     numbers = {id(one) + at: [at] for one in kept for at in (0, 1, 2**40, -8)}
@@ -105,8 +110,8 @@ def test_numeric_keys_of_dicts_are_not_followed(stock_pypy: PyPy) -> None:
 
 
 def test_greenlets_do_not_retain_frames_by_their_list(stock_pypy: PyPy) -> None:
-    """greenlet._tls leads to the thread's context, which leads to all frames of the
-    thread.
+    """greenlet._tls refers to the thread's context, which refers to all frames of the
+    thread. These frames must not be attributed to greenlet._tls.
     """
     run = stock_pypy.sample("""
     import greenlet
@@ -130,10 +135,8 @@ def test_greenlets_do_not_retain_frames_by_their_list(stock_pypy: PyPy) -> None:
 
 
 def test_references_of_the_interpreter_do_not_hide_a_retainer(stock_pypy: PyPy) -> None:
-    """The interpreter also refers to objects, by a cache of methods or compiled code.
-
-    These references do not reduce the retained size of a program's retainer. They
-    matter only for objects that have no other reference.
+    """The interpreter may also refer to objects, by a cache of methods or compiled
+    code. These references do not reduce the retained size of a retainer in the program.
     """
     run = stock_pypy.sample("""
     class Shape:
@@ -152,7 +155,8 @@ def test_references_of_the_interpreter_do_not_hide_a_retainer(stock_pypy: PyPy) 
 
 
 def test_all_live_objects_have_a_path(stock_pypy: PyPy) -> None:
-    """A path also shows why the interpreter alone refers to an object."""
+    """If only the interpreter refers to an object, the object's path shows the reason.
+    """
     run = stock_pypy.sample("""
     import gc, sys
     kept = [sys.intern("name%d" % i) for i in range(30000)]
@@ -176,7 +180,9 @@ def test_all_live_objects_have_a_path(stock_pypy: PyPy) -> None:
 
 
 def test_objects_that_wait_for_their_finalizer(stock_pypy: PyPy) -> None:
-    """The GC lists such objects separately, even if they have other references."""
+    """The GC has lists of all objects with a finalizer. Only objects without another
+    reference are reported as waiting for their finalizer.
+    """
     run = stock_pypy.sample("""
     class Closed:
         def __init__(self):
@@ -195,8 +201,7 @@ def test_objects_that_wait_for_their_finalizer(stock_pypy: PyPy) -> None:
 
 
 def test_objects_that_c_code_holds_have_no_path(stock_pypy: PyPy) -> None:
-    """The references of C code are in no list of roots. The report gives this reason.
-    """
+    """References from C code are not among the GC's roots. The report says so."""
     build_holder(stock_pypy)
     run = stock_pypy.sample("""
     import gc, holder
@@ -218,10 +223,9 @@ def test_objects_that_c_code_holds_have_no_path(stock_pypy: PyPy) -> None:
 
 
 def test_objects_that_hpy_code_holds(stock_pypy: PyPy) -> None:
-    """Only HPy code can show the GC the fields of its objects, so that these have no
-    path.
-
-    Handles and globals are in tables of the interpreter.
+    """An object in a field of an HPy object has no path, because only HPy code can
+    trace the field. Objects in handles and globals have a path from the interpreter's
+    tables.
     """
     if not build_boxes(stock_pypy):
         pytest.skip("this PyPy has no HPy")
@@ -254,10 +258,9 @@ def test_objects_that_hpy_code_holds(stock_pypy: PyPy) -> None:
 
 
 def test_references_of_unknown_types(stock_pypy: PyPy) -> None:
-    """The sampler does not know some Python types, such as cffi's.
-
-    An object of such a type has a name, and its references are its parts. This also
-    applies to objects whose last attributes PyPy stores elsewhere.
+    """The sampler does not know the fields of some types, such as cffi's. An object of
+    such a type has a path, and the objects that it refers to are its parts. PyPy stores
+    the last attributes of `many` in a separate object.
     """
     run = stock_pypy.sample("""
     import cffi
@@ -280,7 +283,9 @@ def test_references_of_unknown_types(stock_pypy: PyPy) -> None:
 
 
 def test_the_id_of_a_text_is_no_address(stock_pypy: PyPy) -> None:
-    """The id() of a list is its address. The report has the address of a text."""
+    """The id() of a list is the list's address, but a text's id() is not. In both
+    cases, the report has the address.
+    """
     run = stock_pypy.sample("""
     text, items = "the one text" * 20000, [str(i) for i in range(20000)]
     """ + ASK + """
@@ -312,7 +317,9 @@ def test_no_handler_of_forks_is_called(stock_pypy: PyPy) -> None:
 
 
 def test_a_reader_of_a_pipe_sees_the_programs_end(stock_pypy: PyPy) -> None:
-    """The forked process, which still runs, has inherited the descriptors."""
+    """The forked process, which runs longer than the program, must close the inherited
+    pipe.
+    """
     run = stock_pypy.sample(LOOKS + """
     import socket
     here, there = socket.socketpair()
@@ -330,9 +337,8 @@ def test_a_reader_of_a_pipe_sees_the_programs_end(stock_pypy: PyPy) -> None:
 
 
 def test_the_forked_process_has_the_lowest_priority(stock_pypy: PyPy) -> None:
-    """Linux kills it first if memory is short, and gives it less processor time.
-
-    It writes no core, and its working directory is /.
+    """If memory is short, Linux kills the forked process first. The process gets less
+    processor time, writes no core, and has the working directory /.
     """
     run = stock_pypy.sample(IN_A_THREAD + """
     nice = str(max(10, os.getpriority(os.PRIO_PROCESS, 0)))
@@ -351,7 +357,7 @@ def test_the_forked_process_has_the_lowest_priority(stock_pypy: PyPy) -> None:
 
 @pytest.mark.nurseries("4M")     # The program writes more pages of a larger nursery.
 def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
-    """Linux would copy each written page."""
+    """Linux would copy each page of the heap that the forked process writes."""
     run = stock_pypy.sample(LOOKS + """
     import gc
     kept += [[str(i)] for i in range(500000)]
@@ -372,8 +378,8 @@ def test_it_writes_no_page_of_the_heap(stock_pypy: PyPy) -> None:
     """, "64k")
     held = answers(run.path)[0]
     assert held.bytes > 80e6 and int(run.out) > 0
-    # The forked process has its own pages, and the old copies of those that the program
-    # wrote.
+    # The private memory of the forked process is its own data, and the old copies of
+    # pages that the program has written.
     assert int(run.out) * 1024 < held.memory + 20e6
 
 
@@ -389,7 +395,9 @@ def test_a_long_chain_is_walked_without_recursion(stock_pypy: PyPy) -> None:
 
 
 def test_a_failed_fork_is_reported(stock_pypy: PyPy) -> None:
-    """Containers may limit the number of processes. The sampling continues."""
+    """If fork() fails, for example at a container's limit of processes, the caller gets
+    the reason, and the sampling continues.
+    """
     run = stock_pypy.command("-c", """if 1:
         import os, resource, vmprof_allocation
         session = vmprof_allocation.start("out.vmprof", "64k")
@@ -412,7 +420,9 @@ def test_a_failed_fork_is_reported(stock_pypy: PyPy) -> None:
 
 
 def test_each_object_has_its_stack(stock_pypy: PyPy) -> None:
-    """The numbers of stacks in the walk differ from those in the profile."""
+    """The forked process and the profile number stacks differently. Each sampled object
+    of a retainer must have its own stack.
+    """
     run = stock_pypy.sample("""
     def first():
         return [str(i) for i in range(20000)]
@@ -432,8 +442,8 @@ def test_each_object_has_its_stack(stock_pypy: PyPy) -> None:
 
 @pytest.mark.nurseries("32k")    # A small nursery is often full.
 def test_a_request_is_found_before_its_objects_move(stock_pypy: PyPy) -> None:
-    """The request's list is old when its address is stored, even if the nursery is
-    often full.
+    """A request stores the address of a list, which a minor collection would move. So
+    the list must be old before, even if the nursery is often full.
     """
     run = stock_pypy.sample("""
     import threading

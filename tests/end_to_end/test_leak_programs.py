@@ -10,8 +10,8 @@ import pytest
 
 from conftest import PyPy
 
-#: Without an argument, the program has all leaks.  With a name, it has one leak, and
-#: prints its size.  It runs in three rounds, and the last two are the windows.
+#: PROGRAM has all leaks, or with an argument only the leak of this name, whose growth
+#: it then prints.  The report compares the last two of the program's three rounds.
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
 PROGRAM = """
@@ -100,16 +100,14 @@ LEAKS = ("keep_session", "keep_row", "keep_name", "keep_text", "keep_ratio")
 
 @pytest.mark.long(0.5)
 def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
-    """Each leak keeps other objects.
-
-    They are objects with a dict and lists that a constructor makes, and texts that
-    another function makes. Other leaks keep objects that a comprehension makes, or the
-    keys and the table of a dict. The last leak is a list of floats that only grows. It
-    is a single object, which is reported as the largest place of the rest.
+    """The leaks keep objects with a dict and lists that a constructor makes, texts that
+    another function makes, objects that a comprehension makes, and the keys and the
+    table of a dict. The last leak is a list of floats that only grows. It is a single
+    object, which is reported as the largest allocation site of the rest.
     """
     truth = {}
     for name in LEAKS:
-        # The memory that the JIT keeps is reported separately.
+        # Without the JIT, because the JIT's memory would count in the GC's growth.
         run = stock_pypy.run(PROGRAM, name, jit="off")
         assert run.code == 0, run.err
         truth[name] = int(run.out)
@@ -122,12 +120,12 @@ def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
     for leak in found["leaks"] + found["rest"]["places"]:
         name = leak["places"][0]["function"]["name"]
         growth[name] = leak["growth"]
-    # One function makes the texts, and another one has their list.
+    # text_of() allocates the texts, and keep_text() the list that keeps them.
     made, kept = growth.pop("text_of"), growth.pop("keep_text")
     growth["keep_text"] = {key: made[key] + kept[key] for key in made}
     for name in LEAKS:
         low, value, high = (growth[name][key] for key in ("low", "value", "high"))
-        # The limit is five standard deviations.
+        # The tolerance is five standard deviations.
         assert value - 2.5 * (value - low) < truth[name] < (
             value + 2.5 * (high - value)), (name, truth, growth[name])
     named = [leak["places"][0]["function"]["name"] for leak in found["leaks"]]
@@ -147,7 +145,7 @@ def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
     'array.array("b", [1]) * 200000'])
 def test_memory_of_c_code_is_reported_as_outside_the_heap(stock_pypy: PyPy,
                                                           kept: str) -> None:
-    """The GC's heap keeps its size, and the process grows by 40 MB."""
+    """The program keeps 40 MB of C memory, while the GC's heap has a constant size."""
     stock_pypy.sample("""
         import array, ctypes, gc, time, vmprof_allocation
         kept = []

@@ -122,9 +122,9 @@ PROGRAM = """
         all_of_it(i)
         keep(make(464), i)
 """.replace("FAR", "\n" * 300)
-#: Functions that call themselves.  In bridges, PyPy's table of compiled code has more
-#: of these functions than run.  When the interpreter continues, the JIT still has some
-#: of their frames.
+#: A program with functions that call themselves.  Their stacks are difficult in two
+#: cases: PyPy's table of compiled code lists too many calls in bridges, and the JIT
+#: still has some frames when the interpreter continues.
 RECURSIVE = """
     import sys
     from given import *
@@ -174,10 +174,11 @@ RECURSIVE = """
         all_of_it(i)
 """
 SIZES = range(100, 504, 13)
-#: The size in words: the header, hash and length, the characters, and a zero at the
-#: end.
+#: The number N of a call `make(N)` by the size of its string in bytes.  The string has
+#: a header, a hash, a length, N words of characters, and a word with a final zero.
 BYTES = {(n + 4) * 8: n for n in SIZES}
-#: The beginnings of the program: ASKED records callers, SAMPLED is for sampling.
+#: The module that PROGRAM imports from: ASKED has a make() that records its callers,
+#: and SAMPLED has the texts for the sampled program.
 ASKED = """
     import atexit, collections, json, sys
     seen = collections.defaultdict(set)
@@ -195,7 +196,7 @@ ASKED = """
 """
 SAMPLED = "one, several = b'x', [b'x', b'y']\n"
 
-#: The name of a function, and a line.
+#: the name of a function, and an executed line
 Place = tuple[str, int]
 
 
@@ -209,8 +210,9 @@ def program(stock_pypy: PyPy) -> PyPy:
 
 def truth(pypy: PyPy, folder: Path,
           program: str = PROGRAM) -> dict[int, set[tuple[Place, ...]]]:
-    """Return the calling functions and lines of each number, outermost first, from
-    Python.
+    """Return the stacks of each call `make(N)` by N, as Python's own frames show them.
+
+    The outermost function is first.
     """
     for name, text in (("traced", program), ("given", ASKED),
                        ("app", "import traced")):
@@ -221,7 +223,7 @@ def truth(pypy: PyPy, folder: Path,
 
 
 def places(profile: Profile) -> Iterator[tuple[int, tuple[Place, ...]]]:
-    """Yield the number and the stack of each sampled make()."""
+    """Yield N and the stack of each sampled call `make(N)`."""
     for number, size, type_ in zip(profile.samples.stack, profile.samples.size,
                                    profile.samples.type):
         if (size not in BYTES or number < 0
@@ -266,7 +268,7 @@ def test_each_function_is_at_its_line(program: PyPy, tmp_path_factory:
         numbers.add(number)
     assert numbers == set(SIZES)
     assert known[True] > 0.95 * known.total()
-    # (PyPy's stacks of generators lack some functions.)
+    # Some samples lack the allocating function, because PyPy's stacks of generators do.
     assert allocates.total() > 0.8 * sum(1 for _ in places(run.profile()))
     assert allocates[True] > 0.95 * allocates.total()
     if jit == "off":
@@ -280,10 +282,10 @@ def test_functions_that_call_themselves(
         stock_pypy: PyPy, tmp_path_factory: pytest.TempPathFactory, jit: str) -> None:
     """Without the log of compiled code, a third of these stacks have a wrong function.
 
-    No line belongs to another call of the same function.
+    A line must not belong to another call of the same function, either.
     """
     true = truth(stock_pypy, tmp_path_factory.mktemp("asked"), RECURSIVE)
-    # (The JIT may make an object only once if it is always made of the same text.)
+    # (With a constant text, the JIT might allocate an object only once.)
     stock_pypy.script(re.sub(r"make\((\d+)\)", r"(several[-1] * (\1 * 8))", RECURSIVE),
                       "traced.py")
     stock_pypy.script(SAMPLED, "given.py")
@@ -316,7 +318,8 @@ def test_the_report_shows_them(program: PyPy) -> None:
 
 
 def test_the_logs_text_is_not_attributed_to_the_compiler(program: PyPy) -> None:
-    """The compiler makes almost no text itself, and the program's functions make none.
+    """PyPy allocates the texts of the JIT's log while it compiles. They are attributed
+    to the function LOG.
     """
     profile = program.sample("import traced", "4k", "--lines",
                              arguments=("3000",)).profile()
@@ -324,7 +327,7 @@ def test_the_logs_text_is_not_attributed_to_the_compiler(program: PyPy) -> None:
     for stack, size, type_, interval in zip(
             profile.samples.stack, profile.samples.size, profile.samples.type,
             profile.samples.interval):
-        # (The program's own strings are larger.)
+        # Texts of this size belong to the log: the program's own strings are larger.
         if size < min(BYTES) and type_ >= 0 and profile.types[
                 type_].layout.startswith("GcStruct rpy_string"):
             bytes_[profile.function(profile.stacks[stack][-1].address)] += int(
@@ -334,9 +337,8 @@ def test_the_logs_text_is_not_attributed_to_the_compiler(program: PyPy) -> None:
 
 
 def test_children_have_lines(program: PyPy, tmp_path: Path) -> None:
-    """Forked children have the lines of the code that they compile.
-
-    A child that becomes this interpreter by exec has lines, too.
+    """Forked children, and children that become this interpreter by exec, have lines in
+    the code that they compile themselves.
     """
     true = truth(program, tmp_path)
     program.sample("""
@@ -364,7 +366,9 @@ def test_children_have_lines(program: PyPy, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_child_that_is_not_sampled_has_no_log(stock_pypy: PyPy, follow: bool) -> None:
-    """The log costs time. PyPy ends it in the child, and not in the parent."""
+    """A child without sampling does not write PyPy's log, which costs time. Ending the
+    log in the child does not end it in the parent.
+    """
     run = stock_pypy.run("""
         import os, _jitlog
         ended, disable = [], _jitlog.disable

@@ -1,4 +1,4 @@
-"""Test marks, which name moments of a program, and `report --leaks` between marks."""
+"""Test mark(), which names a moment of a program, and leak reports between marks."""
 from __future__ import annotations
 
 import pytest
@@ -32,10 +32,8 @@ LEAK = """
 
 @pytest.mark.nurseries("4M", "240M")
 def test_a_planted_leak_between_marks(stock_pypy: PyPy) -> None:
-    """A cache keeps 2 % of the objects that a loop makes, next to ten times more
-    garbage.
-
-    The first two lines of the report show the leak.
+    """A cache keeps 2 % of the objects that a loop makes. The loop also makes ten times
+    as much garbage. The first two lines of the report show the leak.
     """
     run = stock_pypy.sample(LEAK, "4k")
     assert [mark.name for mark in run.profile().marks] == [
@@ -83,13 +81,13 @@ DJANGO = """
 """
 
 
-# This slow test runs with one nursery.  The other test runs with 4 MiB, too.
+# This test is slow, so it runs with only one size of the nursery.
 @pytest.mark.nurseries("240M")
 @pytest.mark.long(0.5)
 def test_a_planted_leak_of_a_django_application(stock_pypy: PyPy) -> None:
-    """A framework makes thousands of times more garbage than the application keeps.
-
-    The first two lines name the class, and where the application makes it.
+    """The framework makes thousands of times more garbage than the application keeps.
+    The first two lines of the report name the class of the kept objects, and the
+    function of the application that allocates them.
     """
     stock_pypy.sample(DJANGO, "512")
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",

@@ -1,4 +1,7 @@
-"""Test --memory, the use of memory at the end of a profile, with known amounts."""
+"""Test --memory, which reports the uses of resident memory at the end of a profile.
+
+The test programs have known amounts of each kind of memory.
+"""
 from __future__ import annotations
 
 import json
@@ -11,9 +14,10 @@ import pytest
 from conftest import PyPy
 
 MIB = 2**20
-#: The largest difference of a row, for the interpreter and the sampler.
+#: The largest difference between a row and the known amount in bytes.  It covers the
+#: memory of the interpreter and the sampler.
 NOISE = 8 * MIB
-#: A program with 60 MiB of objects, 100 MiB of C code, and 40 MiB that are mapped.
+#: A program with 60 MiB of objects, 100 MiB of C memory, and 40 MiB that are mapped.
 PLANT = """
     import ctypes, gc, mmap
     libc = ctypes.CDLL(None)
@@ -49,7 +53,7 @@ def rows(process: dict[str, Any]) -> dict[str, int]:
 
 def check(process: dict[str, Any], objects: int = 60, c: int = 100, mapped: int = 40
           ) -> None:
-    """Check a process's rows, in MiB."""
+    """Check a process's rows against the known amounts, in MiB."""
     found = rows(process)
     # The GC may be sweeping, so that arenas are not yet counted as objects.
     heap = found.get("objects", 0) + found.get("gc_arenas", 0)
@@ -70,7 +74,8 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
     assert run.err == ""
     (process,) = told(pypy)
     check(process)
-    # The report shows the state before --held and before the end of the run.
+    # The memory is read before --held takes its snapshot, and before PyPy frees memory
+    # at its end.
     resident = re.search(r"VmRSS:\s+(\d+) kB", run.out)
     assert resident is not None
     assert abs(process["resident"] - int(resident[1]) * 1024) < 4 * MIB
@@ -100,7 +105,7 @@ def test_however_python_ends(pypy: PyPy, end: str, code: int) -> None:
 
 
 def test_children_have_their_own_reports(pypy: PyPy) -> None:
-    """The memory of a child that ends without notice is reported as unknown."""
+    """The memory of a child that ends by os._exit() is reported as unknown."""
     pypy.sample(PLANT + """
     import os, subprocess, sys
     def child():
@@ -121,7 +126,7 @@ def test_children_have_their_own_reports(pypy: PyPy) -> None:
     check(first, 0, 0, 0)
     assert len(others) == 5
     known = [other for other in others if "rows" in other]
-    # two forked children that ended normally, and the program's second start
+    # Two forked children ended normally, and one process is the program's second start.
     assert len(known) == 3
     for process in known:
         if process["command"].endswith(" again") and process["resident"] < 150 * MIB:
@@ -154,7 +159,7 @@ def test_each_segment_has_its_report(pypy: PyPy) -> None:
 
 
 def test_a_profile_that_ctl_ends(pypy: PyPy) -> None:
-    """ctl ends the profile before the program ends."""
+    """The memory is read when ctl ends the profile, before the end of the program."""
     pypy.sample(PLANT + """
     import os, subprocess, sys
     plant()
@@ -177,7 +182,7 @@ def test_a_program_that_may_take_no_more_memory(pypy: PyPy) -> None:
     assert first == (
         "vmprof: cannot read the uses of the resident memory: the limit of the "
         "program's address space (RLIMIT_AS) leaves 0 MiB, but this needs up to 32 MiB")
-    # Half a MiB may be too little for the names of threads.
+    # Reading the names of the threads may fail, too, with half a MiB of memory.
     assert all(line.endswith("(MemoryError())") for line in more), run.err
     assert run.profile().end_time is not None
 

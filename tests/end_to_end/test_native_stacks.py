@@ -1,4 +1,5 @@
-"""Test --native, the C frames between an allocation and the innermost Python frame."""
+"""Test --native, which adds the C frames inside the innermost Python frame to stacks.
+"""
 from __future__ import annotations
 
 import subprocess
@@ -78,12 +79,14 @@ def filler(stock_pypy: PyPy) -> Path:
     return stock_pypy.compile_extension("filler", EXTENSION, "-O1")
 
 
-#: The prefix of PyPy's own functions, which have names in builds that are not stripped.
+#: The prefix of the names of PyPy's own functions, in builds that are not stripped.
 OWN = "pypy_g_"
 
 
 def names(profile: Profile, stack: int, *, native: bool) -> list[str]:
-    """Return the names of a stack's native or Python frames, the outermost one first.
+    """Return the names of a stack's native frames, or of its Python frames.
+
+    The outermost frame is first.
     """
     found = [profile.function(frame.address).name for frame in profile.stacks[stack]
              if (frame.kind == "native") == native]
@@ -105,10 +108,9 @@ def stacks_inside(profile: Profile, name: str) -> list[list[str]]:
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_functions_of_a_compiled_extension(
         stock_pypy: PyPy, filler: Path, jit: str) -> None:
-    """Functions have the names in the extension's file, exported or not.
-
-    Native frames are inside the calling Python function. A Python function that they
-    call back is inside the native frames.
+    """Native frames have names from the extension's file, exported or not. They are
+    inside the calling Python function. A Python function that C code calls back is
+    inside the native frames of the caller.
     """
     profile = stock_pypy.sample("""
         import filler
@@ -124,21 +126,22 @@ def test_functions_of_a_compiled_extension(
         is_called()
     """, "4k", "--native", jit=jit).profile()
     found = stacks_inside(profile, "fills")
-    # The rest are allocations of the JIT, and the list of arguments.
+    # Up to a tenth of the stacks are from the JIT, and from the list of arguments.
     assert len(found) > 1000
     assert sum(stack[:2] == INSIDE for stack in found) > 0.9 * len(found)
-    # With the JIT, C code inlines the called function in its caller.
+    # With the JIT, <listcomp> may be inlined in `returns`, so this cannot be checked.
     if jit == "off":
         for stack in stacks_inside(profile, "<listcomp>"):
             assert "call_often" not in stack
     native = {f for f in profile.functions.values() if f.name in INSIDE}
     assert {(f.kind, f.file, f.line) for f in native} == {(NATIVE, str(filler), 0)}
-    assert (profile.nameless > 0) != has_names(profile)     # libpypy's own functions
+    # libpypy's own functions have names, or are counted as nameless
+    assert (profile.nameless > 0) != has_names(profile)
     assert not any(f.name.startswith("libpypy") for f in profile.functions.values())
 
 
 def test_extension_without_symbols(stock_pypy: PyPy) -> None:
-    """The functions have no names, but the file is known."""
+    """Functions of a stripped extension have no names, but the name of the file."""
     filler = stock_pypy.compile_extension("filler", EXTENSION, "-O1", "-s")
     profile = stock_pypy.sample("""
         import filler
@@ -176,7 +179,7 @@ def test_library_that_calls_back_through_cffi(stock_pypy: PyPy) -> None:
                 library.call_often(called, 200)
         main()
     """, "1k", "--native", jit="off").profile()
-    # These are allocations for the callback, before its Python frame exists.
+    # Allocations for the callback belong to its caller until its Python frame exists.
     assert sum("call_often" in stack for stack in stacks_inside(profile, "main")) > 100
     inside = stacks_inside(profile, "called")
     assert len(inside) > 1000
@@ -231,9 +234,9 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_python_frames_are_the_same_without_native_frames(stock_pypy: PyPy,
                                                           program: str) -> None:
-    """This applies to all objects, and to stacks that are too deep for a record.
-
-    (The number of objects may differ, because PyPy caches depend on addresses.)
+    """With --native, each object has the same Python frames as without it, even in
+    stacks that are too deep for a record. (The number of objects may differ, because
+    PyPy's caches depend on addresses.)
     """
     results: list[set[tuple[str, ...]]] = []
     for is_native in 0, 1:
@@ -251,7 +254,7 @@ def test_python_frames_are_the_same_without_native_frames(stock_pypy: PyPy,
         profile = run.profile()
         found = {tuple(names(profile, stack, native=False))
                  for stack in set(profile.samples.stack)}
-        # A stack that is too deep has lost its outer frames.
+        # A stack that is too deep has lost its outer frames, including main().
         results.append({stack for stack in found
                         if "main" in stack or len(stack) > 400})
         assert ("native" in profile.settings) == bool(is_native)
@@ -263,7 +266,7 @@ def test_python_frames_are_the_same_without_native_frames(stock_pypy: PyPy,
 
 
 def test_threads(stock_pypy: PyPy, filler: Path) -> None:
-    """Another thread loads and unloads a library at the same time."""
+    """Stacks are unwound while another thread loads and unloads a library."""
     stock_pypy.compile_c("", "other.so")
     run = stock_pypy.sample("""
         import cffi, threading, filler
@@ -291,7 +294,7 @@ def test_threads(stock_pypy: PyPy, filler: Path) -> None:
 
 
 def test_cpu_samples_have_no_native_frames(stock_pypy: PyPy, filler: Path) -> None:
-    """CPU samples are taken anywhere in the program."""
+    """CPU samples interrupt the program anywhere, where unwinding may be unsafe."""
     profile = stock_pypy.sample("""
         import filler
         for i in range(1000):
@@ -304,10 +307,8 @@ def test_cpu_samples_have_no_native_frames(stock_pypy: PyPy, filler: Path) -> No
 
 
 def test_children(stock_pypy: PyPy, filler: Path) -> None:
-    """Forked children and children that became this interpreter have names in their
-    profiles.
-
-    Only the child itself can look its names up.
+    """The profiles of forked children, and of children that became this interpreter by
+    exec, have names. Only the child itself can look up the names of its functions.
     """
     run = stock_pypy.sample("""
         import os, subprocess, sys, filler
@@ -332,8 +333,8 @@ def test_children(stock_pypy: PyPy, filler: Path) -> None:
 
 
 def test_process_that_was_killed(stock_pypy: PyPy, filler: Path) -> None:
-    """The process could not look the names up. The report shows the files of the
-    functions.
+    """A process looks up the names at its end. If the process was killed, the report
+    shows the files of the functions instead.
     """
     symbols = subprocess.run(["nm", filler], text=True, check=True,
                              capture_output=True).stdout
@@ -368,7 +369,9 @@ def test_process_that_was_killed(stock_pypy: PyPy, filler: Path) -> None:
 
 def test_profiles_of_one_run_after_the_other(
         stock_pypy: PyPy, filler: Path) -> None:
-    """Each profile has the names of its stacks, also of inherited objects."""
+    """Each profile has the names of all functions in its stacks, also in the stacks of
+    inherited objects.
+    """
     run = stock_pypy.command(str(stock_pypy.script("""
         import vmprof_allocation, filler
         def fills():
@@ -421,7 +424,9 @@ def test_incompatible_flags_of_native_are_refused(stock_pypy: PyPy, flags: list[
 
 
 def test_unwinder_that_takes_locks_is_refused(stock_pypy: PyPy) -> None:
-    """libgcc's unwinder takes locks before version 12. No profile is written."""
+    """Before version 12, libgcc's unwinder takes locks. Then --native is refused, and
+    no profile is written.
+    """
     stock_pypy.compile_c("".join(
         "void _Unwind_%s(void) {}\n" % name for name in (
             "Backtrace", "GetCFA", "GetIP", "GetRegionStart",

@@ -45,7 +45,8 @@ def test_resident_memory_follows_the_program(stock_pypy: PyPy) -> None:
 
 
 def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
-    """Another process shares these pages. Pages that a process has written are private.
+    """Pages of a shared mapping that a child has read do not count as private. Pages
+    that the process has written after the fork count as private.
     """
     run = stock_pypy.sample("""
         import mmap, os, time
@@ -80,7 +81,9 @@ def test_memory_that_is_shared_is_not_private(stock_pypy: PyPy) -> None:
 
 
 def test_private_memory_of_the_end_is_read(stock_pypy: PyPy) -> None:
-    """The private memory at the first reading may be much smaller."""
+    """The last reading includes the private memory, even if the run ends before the
+    first periodic reading.
+    """
     run = stock_pypy.sample("""
         import time
         kept = bytearray(60 << 20)
@@ -97,7 +100,7 @@ def test_private_memory_of_the_end_is_read(stock_pypy: PyPy) -> None:
 
 def test_a_child_that_does_little_does_not_wait_for_its_private_memory(
         stock_pypy: PyPy) -> None:
-    """Reading it takes milliseconds for a child that is as large as its parent."""
+    """The private memory of a large child takes milliseconds to read."""
     run = stock_pypy.sample("""
         import os
         kept = bytearray(300 << 20)
@@ -115,15 +118,16 @@ def test_a_child_that_does_little_does_not_wait_for_its_private_memory(
 
 
 def test_process_that_waits_writes_nothing(stock_pypy: PyPy) -> None:
-    """The only readings are the first and the last, and the changes during the start.
+    """While a process waits, its memory is constant, and no readings are written. The
+    profile only has the readings of the start and the end.
     """
     run = stock_pypy.sample("import time; time.sleep(4)", "128k")
     assert 2 <= len(values(run.profile(), RESIDENT)) < 20
 
 
 def test_program_that_closes_all_files(stock_pypy: PyPy) -> None:
-    """The program opens other files under the same numbers, which the sampler does not
-    read.
+    """If a program has closed the sampler's descriptors, and opens its own files under
+    the same numbers, the sampler does not read them.
     """
     run = stock_pypy.sample("""
         import os, time

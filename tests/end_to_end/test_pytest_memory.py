@@ -1,4 +1,4 @@
-"""Test pytest's marker limit_memory, which limits a test's live memory."""
+"""Test the plugin's marker limit_memory, which limits the live memory of a test."""
 from __future__ import annotations
 
 import re
@@ -18,8 +18,8 @@ def project(stock_pypy: PyPy) -> PyPy:
 
 @pytest.mark.nurseries("4M", "240M")
 def test_test_that_holds_more_than_its_limit_fails(project: PyPy) -> None:
-    """The tests hold 30 MB and free it, make 300 MB of garbage, or make garbage that is
-    old.
+    """Only the test that holds 30 MB at once fails. Garbage of 300 MB, or of promoted
+    objects, does not exceed a limit of 10 MB.
     """
     done = run(project, """
 import collections
@@ -58,7 +58,9 @@ def test_old_garbage():
 
 
 def test_test_above_its_limit_has_few_snapshots(project: PyPy) -> None:
-    """The test fails in any case. Each snapshot takes 0.1 s per million objects."""
+    """A test above its limit fails whatever it does next, so further snapshots, which
+    take 0.1 s per million objects, become rare.
+    """
     done = run(project, """
 import collections
 @pytest.mark.limit_memory("2 MB")
@@ -190,8 +192,8 @@ def test_both():
 
 
 def test_impossible_snapshot_is_reported(project: PyPy) -> None:
-    """A missing snapshot does not fail the test. A test without need for one is
-    measured.
+    """A test does not fail if a heap snapshot is impossible. A test that needs none is
+    still measured.
     """
     done = run(project, """
 from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot

@@ -1,4 +1,4 @@
-"""Test the pytest plugin in a separate project: its tables, limits and failures."""
+"""Test the tables, limits and failures of the pytest plugin in a separate project."""
 from __future__ import annotations
 
 import html
@@ -29,7 +29,7 @@ def test_keeps():
 """, "--allocations", "--allocations-interval", "1k")
     assert done.code == 0, done.out
     table = done.out.partition("allocations of 3 tests")[2]
-    # The profile of a test has no heap snapshot.
+    # The column is "survived" and not "alive", because there is no heap snapshot.
     assert re.search(r"^ +allocated +survived +objects  test$", table, re.MULTILINE)
     rows = re.findall(r"^ +([\d.]+)(?: ±[\d.]+)? (\w*B) .* test_shop.py::(\w+)$", table,
                       re.MULTILINE)
@@ -50,17 +50,18 @@ def test_not_kept():
 """)
     assert done.code == 1 and "1 failed, 1 passed" in done.out
     said = done.out.partition("test_not_kept")[2]
-    # The value is 38.2 MiB, with an error of at most 4 times 0.9 MiB.
+    # The true value is 38.2 MiB, and four standard deviations are 3.6 MiB.
     assert re.search(r"test_not_kept allocated (?:3[4-9]|4[01])\.\d MiB \(.* MiB, "
                      r"99.99 %\); its limit is 10 MiB", said), said
     assert "shop.py" in said and "churn" in said
-    assert "pytest_plugin" not in done.out      # without the plugin's frames
+    assert "pytest_plugin" not in done.out      # The stack has no frames of the plugin.
     between = said[:said.index("short test summary")]
-    assert len(between.splitlines()) <= 24      # including pytest's own frame
+    assert len(between.splitlines()) <= 24      # The message is short.
 
 
 def test_leaks(project: PyPy) -> None:
-    """Only objects that each call keeps are a leak, neither garbage nor a full cache.
+    """A leak is objects that each call of the test keeps. Garbage, and the objects of a
+    cache that is full, are no leak.
     """
     done = run(project, """
 @pytest.mark.limit_leaks("10 kB")
@@ -80,14 +81,15 @@ def test_small_enough(tmp_path):
     assert done.code == 1 and "1 failed, 3 passed" in done.out, done.out
     assert re.search(r"10 calls of test_leaks left 4\d\d KiB .* limit is 100 KiB",
                      done.out), done.out
-    # The table and the message show the same places.
+    # The table and the message show the same allocation sites.
     assert re.search(
         r"^ *alive +type +function +where\n *4\d\d ±[\d.]+ KiB  object array ",
         done.out, re.MULTILINE), done.out
 
 
 def test_a_leak_has_its_holder(project: PyPy) -> None:
-    """The retainer has a name. The plugin takes no snapshot for a test without a leak.
+    """The message names the retainer of the leaked objects. The plugin takes no heap
+    snapshot for a test without a leak.
     """
     done = run(project, """
 from vmprof_allocation.session.session import Session
@@ -126,7 +128,7 @@ def test_several():
 
 def test_a_failed_search_for_retainers_is_reported(stock_pypy: PyPy,
                                                    project: PyPy) -> None:
-    """The failure does not fail the test."""
+    """A failed search for retainers makes no test fail. The output has the reason."""
     done = run(project, """
 from vmprof_allocation.engines.hook.heap_snapshot import HeapSnapshot
 HeapSnapshot.refusal = lambda self, **_: 3
@@ -144,9 +146,8 @@ def test_kept():
 
 
 def test_native_memory_that_c_code_keeps_is_a_leak(project: PyPy) -> None:
-    """Memory outside the GC's heap counts, except memory that is freed.
-
-    If native memory is sampled, the report names the function that requested it.
+    """Native memory that the calls of a test keep is a leak, except memory that is
+    freed. If native memory is sampled, the report names the function that requested it.
     """
     done = run(project, """
 import array, ctypes, threading, zlib
@@ -198,7 +199,9 @@ def test_threads():
 
 
 def test_unsampled_memory_is_not_attributed_to_sampled_functions(project: PyPy) -> None:
-    """The program requests it by a pointer to malloc from before the sampling."""
+    """The program has a pointer to malloc from before the sampling. The memory that it
+    requests through this pointer is not sampled.
+    """
     done = run(project, """
 import cffi
 ffi = cffi.FFI()
@@ -231,7 +234,9 @@ def test_x(other_gc):
 
 
 def test_memory_of_the_jit_is_no_leak(project: PyPy) -> None:
-    """The JIT compiles during hundreds of calls, and keeps arrays of numbers."""
+    """The memory that the JIT keeps, while it compiles during hundreds of calls, is not
+    reported as a leak of the test.
+    """
     done = run(project, """
 import ast, inspect, textwrap
 source = inspect.getsource(textwrap)
@@ -256,7 +261,9 @@ def test_leaks():
 
 
 def test_leaks_that_filter_fn_refuses_do_not_count(project: PyPy) -> None:
-    """The function checks each leaking stack once, with the innermost frame first."""
+    """The plugin calls filter_fn once for each leaking stack, with the innermost frame
+    first.
+    """
     done = run(project, """
 stacks = []
 def cache():
@@ -327,11 +334,14 @@ def test_counted():
 """)
     refused = "10 calls of test_refused left 8." in done.out
     assert "10 calls of test_counted left 8." in done.out, done.out
-    assert refused == has_builtin(), done.out       # It has no such samples.
+    # The builtin engine does not sample native memory, so filter_fn gets no stack.
+    assert refused == has_builtin(), done.out
 
 
 def test_profiles_are_kept_in_a_folder(project: PyPy) -> None:
-    """Characters that a file name cannot contain are replaced."""
+    """The names of the files are the names of the tests. Characters that a file name
+    cannot contain are replaced.
+    """
     tests = """
 import os
 @pytest.mark.limit_leaks("100 kB")
@@ -354,7 +364,7 @@ class TestShop:
     assert len(names) == 7 and max(map(len, names)) < 255, names
     assert "7 profiles are in %s" % kept in done.out, done.out
     profile = readers.read(kept / "test_shop.py-TestShop-test_y.vmprof")
-    assert len(profile.samples) > 400      # of 4 MB
+    assert len(profile.samples) > 400      # The test allocates 4 MB.
     # A second run replaces the profiles.
     assert run(project, tests, "--allocations", "--allocations-dir",
                "kept/here").code == 0
@@ -378,7 +388,7 @@ def test_folder_that_cannot_be_made(project: PyPy) -> None:
 
 
 def test_settings_in_pytest_ini(project: PyPy) -> None:
-    """The command line has precedence."""
+    """An option of the command line has precedence over pytest.ini."""
     project.script("""
         [pytest]
         allocations = true
@@ -516,8 +526,8 @@ def test_x(cache={}):
 
 
 def test_a_test_that_samples_runs_as_without_the_plugin(project: PyPy) -> None:
-    """The plugin does not change the test's result. The summary reports that the test
-    was not measured.
+    """If a test itself starts sampling, the plugin does not change its result. The
+    summary reports that the test was not measured.
     """
     done = run(project, """
 import vmprof_allocation
@@ -602,8 +612,8 @@ def test_x():
         r'name="allocations" value="([^"]*)"',
         (project.folder / "junit.xml").read_text())]
     assert len(results) == 10
-    # The calls of the test allocate 1.5 kB.  An earlier version also counted 15 kB of
-    # the sampler's start and end.
+    # The calls of the test allocate 1.5 kB.  The start and end of the sampling, 15 kB,
+    # must not count.
     assert sum(result["allocated"][0] for result in results) < 10 * 3000, results
 
 

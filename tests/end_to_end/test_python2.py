@@ -3,9 +3,9 @@
 The samples are right, the program behaves as without the sampler, and an unknown PyPy
 is refused.
 
-PYPY27=path/to/environment/bin/pypy runs the tests with another PyPy than that of `make
-.build/pypy27`, for example a build with the patches. The tests of the
-hooks are then skipped.
+To test another PyPy than `make .build/pypy27` installs, for example a build with the
+patches, set PYPY27=path/to/environment/bin/pypy. The tests of the hook engine are then
+skipped.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from vmprof_convert import readers
 
 pytestmark = pytest.mark.python2
 
-#: The PyPy of .build/py2/python2, with the package.
+#: A PyPy 2.7 with the package in vmprof-integration/python2.
 SAMPLED = Path(os.environ.get("PYPY27", ROOT / ".venv-pypy27" / "bin" / "pypy")
                ).absolute()
 FLAG = ("-m", "vmprof", "--allocation-sampling")
@@ -51,7 +51,7 @@ print(sys.argv, __name__, __file__, sys.path[0],
 sys.stderr.write("to stderr\\n")
 """
 
-#: A program that reads its own memory during the run and afterwards.
+#: A program that reads the memory that the sampler changes, during sampling and after.
 PEEK = """\
 import atexit, ctypes, sys
 
@@ -107,7 +107,7 @@ def run(folder: Path, *command: str | Path, **environment: str
 
 
 def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the Python 3 that finds the addresses, and return its output."""
+    """Run the PyPy 3 that finds the addresses in a PyPy 2.7, and return its output."""
     return run(ROOT, PYPY, "-I", "-m", "vmprof_allocation.launch.python2", *arguments)
 
 
@@ -152,7 +152,7 @@ class Starter:
                    self.profile, self.script(source), *arguments)
 
     def told(self, source: str) -> subprocess.CompletedProcess[str]:
-        """Sample with the text in self.layout, even if it is invalid."""
+        """Sample a program with the addresses in self.layout, which may be invalid."""
         fields = "\t".join(("%d", "-1", "-1", Settings(16384, 1).text(),
                             self.layout.replace("%", "%%"), str(self.profile)))
         script = 'value=$(printf %s "$$"); export %s="$value"; exec %s %s' % (
@@ -174,14 +174,15 @@ def test_samples_name_the_programs_functions(starter: Starter, engine: str) -> N
     done = starter(PROGRAM)
     assert done.returncode == 0, done.stderr
     profile = readers.read(starter.profile)
-    # No function runs between the program's end and its exit functions.
+    # At most one stack is lost: no function runs between the program's last line and
+    # its exit functions.
     assert profile.end_time is not None and profile.lost_stacks <= 1
     assert profile.settings["engine"] == engine
     assert profile.settings["interval"] == "16384"
     found = bytes_by_function(profile)
     total, moment = sum(found.values()), profile.moments[-1]
     assert len(profile.samples) > 2500 and moment.surprises == 0
-    # The limit is at least ten standard deviations.
+    # The tolerance is at least ten standard deviations.
     assert abs(total / moment.allocated - 1) < 0.2
     # The strings have 1000 and 1001 characters, and a header.
     assert 40000 * 1032 * 0.8 < found["large"] < 40000 * 1100 * 1.2
@@ -326,7 +327,7 @@ def test_report_comes_after_a_signal(starter: Starter) -> None:
     done = run(starter.folder, SAMPLED, *FLAG, "16k", starter.script(source),
                TMPDIR=str(starter.folder))
     assert done.returncode == -15
-    for _ in range(300):        # Another process writes the report.
+    for _ in range(300):        # Wait for another process, which writes the report.
         if [path.name for path in starter.folder.iterdir()] == ["app.py"]:
             break
         time.sleep(0.1)
@@ -349,7 +350,9 @@ def test_time_samples(starter: Starter) -> None:
 
 
 def test_flags_after_the_program_belong_to_the_program(starter: Starter) -> None:
-    """vmprof itself is not installed, although it would have to run the program."""
+    """Flags of allocation sampling after the program's name do not start the sampler.
+    So vmprof itself has to run the program, and is not installed here.
+    """
     done = run(starter.folder, SAMPLED, "-m", "vmprof", starter.script(PROGRAM),
                "--allocation-sampling", "1M")
     assert done.returncode == 1

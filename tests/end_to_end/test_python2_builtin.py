@@ -1,8 +1,7 @@
-"""Test the calls of a PyPy 2.7 with the builtin engine, with a replacement for
-`_vmprof`.
+"""Test how the package for PyPy 2.7 calls the builtin engine, which a module replaces.
 
-The package in vmprof-integration/python2 makes these calls. test_python2.py tests the
-samples of such a PyPy, with PYPY27=path/to/a/patched/pypy.
+The package is in vmprof-integration/python2. With PYPY27=path/to/a/patched/pypy,
+test_python2.py tests the samples of a real builtin engine.
 """
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.python2
 
 INSTALLED = ROOT / ".venv-pypy27" / "lib" / "pypy2.7" / "site-packages"
 
-#: A module that writes its arguments into the profile.
+#: A replacement for `_vmprof` that writes the arguments of each call into the profile.
 STAND_IN = '''\
 import os, sys, types
 
@@ -69,7 +68,8 @@ class Starter:
         packages.mkdir(parents=True)
         for name in "vmprof_allocation", "vmprof_allocation.pth":
             (packages / name).symlink_to(INSTALLED / name)
-        # The name sorts before the sampler's .pth file, so that it is loaded first.
+        # The name sorts before the sampler's .pth file, so that the replacement is
+        # loaded before the sampler.
         (packages / "a.pth").write_text("import stand_in\n")
         (packages / "stand_in.py").write_text(STAND_IN)
 
@@ -151,7 +151,9 @@ def test_profile_that_is_not_complete_is_reported(
     "import _vmprof\n_vmprof.disable()\n",
     "import os, sys\nif not os.fork():\n    sys.exit()\nos.wait()\n"])
 def test_profile_ends_once(starter: Starter, source: str) -> None:
-    """Either the program ends the profile itself, or a child ends first."""
+    """The profile ends once even if the program itself disables `_vmprof`, or if a
+    forked child ends before the program.
+    """
     done = starter.sample(source=source)
     assert (done.returncode, done.stderr) == (0, "")
     assert starter.written()[1:] == ["disable"]

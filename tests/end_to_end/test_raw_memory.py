@@ -17,7 +17,7 @@ from vmprof_convert.analysis.process_memory import readings
 from vmprof_convert.profile.model import ALIVE, FREED, RAW_IN_USE, Profile
 
 MIB = 2**20
-#: The beginning of all programs in this file.
+#: The beginning of all programs in this module.
 C = """
 import cffi, gc, os, sys, threading
 ffi = cffi.FFI()
@@ -52,7 +52,7 @@ class Sum:
 
 
 def innermost(profile: Profile, stack: int) -> str:
-    """Return the innermost function of the program's own code."""
+    """Return the innermost function of a stack that is in the program's own code."""
     for frame in reversed(profile.stacks[stack] if stack >= 0 else ()):
         function = profile.function(frame.address)
         if function.file.endswith("app.py") or function.file == "<string>":
@@ -64,8 +64,8 @@ def by_function(profile: Profile, fate: int | None = None,
                 least: int = 1, most: int = 2**40) -> dict[str, Sum]:
     """Return the sum of each function, for blocks with this outcome and of these sizes.
 
-    (A function has other blocks, too: the JIT's memory to compile it, and a thread's
-    shadow stack.)
+    The sizes exclude other blocks that are attributed to a function: the JIT's memory
+    to compile it, and a thread's shadow stack.
     """
     found: dict[str, Sum] = collections.defaultdict(Sum)
     samples = profile.samples
@@ -82,11 +82,9 @@ def types(profile: Profile) -> set[str]:
 
 
 def test_each_function_has_its_native_memory(stock_pypy: PyPy) -> None:
-    """The functions use cffi, which releases the GIL, and ffi.new() and ctypes, which
-    do not.
-
-    Compiled code, other threads and a callback from C call them. The GC's own memory is
-    not included, such as large lists and bytearrays.
+    """The functions allocate by cffi, which releases the GIL, by ffi.new() and by
+    ctypes. They are called from compiled code, other threads and a C callback. The
+    memory that the GC itself gets from malloc is not included.
     """
     run = sampled(stock_pypy, """
 import array, ctypes
@@ -130,13 +128,13 @@ print(sum(1 for one in kept if one == 0))
         assert alive[name].is_near(times * size), (name, alive[name].bytes)
     assert allocated["given_back"].is_near(3000 * 5000)
     assert alive["given_back"].bytes == 0
-    # realloc() frees the block and allocates another one.
+    # Each realloc() counts as freeing the block and allocating a block of the new size.
     assert allocated["grown"].is_near(30 * sum(range(1000, 31000, 1000)))
     assert alive["grown"].is_near(30 * 30000)
     assert allocated["in_callback"].bytes > 300 * 3000
     assert allocated["of_the_gc"].bytes < MIB
     assert {name for name in types(profile) if "JIT code" in name or "libffi" in name}
-    # malloc's own count is the same.
+    # malloc's own count of the bytes in use agrees.
     first, *_, last = (figure.value for figure in readings(profile, RAW_IN_USE))
     known = sum(one.bytes for one in by_function(profile, ALIVE).values())
     assert abs(last - known) < first + 0.05 * last
@@ -158,9 +156,9 @@ for _ in range(3000): kept.append(c.malloc(20000))
 
 
 def test_a_preloaded_allocator_with_old_symbol_versions(stock_pypy: PyPy) -> None:
-    """glibc's malloc checker defines malloc and free with versions that dlsym() skips.
-
-    It aborts if it gets a block of the C library's allocator.
+    """glibc's malloc checker defines malloc and free with symbol versions that dlsym()
+    skips. The sampler must not pass a block of the C library to the checker's free(),
+    which would abort.
     """
     run = stock_pypy.sample("""
 import ctypes, threading, zlib
@@ -180,7 +178,7 @@ print("done")
     if "cannot be preloaded" in run.err:
         pytest.skip("this C library has no libc_malloc_debug.so.0")
     assert run.code == 0 and run.out.startswith("done"), run.err
-    # Calls are bound to the checker's functions, and sampled there.
+    # Calls of the checker's malloc() are sampled.
     assert sum(raw(run).samples.size) > 4 * MIB
 
 
@@ -196,7 +194,8 @@ made()
     sizes: dict[int, list[int]] = collections.defaultdict(list)
     for stack, size, fate, type_ in zip(
             samples.stack, samples.size, samples.fate, samples.type):
-        # (Blocks that cffi itself requests belong to libpypy.)
+        # Select the blocks that the program requests.  The types of blocks that cffi
+        # itself requests name libpypy.
         if innermost(profile, stack) == "made" and (
                 "JIT code" in profile.types[type_].python
                 or "libffi" in profile.types[type_].python):
@@ -224,19 +223,19 @@ os.wait()
     child, = (readers.read(path, raw=True) for path in run.path.parent.glob(
         "out.*.vmprof"))
     assert child.pid != raw(run).pid
-    # at its start and at its end
+    # There is a reading at the child's start and one at its end.
     assert len(readings(child, RAW_IN_USE)) == 2
     found = by_function(child)
     assert found["childs"].is_near(2000 * 5000) and "parents" not in found
-    # (The JIT, which may work in the child, keeps blocks of other sizes.)
+    # All blocks of the program are freed.  Blocks of other sizes belong to the JIT.
     assert {fate for size, fate in zip(child.samples.size, child.samples.fate)
             if size == 5000} == {FREED}
     assert len(children(run.path)) == 1
 
 
 def test_the_segments_together_have_all_blocks(stock_pypy: PyPy) -> None:
-    """A segment inherits the blocks in use with their stacks, without counting them
-    twice.
+    """A segment inherits the blocks in use of the previous segment with their stacks.
+    The report of all segments counts these blocks once.
     """
     run = stock_pypy.run(C + """
 import vmprof_allocation
@@ -269,10 +268,9 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
 
 
 def test_a_segment_has_the_stacks_and_malloc_statistics(stock_pypy: PyPy) -> None:
-    """The stacks include blocks from earlier segments, and libraries that made no new
-    request.
-
-    The first segment ends with the memory in use at that time.
+    """A segment has the stacks of blocks from earlier segments, and the names of their
+    libraries. The first segment ends with malloc's count of the bytes in use at that
+    time.
     """
     run = stock_pypy.run(C + """
 import vmprof_allocation, zlib
@@ -294,7 +292,9 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
     "os._exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)", "os.abort()"])
 def test_a_process_that_ends_at_once_has_no_last_count(stock_pypy: PyPy,
                                                        end: str) -> None:
-    """Therefore, the report does not mention blocks that were freed unseen."""
+    """If malloc's count at the end is missing, the report does not warn of blocks that
+    were freed unseen.
+    """
     program = stock_pypy.script(C + """
 import time
 kept += [ffi.new("char[]", 20000) for _ in range(1000)]
@@ -310,9 +310,8 @@ time.sleep(1.5)
 
 
 def test_the_end_restores_all_pointers(stock_pypy: PyPy) -> None:
-    """The test starts and ends the sampling several times.
-
-    dlsym() returns the same addresses as before, in a program that loads libraries.
+    """After each end of the sampling, dlsym() returns the original functions, although
+    the program has loaded libraries during the sampling.
     """
     run = stock_pypy.run(C + """
 import _cffi_backend, vmprof_allocation
@@ -335,9 +334,8 @@ print("ready")
 
 
 def test_blocks_that_were_given_back_unseen(stock_pypy: PyPy) -> None:
-    """A pointer to free() from before the sampling frees blocks unseen.
-
-    malloc's statistics show this.
+    """A program that has a pointer to free() from before the sampling can free blocks
+    unseen. The report warns of this, because malloc's count shows the difference.
     """
     run = stock_pypy.run(C + """
 import vmprof_allocation
@@ -357,7 +355,9 @@ with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k"):
 
 @pytest.mark.nurseries("4M", "240M")
 def test_a_leak_of_raw_memory_is_named(stock_pypy: PyPy) -> None:
-    """Other native memory is allocated and freed, and the GC's heap does not grow."""
+    """The leaking blocks are found among native memory that is freed again. The GC's
+    heap does not grow.
+    """
     sampled(stock_pypy, """
 import gc, time
 def image():
@@ -383,9 +383,8 @@ for _ in range(6):
 
 
 def test_attach(stock_pypy: PyPy, tmp_path: Path) -> None:
-    """Blocks from before are not included.
-
-    (A pointer to malloc() from before bypasses the sampler.)
+    """Blocks from before the attach are not included. (Calls through a pointer to
+    malloc() from before the attach bypass the sampler.)
     """
     with running(stock_pypy, C + """
 import time
@@ -406,7 +405,7 @@ while True:
 
 
 def test_all_formats(stock_pypy: PyPy) -> None:
-    """In each format, the samples of native memory are separate."""
+    """Each format keeps the samples of native memory separate from heap samples."""
     run = sampled(stock_pypy, """
 for _ in range(2000): kept.append(c.malloc(7000))
 kept.append([[] for _ in range(100000)])
@@ -427,7 +426,7 @@ kept.append([[] for _ in range(100000)])
     main, = [thread for thread in firefox["threads"] if thread["name"] == "MainThread"]
     assert sum(weight for weight in main["nativeAllocations"]["weight"] if weight > 0
                ) == pytest.approx(bytes_, rel=0.05)
-    # The samples are the same if the file also contains the heap.
+    # The file contains the same samples of native memory if it also contains the heap.
     done = stock_pypy.command("-m", "vmprof_convert", "-o", "both.json", "out.vmprof")
     assert done.code == 0, done.err
     both = {thread["name"]: thread.get("nativeAllocations") for thread in json.loads(
@@ -438,7 +437,8 @@ kept.append([[] for _ in range(100000)])
                ) == pytest.approx(json.loads(stock_pypy.command(
                    "-m", "vmprof_convert", "--to", "json", "out.vmprof").out)[
                        "sum"]["allocated"]["bytes"]["value"], rel=1e-3)
-    del firefox["meta"]         # This part describes all kinds of markers.
+    # "meta" also describes kinds of markers that the file does not contain.
+    del firefox["meta"]
     assert "Major collection" not in json.dumps(firefox)
 
 
@@ -463,8 +463,8 @@ def test_raw_memory_needs_allocation_sampling(stock_pypy: PyPy) -> None:
     assert "need --allocation-sampling" in run.err
 
 
-def test_the_report_combines_with_other_reports(stock_pypy: PyPy) -> None:
-    """The report of native memory repeats no report of the whole process."""
+def test_the_report_refuses_options_of_other_reports(stock_pypy: PyPy) -> None:
+    """`report --raw` refuses the options of other reports, such as --held."""
     sampled(stock_pypy, """
 for _ in range(1000): kept.append(c.malloc(20000))
 """, "16k", "--memory")
@@ -482,9 +482,9 @@ for _ in range(1000): kept.append(c.malloc(20000))
 
 def test_a_build_fails_by_a_leak_of_raw_memory(
         stock_pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
-    """The blocks that ctypes and cffi keep count, between two runs and within a run.
-
-    Freed blocks and objects of the GC's heap do not count.
+    """The condition `raw` counts the blocks that ctypes and cffi keep, as a difference
+    of two runs or within one run. Freed blocks and objects of the GC's heap do not
+    count.
     """
     program = """
 import ctypes, vmprof_allocation
@@ -511,11 +511,11 @@ gc.collect()
         assert cli.main(["diff", good, after, *growth, "--fail-if",
                          "alive growth > 10M"]) == code
         assert cli.main(["diff", after, "--between", "warm..done", *growth]) == code
-        # (PyPy itself has 2 to 3 MiB of native memory.)
+        # The thresholds allow for the 2 to 3 MiB of native memory that PyPy itself has.
         assert cli.main(["check", after, "--fail-if", "raw > 9M"]) == code
     out = " ".join(capsys.readouterr().out.split())
-    # The numbers are 20 and 15 million bytes, with errors of 5 standard deviations of
-    # 0.95 and 0.8 million.
+    # The true values are 20 and 15 million bytes.  The tolerance is five standard
+    # deviations, which are 0.95 and 0.8 million bytes.
     grew = [float(number) for number in re.findall(
         r"failed: raw growth > 5M: raw alive growth is ([\d.]+) MiB", out)]
     assert len(grew) == 2 and 14 < grew[0] < 24.5 and 10 < grew[1] < 19, out

@@ -1,4 +1,4 @@
-"""Test --raw-memory with --native: the C functions between malloc() and Python."""
+"""Test --raw-memory with --native, which shows the C functions that called malloc()."""
 from __future__ import annotations
 
 import subprocess
@@ -104,9 +104,9 @@ def sampled(pypy: PyPy, program: str, interval: str = "4k", *flags: str) -> Run:
 
 
 def inside(profile: Profile, python: str, size: int) -> list[list[str]]:
-    """Return the native functions of each sample of this size within a Python function.
+    """Return the native functions of samples of this size inside a Python function.
 
-    The outermost function is first.
+    Each list has the outermost native function first.
     """
     found = []
     for number, its_size in zip(profile.samples.stack, profile.samples.size):
@@ -130,7 +130,7 @@ def all_end_with(stacks: list[list[str]], *names: str) -> bool:
 
 
 def test_functions_between_malloc_and_python(pypy: PyPy) -> None:
-    """Some threads have released the GIL."""
+    """The stacks have the C functions, also if the thread has released the GIL."""
     run = sampled(pypy, """
 def main():
     for _ in range(40): c.give_back(100, 5000)
@@ -149,7 +149,7 @@ for thread in threads: thread.join()
     assert all_end_with(given_back, "give_back", "make_block")
     in_thread = inside(profile, "in_thread", 3000)
     assert len(in_thread) > 1000 and all_end_with(in_thread, "keep", "make_block")
-    # Frames of PyPy without names are omitted, as for objects.
+    # Frames of PyPy without names are omitted, as in the stacks of objects.
     news = inside(profile, "news", 6000)
     assert len(news) > 1000 and not any(
         name.startswith("libpypy") for stack in news for name in stack)
@@ -160,7 +160,9 @@ for thread in threads: thread.join()
 
 
 def test_a_callback_has_no_frames_of_its_caller(pypy: PyPy) -> None:
-    """(While the JIT compiles a callback, they may be included.)"""
+    """The stack of an allocation in a Python callback has no native frames of the C
+    code that calls it. (They may be included while the JIT compiles a callback.)
+    """
     run = pypy.sample(USER + """
 @ffi.callback("int(int)")
 def called(i):
@@ -222,9 +224,8 @@ with vmprof_allocation.sample("out.vmprof", "256k", raw_memory="4k",
 
 
 def test_memory_of_the_unwinder_itself_is_not_unwound(pypy: PyPy) -> None:
-    """The unwinder then holds its own lock, so that the sampler must not call it again.
-
-    (The program would hang.)
+    """When the unwinder allocates memory, it holds its own lock. If the sampler called
+    it for a stack of this allocation, the program would hang.
     """
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "1M", "--allocation-gaps", "fixed",

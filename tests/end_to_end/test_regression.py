@@ -1,5 +1,4 @@
-"""Test that `diff` finds the additional memory of a program's second version.
-"""
+"""Test that `diff` finds the additional memory of a program's second version."""
 from __future__ import annotations
 
 import json
@@ -29,13 +28,14 @@ PROGRAM = """
     %s
 """
 COLLECT = "gc.collect(); gc.collect()"
-#: The end of a run with some MiB that survive minor collections, and are then garbage.
+#: The end of a program that makes some MiB of garbage after COLLECT. The garbage
+#: survives minor collections.
 AND_GO_ON = COLLECT + "; held = [[None] * 5 for _ in range(40000)]; del held"
 
 
 def versions(pypy: PyPy, *bodies: str, ends: Sequence[str] = (COLLECT,) * 3
              ) -> list[str]:
-    """Run each version, and return the profiles."""
+    """Run PROGRAM with each body and end, and return the paths of the profiles."""
     paths = []
     for number, (body, end) in enumerate(zip(bodies, ends)):
         pypy.sample(PROGRAM % (body, end), "16k", seed=number + 1)
@@ -58,18 +58,18 @@ def test_a_leak_is_found(pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None
     found = json.loads(capsys.readouterr().out)
     assert found["verdicts"][0]["failed"]
     assert found["everything"]["is"] == "grew"
-    # The JIT may make the list of `parse` where `serve` is.
+    # The JIT may attribute the list that `parse` makes to its caller `serve`.
     assert found["changes"][0]["function"]["name"] in ("parse", "serve")
-    # The place of the allocation need not be the cause of the change.
+    # With one run per side, another function may be the cause, so this one only
+    # differs.
     assert found["changes"][0]["is"] == "differs"
 
 
 def test_garbage_at_the_end_is_no_leak(pypy: PyPy,
                                        capsys: pytest.CaptureFixture[str]) -> None:
-    """Three runs keep the same objects, and a fourth run keeps all that it parses.
-
-    One run ends directly after a major collection, one later, and one has no collection
-    at its end.
+    """The first three runs keep the same objects, but differ in garbage: one ends after
+    a major collection, one makes garbage after it, and one has no collection at its
+    end. Only the fourth run, which keeps all that it parses, counts as growth.
     """
     same = "return len(rows)"
     before, later, *never, leaks = versions(
@@ -81,7 +81,7 @@ def test_garbage_at_the_end_is_no_leak(pypy: PyPy,
         code = cli.main(["diff", before, after, *condition])
         data = json.loads(capsys.readouterr().out)
         found[after] = code, data["everything"]["is"]
-    # The builtin engine takes no heap snapshot.
+    # The builtin engine takes no heap snapshot, so it cannot exclude garbage.
     assert found[later] == (0, "unclear" if has_builtin() else "noise")
     assert found[never[0]][0] == 0 and found[never[0]][1] != "grew"
     assert found[leaks] == (1, "grew")
@@ -95,7 +95,9 @@ def test_more_allocated_bytes_are_found(pypy: PyPy) -> None:
 
 def test_three_runs_per_side_name_the_function(
         pypy: PyPy, capsys: pytest.CaptureFixture[str]) -> None:
-    """With one run per side, the report does not say that a function grew."""
+    """With three runs per side, the report says which function grew. With one run per
+    side, it does not.
+    """
     paths = versions(pypy, *["return len(rows)"] * 3,
                      *["return len(rows + rows * 10)"] * 3, ends=(COLLECT,) * 6)
     said = []

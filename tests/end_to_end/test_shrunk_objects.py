@@ -1,7 +1,7 @@
 """Test that a profile's live bytes equal the growth of the GC's heap.
 
-The program makes its objects in several ways. In some, the GC shrinks the memory that
-was reserved.
+The program makes its objects in several ways. Often PyPy reserves more memory than an
+object finally needs, and shrinks the object.
 """
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ WAYS = {
     "set": ("", "set(range(i % 40))"),
     "tuple of a generator": ("", "tuple(k * 1000.5 for k in range(i % 20))"),
     "a large one": ("", "b'x' * (200_000 + i)"),
-    # An old object() takes half of its bytes in the nursery.
+    # After its promotion, an object() has half of the bytes that it has in the nursery.
     "object()": ("", "[object() for _ in range(20)]"),
     "slices": ("", "('text' * 1000)[i % 7:i % 7 + 50]"),
 }
@@ -125,9 +125,9 @@ HELPERS = """
 
 
 def alive(profile: Profile) -> int:
-    """Return the live bytes made between the two marks.
+    """Return the live bytes that were allocated between the program's last two marks.
 
-    Each object was sampled.
+    No estimate is needed, because each object was sampled.
     """
     _, begin, end = (mark.time for mark in profile.marks)
     samples = profile.samples
@@ -138,8 +138,8 @@ def alive(profile: Profile) -> int:
         if begin <= time <= end and state(fate, collected, ended) == STILL_ALIVE)
 
 
-#: The nurseries alternate.  With both for each way, this module would take twice as
-#: long.
+#: The size of the nursery alternates from test to test.  With both sizes for each of
+#: WAYS, this module would take twice as long.
 NURSERIES = itertools.cycle(("4M", "240M"))
 
 
@@ -152,7 +152,7 @@ def test_live_bytes_equal_the_growth_of_the_heap(pypy: PyPy, way: str) -> None:
     profile = run.profile()
     check_conservation(profile)
     grown = int(run.out)
-    # The tolerance covers the JIT's memory, the marks, and the loop.
+    # The tolerance covers the JIT's memory, and objects of the loop and of mark().
     assert grown > 20 * count
     assert abs(alive(profile) - grown) <= 0.02 * grown + 20_000, (
         alive(profile), grown)
@@ -160,8 +160,8 @@ def test_live_bytes_equal_the_growth_of_the_heap(pypy: PyPy, way: str) -> None:
 
 @pytest.mark.nurseries("4M", "240M")
 def test_the_gc_agrees_after_each_major_collection(pypy: PyPy) -> None:
-    """The interval is so large that few objects are sampled, and most objects are
-    shrunk.
+    """After each major collection, the estimated live bytes agree with the GC's count.
+    Few objects are sampled, and most of them are shrunk.
     """
     profile = pypy.sample("""
         import gc
@@ -188,7 +188,7 @@ def test_the_gc_agrees_after_each_major_collection(pypy: PyPy) -> None:
         least, most = heap_check.bounds(swept)
         assert least <= swept.alive <= most, swept
     assert max(swept.alive for swept in profile.swept) > 10**6
-    # The reader computes the same estimate.
+    # The sampler's estimate in the profile equals an estimate from the samples.
     at = profile.swept[-1].time
     samples = profile.samples
     alive = sum(weight_live_bytes(size, live_size, interval, profile.gaps)

@@ -1,6 +1,6 @@
 """Test heap snapshots, which find the sampled objects that the program can still reach.
 
-No test waits for major collections, which are rare with a large nursery.
+No test depends on the GC's major collections, which are rare with a large nursery.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vmprof_convert import readers
 
 pytestmark = pytest.mark.nurseries("4M", "240M")
 
-#: A program that keeps 200,000 lists, and makes 400,000 that are garbage.
+#: A program that keeps 200,000 lists, and makes 400,000 lists that become garbage.
 MAKE = """
     def make(count):
         return [[i] for i in range(count)]
@@ -59,8 +59,8 @@ def test_the_report_mentions_a_missing_snapshot(stock_pypy: PyPy) -> None:
 
 
 def test_c_extensions_hide_references(stock_pypy: PyPy) -> None:
-    """C code may hold objects that look like garbage, so that no object is reported
-    freed.
+    """C code may have references that the snapshot does not see. So if a C extension is
+    loaded, the snapshot reports no object as freed.
     """
     build_holder(stock_pypy)
     run = stock_pypy.sample("    import holder\n" + MAKE, "8k", "--held")
@@ -73,7 +73,7 @@ def test_c_extensions_hide_references(stock_pypy: PyPy) -> None:
 
 
 def test_hpy_hides_references(stock_pypy: PyPy) -> None:
-    """The fields of HPy's objects hold lists here, which look like garbage."""
+    """The snapshot does not see the fields of HPy's objects, which refer to lists."""
     if not build_boxes(stock_pypy):
         pytest.skip("this PyPy has no HPy")
     run = stock_pypy.sample("""
@@ -130,7 +130,7 @@ def test_session_that_is_left_on_ends_with_a_snapshot(stock_pypy: PyPy) -> None:
 
 
 def test_stop_takes_no_snapshot(stock_pypy: PyPy) -> None:
-    """Programs that sample short sections would need 0.1 s more for each section."""
+    """A program that samples short sections would need 0.1 s more for each stop()."""
     stock_pypy.run("""
     import vmprof_allocation
     vmprof_allocation.start("out.vmprof", "64k")
@@ -237,7 +237,7 @@ def test_no_second_snapshot_is_taken(stock_pypy: PyPy, flag: str) -> None:
 
 
 def test_large_heap_has_no_snapshot(stock_pypy: PyPy) -> None:
-    """The program would pause for seconds."""
+    """A snapshot of a large heap would pause the program for seconds."""
     run = stock_pypy.sample("    kept = [bytes(2**20) for i in range(520)]\n", "1M")
     assert (run.code, run.err) == (0, "")
     assert not run.profile().snapshots
@@ -264,7 +264,7 @@ def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
     assert len(profile.snapshots) >= 3
     kept = 20000 * int(run.out)
     first, *_, last = profile.snapshots
-    # The interpreter retains the rest.
+    # The interpreter's own objects are the difference, at most 32 MiB and 5 %.
     assert max(first.bytes, kept) < last.bytes < 1.05 * kept + 2**25
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
                                 "out.vmprof").out
@@ -297,7 +297,9 @@ def test_a_program_takes_snapshots_by_itself(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("how", ["weak reference", "finalizer"])
 def test_objects_that_the_program_gets_back_are_alive(stock_pypy: PyPy,
                                                       how: str) -> None:
-    """No strong reference leads to them at the first snapshot."""
+    """At the first snapshot, the objects look like garbage. Then the program gets
+    strong references to them from weak references, or in finalizers.
+    """
     run = stock_pypy.run("""
     import gc, weakref
     import vmprof_allocation
@@ -337,9 +339,8 @@ def test_leaks_need_lifetimes(stock_pypy: PyPy) -> None:
 
 
 def test_all_types_are_known_when_sampling_stops(stock_pypy: PyPy) -> None:
-    """The GC is entered between the request and its safepoint.
-
-    The object that is being allocated then has no type yet.
+    """Before sampling stops at a safepoint, the GC's slow path runs for other
+    allocations. Then the object that is being allocated has no type yet.
     """
     run = stock_pypy.run("""
     import vmprof_allocation
@@ -362,9 +363,9 @@ def test_all_types_are_known_when_sampling_stops(stock_pypy: PyPy) -> None:
 @pytest.mark.parametrize("late", [1.0, 1.05])
 @pytest.mark.parametrize("each", [0.001, 0.05, 0.3])
 def test_any_run_has_three_to_compare(each: float, late: float) -> None:
-    """Check all runs from ten seconds on, or 13 if a snapshot costs 0.3 seconds.
-
-    The snapshot at the end lacks the work in progress, and is not compared.
+    """A run of at least ten seconds has three snapshots that `--leaks` can compare; if
+    a snapshot costs 0.3 s, a run of 13 seconds. The snapshot at the end does not count,
+    because objects of unfinished work are already gone.
     """
     taken = [1.0]
     while taken[-1] < 10**6:

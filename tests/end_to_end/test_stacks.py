@@ -1,4 +1,4 @@
-"""Test the attribution of allocations to functions, in the stacks of real programs."""
+"""Test that allocations of real programs are attributed to the right functions."""
 from __future__ import annotations
 
 import pytest
@@ -17,9 +17,8 @@ from truth import (
 
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_stacks_have_the_depth_of_the_recursion(pypy: PyPy, jit: str) -> None:
-    """Each call is one frame, in interpreted, compiled and inlined code.
-
-    The size of a call's allocation gives its depth.
+    """Each call of a recursive function is one frame, in interpreted, compiled and
+    inlined code. The size of the object that a call allocates gives the call's depth.
     """
     profile = pypy.sample("""
         source = [b"x" * (15000 + 32 * n) for n in range(13)]
@@ -49,9 +48,8 @@ def test_stacks_have_the_depth_of_the_recursion(pypy: PyPy, jit: str) -> None:
 
 
 def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
-    """The JIT's slow path follows the end of the compiled loop.
-
-    vmprof's own rule would find only the loop there.
+    """The JIT's machine code that calls the GC is after the end of the compiled loop.
+    vmprof's own rule would find only the function of the loop there.
     """
     profile = pypy.sample("""
         filler = b"x" * 2000
@@ -64,7 +62,7 @@ def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
                 inlined(i)
         loop()
     """, "16k").profile()
-    # A large allocation is the string, with the objects of the same batched allocation.
+    # Select the allocations of the string, alone or with objects of the same batch.
     large = [stack for stack, size in zip(
         profile.samples.stack, profile.samples.size)
         if string_size(1000) <= size < string_size(1000) + 100]
@@ -77,7 +75,9 @@ def test_allocation_in_inlined_function_is_charged_to_it(pypy: PyPy) -> None:
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_list_that_grows_is_charged_to_the_appending_function(pypy: PyPy,
                                                               jit: str) -> None:
-    """The JIT calls the GC from a stub here, too, and more code follows the call."""
+    """When a list grows, compiled code calls the GC through another function of the
+    JIT, and more machine code follows the call.
+    """
     profile = pypy.sample("""
         def grow(n):
             result = []

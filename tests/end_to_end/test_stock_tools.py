@@ -1,6 +1,6 @@
-"""Test the tools of stock vmprof with the files of `--to vmprof`.
+"""Test that the tools of vmprof read the files of `vmprof-convert --to vmprof`.
 
-The tests also compare vmprof's profiles with the sampler's profiles.
+Other tests compare profiles of vmprof with profiles of the sampler.
 """
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ def for_vmprof(pypy: PyPy) -> str:
 
 @pytest.mark.parametrize("jit", ["off", ""])
 def test_vmprof_reader_counts_bytes(pypy: PyPy, jit: str) -> None:
-    """Each sample in the file represents the same number of bytes.
-
-    Each function has as many samples as its estimate requires.
+    """Each sample in the converted file represents the same number of bytes, so
+    vmprof's counts are proportional to the estimated bytes of each function.
     """
     profile = pypy.sample(APP, "4k", jit=jit).profile()
     stock = for_vmprof(pypy)
@@ -58,7 +57,7 @@ def test_vmprof_reader_counts_bytes(pypy: PyPy, jit: str) -> None:
                      if name.startswith("py:%s:" % function)
                      and name.endswith("app.py")]
         assert theirs / total == pytest.approx(rows[function] / bytes_, rel=0.01)
-    # vmprof knows all functions in the stacks, except the JIT's code.
+    # Without the JIT, vmprof finds the names of all functions in the stacks.
     assert jit == "" or not any("unknown" in name for name in counts)
 
 
@@ -71,7 +70,7 @@ def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
         match = re.match(r"\s*([0-9.]+)%\s+[|.]*\s*(\w+|<\w+>)\s", line)
         if match:
             share.setdefault(match.group(2), float(match.group(1)))
-    # Nearly all samples share the root of vmprof's tree.
+    # vmprofshow's shares are relative to the root of its tree, which is <module>.
     rows = {row.function.name: row for row in summarize(profile).rows}
     main = rows["<module>"].total.bytes().value
     for function in "one", "two":
@@ -81,7 +80,9 @@ def test_vmprofshow_shows_the_right_functions(pypy: PyPy) -> None:
 
 
 def test_time_samples_of_both_kinds_of_run_agree(pypy: PyPy) -> None:
-    """CPU samples during allocation sampling equal vmprof's own samples."""
+    """The CPU samples of a run with allocation sampling give a function the same share
+    as the CPU samples of vmprof alone.
+    """
     source = """
         import time
         def spin(seconds):
@@ -101,13 +102,16 @@ def test_time_samples_of_both_kinds_of_run_agree(pypy: PyPy) -> None:
     one = sum("one" in n for n in names)
     two = sum("two" in n for n in names)
     assert one + two > 100
-    # One third, within 6 standard deviations of a binomial share.
+    # one() has a third of the samples, within 6 standard deviations of a binomial
+    # share.
     share = one / (one + two)
     assert abs(share - 1 / 3) < 6 * (2 / 9 / (one + two)) ** 0.5
 
 
 def test_one_profile_of_vmprofs_after_another(pypy: PyPy) -> None:
-    """vmprof.disable() calls stop_sampling(), and never start_sampling()."""
+    """vmprof can be enabled again after vmprof.disable(), which calls stop_sampling()
+    but never start_sampling().
+    """
     run = pypy.run("""
         import time, vmprof, vmprof_allocation
         def spin():

@@ -1,6 +1,4 @@
-"""Test the module tracemalloc for PyPy: the live objects, and where they were
-allocated.
-"""
+"""Test tracemalloc for PyPy, which shows where the live objects were allocated."""
 from __future__ import annotations
 
 import json
@@ -29,7 +27,7 @@ PROLOGUE = """
                     s.size, s.count, s.size_error, s.count_error]
                 for s in statistics}
 """
-#: The lines of the comprehensions above, which are functions.
+#: The lines of the list comprehensions in PROLOGUE, which allocate the objects.
 MAKE, TEXTS = "app.py:7", "app.py:9"
 
 
@@ -53,19 +51,19 @@ def test_interval_1_is_exact(pypy: PyPy, jit: str) -> None:
                       found.statistics("lineno")[0].size_error,
                       found.statistics("lineno")[0].count_error]))
     """ % NODE_SIZE, "--jit", jit)
-    # A few objects belong to the interpreter.
+    # The interpreter itself may have a few objects of this size.
     assert 5000 <= size < 5100
     assert (count, size_error, count_error) == (size, 0, 0)
 
 
-#: The size of an instance, with the GC's header.
+#: The size in bytes of an instance of Node, with the GC's header.
 NODE_SIZE = 56
 
 
 @pytest.mark.nurseries("4M", "240M")
 @pytest.mark.parametrize("closes", [False, True])
 def test_garbage_is_not_traced(stock_pypy: PyPy, closes: bool) -> None:
-    """A program without free descriptors has a snapshot, too."""
+    """Garbage is not in a snapshot, even if the program has no free file descriptor."""
     first, second = told(stock_pypy, """
     import resource
     tracemalloc.start(sample_interval=1)
@@ -100,8 +98,8 @@ def test_estimates_are_unbiased(pypy: PyPy, interval: int) -> None:
     assert after.get(TEXTS, [0])[0] < 0.05 * before[TEXTS][0]
     for snapshot in before, after:
         size, _, size_error, _ = snapshot[MAKE]
-        # The size includes the list and its storage.  The limit is four standard
-        # deviations.
+        # Each node has a pointer of 8 bytes in the list.  The tolerance is four
+        # standard deviations.
         assert abs(size - 100000 * (NODE_SIZE + 8)) < 2.1 * size_error + 10**5
 
 
@@ -142,7 +140,8 @@ def test_traceback_of_an_object(pypy: PyPy) -> None:
 
 
 def test_traceback_of_texts_and_of_values(pypy: PyPy) -> None:
-    """Each text has a traceback; a number or a character has none."""
+    """Numbers and characters have no traceback, because they have no identity in PyPy.
+    """
     places, values = told(pypy, """
     tracemalloc.start(3, sample_interval=1)
     def create(number):
@@ -163,7 +162,7 @@ def test_traceback_of_texts_and_of_values(pypy: PyPy) -> None:
 
 
 def test_executed_lines(stock_pypy: PyPy) -> None:
-    """The code is interpreted or compiled."""
+    """Tracebacks have the executed lines, in interpreted and in compiled code."""
     source = """
     tracemalloc.start(sample_interval=1024)
     def fill(n):
@@ -182,9 +181,9 @@ def test_executed_lines(stock_pypy: PyPy) -> None:
     """
     for number, jit in (20000, "off"), (100000, "default"):
         found = told(stock_pypy, source % number, "--jit", jit)
-        # a node, a text and its characters
+        # Each iteration allocates a node, a text, and the text's characters.
         assert found["3"] + found["4"] == pytest.approx(3 * number, rel=0.1)
-        if jit == "off":    # Compiled code may allocate a value later.
+        if jit == "off":    # Compiled code may allocate an object at a later line.
             assert found["3"] == pytest.approx(number, rel=0.1)
         assert found.get("0", 0) < number / 20
 
@@ -230,7 +229,8 @@ def test_import_tracemalloc_imports_this_module(pypy: PyPy) -> None:
     """) == [True, True, 7]
 
 
-#: PyPy itself warns about files and sockets without naming the object.
+#: A program whose resources are never closed.  PyPy itself warns about files and
+#: sockets without naming the object.
 UNCLOSED = """
     import gc, subprocess, sys
     def leaky():
@@ -294,7 +294,9 @@ def test_names_of_cpython_start_to_trace(
 @pytest.mark.parametrize("variable", ["PYTHONTRACEMALLOC", "VMPROF_TRACEMALLOC"])
 def test_search_of_an_unknown_build_is_not_traced(
         stock_pypy: PyPy, tmp_path: pathlib.Path, variable: str) -> None:
-    """Otherwise, each search would start another search."""
+    """The process that searches an unknown build ignores the variables that start
+    tracing. Otherwise, each search would start another search.
+    """
     stock_pypy.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     stock_pypy.environment[variable] = "5"
     run = stock_pypy.command("-c", TELL, timeout=120)
@@ -398,7 +400,7 @@ def test_calls_of_the_module_are_not_counted(pypy: PyPy) -> None:
         sizes[i] = tracemalloc.get_traced_memory()[0]
     print(json.dumps([sizes[10], sizes[99]]))
     """)
-    # The program allocates a frame of the called function, and the numbers.
+    # Each call itself allocates a frame of the called function, and the numbers.
     assert last - first < 100 * 1500
 
 
@@ -422,7 +424,7 @@ def test_nothing_to_take_a_snapshot_of(pypy: PyPy) -> None:
 
 
 def test_a_profile_and_tracing_at_the_same_time(pypy: PyPy) -> None:
-    """The second one is refused with a message."""
+    """tracemalloc.start() is refused while the program is profiled."""
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",
         str(pypy.script("""
@@ -437,8 +439,8 @@ def test_a_profile_and_tracing_at_the_same_time(pypy: PyPy) -> None:
 
 
 def test_a_program_that_closes_all_files(pypy: PyPy) -> None:
-    """A file that the program opens under the sampler's number stays open, and is not
-    read.
+    """If a program has closed the sampler's descriptors, and opens its own files under
+    the same numbers, these files are neither read nor closed.
     """
     result = told(pypy, """
     import os
@@ -494,8 +496,8 @@ def test_threads_that_start_stop_and_take_snapshots(pypy: PyPy) -> None:
 
 
 def test_the_variable_and_the_command_line(pypy: PyPy) -> None:
-    """The command line has precedence: the program writes a profile, and traces
-    nothing.
+    """The command line has precedence over VMPROF_TRACEMALLOC: the program writes a
+    profile, and traces nothing.
     """
     run = pypy.command(
         "-m", "vmprof", "--allocation-sampling", "64k", "-o", "out.vmprof",

@@ -1,5 +1,6 @@
-"""Test users of tracemalloc: its documentation's examples, asyncio, warnings and
-pytest.
+"""Test tracemalloc with the code that uses it.
+
+This is code in the examples of its documentation, asyncio, warnings and pytest.
 """
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def test_examples_of_cpythons_documentation(stock_pypy: PyPy, name: str) -> None
 
 
 def test_an_unclosed_event_loop_has_a_traceback(stock_pypy: PyPy) -> None:
-    """asyncio passes the loop to warnings, which looks up where the loop was allocated.
+    """For the warning about an unclosed loop, the module warnings looks up where the
+    loop was allocated.
     """
     run = stock_pypy.command(
         "-W", "always::ResourceWarning", str(stock_pypy.script("""
@@ -140,8 +142,8 @@ def test_pytest_shows_where_a_resource_was_allocated(stock_pypy: PyPy) -> None:
                      r" +opens\(\)\n.*\n +asyncio\.new_event", run.out), run.out
 
 
-#: A program with three resources that are never closed, in functions whose lines are
-#: numbered below.
+#: A test module with three resources that are never closed, in functions whose last
+#: lines are numbered below.
 UNCLOSED = """\
 import gc, socket, warnings
 
@@ -168,10 +170,9 @@ OPENS, CONNECTS, CLASS, MAKES = 4, 7, 11, 14
 
 
 def names(out: str) -> set[tuple[str, int]]:
-    """Return each resource in pytest's output, and where it was allocated.
+    """Return each resource in pytest's output, and where the resource was allocated.
 
-    The place is the innermost line of the program, given as the last line of its
-    function.
+    The place is the last line of the allocating function, for the functions above.
     """
     found = set()
     for part in out.split("PytestUnraisableExceptionWarning: ")[1:]:
@@ -185,10 +186,9 @@ def names(out: str) -> set[tuple[str, int]]:
 
 
 def test_pytest_where_such_warnings_are_errors(stock_pypy: PyPy) -> None:
-    """An error in a finalizer only reaches sys.unraisablehook, with the failed object.
-
-    For a file or a socket, this object is the resource. For a finalizer in Python, it
-    is the function. pytest looks this object up in tracemalloc, in CPython as well.
+    """An error in a finalizer reaches only sys.unraisablehook, with an object: the file
+    or the socket, or the function of a finalizer in Python. pytest looks up this object
+    in tracemalloc, in CPython as well.
     """
     needs_pytest()
     path = stock_pypy.script(UNCLOSED, "test_shop.py")

@@ -59,7 +59,7 @@ def test_keep_rates(pypy: PyPy, every: int, jit: str) -> None:
     kept = 200000 // every if every else 0
     nodes.total().check("all", 200000)
     nodes.check("alive", kept)
-    # and one of the other nodes at each minor collection
+    # Each minor collection promotes one of the other nodes, which is freed later.
     gone = {fate: nodes.objects.get(fate, 0.0) for fate in ("died", "freed")}
     assert gone["freed"] < 0.02 * 200000 + 10
     nodes.check("died", 200000 - kept - gone["freed"], also=2000)
@@ -74,9 +74,8 @@ def test_dropped_objects_are_freed(pypy: PyPy, jit: str) -> None:
 
 @JIT
 def test_churn(pypy: PyPy, jit: str) -> None:
-    """Objects that are replaced after a while are freed.
-
-    They do not look alive when another object has their address.
+    """Objects that are replaced after a while are freed, even if new objects get the
+    same addresses.
     """
     nodes = found(sampled(pypy, """
         import gc
@@ -96,7 +95,8 @@ def test_churn(pypy: PyPy, jit: str) -> None:
 
 
 def test_two_classes_in_one_trace(pypy: PyPy) -> None:
-    """The JIT allocates instances of both classes at once, with different sizes."""
+    """The JIT allocates instances of two classes, with different sizes, in one batch.
+    """
     profile = sampled(pypy, """
         class Small(object):
             __slots__ = ("a",)
@@ -140,10 +140,9 @@ def test_two_classes_of_equal_size_in_one_trace(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("every", [1, 2, 10])
 def test_a_guard_within_a_batched_allocation(pypy: PyPy, every: int) -> None:
-    """Guards do not end a batched allocation.
-
-    If the trace ends at a guard, the remaining objects are never made. Their memory may
-    contain old objects, which must not count.
+    """A batched allocation may contain a guard. If the compiled code ends there, the
+    batch's other objects are never made. Their memory may contain previous objects,
+    which must not count.
     """
     profile = sampled(pypy, """
         class Cell(object):
@@ -175,9 +174,9 @@ def test_lists_and_their_storage(stock_pypy: PyPy, jit: str) -> None:
                 kept.append([i, i + 1, i + 2, i + 3, i + 4])
         make()
     """, jit=jit)
-    # and the lists of the start-up
+    # `also` allows for lists that the program's start allocates
     found(profile, "list").total().check("all", 30000, also=1000)
-    # a header, a length, and five numbers
+    # the storage has 56 bytes: a header, a length, and five numbers
     found(profile, "int array (storage)", 56).total().check("all", 30000, also=1000)
 
 
@@ -209,8 +208,8 @@ def test_types_of_builtin_objects(stock_pypy: PyPy, expression: str,
 
 @pytest.mark.nurseries("4M")     # The dead objects have to be old.
 def test_large_objects(stock_pypy: PyPy) -> None:
-    """Large objects are not in the nursery. The GC frees dead young ones to the C
-    library.
+    """The GC gets large objects from malloc, and gives the dead ones back to malloc
+    even if they are young.
     """
     profile = sampled(stock_pypy, """
         import gc
@@ -227,8 +226,9 @@ def test_large_objects(stock_pypy: PyPy) -> None:
         gc.collect()
         gc.collect()
     """, jit="off")
-    # All of them are sampled.  They have a header, a length and items.  Newer versions
-    # of PyPy have further room in another array, which precedes or follows.
+    # Each array is sampled.  It has a header, a length and the items.  Newer versions
+    # of PyPy have a second array per bytearray, with further room, before or after the
+    # first.
     sizes = {size for size, type_ in zip(profile.samples.size, profile.samples.type)
              if profile.types[type_].owner == "byte array" and size >= 400016}
     each = [found(profile, "byte array (storage)", size).samples for size in sizes]
@@ -243,9 +243,8 @@ def test_large_objects(stock_pypy: PyPy) -> None:
 def test_objects_that_become_old_while_the_gc_marks_may_be_garbage(
         stock_pypy: PyPy) -> None:
     """The program allocates and drops thousands of nodes while the GC marks its heap.
-
-    All nodes that become old during this time stay, although the program keeps only
-    1000.
+    The nodes that are promoted meanwhile look alive until the next major collection,
+    although the program keeps only 1000 nodes.
     """
     profile = sampled(stock_pypy, """
         import collections, gc
@@ -476,13 +475,13 @@ def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
     profile = run.profile()
     check_conservation(profile)
     samples = profile.samples
-    # a header, a hash, a length, and the characters
+    # Select the buffers, whose size is their 100,000 characters and a few words.
     pinned = [row for row, size in enumerate(samples.size) if size // 100 == 1000
               and innermost(profile, samples.stack[row]) == "write"]
     assert sorted(samples.fate[row] for row in pinned) == [FREED, ALIVE, ALIVE]
     type_, = {samples.type[row] for row in pinned}
     assert type_ >= 0
-    # Not at the first collection.
+    # The outcome is not determined by the first minor collection after the allocation.
     minors = [c.time + c.duration for c in profile.collections if not c.is_major]
     for row in pinned:
         assert sum(samples.time[row] < time < samples.collected[row]
@@ -490,9 +489,8 @@ def test_sampled_objects_that_are_pinned(pypy: PyPy, jit: str) -> None:
 
 
 def test_messages_that_threads_wait_for(pypy: PyPy) -> None:
-    """recv() gets a pinned buffer, which is shrunk to the message.
-
-    A service works like this while other threads keep it busy.
+    """recv() gets a buffer that is pinned while the thread waits, and then shrunk to
+    the size of the message. Other threads allocate meanwhile, as in a service.
     """
     run = pypy.sample("""
         import gc, socket, threading
@@ -531,12 +529,13 @@ def test_messages_that_threads_wait_for(pypy: PyPy) -> None:
     received = [row for row, size in enumerate(samples.size) if size > 65536
                 and innermost(profile, samples.stack[row]) == "receive"]
     assert sum(0 < samples.live_size[row] < 200 for row in received) > 400
-    # If the GC could not keep a buffer pinned, the message is a copy.
+    # Select all texts, not only buffers: the message is a copy if the GC could not pin
+    # the buffer.
     texts = {samples.type[row] for row in received}
     alive = sum(live_size or size for size, live_size, type_, stack, fate in zip(
         samples.size, samples.live_size, samples.type, samples.stack, samples.fate)
         if fate == ALIVE and type_ in texts and innermost(profile, stack) == "receive")
-    # The difference is the rounding to words.
+    # The tolerance is the rounding of each object's size to words.
     assert int(run.out) <= alive <= int(run.out) + 8 * 800
 
 
@@ -564,7 +563,7 @@ def test_a_forked_child_starts_clean(pypy: PyPy) -> None:
 @pytest.mark.parametrize("end, alive", [
     ("", 5000), ("holder.let_go(); gc.collect(); gc.collect()", 0)])
 def test_objects_that_c_extensions_hold(pypy: PyPy, end: str, alive: int) -> None:
-    """Objects under rawrefcount are alive because only C code refers to the objects."""
+    """Objects to which only C code refers (by PyPy's rawrefcount) are alive."""
     build_holder(pypy)
     nodes = found(sampled(pypy, """
         import gc, holder
@@ -585,10 +584,8 @@ def test_objects_that_c_extensions_hold(pypy: PyPy, end: str, alive: int) -> Non
 
 
 def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
-    """A profile is complete at each end.
-
-    The samples without a collection's result are the newest ones. Each promoted object
-    is freed or alive, exactly once.
+    """A profile that is cut off anywhere is consistent. Only its newest samples may
+    lack an outcome, and each promoted object is freed or alive, exactly once.
     """
     run = stock_pypy.sample("""
         import gc
@@ -619,7 +616,7 @@ def test_conservation_at_every_snapshot(stock_pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("kibibytes", [200000, 300000, 400000])
 @not_emulated
-@pytest.mark.nurseries("4M")     # Larger nurseries do not fit.
+@pytest.mark.nurseries("4M")     # The address space is too small for a larger nursery.
 def test_a_program_that_may_take_little_address_space(
         stock_pypy: PyPy, kibibytes: int) -> None:
     """The program ends as without the sampler, and the profile has no wrong samples."""

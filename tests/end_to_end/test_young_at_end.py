@@ -1,6 +1,6 @@
 """Test objects that are still in the nursery when a process ends.
 
-All of them have types, and a batched allocation counts as several objects.
+They have types, and a batched allocation counts as several objects.
 """
 from __future__ import annotations
 

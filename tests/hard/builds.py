@@ -22,15 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".build" / "hard"
 PACKAGES = ("pypy3", "pypy3-venv", "pypy3-dev", "pypy3-lib-testsuite", "gcc",
             "g++", "libc6-dev", "make")
-#: this machine's certificate authorities
+#: the certificate authorities that this machine trusts
 TRUSTED = Path("/etc/ssl/certs/ca-certificates.crt")
 
-#: arguments of an interpreter
+#: arguments with which an interpreter runs `pip install`
 PIP = ("-m", "pip", "install", "-q", "--disable-pip-version-check")
 
-#: Runs a program in another release. The project's folder and the folder for temporary
-#: files are the same inside; devices and processes are this machine's. The mounts are
-#: in their own namespace, and end with the program.
+#: A shell script that runs a program in the root folder of another release. The
+#: project's folder, the folder for temporary files, /dev and /proc are this machine's.
+#: The mounts are in their own namespace, and end with the program.
 ENTER = """
 root=$1; shift
 for folder in "$@"; do
@@ -49,13 +49,13 @@ exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 class Build:
     """A PyPy and the files for its tests."""
 
-    #: contains all files for this build
+    #: folder of all files for this build
     folder: Path
     #: interpreter with our package and the suites from PyPI
     pypy: Path
     #: root folder of another release, or None for this machine
     root: Path | None = None
-    #: seconds for a whole suite
+    #: time limit of a whole suite in seconds
     timeout: float = 150.0
 
     def command(self, *arguments: str | Path) -> list[str]:
@@ -72,7 +72,7 @@ class Build:
                 *words]
 
     def say(self, *arguments: str | Path) -> str:
-        """Return the output of this PyPy."""
+        """Run this PyPy with these arguments, and return its output."""
         return subprocess.run(self.command(*arguments), text=True, check=True,
                               stdout=subprocess.PIPE).stdout.strip()
 
@@ -100,13 +100,19 @@ def must(command: Sequence[str | Path], what: str) -> None:
 
 
 def given(pypy: Path) -> Build:
-    """Return a build that already has all packages; it may be slow in an emulator."""
+    """Return a build for a PyPy that already has all packages.
+
+    Its time limit is longer, because it may run in an emulator.
+    """
     path = pypy.resolve()
     return Build(FOLDER / "-".join(path.parts[-3:-1]), path, timeout=1500)
 
 
 def prepare(suite: str | None) -> Build:
-    """Install all that the suites need into the PyPy of a Debian release."""
+    """Install our packages and the suites' packages for the PyPy of a Debian release.
+
+    The release is this machine's if `suite` is None.
+    """
     folder = FOLDER / (suite or "here")
     folder.mkdir(parents=True, exist_ok=True)
     build = Build(folder, folder / "venv" / "bin" / "pypy3",
@@ -116,18 +122,18 @@ def prepare(suite: str | None) -> Build:
     install(build)
     for name, (requirement, _) in PYPI.items():
         fetch(build, name, requirement)
-        # a package that cannot be installed does not prevent the other suites
+        # if a package cannot be installed, the other suites still run
         if name != "greenlet":      # PyPy contains greenlet
             do(build.command(*PIP, requirement), "installing %s" % name)
     return build
 
 
 def install(build: Build) -> None:
-    """Install our packages from the source."""
+    """Install our packages from the source into a build's environment."""
     if not build.pypy.exists():
         must(build.inside("pypy3", "-m", "venv", build.folder / "venv"),
              "the environment")
-    # from a copy without the files of an earlier build
+    # build from a copy without the files of an earlier build
     with tempfile.TemporaryDirectory() as copy:
         for name in "converter", "vmprof-integration":
             shutil.copytree(ROOT / name, Path(copy) / name,
@@ -138,7 +144,7 @@ def install(build: Build) -> None:
 
 
 def install_for_tests(build: Build) -> None:
-    """Install the packages that the tests of `make test` need."""
+    """Install our packages, and the packages that the tests of `make test` need."""
     install(build)
     must(build.command(*PIP, "-r", ROOT / "tests" / "requirements-pypy.txt"),
          "installing what tests need")
@@ -149,7 +155,8 @@ def is_unpacked(build: Build) -> bool:
 
 
 def unpack(build: Build, suite: str) -> None:
-    """Install the part of Debian that PyPy needs."""
+    """Install a Debian release with PyPy and a compiler into the build's root folder.
+    """
     assert build.root is not None
     if is_unpacked(build):
         return
@@ -170,8 +177,9 @@ def unpack(build: Build, suite: str) -> None:
     must(build.inside(*apt, "update"), "apt-get update")
     must(build.inside(*apt, "install", "--no-install-recommends", *PACKAGES),
          "apt-get install")
-    # The authorities that this machine trusts. A copy, because packages inside would
-    # change a mounted file. A single file, because links would lead out of the root.
+    # Trust the authorities that this machine trusts. The file is copied, because
+    # packages of the release would change a mounted file. The folder has links to other
+    # places.
     if TRUSTED.exists():
         trusted = build.root / TRUSTED.relative_to("/")
         trusted.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +189,7 @@ def unpack(build: Build, suite: str) -> None:
 
 
 def fetch(build: Build, name: str, requirement: str) -> None:
-    """Download and unpack the source distribution of a package."""
+    """Download the source distribution of a package, and unpack it for its suite."""
     folder = build.source(name)
     if folder.exists():
         return

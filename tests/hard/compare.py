@@ -19,10 +19,10 @@ RUN_MODULE = Path(__file__).with_name("run_module.py")
 #: number of further runs of a suite with different outcomes
 AGAIN = 2
 
-#: outcomes by the ids of tests; names in parentheses have the results of the process
-#: and the profile
+#: outcomes by the ids of tests; the keys "(process)" and "(profile)" have the results
+#: of the process and of the profile
 Outcomes = dict[str, str]
-#: `ended` of a profile whose process called os._exit()
+#: value of Profile.ended if the process called os._exit()
 OS_EXIT = "the program called os._exit()"
 NO_END = "no end in time"
 
@@ -37,7 +37,11 @@ class Difference:
 
     @property
     def is_flaky(self) -> bool:
-        """Whether two runs were equal, or the runs without sampling differ."""
+        """Whether the test is flaky.
+
+        It is if its outcome once was the same with and without sampling, or if it
+        varies without sampling.
+        """
         return (any(a == b for a, b in zip(self.plain, self.sampled))
                 or len(set(self.plain)) > 1)
 
@@ -57,11 +61,11 @@ class Difference:
 
 @dataclasses.dataclass
 class Comparison:
-    """The outcomes of a suite, and the differences with sampling."""
+    """The outcomes of a suite without sampling, and the differences with sampling."""
 
     suite: Suite
     plain: Outcomes
-    #: by interval; empty if the run without sampling did not end
+    #: differences by interval; empty if the run without sampling did not end
     differences: dict[str, list[Difference]]
     samples: dict[str, int]
 
@@ -73,13 +77,13 @@ class Comparison:
 
 
 def tests(outcomes: Outcomes) -> list[str]:
-    """Return the ids of the tests in the outcomes."""
+    """Return the ids of the tests, without the process and the profile."""
     return [test for test in outcomes if not test.startswith("(")]
 
 
 def run(build: Build, suite: Suite, interval: str = "",
         keep: Path | None = None) -> tuple[Outcomes, int]:
-    """Run a suite.
+    """Run a suite once, and return its outcomes.
 
     Args:
         build: The PyPy.
@@ -131,7 +135,7 @@ def execute(command: list[str], home: Path, output: int, folder: Path,
     except subprocess.TimeoutExpired:
         return NO_END
     finally:
-        # end the processes that the tests have left, too
+        # this also ends processes that the tests have left
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -140,7 +144,11 @@ def execute(command: list[str], home: Path, output: int, folder: Path,
 
 
 def read_outcomes(path: Path) -> Outcomes:
-    """Return the outcomes; failed subtests and repeated tests have several."""
+    """Read the file of outcomes that run_module.py writes.
+
+    A test with failed subtests, or a repeated test, may have several outcomes, which
+    are joined by "+".
+    """
     found: dict[str, set[str]] = {}
     if path.exists():
         for line in path.read_text(errors="replace").splitlines():
@@ -150,7 +158,7 @@ def read_outcomes(path: Path) -> Outcomes:
 
 
 class Count:
-    """The number of samples; a table of all samples could need too much memory."""
+    """Counts the samples of a profile, of which a table could need too much memory."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -166,13 +174,14 @@ class Count:
 
 
 def read_profile(path: Path) -> tuple[str, int]:
-    """Return the fault of a profile or "whole", and its number of samples."""
+    """Return the fault of a profile, or "whole", and the profile's number of samples.
+    """
     count = Count()
     try:
         profile = readers.read_into(path, count)
     except (OSError, ProfileError) as e:
         return str(e), 0
-    # gevent's tests end the process in this way if they take too long
+    # gevent's tests call os._exit() if they take too long
     if profile.end_time is None and profile.ended != OS_EXIT:
         return "no end", count.samples
     surprises = profile.moments[-1].surprises if profile.moments else 0
@@ -182,7 +191,7 @@ def read_profile(path: Path) -> tuple[str, int]:
 
 
 def compare(build: Build, suite: Suite) -> Comparison:
-    """Run a suite with and without sampling; repeat the runs if they differ."""
+    """Run a suite with and without sampling, and repeat the runs if outcomes differ."""
     def kept(what: str) -> Path:
         return build.folder / "logs" / ("%s.%s" % (suite.name, what))
 
@@ -198,7 +207,7 @@ def compare(build: Build, suite: Suite) -> Comparison:
         runs = [({**expected, **plain}, sampled)]
         differing = differ(*runs[0])
         for _ in range(AGAIN if differing else 0):
-            # in the reverse order, because tests may leave files
+            # first with and then without sampling: files that tests leave may matter
             sampled, _samples = run(build, suite, interval, kept(interval))
             runs.append(({**expected, **run(build, suite)[0]}, sampled))
         result.differences[interval] = [
@@ -209,6 +218,6 @@ def compare(build: Build, suite: Suite) -> Comparison:
 
 
 def differ(plain: Outcomes, sampled: Outcomes) -> list[str]:
-    """Return the tests with different outcomes."""
+    """Return the ids of the tests with different outcomes in two runs."""
     return sorted(test for test in plain.keys() | sampled.keys()
                   if plain.get(test) != sampled.get(test))

@@ -49,7 +49,8 @@ def parse() -> argparse.Namespace:
 
 
 def commit() -> str:
-    """Return the tested commit, and whether the source has changed since."""
+    """Return the tested commit, with ", changed" if the source has uncommitted changes.
+    """
     git = ["git", "-C", str(builds.ROOT)]
     name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], text=True,
                           stdout=subprocess.PIPE).stdout.strip()
@@ -60,7 +61,8 @@ def commit() -> str:
 
 
 def cell(comparison: Comparison, interval: str) -> str:
-    """Return the number of differing tests, except flaky and explained ones."""
+    """Return the number of tests that differ, without flaky and explained differences.
+    """
     if interval not in comparison.differences:
         return ""
     return str(sum(difference.kind == "differs"
@@ -68,7 +70,7 @@ def cell(comparison: Comparison, interval: str) -> str:
 
 
 def row(comparison: Comparison) -> tuple[str, ...]:
-    """Return a suite's row of the table."""
+    """Return a suite's row in the table of results."""
     plain = comparison.plain
     names = tests(plain)
     bad = sum(plain[name] not in ("ok", "skipped", "failed-as-expected")
@@ -132,7 +134,7 @@ def report(tried: str, comparisons: list[Comparison], done: list[Done],
 
 
 def main() -> int:
-    # end as with Ctrl-C, so that the child processes end, too
+    # SIGTERM raises an exception, as Ctrl-C does, so that the child processes end, too
     signal.signal(signal.SIGTERM, lambda *ignored: sys.exit(1))
     options = parse()
     try:
@@ -167,7 +169,8 @@ def main() -> int:
 
 
 def version(build: Build) -> str:
-    """Return the versions of PyPy, Python and the Debian package."""
+    """Return the versions of a build's PyPy, of its Python and of its Debian package.
+    """
     return build.say("-c", "import sys; print('%d.%d.%d (Python %d.%d, Debian "
                      "%s)' % (*sys.pypy_version_info[:3], "
                      "*sys.version_info[:2], sys.version.split()[1].strip('(,'"

@@ -16,9 +16,9 @@ from test_start_stop import FAIL_AT, INTERRUPTS
 
 HERE = Path(__file__).parent
 PYTHON2 = ROOT / ".build" / "py2" / "python2"
-#: Python 2 with our package
+#: PyPy 2.7 with our package
 SAMPLED2 = ROOT / ".venv-pypy27" / "bin" / "pypy"
-#: seconds
+#: time limit of a program in seconds
 TIMEOUT = 3600.0
 
 
@@ -27,7 +27,7 @@ class Done:
     """The result of a program."""
 
     name: str
-    #: last line of the output
+    #: last line of the output, after the exit code if the program failed
     result: str
     is_good: bool
 
@@ -51,7 +51,7 @@ def run(build: Build, name: str, script: Path, *arguments: str) -> Done:
 
 
 def soak27() -> Done:
-    """Compare the output of PyPy 2.7 with and without sampling."""
+    """Compare the output of a random program in PyPy 2.7 with and without sampling."""
     def say(*command: str | Path) -> str:
         return subprocess.run(command, text=True, timeout=TIMEOUT,
                               stdout=subprocess.PIPE,
@@ -60,7 +60,7 @@ def soak27() -> Done:
     program = (ROOT / "tests" / "rpython" / "python2" / "soak.py", "1", "1000")
     with tempfile.TemporaryDirectory(prefix="hard") as scratch:
         plain = say(PYTHON2, *program)
-        # intervals with a different output
+        # the intervals at which the output differs from the output without sampling
         differing = [interval for interval in ("64", "4096", "1048576")
                      if say(SAMPLED2, "-m", "vmprof", "--allocation-sampling",
                             interval, "-o", Path(scratch) / "out.vmprof",

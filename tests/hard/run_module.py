@@ -3,9 +3,9 @@
     run_module.py OUTCOMES [--without=TEST...] MODULE...
 
 This program runs on PyPy, in the process that is sampled. Each line of OUTCOMES has an
-outcome and a test's id. It is written at the end of the test, so the file is useful
-even if the process crashes. The exit code is 0 for all outcomes, so another exit code
-is a fault of the process.
+outcome and a test's id. The line is written at the end of the test, so the file is
+useful even if the process crashes. The exit code is 0 whether tests fail or not, so
+another exit code shows a fault of the process.
 """
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Outcomes(unittest.TestResult):
         self.path = path
 
     def write(self, outcome: str, test: Any, why: str = "") -> None:
-        # an id of a subtest may contain the address of an object
+        # remove addresses of objects, which ids of subtests may contain
         name = re.sub("0x[0-9a-f]+", "0x", " ".join(test.id().split()))
-        # opened for each line, because some tests count the open files
+        # open the file for each line, because some tests count the open files
         with open(self.path, "a") as file:
             file.write("%s %s\n" % (outcome, name))
         if why:
@@ -82,7 +82,8 @@ def load(loader: unittest.TestLoader, name: str) -> Iterator[Any]:
                 if ".test_" in info.name:
                     yield from load(loader, info.name)
     except Exception:
-        # report an error of a module, and continue with the next one
+        # report an error of a module as a failed test, and continue with the next
+        # module
         why = traceback.format_exc()
 
         def load_module() -> None:
@@ -108,15 +109,15 @@ def main() -> None:
     path, *modules = sys.argv[1:]
     without = {name.partition("=")[2] for name in modules
                if name.startswith("--without=")}
-    # some test modules read the arguments
+    # remove the arguments, because some test modules read them
     del sys.argv[1:]
     sys.path.insert(0, os.getcwd())
-    # Debian omits the source of this module, so an import raises FileNotFoundError.
-    # Tests continue without the module if the import raises ImportError
+    # Importing this module would raise FileNotFoundError, because Debian omits its
+    # source. With None, the import raises ImportError, which the tests expect.
     sys.modules["_testcapi"] = None     # type: ignore[assignment]
     try:
         from test import support  # type: ignore[import,unused-ignore]
-        # without tests that need the network, gigabytes, or minutes
+        # skip the tests that need the network, gigabytes, or minutes
         support.use_resources = []
     except ImportError:
         pass

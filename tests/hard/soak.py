@@ -2,10 +2,11 @@
 
     soak.py SEED SESSIONS
 
-This program runs on PyPy with our package. It checks the state after each session:
-every changed byte is restored; no descriptor, thread or writable page remains; and the
-profile is complete, with all samples and a total that agrees with the GC's count. It
-prints the faults and the number of sessions, and exits with 1 after a fault.
+This program runs on PyPy with our package. After each session, it checks that every
+changed byte is restored, and that no descriptor, thread or writable page remains. It
+also checks that the profile is complete, with all samples and a total that agrees with
+the GC's count. It prints the faults and the number of sessions, and exits with 1 after
+a fault.
 """
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def problem(text: str) -> None:
 # State of the process
 
 class State:
-    """State of the process that must be the same before and after a session."""
+    """Properties of the process that must be the same before and after a session."""
 
     def __init__(self) -> None:
         self.place: Any = None
@@ -57,7 +58,8 @@ class State:
             engine = hook.engine()
             engine.prepare()
             self.place = engine._place
-        # the dynamic linker resolves these functions at their first call
+        # call these functions once, because the dynamic linker then changes their
+        # pointers
         os.write(1, b"")
         os.lseek(os.open(os.devnull, os.O_RDONLY), 0, 0)
         os.close(os.dup(1))
@@ -120,7 +122,7 @@ def deep(rnd: Random) -> None:
     def recurse(depth: int) -> list[int]:
         return recurse(depth - 1) if depth else [1] * rnd.randrange(50)
     try:
-            # sometimes up to the recursion limit
+            # one time in 21, recurse up to the recursion limit
         recurse(rnd.choice((10, 100, 300, 1000) * 5 + (100000,)))
     except RecursionError:
         pass
@@ -157,13 +159,13 @@ def finalizers(rnd: Random) -> None:
 
 
 def pinned(rnd: Random) -> None:
-    """Young bytes that must not move while a system call reads them."""
+    """Write young bytes objects, which the GC pins while a system call reads them."""
     for i in range(20):
         os.write(_pipe[1], (b"%d" % i) * rnd.randrange(1, 9000))
 
 
 def callbacks(rnd: Random) -> None:
-    """C code that calls Python code, which allocates."""
+    """Let C code call Python code, which allocates."""
     def compare(one: Any, two: Any) -> int:
         make_strings(3)
         return int(one[0]) - int(two[0])
@@ -195,7 +197,7 @@ def greenlets(rnd: Random) -> None:
 
 
 def fork(rnd: Random) -> None:
-    """Fork a child that is not sampled, or that samples itself."""
+    """Fork a child that is not sampled, or in three of ten cases samples itself."""
     samples = rnd.random() < 0.3
     child = os.fork()
     if child == 0:
@@ -322,7 +324,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # exit without waiting for the thread that reads the pipe
+    # os._exit() does not wait for the thread that reads the pipe
     code = main()
     sys.stdout.flush()
     os._exit(code)

@@ -29,7 +29,8 @@ CPYTHON = """
     xml_etree xmlrpc yield_from zipfile zipimport zlib
 """
 
-#: Modules that Debian's packages do not have in test.test_NAME.
+#: Modules of CPYTHON that Debian's packages have under another name than
+#: test.test_NAME.
 ELSEWHERE = {"ctypes": "ctypes.test", "unittest": "unittest.test"}
 
 #: Suites that also run with a sample every 64 bytes: nearly every object is sampled.
@@ -42,10 +43,10 @@ OFTEN = """
     weakref weakset yield_from zlib greenlet simplejson more-itertools
 """
 
-#: Packages from PyPI: the source distribution, and its modules with tests. The tests
-#: run in the unpacked folder.
+#: Packages from PyPI by name: the requirement of the source distribution, and the
+#: modules with tests. The tests run in the unpacked folder.
 PYPI = {
-    # PyPy contains greenlet; these tests belong to its version
+    # PyPy contains greenlet in this version
     "greenlet": ("greenlet==0.4.17", """
         tests.test_contextvars tests.test_gc tests.test_generator
         tests.test_generator_nested tests.test_greenlet tests.test_stack_saved
@@ -67,15 +68,15 @@ PYPI = {
         gevent.tests.test__timeout"""),
 }
 
-#: Tests that, without sampling, never end on some PyPy, or leave threads that never
-#: end.
+#: Tests that are left out, because on some PyPy they never end even without sampling,
+#: or leave threads that never end.
 HANGS = {
     "threading": ("test_4_daemon_threads",),
     "greenlet": ("test_dealloc_other_thread", "test_threaded_reparent",
                  "test_threaded_updatecurrent"),
 }
 
-#: Tests with varying outcomes, and the reasons other than sampling.
+#: Tests whose outcome is known to differ, and why this is not a fault of the sampler.
 EXPLAINED = {
     "test.test_exceptions.ExceptionTests.test_badisinstance":
         "PyPy itself raises this TypeError when the stack runs out in certain "
@@ -97,12 +98,12 @@ class Suite:
 
     name: str
     modules: tuple[str, ...]
-    #: requirement of a source distribution, or "" for the standard library
+    #: requirement of the suite's source distribution, or "" for the standard library
     source: str = ""
 
     @property
     def arguments(self) -> list[str]:
-        """Arguments of run_module.py."""
+        """The arguments of run_module.py for this suite."""
         return ["--without=" + test for test in HANGS.get(self.name, ())
                 ] + list(self.modules)
 
@@ -118,7 +119,7 @@ def suites(names: list[str]) -> list[Suite]:
     """
     found = {}
     for name in CPYTHON.split():
-        # test.test_asyncio is a package with several suites
+        # a name may have a dot, for a module of the package test.test_asyncio
         found[name] = Suite(name, (ELSEWHERE.get(name, "test.test_" + name),))
     for name, (source, modules) in PYPI.items():
         found[name] = Suite(name, tuple(modules.split()), source)

@@ -46,7 +46,7 @@ def test_1000_attaches_leave_nothing_behind(stock_pypy: PyPy) -> None:
         code, resident = program.code(), program.status("VmRSS")
         program.attach_often(1000)
         assert program.descriptors() == descriptors
-        # the number of threads and their stacks varies
+        # the number of the program's threads varies, and each has a stack
         assert len(program.mappings()) <= mappings + 20
         assert program.status("VmRSS") < resident + 8192
         assert program.code() < code + 1000 * 40960

@@ -50,8 +50,9 @@ def test_cpython_tests_fail_only_as_listed(stock_pypy: PyPy) -> None:
     failed = set(re.findall(r"^(?:FAIL|ERROR): (test_\w+) \(", run.err,
                             re.MULTILINE))
     assert failed == set(FAILS), run.err
-    # (a line may have several names, because a test with failed subtests has no result)
+    # counting the results instead would omit tests with failed subtests, which have
+    # none
     ran, = re.findall(r"^Ran (\d+) tests", run.err, re.MULTILINE)
-    # tracemalloc.rst has these numbers
+    # the document tracemalloc.rst gives these numbers
     assert (int(ran), run.err.count("skipped"), len(failed)) == (
         47, 7 + 1, 19), run.err

@@ -1,4 +1,4 @@
-"""The documented make targets succeed on a clean checkout without any environments."""
+"""Test that the documented make targets succeed on a clean checkout of the project."""
 from __future__ import annotations
 
 import os

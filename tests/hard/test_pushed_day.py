@@ -1,8 +1,9 @@
 """Push as many segments as in a day, and account for every sample.
 
-Meanwhile, the service and its pusher are killed, and the server cannot be reached for a
-while. Each sample must arrive, or its segment must be counted as dropped. The test runs
-with a plain server, and with the real OpenTelemetry collector in front of the server.
+Meanwhile, the service and its pusher are killed, and the server is stopped for a while.
+Each sample must arrive, or its segment must be counted as dropped. The test runs with a
+plain server, and with the real OpenTelemetry collector in front of the server. A
+*window* is a segment.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.hard
 WINDOWS = 24 * 3600 // 15
 EVERY = 0.05
 RUNS = 3
-#: objects of one iteration
+#: number of objects that work() allocates
 THINGS = 50
 
 SERVICE = """
@@ -57,7 +58,7 @@ SERVICE = """
 
 
 class Engine:
-    """A server that can be stopped and started again."""
+    """A server for pushed profiles, which can be stopped and started again."""
 
     is_collector = False
 
@@ -80,7 +81,7 @@ class Engine:
         self._begin(status(503), cut, status(429))
 
     def windows(self) -> dict[int, dict[int, int]]:
-        """Return the things in each segment of each process, without duplicates."""
+        """Return the number of things by process and segment, without duplicates."""
         found: dict[int, dict[int, int]] = {}
         seen: dict[bytes, int] = {}
         for request in itertools.chain(*self._taken):
@@ -97,7 +98,9 @@ class Engine:
 
 
 class Collected(Engine):
-    """A server and the real collector in front, which is also killed and restarted."""
+    """A server that gets requests from the real collector; both stop and start
+    together.
+    """
 
     is_collector = True
 
@@ -130,13 +133,13 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def last_number(journal: Path) -> int:
-    """Return the number of the last segment in the journal."""
+    """Return the number of the last segment in the service's journal."""
     lines = journal.read_text().split("\n")[:-1] if journal.exists() else []
     return int(lines[-1]) if lines else 0
 
 
 def wait_for(journal: Path, number: int) -> None:
-    """Wait until the service writes this segment."""
+    """Wait until the service writes the segment with this number."""
     until = time.monotonic() + 1200
     while last_number(journal) < number:
         assert time.monotonic() < until
@@ -144,7 +147,8 @@ def wait_for(journal: Path, number: int) -> None:
 
 
 class Service:
-    """A service that is paused while its pusher is too slow, on a busy machine."""
+    """The sampled service. It is paused while its pusher is too slow (busy machines).
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], journal: Path,
                  spools: Path) -> None:
@@ -153,7 +157,7 @@ class Service:
         self._spools = spools
 
     def go_on_to(self, number: int) -> None:
-        """Let the service run until this segment, or until its end."""
+        """Let the service run until the segment with this number, or until its end."""
         until = time.monotonic() + 1200
         while last_number(self.journal) < number and self.process.poll() is None:
             assert time.monotonic() < until
@@ -171,7 +175,7 @@ class Service:
 
 
 def pusher_of(spools: Path) -> int:
-    """Return the pid of the pusher of the only folder."""
+    """Return the pid of the pusher whose folder is the only one in `spools`."""
     folder, = spools.iterdir()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -199,7 +203,7 @@ def test_segments_of_a_day_arrive_or_are_dropped(pypy: PyPy, engine: Engine) -> 
             service.go_on_to(each // 4)
             begin = last_number(journal)
             engine.cut_off()
-            # for more segments than the pusher keeps
+            # wait until there were more segments than the pusher keeps
             wait_for(journal, begin + MAX_WINDOWS * 3 // 2)
             engine.come_again()
             aways.append(range(begin, last_number(journal) + 1))
@@ -241,22 +245,24 @@ def check(arrived: dict[int, int], journal: list[int], said: str, away: range, *
         was_killed: Whether the process was killed.
     """
     last = max(arrived)
-    # the process may have been killed between two segments
+    # the last segment may have no line in the journal; if the process was killed, the
+    # segment of the last line may be missing
     assert journal[-1] - was_killed <= last <= journal[-1] + 1
     missing = set(range(1, last)) - arrived.keys()
-    # the pusher repeats the number at its end
+    # the pusher's last message has the final number
     dropped = int(re.findall(r"; (\d+) segments were dropped\n", said)[-1])
     assert len(missing) == dropped > 0, said
     # the oldest segments are dropped, and only while the server is stopped
     assert len(missing) <= len(away)
     assert away.start - MAX_WINDOWS <= min(missing) <= max(missing) <= away.stop
-    # an iteration's things are in one of its two segments if both arrived
+    # An iteration during a rotation has things in two segments. All of them arrive if
+    # both segments do.
     total = len(journal) * THINGS
     gone = sum(THINGS for number in journal if number in missing)
-    # otherwise it is unknown how many of its things are in the missing segment
+    # If one of both is missing, it is unknown how many of the things it had.
     edges = 2 * THINGS * sum(number - 1 not in missing for number in missing)
     if was_killed:
-        # up to a second was not on disk: some things of the last segments
+        # A killed process loses the samples of up to a second, in the last segments.
         lost = sum(THINGS for number in journal if number >= last - 1)
         assert total - gone - edges - lost <= sum(arrived.values()) <= (
             total - gone + edges + THINGS)

@@ -1,4 +1,4 @@
-"""Test the file to which the pusher writes its messages."""
+"""Test that the pusher writes its messages to the stderr of the program."""
 from __future__ import annotations
 
 import os
@@ -10,7 +10,9 @@ from vmprof_push import messages
 
 
 def _reopened(stderr: int) -> list[str]:
-    """Return `messages.reopened()` of a process with this stderr, without its path."""
+    """Return is_inherited() and reopened(), without its path, in a process with this
+    stderr.
+    """
     done = subprocess.run(
         [sys.executable, "-c", "import json; from vmprof_push import messages as m; "
          "print(m.is_inherited(), *m.reopened()[1:])"],
@@ -30,7 +32,8 @@ def test_only_a_regular_file_is_inherited(tmp_path: Path) -> None:
 
 
 def test_another_file_gets_no_message(tmp_path: Path) -> None:
-    """The program may have opened another file as its stderr."""
+    """If another file has the path of the program's stderr, the pusher does not write.
+    """
     path = tmp_path / "file"
     path.write_text("data\n")
     status = path.stat()

@@ -1,4 +1,7 @@
-"""Test programs whose profiles are pushed: arriving segments, and side effects."""
+"""Test programs whose profiles are pushed to a server.
+
+A *window* is a segment of a profile, and a *spool* is the folder for waiting segments.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -29,7 +32,7 @@ from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 from vmprof_push.folder import LOCK
 
-#: samples all allocations, so sums are exact
+#: flags with which every byte is sampled, so that sums are exact
 EACH = ("--allocation-sampling", "1")
 
 LOOP = """
@@ -47,7 +50,8 @@ LOOP = """
 
 @pytest.fixture
 def spools(pypy: PyPy) -> Iterator[Path]:
-    """Create the folder for the pushers' folders; at the end, all must be removed."""
+    """Create the folder for the pushers' folders, which must be empty after the test.
+    """
     folder = Path(tempfile.mkdtemp())
     pypy.environment["TMPDIR"] = str(folder)
     yield folder
@@ -59,7 +63,7 @@ def spools(pypy: PyPy) -> Iterator[Path]:
 
 
 def arrived(engine: StandIn, spools: Path) -> list[Request]:
-    """Return all requests, after the pushers have ended."""
+    """Wait until the pushers have ended, and return all requests of the server."""
     until = time.monotonic() + 120
     while list(spools.iterdir()):
         assert time.monotonic() < until
@@ -77,7 +81,7 @@ def total(requests: list[Request], name: str = "alloc_space") -> int:
 
 
 def has_samples(window: Path) -> bool:
-    """Return whether a segment on disk has samples, which follow functions' names."""
+    """Return whether a segment's file has samples already."""
     try:
         return len(readers.read(window, salvage=True).samples) > 0
     except ProfileError:
@@ -164,7 +168,8 @@ def test_forked_children_have_their_own_segments(pypy: PyPy, spools: Path) -> No
 
 
 def test_a_child_forked_during_a_rotation_locks_no_segment(stock_pypy: PyPy) -> None:
-    """The pusher does not send a locked segment."""
+    """If a child kept the lock of a segment, the pusher would never send the segment.
+    """
     run = stock_pypy.run("""
         import fcntl, os, vmprof_allocation
         from vmprof_allocation.session import next_profile
@@ -216,7 +221,7 @@ def test_sampling_ends_if_pushing_cannot_start(pypy: PyPy, spools: Path) -> None
 
 
 def test_many_children_in_a_row_do_not_crash(pypy: PyPy, spools: Path) -> None:
-    """A thread that starts during a fork would crash in PyPy."""
+    """Pushing starts threads, and PyPy would crash if one started during a fork."""
     script = pypy.script("""
         import os
         def work():
@@ -290,7 +295,9 @@ def test_an_unavailable_server_does_not_delay_the_program(
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_stderr_ends_with_the_program(pypy: PyPy, spools: Path,
                                       is_terminal: bool) -> None:
-    """The pusher writes to a pipe and to a terminal, but keeps neither open."""
+    """The pusher writes messages to the program's stderr, but does not keep a pipe or a
+    terminal open after the program's end.
+    """
     script = pypy.script("""
         import sys, threading, vmprof_allocation
         from vmprof_push import start
@@ -313,12 +320,12 @@ def test_stderr_ends_with_the_program(pypy: PyPy, spools: Path,
             assert select.select([read_end], [], [], 60)[0]
             message += os.read(read_end, 1000)
         assert message.startswith(b"vmprof: can't push to http://127.0.0.1:")
-        for _ in range(2):          # the pusher waits for the second answer
+        for _ in range(2):          # then the pusher waits for the second answer
             engine.arrived.get(timeout=60)
         assert process.stdin
         process.stdin.close()
         assert process.wait(60) == 0
-        # a pseudo-terminal that all have closed gives EIO
+        # reading from a pseudo-terminal that no process has open fails with EIO
         with contextlib.suppress(OSError):
             assert select.select([read_end], [], [], 30)[0], "still open"
             assert os.read(read_end, 1000) == b""
@@ -329,7 +336,9 @@ def test_stderr_ends_with_the_program(pypy: PyPy, spools: Path,
 
 
 def test_from_code(pypy: PyPy, spools: Path) -> None:
-    """Code and threads for pushing exist only when they are needed."""
+    """push() starts a thread, which stop() ends. The program loads no code of the
+    pusher before push(), and never the code that sends.
+    """
     with StandIn() as engine:
         run = pypy.run("""
             import sys, _thread, time
@@ -363,7 +372,9 @@ def test_from_code(pypy: PyPy, spools: Path) -> None:
 @pytest.mark.parametrize("settings", ["{}", "[", '{"url": "ftp://nowhere"}'])
 def test_sampling_ends_if_the_pusher_fails(pypy: PyPy, spools: Path, settings: str
                                            ) -> None:
-    """The pusher removes its folder at any end, and the program notices that."""
+    """A pusher with invalid settings removes its folder when it ends, by which the
+    program notices the end.
+    """
     run = pypy.run("""
         import os, time, vmprof_allocation
         from vmprof_push import start
@@ -386,7 +397,7 @@ def test_sampling_ends_if_the_pusher_fails(pypy: PyPy, spools: Path, settings: s
         vmprof_allocation.stop()
     """ % settings)
     assert (run.code, run.out) == (0, "")
-    # (the folder may disappear during a rotation, which causes another message)
+    # ignore the message of a rotation, if the folder disappears during the rotation
     lines = [line for line in run.err.splitlines() if "continues in" not in line]
     assert ("vmprof: the process that pushes the profiles has ended: sampling "
             "ends") in lines
@@ -394,7 +405,7 @@ def test_sampling_ends_if_the_pusher_fails(pypy: PyPy, spools: Path, settings: s
 
 
 def test_sampling_ends_if_the_pusher_cannot_run(pypy: PyPy, spools: Path) -> None:
-    """The pusher's shell removes the folder."""
+    """If the pusher cannot start, the shell that starts it removes the folder."""
     run = pypy.run("""
         import os, sys, time, vmprof_allocation
         with open("no-interpreter", "w") as file:
@@ -412,7 +423,9 @@ def test_sampling_ends_if_the_pusher_cannot_run(pypy: PyPy, spools: Path) -> Non
 
 
 def test_number_of_unsent_segments_is_bounded(stock_pypy: PyPy) -> None:
-    """Without a pusher, the first profile and the last few segments stay."""
+    """If no pusher takes the segments, the program keeps only the first profile and the
+    last segments, up to a number or to a sum of bytes.
+    """
     run = stock_pypy.run("""
         import os, time
         from vmprof_allocation.session.periodic_rotation import PeriodicRotation
@@ -441,7 +454,9 @@ def test_number_of_unsent_segments_is_bounded(stock_pypy: PyPy) -> None:
 def test_process_1_of_a_container_waits_for_the_pusher(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float,
         is_taken: bool) -> None:
-    """The pusher would end together with process 1."""
+    """The end of process 1 ends all processes of the container, including the pusher.
+    So process 1 waits until the segments are taken, or at most `seconds`.
+    """
     monkeypatch.setattr(os, "getpid", lambda: 1)
     monkeypatch.setattr(periodic_rotation, "_LAST", seconds)
     first, later = tmp_path / "1.vmprof", tmp_path / "1.w2.vmprof"
@@ -511,7 +526,9 @@ def test_nothing_is_lost_between_segments(stock_pypy: PyPy, spools: Path) -> Non
 
 def test_segments_contain_live_objects_of_earlier_ones(
         stock_pypy: PyPy, spools: Path) -> None:
-    """Each segment has all objects that are alive at its end, with any age."""
+    """Each segment has all objects that are alive at its end, also objects that earlier
+    segments have sampled.
+    """
     script = stock_pypy.script("""
         import gc, time
         class Thing:
@@ -539,7 +556,7 @@ def test_segments_contain_live_objects_of_earlier_ones(
 
     assert sum(things("alloc_objects")) == 20_000
     in_use = things("inuse_objects")
-    # the last segment may lack them, because the interpreter drops them at its end
+    # the last segment may lack the 5,000 objects, because PyPy drops them at its end
     assert in_use[2] == 20_000 and in_use[-2] == 5_000, in_use
     assert in_use == sorted(in_use[:3]) + sorted(in_use[3:], reverse=True)
 
@@ -561,7 +578,9 @@ def test_a_folder_without_locks_is_refused(pypy: PyPy, spools: Path) -> None:
 
 
 def test_a_program_can_end_after_its_first_thread(pypy: PyPy, spools: Path) -> None:
-    """The program does not wait for our thread, which waits for the next segment."""
+    """At its end, the program does not wait for the rotating thread, which may sleep
+    until the next segment.
+    """
     script = str(pypy.script("""
     import ctypes, threading, time
     def work():

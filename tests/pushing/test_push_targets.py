@@ -86,7 +86,8 @@ def test_waiting_time_is_random_up_to_a_growing_bound() -> None:
         bound = min(LONGEST, FIRST * 2**failures)
         seen = [run[failures] for run in runs]
         assert min(seen) >= 0 and max(seen) <= bound
-        # 500 uniform values miss a tenth of the range once in 10**22 runs
+        # 500 uniform values miss the lowest or highest tenth of the range once in
+        # 10**22 runs
         assert min(seen) < bound / 10 and max(seen) > 9 * bound / 10
 
 

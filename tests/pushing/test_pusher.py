@@ -1,4 +1,7 @@
-"""Test the pusher with servers that fail, and with damaged or too many segments."""
+"""Test the pusher with servers that fail, and with damaged or too many segments.
+
+A *window* is a segment of a profile.
+"""
 from __future__ import annotations
 
 import base64
@@ -47,7 +50,10 @@ def a_window(size: int = 5000, *, part: int = 1) -> bytes:
 
 
 class Pusher:
-    """A pusher and its folder; the first segment is locked until finish()."""
+    """A pusher and its folder, in which the first segment is locked until finish().
+
+    The locked segment represents a running program.
+    """
 
     def __init__(self, folder: Path, url: str, environment: dict[str, str],
                  timeout: float) -> None:
@@ -68,7 +74,7 @@ class Pusher:
         self.count += 1
         new = self.folder / "new"
         new.write_bytes(data)
-        # distinct times, because the pusher sorts segments by time
+        # each file gets its own time, because the pusher sorts segments by time
         os.utime(new, ns=(0, self.count * 1000))
         new.rename(self.folder / ("11.w%d.vmprof" % self.count))
 
@@ -78,7 +84,9 @@ class Pusher:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait_for(self, text: str) -> str:
-        """Wait for a message that contains `text`, and return the message."""
+        """Wait for a message of the pusher that contains `text`, and return the
+        message.
+        """
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said.append(line)
@@ -93,7 +101,9 @@ class Pusher:
             time.sleep(0.02)
 
     def finish(self) -> str:
-        """Remove the locked segment, and return all messages of the ended pusher."""
+        """Remove the locked segment, wait for the pusher's end, and return its
+        messages.
+        """
         os.unlink(self.folder / "1.vmprof")
         os.close(self._held)
         out, err = self.process.communicate(timeout=120)
@@ -181,7 +191,7 @@ def test_retries_until_the_server_listens(pushers: Pushers) -> None:
         engine.wait()
         pusher.wait_until_empty()
         assert "accepts profiles again\n" in pusher.finish()
-    assert len(pusher.said) == 2            # not one for each attempt
+    assert len(pusher.said) == 2            # attempts have no messages of their own
 
 
 @pytest.mark.parametrize("answer, why", [
@@ -200,7 +210,8 @@ def test_sends_a_segment_again_after_this_answer(pushers: Pushers, answer: Answe
         first, *_, last = engine.wait(3)
         pusher.wait_until_empty()
         text = pusher.finish()
-    assert first.body == last.body          # with the same ids
+    # the server recognizes a repeated segment by the ids in the request
+    assert first.body == last.body
     assert why in text and "accepts profiles again" in text
 
 
@@ -226,7 +237,7 @@ def test_the_body_after_a_good_status_is_ignored(pushers: Pushers,
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 413])
 def test_refused_segments_are_dropped_and_counted(
         pushers: Pushers, number: int) -> None:
-    # a faulty server may repeat the credentials that it received
+    # the answer repeats the credentials, which must not get into a message
     refusal = status(number, SECRET.encode() * 10)
     with StandIn(refusal, refusal) as engine:
         pusher = pushers(engine, *map(a_window, (5000, 6000, 7000)),
@@ -256,7 +267,8 @@ def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
 
 
 def test_a_partial_rejection_is_reported(pushers: Pushers) -> None:
-    # partial_success { rejected_profiles: 3 error_message: "no" }
+    # the answer in protobuf: partial_success { rejected_profiles: 3 error_message: "no"
+    # }
     answer = status(200, bytes((0x0a, 6, 0x08, 3, 0x12, 2)) + b"no")
     with StandIn(answer) as engine:
         pusher = pushers(engine, a_window())
@@ -360,7 +372,7 @@ def test_environment_adds_attributes_of_the_service(pushers: Pushers) -> None:
         pusher.wait_until_empty()
         pusher.finish()
     found = otlp_request.read(request.body).resource
-    # requested values take precedence
+    # the values from the program take precedence over the environment's
     assert (found["service.name"], found["service.version"]) == ("shop", "1.2")
     assert (found["deployment.environment"], found["host.name"]) == ("test bed", "h")
 
@@ -386,13 +398,14 @@ def test_drops_the_oldest_of_too_many_segments(pushers: Pushers) -> None:
         requests = engine.wait(MAX_WINDOWS)
         pusher.wait_until_empty()
         assert "; 20 segments were dropped\n" in pusher.finish()
-    # the newest segments are kept
+    # the newest segments were kept, and arrive in their order
     assert [space(request.body) for request in requests] == [
         5020 + n for n in range(MAX_WINDOWS)]
 
 
 def test_drops_segments_of_too_many_bytes(pushers: Pushers) -> None:
-    """The segments are padded: a reader ignores bytes after the profile's end."""
+    """The test makes large segments of profiles with padding, which a reader ignores.
+    """
     window = a_window().ljust(MAX_BYTES // 4, b"\0")
     port = free_port()
     pusher = pushers(port, *[window] * 6)

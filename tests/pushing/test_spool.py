@@ -1,4 +1,7 @@
-"""Test the pusher's folder: counters, locks, and segments at which pushers crash."""
+"""Test the folder from which a pusher sends the segments of a program.
+
+The tests cover counters, locks, and segments at which a pusher crashes.
+"""
 from __future__ import annotations
 
 import fcntl
@@ -26,7 +29,7 @@ def add(folder: Path, name: str, data: bytes = b"data") -> Path:
 
 
 def test_counts_dropped_segments_on_a_full_disk(tmp_path: Path) -> None:
-    """The count continues if its file cannot be written."""
+    """If the file of the count cannot be written, the pusher continues to count."""
     (tmp_path / DROPPED).mkdir()
     add(tmp_path, "11.w2.vmprof")
     add(tmp_path, "11.w3.vmprof")
@@ -47,7 +50,9 @@ def test_the_next_pusher_continues_the_count(tmp_path: Path) -> None:
 
 
 def test_the_first_profile_stays_as_an_empty_file(tmp_path: Path) -> None:
-    """Children look for this file. An empty file is not a segment to wait for."""
+    """After the pusher has sent the first profile, an empty file must stay, because
+    children look for the file. The pusher does not wait for a segment in this file.
+    """
     first, later = add(tmp_path, "11.vmprof"), add(tmp_path, "11.12.vmprof")
     spool = Spool(str(tmp_path))
     windows = spool.scan()
@@ -60,11 +65,11 @@ def test_the_first_profile_stays_as_an_empty_file(tmp_path: Path) -> None:
 
 def test_a_new_segment_is_not_locked(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pusher must not lock a file that its process is about to lock.
+    """The pusher must not lock a new file, which the sampled process is about to lock.
 
     The process does not wait for the lock. It would report that another process writes
-    there. A forked child would continue without the lock, and the rest of its segment
-    would be removed.
+    to the file. A forked child would continue without the lock, and the pusher would
+    remove the rest of the child's segment.
     """
     begun = add(tmp_path, "11.w1.vmprof", b"")
     locked: list[int] = []
@@ -72,7 +77,7 @@ def test_a_new_segment_is_not_locked(
     spool = Spool(str(tmp_path))
     assert spool.scan() == [] and spool.is_used and not locked
     monkeypatch.undo()
-    # the process has never locked the file
+    # make the file old, as if its process had ended before it locked the file
     os.utime(begun, (0, 0))
     with begun.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -87,7 +92,7 @@ def test_a_segment_that_ended_two_pushers_is_dropped(tmp_path: Path) -> None:
     for _ in range(2):
         spool = Spool(str(tmp_path))
         assert not spool.drop_fatal()
-        # the pusher is killed, so not even `finally` runs
+        # keep the note that `finally` would remove, as if the pusher was killed
         reading = spool.read(Window(0, str(path), 4))
         reading.__enter__()
         note = (tmp_path / "read").read_bytes()
@@ -130,7 +135,9 @@ def test_a_segment_is_dropped_if_our_code_fails(
 def test_a_server_that_accepts_gets_all_segments(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
-    """The sending may take longer than `drain` after the program's end."""
+    """While the server accepts segments, the pusher continues to send after the time
+    `drain`, which begins at the program's end.
+    """
     folder = tmp_path / "folder"
     folder.mkdir()
     for number in range(12):
@@ -152,7 +159,8 @@ def test_a_server_that_accepts_gets_all_segments(
 
 
 def test_recognizes_the_timeout_of_python_3_9(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before Python 3.10, socket.timeout is not TimeoutError."""
+    """Before Python 3.10, the classes socket.timeout and TimeoutError differ.
+    """
     class Timeout(OSError):
         pass
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from conftest import PyPy
 
-#: an extension that keeps each given object in a static array
+#: an extension `holder` that keeps each given object in a static array of C
 _HOLDER = r"""
 #include <Python.h>
 static PyObject *held[20000];
@@ -38,8 +38,8 @@ PyMODINIT_FUNC PyInit_holder(void)
 """
 
 
-#: an extension that keeps an object in its type Box, in a handle that it never closes,
-#: or in a global
+#: an extension `boxes` that keeps an object in a field of its type Box, in a handle
+#: that it never closes, or in a global variable
 _BOXES = r"""
 #include <hpy.h>
 
@@ -106,12 +106,15 @@ static HPy init_boxes_impl(HPyContext *ctx)
 
 
 def build_holder(pypy: PyPy) -> None:
-    """Build `holder` in the folder of the programs: hold(object), let_go()."""
+    """Build the extension `holder`, with hold(object) and let_go().
+
+    The library goes into the folder of the test's programs.
+    """
     pypy.compile_extension("holder", _HOLDER)
 
 
 def build_boxes(pypy: PyPy) -> bool:
-    """Build `boxes`: Box().put(object), in_handle(object), in_global(object).
+    """Build the extension `boxes`, with Box().put(), in_handle() and in_global().
 
     Returns False if this PyPy has no HPy.
     """

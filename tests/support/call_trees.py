@@ -26,7 +26,7 @@ class Thing:
         self.i = i
         self.items = [i]
 """
-#: allocations of a function from its argument i
+#: statements with an allocation, from the function's argument i
 MAKES = ("x = [i] * (i %% 7 + 3)", "x = 'a%%d' %% i * (i %% 5 + 1)", "x = Thing(i)",
          "x = {'k': i, i: 'v'}", "x = [str(i), (i, i)]", "x = bytes(i %% 50 + 20)")
 #: how a function calls another one: always, under a condition, in a loop, or with a
@@ -53,7 +53,7 @@ class Tree:
 
     def __init__(self, seed: int, functions: int, times: int):
         self._random = random.Random(seed)
-        #: number of the only caller of each function
+        #: number of the only caller of each function, by the function's number
         self.callers: dict[int, int | None] = {0: None}
         self._callees: dict[int, list[int]] = {0: []}
         for number in range(1, functions):
@@ -88,13 +88,13 @@ class Tree:
             yield from self._make(inside)
         if number and self._random.random() < 0.3:
             yield "    if i %% %d == 1:" % choose((3, 11, 101))
-            # no function of the tree runs before a caller catches the exception
+            # after raising, no function of the tree runs until a caller catches
             yield "        runs(0)"
             yield "        raise KeyError(i)"
         if self._random.random() < 0.4:
             yield "    for j in range(i %% %d):" % choose((3, 8, 30))
             yield from self._make("        ")
-        # until the function has returned, samples belong to the caller
+        # while a function returns, samples get the label of its caller
         caller = self.callers[number]
         yield "    runs(%s)" % ("0" if caller is None else "numbers[%d]" % caller)
         yield "    return x"
@@ -120,6 +120,7 @@ class Tree:
             return None
         found = [name for name in functions if name in names]
         path = self.path(int(label))
-        # a function sets its label after its entry, and its caller's before its return
+        # a function sets its label after its entry, and its caller's label before its
+        # return, so a stack may have one more function than the label says
         return found != path and (found[:-1] != path
                                   or self.callers[names[found[-1]]] != int(label))

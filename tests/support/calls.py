@@ -11,7 +11,7 @@ PACKAGES = "/srv/env/lib/pypy3.9/site-packages/"
 LIBRARY = "/usr/lib/pypy3.9/"
 IMPORTLIB = "<frozen importlib._bootstrap>"
 
-#: name, line and file of each function, by the words in `CALLS`
+#: name, line and file of each function, by its word in `CALLS`
 FUNCTIONS = {
     "main": ("<module>", 1, APP), "serve": ("serve", 10, APP),
     "index": ("index", 5, VIEWS), "views": ("<module>", 1, VIEWS),
@@ -23,7 +23,7 @@ FUNCTIONS = {
     "thread": ("_bootstrap", 4, LIBRARY + "threading.py"),
     "worker": ("run", 6, PACKAGES + "pool/worker.py"),
 }
-#: bytes that each stack allocates; stacks are outermost first
+#: bytes that each stack allocates; a stack is words, the outermost function first
 CALLS = {
     "main serve index": 1000,
     "main serve index render": 2000,
@@ -41,7 +41,7 @@ SECOND = 10**9
 
 
 def log(**settings: object) -> Log:
-    """Return a profile with exact numbers: every byte is sampled.
+    """Return a profile of CALLS with exact numbers, because every byte is sampled.
 
     Each stack allocates one second after the previous one. The last stack is in another
     thread.
@@ -58,7 +58,7 @@ def log(**settings: object) -> Log:
 
 
 def write(folder: Path) -> Path:
-    """Write the profile to a folder, and return its path."""
+    """Write the profile of log() to a folder, and return the file's path."""
     path = folder / "calls.vmprof"
     path.write_bytes(log().data())
     return path

@@ -52,7 +52,7 @@ class Collector:
     """A context manager that runs the collector."""
 
     def __init__(self, folder: Path, port: int, behind: int, encoding: str) -> None:
-        """Write the configuration.
+        """Write the collector's configuration file.
 
         Args:
             folder: Receives the configuration and the log of the collector.

@@ -31,5 +31,5 @@ def a_log(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> L
 
 
 def a_run(seed: int, interval: int = 2000, *, more: int = 0, leak: int = 0) -> Profile:
-    """Return the profile of a_log()."""
+    """Return a_log() as a decoded profile."""
     return readers.read_bytes(a_log(seed, interval, more=more, leak=leak).data())

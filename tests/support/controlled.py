@@ -1,4 +1,7 @@
-"""Programs for tests of ctl and top, started with control enabled or without it."""
+"""Programs for tests of ctl and top, started with control enabled or without it.
+
+A *prepared* program is control-enabled, and a *plain* one is not.
+"""
 from __future__ import annotations
 
 import json
@@ -44,15 +47,16 @@ def prepared(pypy: PyPy, source: str, word: str = "1") -> Iterator[Running]:
 
 
 class Way(Protocol):
-    """A function that starts a program: prepared or running."""
+    """One of the functions `prepared` and `running`, which start a program."""
 
     def __call__(self, pypy: PyPy, source: str) -> AbstractContextManager[Running]:
         ...
 
 
-#: control-enabled, or with an interpreter that cannot import our package
+#: runs a test twice: with a control-enabled program, and with an interpreter that
+#: cannot import our package
 WAYS = pytest.mark.parametrize("begun", [prepared, running], ids=["prepared", "plain"])
-#: a program with two threads: the main thread may wait for ever
+#: a program with two threads, whose main thread may wait for ever
 THREADS = """
     import sys, threading
     def allocate():
@@ -69,7 +73,7 @@ THREADS = """
 
 
 def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
-    """Run the command ctl for a program."""
+    """Run the command ctl for a program or a pid, and return the finished run."""
     pid = program if isinstance(program, int) else program.pid
     return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
 
@@ -82,7 +86,7 @@ def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
 
 
 def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
-    """Run ctl, which must refuse with one line, and return the line."""
+    """Run ctl, which must fail with one line on stderr, and return the line."""
     run = ctl(pypy, program, *arguments)
     assert (run.code, run.out) == (2, "")
     assert run.err.count("\n") == 1, run.err
@@ -100,7 +104,7 @@ def profile(pypy: PyPy, name: str) -> Profile:
 
 
 def check_estimate(found: Profile) -> None:
-    """Check that the estimated total agrees with the GC's count."""
+    """Check that the estimated bytes agree with the GC's count."""
     assert len(found.samples) > 100
     assert abs(sigmas(found)) < SIGMAS
 

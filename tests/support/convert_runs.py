@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 
 def load(path: Path) -> Json:
-    """Read a file for the Firefox Profiler, which must pass all rules."""
+    """Read a file for the Firefox Profiler, which must pass all of firefox_rules.py."""
     data = path.read_bytes()
     result: Json = json.loads(
         gzip.decompress(data) if path.name.endswith(".gz") else data)

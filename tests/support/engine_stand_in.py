@@ -1,6 +1,6 @@
-"""A server on the loopback address that receives profiles, in place of a real one.
+"""A server on the loopback address that receives pushed profiles in tests.
 
-A test chooses its answers, among them errors, broken answers and no answer.
+A test chooses the server's answers, among them errors, broken answers and no answer.
 """
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Request(NamedTuple):
     """A request that the server received."""
 
     path: str
-    #: values by lower-case name
+    #: values of the HTTP headers, by lower-case name
     headers: dict[str, str]
-    #: decompressed
+    #: the decompressed body
     body: bytes
     #: time of arrival, by time.monotonic()
     time: float
@@ -43,7 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = stand_in.next_answer()
         if answer is OK:
             stand_in.taken.append(request)
-        # a waiting test may read the lists above, so they must be complete
+        # this ends the wait of a test, which may then read `sizes` and `taken`
         stand_in.requests.append(request)
         stand_in.arrived.put(request)
         try:
@@ -67,7 +67,7 @@ Answer = Callable[[Handler], None]
 
 
 def status(number: int, body: bytes = b"", **headers: str) -> Answer:
-    """Return an answer with this status, body and headers."""
+    """Return a function that answers with this status, body and headers."""
     def answer(handler: Handler) -> None:
         handler.send_response(number)
         for name, value in headers.items():
@@ -129,7 +129,7 @@ class StandIn:
     def __init__(self, *answers: Answer, port: int = 0,
                  secure: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
-        #: the requests that were answered with OK
+        #: the requests that got the answer OK
         self.taken: list[Request] = []
         #: sizes in bytes of the bodies before decompression
         self.sizes: list[int] = []

@@ -1,6 +1,6 @@
 """Reads the sampled objects of a profile for tests of the sampler.
 
-It follows PROFILE.rst, and shares no code with the converter.
+The module follows PROFILE.rst, and shares no code with the converter.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from record_rows import records, tables
 
 __all__ = ["DIED", "GCS", "NOT_KNOWN", "PROMOTED", "PYTHON", "YOUNG", "FactRecords"]
 
-#: kinds of names of a type
+#: kinds of names of a type: the GC's name, and Python's
 GCS, PYTHON = 1, 2
 
 
@@ -35,12 +35,14 @@ class FactRecords:
     def __init__(self, path: pathlib.Path, *, was_killed: bool = False) -> None:
         data = path.read_bytes()
         found = tables(data, was_killed=was_killed)
-        #: the last totals
+        #: the last row of totals (kind of record TOTALS)
         self.head = found[TOTALS][-1]
-        #: (outcome, type, size) of each object, by the key of its sample
+        #: (outcome, type, size) of each object, in a list per sample, by the sample's
+        #: key
         self.young: dict[int, list[tuple[int, int, int]]] \
             = collections.defaultdict(list)
-        #: later size of the objects that became smaller, by key and number
+        #: size of the shrunk objects after shrinking, by the sample's key and the
+        #: object's number in the sample
         self.shrunk: dict[tuple[int, int], int] = {}
         #: numbers of the collections in the rows of objects, in the rows' order
         self.collections: list[int] = []
@@ -59,10 +61,10 @@ class FactRecords:
         self.lost = {row[:2] for row in ended if row[2]}
         assert len(self.freed) + len(self.lost) == len({row[:2] for row in ended}) == (
             len(ended))
-        #: (the GC's number, name) by type and kind of name
+        #: (the GC's number of the type, name) by type and kind of name
         self.types: dict[int, dict[int, tuple[int, str]]] \
             = collections.defaultdict(dict)
-        #: (time, name)
+        #: (time, name) of each mark that the program set
         self.marks: list[tuple[int, str]] = []
         for record in records(data, was_killed=was_killed):
             for row, text in zip(record.rows, record.texts):
@@ -72,27 +74,26 @@ class FactRecords:
                     self.types[number][kind] = gcs, text.decode()
                 elif record.kind == MARKS:
                     self.marks.append((row[0], text.decode()))
-        #: bytes allocated before each minor collection; numbers of the major
-        #: collections
+        #: bytes that were allocated before each minor collection
         self.minors = [row[3] for row in found[COLLECTIONS]]
         self.majors = [row[1] for row in found[MARKED]]
         self._check(found[OBJECTS])
 
     def _check(self, objects: list[tuple[int, ...]]) -> None:
-        """Check that only promoted objects end, and that each type has a name."""
+        """Check that only promoted objects are freed or lost, and types have names."""
         for key, which in self.freed | self.lost:
             assert self.young[key][which][0] == PROMOTED
         for row in objects:
             assert row[9] == 0 or row[9] in self.types
 
     def objects(self) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
-        """Yield the key, number and (outcome, type, size) of each object."""
+        """Yield each object: key of its sample, number there, (outcome, type, size)."""
         for key, objects in self.young.items():
             for which, object_ in enumerate(objects):
                 yield key, which, object_
 
     def alive(self) -> set[tuple[int, int]]:
-        """Return the objects that were promoted and have not ended."""
+        """Return the promoted objects that were neither freed nor lost."""
         return {(key, which) for key, which, (outcome, _, _) in self.objects()
                 if outcome == PROMOTED} - self.freed - self.lost
 

@@ -28,10 +28,10 @@ def converted(log: Log | bytes, unit: str = TIME) -> Json:
 
 
 def rich_log() -> Log:
-    """Return a profile with data of all kinds.
+    """Return a profile with data of all kinds that the writer handles.
 
-    It has two threads, allocations, CPU samples, the JIT, native code, resident memory
-    and a lost stack.
+    The data are two threads, allocations, CPU samples, compiled code, native code,
+    resident memory and a lost stack.
     """
     log = Log(flags=made_profiles.PYPY | made_profiles.MEMORY)
     main = log.function("main", 1, "app.py")
@@ -49,7 +49,7 @@ def rich_log() -> Log:
 
 
 def path_of(profile: Json, stack: int) -> tuple[str, ...]:
-    """Return the names of a stack's functions, outermost first."""
+    """Return the names of the functions of a stack (its index), outermost first."""
     shared = profile["shared"]
     names: list[str] = []
     row: int | None = stack
@@ -79,7 +79,7 @@ def thread(profile: Json, name: str) -> Json:
 def functions(profile: Json) -> list[tuple[str, str | None, int | None]]:
     """Return the name, file and line of each function's definition.
 
-    The placeholder for the times without samples is omitted.
+    The function IDLE, which represents the times without samples, is omitted.
     """
     shared = profile["shared"]
     strings, files = shared["stringArray"], shared["sources"]["filename"]
@@ -106,7 +106,7 @@ def frames(profile: Json) -> list[tuple[str, str, str, int | None]]:
 
 
 def remarks(profile: Json) -> list[str]:
-    """Return the notes on missing data."""
+    """Return the notes on missing data that a file contains."""
     return [entry["value"] for section in profile["meta"]["extra"]
             if section["label"] == "Notes"
             for entry in section["entries"]]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 VERSION = 64
-#: threads that must be visible at first; further threads may be hidden
+#: the first threads, up to this number, must be visible when the file is opened
 MAX_VISIBLE = 13
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ SHARED_COLUMNS = {
 
 
 def violations(profile: Json) -> list[str]:
-    """Return a description of each fault, or an empty list."""
+    """Return a description of each fault of a file, or an empty list."""
     found: list[str] = []
     _check_values(profile, "profile", found)
     if found:
@@ -63,7 +63,7 @@ Report = Callable[[str], None]
 
 
 def _check_values(value: Any, where: str, found: list[str]) -> None:
-    """Check that every browser reads the JSON with the same values."""
+    """Report the values that not every browser reads from the JSON unchanged."""
     todo = [(value, where)]
     while todo:
         value, where = todo.pop()
@@ -92,7 +92,7 @@ def _index(value: Any, length: int) -> bool:
 
 def _columns(table: Json, names: str, where: str, report: Report,
              also: Iterable[str] = ()) -> bool:
-    """Return whether a table has exactly these columns, each with `length` items."""
+    """Return whether a table has the columns `names`, each with `length` items."""
     good = True
     expected = {*names.split(), *also, "length"}
     if set(table) != expected:
@@ -323,7 +323,7 @@ def _check_samples(table: Json, columns: str, where: str, stacks: int,
                    end: float, report: Report, also: Iterable[str]) -> None:
     if _columns(table, columns, where, report, also):
         _ascending(table["time"], where, end, report)
-        # the front end takes null for "no stack", and omits the sample
+        # the front end reads a stack of null as "no stack", and omits the sample
         if not all(_index(stack, stacks) for stack in table["stack"]):
             report("%s.stack: an index is out of range" % where)
 
@@ -384,7 +384,7 @@ def _check_markers(table: Json, meta: Json, where: str, strings: int,
 
 def _check_visibility(profile: Json, report: Report) -> None:
     meta, threads = profile["meta"], profile["threads"]
-    # otherwise a thread with only allocations is hidden, even the only thread
+    # without this list, the front end hides each thread that has only allocations
     visible = meta.get("initialVisibleThreads")
     if visible is None or len(set(visible)) != len(visible) or (
             not all(_index(i, len(threads)) for i in visible)

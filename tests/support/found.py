@@ -1,4 +1,4 @@
-"""Estimates the objects of a type from a profile, with their variance, per outcome."""
+"""Estimates from a profile how many objects of a type had each outcome."""
 from __future__ import annotations
 
 import collections
@@ -18,22 +18,28 @@ FATES = {
 
 
 class Found(NamedTuple):
-    """Estimated numbers of objects and their variances, by outcome."""
+    """Estimated numbers of objects, the estimates' variances, and numbers of samples.
+
+    The keys are outcomes.
+    """
 
     objects: dict[str, float]
     variances: dict[str, float]
     samples: dict[str, int]
 
     def check(self, fate: str, truth: float, also: float = 0.0) -> None:
-        """Check an estimate against `truth`, which may be off by `also` objects."""
+        """Check the estimate of an outcome against the true number of objects.
+
+        `also` is the uncertainty of `truth` itself, in objects.
+        """
         estimate = self.objects.get(fate, 0.0)
-        # without samples, the computed variance is 0
+        # the computed variance is 0 if no object was sampled
         sigma = math.sqrt(max(self.variances.get(fate, 0.0), 1.0))
         assert abs(estimate - truth) <= SIGMAS * sigma + also, (
             fate, estimate, truth, sigma, self)
 
     def total(self) -> Found:
-        """Return the sum over all outcomes, under the name `all`."""
+        """Return the sums over all outcomes, under the outcome `all`."""
         return Found({"all": sum(self.objects.values())},
                      {"all": sum(self.variances.values())},
                      {"all": sum(self.samples.values())})

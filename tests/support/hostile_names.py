@@ -1,4 +1,7 @@
-"""Names with a meaning for terminals, HTML, Markdown or formats, to test writers."""
+"""Names with special characters of terminals, HTML, Markdown or other formats.
+
+Writers must escape these names.
+"""
 from __future__ import annotations
 
 from made_profiles import Log
@@ -22,7 +25,7 @@ def log() -> Log:
     log.settings(facts="types,lifetimes", ended="\x1b[2J\u202e <b>x</b> `a`|b [c](d)")
     types = [log.type(name) for name in HOSTILE]
     for number, name in enumerate(HOSTILE):
-        # a name in a profile ends at a colon
+        # replace colons, at which a function's name in a profile ends
         f = log.function(name.replace(":", ";"), 7, "/srv/%s/%s.py" % (name, name))
         log.allocation([f, log.function("g%d" % number, 1, name)],
                        size=10_000 - number)

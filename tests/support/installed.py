@@ -23,7 +23,7 @@ for name in sys.argv[1:]:
 def folders(python: str) -> dict[str, Path]:
     """Return the folders of our packages in an interpreter."""
     done = subprocess.run(
-        # -I: ignore modules in the current folder
+        # -I ignores modules in the current folder
         [python, "-I", "-c", WHERE, *SOURCES], text=True, check=True,
         stdout=subprocess.PIPE)
     return {name: Path(line)
@@ -34,12 +34,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Return the Python files in a folder, by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes()
             for path in folder.rglob("*.py")
-            # setup.py generates these modules
+            # modules that setup.py generates are not in the source
             if not path.name.endswith("_abi.py")}
 
 
 def differing(source: Path, installed: Path) -> Iterator[str]:
-    """Yield the modules that differ between two folders."""
+    """Yield the modules that differ between the source and the installed package."""
     ours, theirs = contents(source), contents(installed)
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
@@ -67,7 +67,7 @@ def changed(hashes: Path) -> Iterator[str]:
 
 
 def problem(python: str, target: str) -> str | None:
-    """Return why tests with this interpreter would not test the source, or None.
+    """Return the reason why tests would not run the current source, or None.
 
     Args:
         python: The interpreter.
@@ -91,6 +91,6 @@ def problem(python: str, target: str) -> str | None:
 
 
 def problems(pypy: str, is_ours: bool) -> str | None:
-    """Return the first problem of PyPy or of this Python, or None."""
+    """Return the first problem() of PyPy or of this Python, or None."""
     return (problem(pypy, ".build/pypy" if is_ours else "")
             or problem(sys.executable, ".build/python"))

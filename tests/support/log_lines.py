@@ -1,4 +1,6 @@
-"""Input for native/log_harness.c, which calls profile_log.c, and its results."""
+"""Makes input for native/log_harness.c, which calls profile_log.c, and checks the
+output.
+"""
 from __future__ import annotations
 
 import collections
@@ -18,7 +20,8 @@ from vmprof_convert.profile.model import Profile
 START = 10**15                      # start of the profile, in nanoseconds
 FLUSH_NS = 750000000
 LARGEST_RECORD = 16384
-#: limits of the table of known stacks: its size, and the uses and age of an entry
+#: limits of profile_log.c's table of known stacks: the number of entries, and the uses
+#: and the age after which an entry is discarded
 KEYS, KEY_USES, KEYS_NS = 4096, 100, 10**9
 LOST = -1
 TRAILER = b"\x03" + struct.pack("<qq8x", made_profiles.START + 1, 0)
@@ -44,9 +47,13 @@ class Log:
 
     def __init__(self, opening: str, version: int = 6,
                  flags: int = made_profiles.PYPY) -> None:
-        """Begin with `opening`; `version` and `flags` are of vmprof's header."""
+        """Begin with the line `opening`.
+
+        `version` and `flags` are fields of vmprof's header.
+        """
         self.lines = [opening]
-        self.answers = [0]          # the numbers that the harness must print
+        # the numbers that the harness must print
+        self.answers = [0]
         #: rows and texts of each kind, and vmprof's records
         self.rows: dict[int, list[Row]] = collections.defaultdict(list)
         self.texts: dict[int, list[bytes]] = collections.defaultdict(list)
@@ -75,9 +82,9 @@ class Log:
         return self.last
 
     def remember(self, key: int) -> None:
-        """Let `key` identify the last stack."""
+        """Add a line that makes `key` identify the last stack."""
         self.lines.append("remember %d" % key)
-        # a new key replaces the key in the same entry of the table
+        # the table of keys has one entry for all keys with the same remainder
         self.keys = {k: v for k, v in self.keys.items() if (k - key) % KEYS}
         self.keys[key] = self.last
 
@@ -138,9 +145,9 @@ class Log:
         assert list(map(int, done.stdout.split())) == self.answers
 
     def check(self, data: bytes) -> Profile:
-        """Check that a file contains all rows in their order, and read it.
+        """Check that a file contains exactly the added rows, in their order.
 
-        Except for the totals and the stacks, it must contain no other records.
+        Totals and stacks are exempt. Returns the decoded profile.
         """
         rows: dict[int, list[Row]] = collections.defaultdict(list)
         texts: dict[int, list[bytes]] = collections.defaultdict(list)

@@ -103,7 +103,7 @@ IMPORTS = "".join("    bl %s\n" % name for name in CALLED) + """
 
 
 def source(**other: str) -> Source:
-    """Return the library's source, in which `other` fields are replaced."""
+    """Return the library's source; `other` replaces fields of `Source`."""
     made = Source(
         reserve=RESERVE, size=SIZE, minor=MINOR, external=EXTERNAL, progress=PROGRESS,
         allocation=ALLOCATION, large=LARGE, imports=IMPORTS, syntax="", tools=TOOLS)

@@ -21,7 +21,7 @@ FOREVER = 2**62
 
 
 class Object:
-    """An object of the simulated program."""
+    """An object of the simulated program. Its times are in bytes."""
 
     __slots__ = ("birth", "collected", "death", "died_young", "function", "size",
                  "type")
@@ -34,13 +34,16 @@ class Object:
         self.birth = birth
         #: time at which the program drops the object
         self.death = death
-        #: time of the first minor collection, and whether it freed the object
+        #: time of the first minor collection after the allocation
         self.collected = FOREVER
         self.died_young = False
 
 
 class Exact:
-    """A sum over objects, and the standard deviation of an estimate from samples."""
+    """The exact bytes and number of some objects.
+
+    It also has the standard deviations of estimates of both from samples.
+    """
 
     def __init__(self) -> None:
         self.bytes = self.objects = 0
@@ -62,10 +65,10 @@ class Exact:
         return math.sqrt(self._objects_variance)
 
 
-#: by function, type, and outcome (lifetimes.py); the outcome None has the sum of all
+#: sums by function, type and outcome (lifetimes.py); the outcome None means all
 Truth = dict[tuple[str, str, Optional[str]], Exact]
-#: an object of a batched allocation: type, size, and bytes allocated until it is
-#: dropped
+#: an object of a batched allocation: type, size, and the bytes that the program
+#: allocates until it drops the object
 Part = tuple[str, int, float]
 
 
@@ -86,8 +89,8 @@ class Heap:
         self.objects: list[Object] = []
         #: times of the major collections
         self.majors: list[int] = []
-        #: sampled objects in the nursery: key, which, object, whether the allocation
-        #: was batched; sampled old objects: key, which, object
+        #: sampled objects in the nursery: key of the sample, number of the object in
+        #: the sample, object, whether the allocation was batched
         self._young: list[tuple[int, int, Object, bool]] = []
         self._old: list[tuple[int, int, Object]] = []
         self._begin = 0
@@ -108,7 +111,9 @@ class Heap:
         return [self._functions[name] for name in names]
 
     def type(self, name: str) -> int:
-        """Return the number of a type in the profile; name a new type."""
+        """Return the number of a type in the profile; if the type is new, name it
+        there.
+        """
         number = self._types.get(name)
         if number is None:
             if name.endswith(" (storage)"):
@@ -125,13 +130,13 @@ class Heap:
 
         Args:
             names: The functions, outermost first, separated by blanks.
-            parts: The type, size and lifetime of each object.
+            parts: The type, the size and the lifetime (in bytes) of each object.
         """
         stack = names.split()
         piece = sum(size for _, size, _ in parts)
         if self.now - self._begin + piece > self.nursery:
             self.collect_minor()
-        # the sampled bytes of this batch
+        # numbers of the sampled bytes in this batch, from 1
         marks = []
         at = self._gap
         while at <= piece:
@@ -158,12 +163,12 @@ class Heap:
                                 len(made) > 1))
 
     def mark(self, name: str) -> None:
-        """Let the program name this moment."""
+        """Set a user's mark at the current time, with the resident memory."""
         self.log.mark(self.now, name)
         self.log.figure(11, self.now, self.now)
 
     def run(self, bytes_: int) -> None:
-        """Let `bytes_` be allocated by code that is not sampled."""
+        """Allocate `bytes_` in code that is not sampled."""
         self.now += bytes_
 
     def collect_minor(self) -> None:
@@ -191,9 +196,9 @@ class Heap:
             log.flush()
 
     def mark_and_sweep(self) -> None:
-        """End the marking of a major collection.
+        """Run a major collection, which frees the old objects that are dead.
 
-        Objects that a minor collection at the same time promoted are not examined.
+        Objects that were promoted at the same time are not examined.
         """
         self.majors.append(self.now)
         self.log.event(3, self.now, 0, len(self.majors))
@@ -206,7 +211,7 @@ class Heap:
         self._old = kept
 
     def collect(self) -> None:
-        """Find all dead objects, as gc.collect() does."""
+        """Free all dead objects, as gc.collect() does."""
         self.collect_minor()
         self.run(1)
         self.collect_minor()
@@ -219,7 +224,10 @@ class Heap:
         return self.log.data()
 
     def truth(self, at: int | None = None) -> Truth:
-        """Return the sums of the objects born until `at`, or until the end."""
+        """Return the exact sums of the objects that were allocated until `at`.
+
+        If `at` is None, all objects count.
+        """
         result: Truth = collections.defaultdict(Exact)
         for object_ in self.objects:
             if at is None or object_.birth <= at:

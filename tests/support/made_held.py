@@ -17,13 +17,13 @@ from vmprof_convert.profile.held import (
 
 
 class _Begun(NamedTuple):
-    """A profile with a search for retainers at 2 s, which reached 200 KB."""
+    """An unfinished profile, with a search for retainers at 2 s that reached 200 KB."""
 
     log: Log
-    #: functions
+    #: addresses of functions
     main: int
     make: int
-    #: types
+    #: numbers of types
     text: int
     thing: int
 
@@ -39,7 +39,7 @@ def _begun(settings: dict[str, object]) -> _Begun:
 
 
 def _in_a_dict(begun: _Begun, *, set_: int, path: int) -> None:
-    """Add 70 KB: strings of 45 KB that make() allocated, and visits of 25 KB."""
+    """Add 45 KB of strings that make() allocated, and 25 KB of visits from main()."""
     log, main, make, text, thing = begun
     for _ in range(15):
         log.held_object(1, [main, make], text, size=3000, set_=set_, how=ALONE,
@@ -69,8 +69,8 @@ def a_log(**settings: object) -> Log:
     return log
 
 
-#: bytes of each node of a_tree(), without its children: steps of the path, type,
-#: function
+#: bytes of each node of a_tree(), without its children; a node is named by the steps of
+#: its reference path, its type, and the function that allocated
 TREE = {
     ("shop (dict)", "shop._seen (dict)", "str", "make (app.py:9)"): 45_000,
     ("shop (dict)", "shop._seen (dict)", "shop.Visit", "main (app.py:3)"): 25_000,
@@ -102,7 +102,7 @@ def a_tree(**settings: object) -> Log:
 
 
 def written(tmp_path: Path, log: Log) -> Path:
-    """Write a profile to app.vmprof, and return its path."""
+    """Write a profile to app.vmprof, and return the file's path."""
     path = tmp_path / "app.vmprof"
     path.write_bytes(log.data())
     return path

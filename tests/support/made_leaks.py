@@ -28,7 +28,7 @@ INTERVAL = 1000
 #: times in seconds at which the marking of a major collection ends
 MAJORS = range(2, 21)
 
-#: times in seconds at which an object is born and dropped
+#: time at which an object is allocated, and time at which it is dropped, in seconds
 Life = tuple[float, float]
 
 
@@ -40,14 +40,14 @@ class Kept(NamedTuple):
     type: str
     size: int
     born: float
-    #: infinite if the object is never dropped
+    #: time in seconds; infinite if the object is never dropped
     dropped: float
 
 
 def run_of(majors: Iterable[float], marks: Iterable[float] = (),
            stacks: Iterable[str] = ("main f0",),
            types: Iterable[str] = ("t0",)) -> Profile:
-    """Return a profile without old objects.
+    """Return a profile with stacks, types and collections, but without old objects.
 
     The given stacks and types have the numbers 0, 1, ... in the profile.
     """
@@ -80,8 +80,8 @@ def process_of(objects: Iterable[Kept], majors: Iterable[float] = MAJORS,
                marks: Iterable[float] = ()) -> Process:
     """Return a process with these objects.
 
-    Each object is old at its birth. The first major collection after its end finds it
-    dead.
+    Each object is old from its allocation on. The first major collection after the
+    program has dropped an object frees the object.
     """
     objects = list(objects)
     majors = list(majors)
@@ -103,7 +103,7 @@ def process_of(objects: Iterable[Kept], majors: Iterable[float] = MAJORS,
 
 def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
               marks: Iterable[float] = (), size: int = 16) -> Process:
-    """Return a process in which each site has its own function and type."""
+    """Return a process in which each allocation site has its own function and type."""
     return process_of((
         Kept("main f%d" % number, "t%d" % number, size, born, dropped)
         for number, lives in enumerate(sites) for born, dropped in lives),
@@ -112,12 +112,12 @@ def a_process(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
 
 def found(sites: list[list[Life]], majors: Iterable[float] = MAJORS,
           marks: Iterable[float] = (), size: int = 16) -> Leaks:
-    """Return the leaks that the search finds."""
+    """Return the leaks that find_leaks() finds in a_process()."""
     return find_leaks([a_process(sites, majors, marks, size)])
 
 
 def types(found: list[Leak]) -> list[list[str]]:
-    """Return the names of the types of each leak."""
+    """Return a list of the names of its types for each leak."""
     return [[one.type.name for one in leak.types] for leak in found]
 
 
@@ -132,8 +132,8 @@ def times(rng: random.Random, rate: Callable[[float], float],
 
     Args:
         rng: The source of random numbers.
-        rate: The rate at a time, which is never above `highest`.
-        highest: The largest rate.
+        rate: Returns the rate at a time, in events per second.
+        highest: An upper limit of the rate.
     """
     result = []
     time = rng.expovariate(highest)
@@ -144,7 +144,8 @@ def times(rng: random.Random, rate: Callable[[float], float],
     return result
 
 
-# Lifetimes of the sampled objects of one site. Each `rate` is in samples per second.
+# Lifetimes of the sampled objects of one allocation site. Each `rate` is in samples per
+# second.
 
 def leak(rng: random.Random, rate: float = 20) -> list[Life]:
     """Return the lifetimes of objects that are never dropped."""
@@ -152,7 +153,8 @@ def leak(rng: random.Random, rate: float = 20) -> list[Life]:
 
 
 def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
-    """Return the lifetimes if as many objects die as are born, from the start on."""
+    """Return exponential lifetimes of `mean` seconds for a constant number of objects.
+    """
     lives = [(0.0, rng.expovariate(1 / mean))
              for _ in range(round(rate * mean))]
     return lives + [(t, t + rng.expovariate(1 / mean))
@@ -160,14 +162,17 @@ def churn(rng: random.Random, rate: float = 20, mean: float = 3) -> list[Life]:
 
 
 def last_used(rng: random.Random, rate: float = 20, keeps: int = 70) -> list[Life]:
-    """Return the lifetimes in a cache of the last `keeps` objects."""
+    """Return the lifetimes in a cache that keeps the last `keeps` objects."""
     births = [0.0] * keeps + times(rng, lambda t: rate, rate)
     return [*zip(births, births[keeps:]),
             *((t, math.inf) for t in births[len(births) - keeps:])]
 
 
 def cache(rng: random.Random, rate: float = 60) -> list[Life]:
-    """Return the lifetimes in a cache with random keys, of which ever fewer are new."""
+    """Return the lifetimes in a cache that keeps all objects.
+
+    The keys are random, so new keys become rarer.
+    """
     return [(t, math.inf) for t in times(
         rng, lambda t: rate * math.exp(-t / 4), rate)]
 
@@ -179,7 +184,7 @@ def settled(rng: random.Random, rate: float = 100) -> list[Life]:
 
 
 def queue(rng: random.Random) -> list[Life]:
-    """Return the lifetimes of batches in a queue, whose length goes up and down."""
+    """Return the lifetimes in a queue that receives and removes objects in batches."""
     lives = []
     for start in times(rng, lambda t: 1.5, 1.5):
         end = start + rng.expovariate(1 / 2)
@@ -188,5 +193,5 @@ def queue(rng: random.Random) -> list[Life]:
 
 
 def brief(rng: random.Random, rate: float = 300) -> list[Life]:
-    """Return the lifetimes of garbage that a collection promoted by chance."""
+    """Return lifetimes of 10 ms: garbage that a minor collection promoted by chance."""
     return [(t, t + 0.01) for t in times(rng, lambda t: rate, rate)]

@@ -1,7 +1,7 @@
 """A made shared library with the code that search.py looks for.
 
-It is written in assembler, as a compiler would generate it. So tests cover builds of
-PyPy that are not installed.
+The code is written in assembler, as a compiler would generate it. So tests cover builds
+of PyPy that are not installed.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmprof_allocation.engines.hook.discovery import symbols
 
-#: offsets in the GC's structure, and in an entry of the type table
+#: offsets of fields in the GC's structure, and of fields in an entry of the type table
 FREE, TOP = 0x198, 0x1b8
 FIXED, ITEM, LENGTH = 0x10, 0x20, 0x30
 
@@ -56,7 +56,7 @@ SIZE_BY_INDEX = """
     add rsi, rdx
 """
 
-#: the code of a function, without its label
+#: the code of collect_and_reserve(), without its label
 RESERVE = """
     push r14
     mov r14, rsi
@@ -122,13 +122,13 @@ EXTERNAL_BY_INDEX = """
     pop rbp
     ret
 """
-#: C functions that the library calls; it also takes the address of the last one
+#: C functions that the library calls; it also loads the address of free()
 CALLED = "write", "mmap", "munmap", "sigaction", "free"
 IMPORTS = "".join("    call %s@plt\n" % name for name in CALLED) + """
     mov rax, [rip + free@GOTPCREL]
     ret
 """
-#: a function that calls _minor_collection() for its callers
+#: the code of a function that calls _minor_collection() for its callers
 PROGRESS = """
     push rbx
     mov rbx, rdi
@@ -146,20 +146,20 @@ class Source:
     size: str = SIZE_BY_ENTRY
     minor: str = MINOR
     external: str = EXTERNAL_BY_ENTRY
-    #: a function, and the function that collect_and_reserve() and external_malloc()
-    #: call
+    #: the code of a function that calls `minor`, and the label of the function that
+    #: collect_and_reserve() and external_malloc() call
     progress: str = PROGRESS
     collect: str = "minor"
     allocation: str = ALLOCATION
     large: str = LARGE
     imports: str = IMPORTS
-    #: first line of the file
+    #: first line of the assembler file
     syntax: str = ".intel_syntax noprefix"
     #: prefix of the names of the assembler and linker
     tools: str = ""
-    #: further code
+    #: further code at the end
     more: str = ""
-    #: label here by name of the symbol; the names are parts of symbols.NAMES
+    #: labels of the code by the symbols' names, which are keys of symbols.NAMES
     names: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -169,13 +169,13 @@ LABELS = {"the GC": "gc", "collect_and_reserve": "reserve",
 
 
 def clangs() -> Source:
-    """Return the code as clang generates it."""
+    """Return the code of the library as clang generates it."""
     return Source(size=SIZE_BY_INDEX, external=EXTERNAL_BY_INDEX, collect="progress",
                   large=LONGER)
 
 
 def all_names() -> dict[str, str]:
-    """Return the labels by the names of PyPy's symbols."""
+    """Return `Source.names` for a library with all of PyPy's symbols."""
     return {symbols.NAMES[what]: label for what, label in LABELS.items()}
 
 
@@ -235,6 +235,8 @@ def strip(path: Path, tools: str = "") -> None:
 
 
 def debug_file(path: Path, target: Path) -> None:
-    """Write the library's symbols to a separate file."""
+    """Write the library's symbols to a separate file, as Debian's .debug files have
+    them.
+    """
     subprocess.run(["objcopy", "--only-keep-debug", str(path), str(target)],
                    check=True)

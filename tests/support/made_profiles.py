@@ -28,29 +28,29 @@ START = 1_700_000_000
 (SETTINGS, TOTALS, FRAMES, NODES, TYPES, LABELS, OBJECTS, WAITING, ENDED, TICKS,
  COLLECTIONS, MARKED, SWEPT, MARKS, FIGURES, NAMES, HELD, HOLDERS,
  HELD_PATHS, HELD_OBJECTS, RAW, RAW_ENDED) = range(1, 23)
-#: outcomes of an object (kind 7, column 11)
+#: outcomes of an object, in column 11 of records of kind 7
 DIED, PROMOTED, NOT_RECORDED, NOT_KNOWN, YOUNG, YOUNG_NOT_KNOWN = range(6)
 
 #: the node of a lost stack
 LOST = -1
 
-#: (kind, address)
+#: (kind of frame, address)
 Pair = tuple[int, int]
 FrameSpec = Union[int, Pair]
 
 
 def jit(address: int) -> Pair:
-    """A Python frame that the JIT compiled."""
+    """Return a frame of a Python function that the JIT has compiled."""
     return (3, address)
 
 
 def machine_code(address: int) -> Pair:
-    """The start of a part of the JIT's machine code."""
+    """Return a frame that marks the begin of a part of the JIT's machine code."""
     return (6, address)
 
 
 def native(address: int) -> Pair:
-    """A native frame."""
+    """Return a native frame."""
     return (7, address)
 
 
@@ -79,7 +79,7 @@ def _numbers(values: Sequence[int], bits: int) -> bytes:
 
 
 def _width(most: int) -> int:
-    """Return the code of the smallest width for numbers from 0 to `most`."""
+    """Return the code of a column's smallest width for numbers from 0 to `most`."""
     return next(width for width in range(8)
                 if most < 2**(2**(width - 1) if width else 0))
 
@@ -89,7 +89,7 @@ def column(values: Sequence[int], unit: int = 1) -> bytes:
     if not values:
         return b"\0"
     steps = [after - before for before, after in zip(values, values[1:])]
-    # differences of a larger range may not fit into 64 bits
+    # in a larger range, the differences of steps may not fit into 64 bits
     with_step = bool(steps) and max(values) - min(values) < 2**62 and (
         _width(max(steps) - min(steps)) < _width(max(values) - min(values)))
     if with_step:
@@ -119,7 +119,7 @@ def record(kind: int, columns: Sequence[bytes], rows: int, texts: bytes = b"",
 
 
 def table(kind: int, rows: Sequence[Sequence[int]], texts: bytes = b"") -> bytes:
-    """Return a record with these rows."""
+    """Return a record of a kind, with these rows and texts."""
     return record(kind, [column(values) for values in zip(*rows)], len(rows), texts)
 
 
@@ -158,18 +158,18 @@ class Log:
         self.flags = (PYPY if self.pypy else 0) if flags is None else flags
         self.keys = 0
         self.addresses = 0x1000
-        #: numbers 2 to 7 of the totals
+        #: columns 2 to 7 of the record of totals
         self.allocated = self.lost = self.dropped = 0
         self.collections = self.pressures = self.surprises = 0
         self.last_time = 0
         #: rows and texts of the next records, by kind
         self.rows: dict[int, list[_Row]] = {kind: [] for kind in range(1, 24)}
         self.texts: dict[int, bytes] = {}
-        #: samples without a row in kind 7, by key
+        #: samples without a row in a record of kind 7, by key
         self.waiting: dict[int, _Sample] = {}
-        #: keys of the samples that have a row in kind 8
+        #: keys of the samples that have a row in a record of kind 8
         self._written: set[int] = set()
-        #: samples with a row in kind 7 since the last minor collection, by key
+        #: samples that got a row of kind 7 since the last minor collection, by key
         self._told: dict[int, _Sample] = {}
         #: number and time of the last minor collection
         self.collected = 0, 0
@@ -177,7 +177,7 @@ class Log:
         self.last_type = 0
         self._label = 0
         self.facts: list[str] = []
-        #: number of the node for a stack, and number of a frame
+        #: number of the node by stack
         self.nodes: dict[tuple[Pair, ...], int] = {(): 0}
         self.frames: dict[Pair, int] = {}
         name = interpreter.encode()
@@ -196,7 +196,7 @@ class Log:
         self.bytes += b"\x02" + word(address) + string(text)
 
     def function(self, name: str, line: int = 1, file: str = "app.py") -> int:
-        """Name a Python function; returns its address, a new one."""
+        """Name a Python function, and return its address, which is new."""
         self.addresses += 8
         self.name(self.addresses, "py:%s:%d:%s" % (name, line, file))
         return self.addresses
@@ -209,7 +209,7 @@ class Log:
 
     def record(self, kind: int, columns: Sequence[bytes] = (), rows: int = 0,
                texts: bytes = b"", version: int = 2) -> None:
-        """Write a record at once, valid or not."""
+        """Write a record at once, which may be invalid."""
         self.bytes += record(kind, columns, rows, texts, version)
 
     def row(self, kind: int, *numbers: int, text: str | bytes | None = None) -> None:
@@ -221,7 +221,7 @@ class Log:
         self.rows[kind].append(numbers)
 
     def settings(self, **changes: object) -> None:
-        """The record of settings; `changes` replace the values below."""
+        """Write the record of settings; `changes` replace the values below."""
         values: dict[str, object] = {
             "engine": "hook", "interval": 1000, "gaps": "exponential",
             "seed": 1, "period": "", "pid": PID, **changes}
@@ -254,7 +254,8 @@ class Log:
             self.bytes += word(stamp)
 
     def define(self, frames: Sequence[FrameSpec]) -> int:
-        """Return the number of this stack's node, and define the node if it is new."""
+        """Return the number of a stack's node, and add a row for the node if it is new.
+        """
         pairs = self.pairs(frames)
         for depth in range(1, len(pairs) + 1):
             if pairs[:depth] in self.nodes:
@@ -316,7 +317,7 @@ class Log:
         return self.last_type
 
     def collection(self, time: int, number: int | None = None) -> None:
-        """Begin a minor collection; it determines the following outcomes."""
+        """Begin a minor collection; it determines the outcomes that are added next."""
         if number is None:
             self.collections += 1
             number = self.collections
@@ -329,7 +330,7 @@ class Log:
 
     def young(self, key: int, outcome: int, type_: int = 0,
               size: int | None = None, live_size: int | None = None) -> None:
-        """Add the outcome of a sample's object."""
+        """Add the outcome of an object of the sample with this key."""
         sample = self.waiting.pop(key, None)
         if sample is not None:
             self._told[key] = sample
@@ -340,7 +341,7 @@ class Log:
         if "lifetimes" not in self.facts:
             outcome = NOT_RECORDED
         elif outcome not in (YOUNG, YOUNG_NOT_KNOWN):
-            # each collection has a row, also without a call of event()
+            # a collection without a call of event() gets a row, too
             self._collections.setdefault(self.collected[0], (self.collected[1], 0, 0))
         self.row(OBJECTS, sample.key, sample.told, *_of(sample),
                  size or sample.size, sample.interval, type_, outcome,
@@ -369,7 +370,7 @@ class Log:
         if kind == 1:
             which = 10**6 + len(self._collections)
             if time <= self.collected[1] <= time + duration:
-                # the outcomes were found at the end of this collection
+                # the last call of collection() was the end of this collection
                 which, duration = self.collected[0], self.collected[1] - time
             self._collections[which] = time, duration, number
         else:
@@ -393,7 +394,7 @@ class Log:
         self.last_time = max(self.last_time, time)
 
     def figure(self, kind: int, time: int, value: int) -> None:
-        """Add a metric; PROFILE.rst lists the kinds (kind 15)."""
+        """Add a value of a metric; PROFILE.rst (kind 15) lists the metrics."""
         self.row(FIGURES, kind, time, value)
         self.last_time = max(self.last_time, time)
 
@@ -405,7 +406,10 @@ class Log:
 
     def held(self, number: int, time: int = 0, problem: int = 0, objects: int = 0,
              size: int = 0, rows: int = 0) -> None:
-        """Add the result of a search for retainers, with at least `rows` rows."""
+        """Add the result of search `number` for retainers.
+
+        `rows` is the number of rows that the result claims to have.
+        """
         self.row(HELD, number, time, problem, objects, size, 7000, 300000, 2**20, rows)
         self.last_time = max(self.last_time, time)
 
@@ -421,7 +425,10 @@ class Log:
     def held_object(self, number: int, frames: Sequence[FrameSpec], type_: int, *,
                     size: int, set_: int, how: int, interval: int = 1,
                     path: int = 0, live_size: int = 0) -> None:
-        """Add a sampled object that is alive; `path` is its last step, or 0."""
+        """Add a sampled object that is alive.
+
+        `path` is the last step of its reference path, or 0.
+        """
         self.row(HELD_OBJECTS, number, self.define(frames), type_, size, interval,
                  set_, how, path, live_size)
 
@@ -472,7 +479,8 @@ class Log:
                  YOUNG, 0, 0) for sample in new])
 
     def end(self) -> None:
-        """Give each waiting sample its final row: the object is still young."""
+        """Add a row for each waiting sample, with the outcome that its object is young.
+        """
         for sample in self.waiting.values():
             self._object(sample, YOUNG)
         self.waiting.clear()
@@ -498,8 +506,8 @@ def large(samples: int, depth: int, distinct: int, *,
         samples: The number of samples.
         depth: The number of frames of each stack; all stacks share the outer half.
         distinct: The number of distinct stacks.
-        facts: Whether the objects have three types and outcomes. One object in ten is
-            promoted, and is freed two collections later.
+        facts: Whether the objects have types (three different ones) and outcomes. One
+            object in ten is promoted, and is freed two collections later.
     """
     log = Log()
     outer = [log.function("outer%d" % i, i + 1) for i in range(depth // 2)]

@@ -24,7 +24,7 @@ ALLOCATION = ROOT / "rpython/added/rpython/rlib/rvmprof/src/allocation"
 KEPT = ROOT / ".build" / "native"
 FLAGS = ["-fno-sanitize-recover=all", "-DCHECK_INVARIANTS",
          "-Wall", "-Wextra", "-Werror", "-std=gnu99", "-g", "-O1"]
-#: folders of native/machines, and their compilers
+#: names of the folders in native/machines
 X86_64, AARCH64 = "x86_64", "aarch64"
 COMPILERS = {X86_64: "gcc", AARCH64: "aarch64-linux-gnu-gcc"}
 EMULATOR = "qemu-aarch64-static"
@@ -46,7 +46,10 @@ def all_c() -> bytes:
 
 def compiled(name: str, *arguments: str, text: str = "",
              compiler: str = "gcc") -> pathlib.Path:
-    """Return KEPT / name, compiled if necessary; other processes wait meanwhile."""
+    """Compile the file KEPT / name if necessary, and return its path.
+
+    Other processes that need the file wait.
+    """
     KEPT.mkdir(parents=True, exist_ok=True)
     target = KEPT / name
     made_of = hashlib.sha256(
@@ -65,15 +68,15 @@ def compiled(name: str, *arguments: str, text: str = "",
 def load(*names: str) -> ctypes.CDLL:
     """Load native/shared/NAME.c as a library, for calls from Python.
 
-    Name the called files before their callers. Undefined behaviour ends the process.
-    The address sanitizer cannot be loaded into a running process.
+    In `names`, a called file comes before its callers. Undefined behaviour ends the
+    process. The address sanitizer is off, because a running process cannot load it.
     """
     text = "".join((NATIVE / "shared" / (name + suffix)).read_text()
                    for name in names for suffix in (".h", ".c"))
     for name in names:
         text = text.replace('#include "%s.h"' % name, "")
     text = "#define _GNU_SOURCE\n" + text.replace("#define _GNU_SOURCE", "")
-    # the visibility would hide the functions from Python
+    # hidden visibility would hide the functions from ctypes
     text = text.replace("#pragma once", "").replace("#pragma GCC visibility", "//")
     return ctypes.CDLL(str(compiled(
         names[-1] + ".so",
@@ -93,14 +96,15 @@ def build(program: str, *sources: str, sanitizer: str = MEMORY,
     """
     kind, flags = (sanitizer.partition(",")[0], ["-fsanitize=" + sanitizer])
     if machine != X86_64:
-        # the sorted unwind table, which a shared library also has
+        # static programs have the sorted unwind table of a shared library only on
+        # request
         kind, flags = machine, ["-static", "-Wl,--eh-frame-hdr"]
     return compiled(
         "%s-%s" % (program, kind), *FLAGS, *flags, "-pthread",
         *(argument for folder in (*(NATIVE / name for name in (
             "", "hook", "shared", "held", "sampler", "attach", "machines")), ALLOCATION)
           for argument in ("-I", str(folder))),
-        # libraries that the programs load use functions of the programs
+        # so that loaded libraries can use functions of the program
         "-rdynamic",
         str(HERE / "native" / (program + ".c")),
         *(str(NATIVE / source) for source in sources), "-lm",
@@ -113,7 +117,7 @@ def run_of(harness: pathlib.Path, machine: str) -> list[str]:
 
 
 def machines() -> list[Any]:
-    """Return parameters of a test: each machine with its own C code.
+    """Return parameters that run a test for each machine with its own C code.
 
     A machine is skipped if its compiler or emulator is missing.
     """

@@ -18,9 +18,10 @@ from oracle import Sample
 
 #: an interval with which no byte is sampled if gaps are fixed
 NEVER = 2**62
-OFF = 0                 # enum nursery_phase
+OFF = 0                 # a value of enum nursery_phase
 
-#: two pinned objects, at 1600 (64 bytes) and at 2448 (16 bytes)
+#: the beginning of a trace with two pinned objects: 64 bytes at the nursery's offset
+#: 1600, and 16 bytes at 2448
 PINNED = """\
 nursery 4096
 pins 2
@@ -62,7 +63,7 @@ class Run(NamedTuple):
 
 
 def events_of(program: list[str]) -> Iterator[oracle.Event]:
-    """Yield the oracle's events of a program."""
+    """Yield the oracle's events for the events that a run printed."""
     for line in program:
         kind, *words = line.split()
         if kind == "start":
@@ -91,7 +92,7 @@ def _output(harness: pathlib.Path, trace: str) -> list[str]:
 
 
 def totals_of(harness: pathlib.Path, trace: str) -> Totals:
-    """Run a trace in which sampling causes additional collections."""
+    """Return the totals of a trace in which sampling causes additional collections."""
     return Totals(*map(int, _output(harness, trace)[-1].split()[1:]))
 
 
@@ -111,7 +112,7 @@ def run(harness: pathlib.Path, trace: str) -> Run:
 
 
 def places(result: Run) -> list[int]:
-    """Return the offsets of the small objects in the nursery."""
+    """Return the offset in the nursery of each small object."""
     return [int(line.split()[3]) for line in result.program
             if line.startswith("small ")]
 
@@ -125,7 +126,7 @@ def check(harness: pathlib.Path, trace: str) -> Run:
 
 
 def check_totals(result: Run) -> None:
-    """Check the totals since sampling was started last."""
+    """Check the totals, which count from the last start of sampling."""
     starts = [i for i, line in enumerate(result.program)
               if line.startswith("start")]
     if not starts:
@@ -138,7 +139,7 @@ def check_totals(result: Run) -> None:
     assert result.totals.collections == hooked.count("collection")
     assert result.totals.pressures <= hooked.count("pressure")
     if ends and "abandon" not in program and not result.totals.pressures:
-        # every byte was counted, and only once
+        # every byte was counted once
         assert result.totals.allocated == sum(
             event.size for event in events_of(running)
             if isinstance(event, oracle.Allocation))

@@ -10,7 +10,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 MODULES = ROOT / ".node" / "node_modules"
 Json = dict[str, Any]
-#: Whether the test that runs now has the marker `node`; conftest.py sets it.
+#: Whether the current test has the marker `node`. conftest.py sets this variable.
 is_allowed = False
 
 

@@ -32,7 +32,7 @@ class Start(NamedTuple):
     interval: int
     seed: int
     fixed: bool
-    #: whether each sample changes the interval to next_interval()
+    #: whether each sample sets the interval to the result of next_interval()
     follows: bool = False
 
 
@@ -75,9 +75,9 @@ class Object(NamedTuple):
 
     #: number of the allocation
     number: int
-    #: number among the sampled objects of the allocation
+    #: index among the sampled objects of the allocation
     which: int
-    #: number among all objects of the allocation
+    #: index among all objects of the allocation
     part: int
     size: int
 
@@ -94,7 +94,7 @@ def splitmix64(seed: int) -> Iterator[int]:
 
 
 def gap(interval: int, fixed: bool, random: Iterator[int]) -> int:
-    """Return the number of bytes before the next sampled byte."""
+    """Return a random gap: the number of bytes before the next sampled byte."""
     if fixed:
         return interval - 1
     uniform = ((next(random) >> 11) + 1) / 2**53        # 0 < uniform <= 1
@@ -102,9 +102,9 @@ def gap(interval: int, fixed: bool, random: Iterator[int]) -> int:
 
 
 def next_interval(interval: int, size: int) -> int:
-    """Return the interval that the test drivers choose after a sample, if they follow.
+    """Return the interval after a sample, if `Start.follows` is set.
 
-    The choice may depend on earlier samples only.
+    The harnesses compute the same. The interval may depend only on earlier samples.
     """
     return (interval * 5 + size) % 10007 + 1
 
@@ -113,14 +113,17 @@ def following_byte(sampled: int, end: int, interval: int, fixed: bool,
                    random: Iterator[int]) -> int:
     """Return the next sampled byte after a sampled object, which ends before `end`."""
     if fixed:
-        # the first of the fixed sampled bytes after the object
+        # the first sampled byte that is not in the object
         return sampled - (sampled - end) // interval * interval
     return end + gap(interval, fixed, random)
 
 
 def objects(event: Allocation, sampled: int, interval: int, fixed: bool,
             random: Iterator[int]) -> Iterator[Object]:
-    """Yield the sampled objects of a sample; `sampled` is its first sampled byte."""
+    """Yield the sampled objects of an allocation with a sampled byte.
+
+    `sampled` is the offset of the first sampled byte in the allocation.
+    """
     if len(event.parts) <= 1:
         yield Object(event.number, 0, 0, event.size)
         return
@@ -131,7 +134,7 @@ def objects(event: Allocation, sampled: int, interval: int, fixed: bool,
             yield Object(event.number, which, part, size)
             which += 1
             if end == event.size:
-                return          # the next gap would not be used
+                return          # a further gap must not be drawn
             sampled = following_byte(sampled, end, interval, fixed, random)
 
 
@@ -180,6 +183,6 @@ def samples_and_objects(events: Iterable[Event], *, builtin: bool = False
                                          random)
                 following = next_interval(interval, event.size)
                 if follows and following != interval:
-                    # the gap of the old interval is discarded
+                    # the gap drawn with the old interval is discarded
                     interval = following
                     sampled = allocated + gap(interval, fixed, random)

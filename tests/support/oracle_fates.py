@@ -2,10 +2,10 @@
 
 oracle.py defines which objects are sampled.
 
-The first minor collection after an object's birth decides. The object is *short-lived*
-if the program cannot reach it, and otherwise it is *promoted*. If the object is
-*pinned*, the next minor collection decides. (A pinned object in a batch with others is
-not checked again, because the JIT makes none. Its outcome is unknown.)
+The first minor collection after an allocation determines the object's outcome. The
+object is *short-lived* if the program cannot reach it, and otherwise it is *promoted*.
+If the object is *pinned*, the next minor collection determines the outcome. (A pinned
+object in a batch with others has an unknown outcome: the JIT makes no such batches.)
 
 A promoted object is *freed* by the first major collection whose marking does not reach
 the object. Objects that are promoted after the end of the marking are not evaluated.
@@ -33,9 +33,9 @@ import oracle
 
 #: outcomes, with the numbers of a profile
 DIED, PROMOTED, NOT_KNOWN, STILL_YOUNG = 0, 1, 3, 4
-#: no minor collection has decided yet
+#: the object is pinned, so the next minor collection determines its outcome
 PINNED = -1
-#: number of bytes of a batch that are cleared
+#: number of bytes of a batch that the GC clears at most
 CLEARED = 4096
 
 
@@ -63,7 +63,8 @@ class Made(NamedTuple):
 class Birth(NamedTuple):
     key: int
     parts: tuple[Made, ...]
-    #: "" for the nursery, "large", or "old" for an object that is old from birth
+    #: where the object is allocated: "" for the nursery, "large" for a young large
+    #: object, or "old" for an object that is old from birth
     place: str = ""
 
 
@@ -83,7 +84,7 @@ class Unpin(NamedTuple):
 
     key: int
     part: int
-    #: DIED or PROMOTED, at the next minor collection
+    #: the object's outcome at the next minor collection, DIED or PROMOTED
     fate: int
 
 
@@ -110,7 +111,7 @@ Step = Union[Start, Birth, Rate, Drop, Unpin, Shrink, MarkingEnds, Minor, Stop]
 
 
 def parts_of(birth: Birth) -> list[Made]:
-    """Return the objects of a batch, as far as they can be distinguished."""
+    """Return the objects of a batch, as far as the sampler can distinguish them."""
     parts = birth.parts
     size = sum(part.size for part in parts)
     made = []
@@ -130,7 +131,8 @@ def parts_of(birth: Birth) -> list[Made]:
 
 
 def _lost(steps: Iterable[Step]) -> set[int]:
-    """Return the keys that were young during a collection without our hook."""
+    """Return the keys of objects that were young during a collection without our hook.
+    """
     lost: set[int] = set()
     young: set[int] = set()
     is_lost = False
@@ -158,7 +160,7 @@ def _events(steps: list[Step]) -> Iterator[oracle.Event]:
             yield oracle.Rate(step.interval)
         elif isinstance(step, Birth):
             sizes = tuple(part.size for part in parts_of(step))
-            # objects of a batch that is not examined take no gap
+            # the sampler does not examine such a batch, so it draws no gaps for objects
             yield oracle.Allocation(step.key, sum(sizes),
                                     () if step.key in lost else sizes)
 
@@ -166,7 +168,7 @@ def _events(steps: list[Step]) -> Iterator[oracle.Event]:
 class _Sampled(NamedTuple):
     key: int
     which: int
-    #: number among the objects that were made
+    #: index among all objects of the allocation
     part: int
     made: Made
     is_part: bool

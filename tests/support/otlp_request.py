@@ -13,7 +13,7 @@ from protobuf_messages import Message
 class Sample:
     """A sample with one value."""
 
-    #: outermost first: function, file, executed line
+    #: function, file and executed line of each frame, outermost first
     stack: tuple[tuple[str, str, int], ...]
     attributes: dict[str, str]
     value: int
@@ -21,7 +21,7 @@ class Sample:
 
 @dataclasses.dataclass
 class OneType:
-    """A profile of one sample type."""
+    """A profile in a request, which has samples of one type."""
 
     unit: str
     samples: list[Sample]
@@ -69,7 +69,7 @@ def read(data: bytes, is_passed_on: bool = False) -> Request:
     assert len({one.id for one in types.values()}) == len(types)
     about = {}
     for pair in resource["resource"]["attributes"]:
-        # the schema requires exactly one of the two names
+        # the schema allows a key, or the index of a key, but not both
         assert not (pair["key"] and pair["key_strindex"])
         about[pair["key"] or dictionary.string(pair["key_strindex"])] = _any(
             pair["value"])
@@ -149,7 +149,10 @@ class _Dictionary:
         return tuple(frames)
 
     def check_use(self) -> None:
-        """Check that each entry is used, except for the empty first entries."""
+        """Check that each entry of the dictionary's tables is used.
+
+        The empty first entry of each table is exempt.
+        """
         for name, table in self._tables.items():
             assert {*range(1, len(table))} <= self._used[name], name
 

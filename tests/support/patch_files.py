@@ -19,13 +19,13 @@ class Patch:
 
     @property
     def files(self) -> dict[str, list[str]]:
-        """The changed lines of all hunks, by the names of the files."""
+        """The changed lines of all hunks of a file, by the names of the files."""
         return {name: [line for hunk in hunks for line in hunk]
                 for name, hunks in self.hunks.items()}
 
 
 def parse(patch: tree.Patch) -> Patch:
-    """Decode a patch."""
+    """Decode the text of a patch file."""
     header: list[str] = []
     context: list[str] = []
     hunks: dict[str, list[list[str]]] = {}

@@ -1,6 +1,7 @@
 """Code to put before a program that examines its own memory.
 
-NOTHING is for tests of both engines: the builtin engine changes no such memory.
+A test of both engines uses NOTHING for the builtin engine, which changes no memory of
+the library.
 """
 
 NOTHING = """

@@ -72,7 +72,7 @@ def _python_strings(source: str) -> Iterator[Text]:
     """Yield the docstrings, and the other strings of four words or more."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:         # Python 2
+    except SyntaxError:         # The file is in Python 2.
         for match in re.finditer(r'"""(.*?)"""', source, re.S):
             yield Text(source.count("\n", 0, match.start()) + 1, match[1])
         return
@@ -137,7 +137,7 @@ class Count:
 
     @property
     def density(self) -> float:
-        """Flags per thousand words."""
+        """The number of flags per thousand words."""
         return 1000 * len(self.flags) / max(self.words, 1)
 
 

@@ -14,7 +14,7 @@ class Types:
     """The types of one profile."""
 
     def __init__(self, path: Path) -> None:
-        #: names by number of the type and kind of name
+        #: names by the type's number and the kind of name
         self.names: dict[int, dict[int, str]] = {}
         #: number of sampled objects by type; type 0 is unknown
         self.sampled: collections.Counter[int] = collections.Counter()
@@ -28,7 +28,7 @@ class Types:
                     names[kind] = text.decode()
 
     def counts(self, kind: int = PYTHON) -> collections.Counter[str]:
-        """Return the number of objects by the type's name of this kind."""
+        """Return the number of sampled objects by type, with names of this kind."""
         found: collections.Counter[str] = collections.Counter()
         for number, count in self.sampled.items():
             if kind in self.names.get(number, {}):

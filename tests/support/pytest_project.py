@@ -1,4 +1,4 @@
-"""A project with tests, for tests of pytest's plugin in a sampled PyPy."""
+"""A project with tests, to test our pytest plugin in a sampled PyPy."""
 from __future__ import annotations
 
 import pytest
@@ -9,7 +9,7 @@ PACKAGES = ROOT / ".build" / "pytest-pypy"
 
 
 def make_project(pypy: PyPy) -> PyPy:
-    """Write the module `shop` that the project's tests import."""
+    """Make a project with the module `shop`, which the project's tests import."""
     if not PACKAGES.exists():
         pytest.fail("%s is missing: run `make test`, which installs it"
                     % PACKAGES.relative_to(ROOT))
@@ -29,9 +29,9 @@ def make_project(pypy: PyPy) -> PyPy:
 
 
 def run(project: PyPy, tests: str, *options: str) -> Run:
-    """Run the tests with pytest and these options."""
+    """Run pytest on the text of a test module, with these options."""
     project.script("import pytest, shop\n" + tests, "test_shop.py")
-    # other files of the machine's temporary folder do not belong to this run
+    # a temporary folder without files of other runs
     temporary = project.folder / "tmp"
     temporary.mkdir(exist_ok=True)
     return project.command(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 HEAD = 40
-#: kinds whose last column is the size of a text
+#: kinds of records whose last column is the size of a text
 _WITH_TEXTS = {1, 5, 6, 14, 16, 18, 19}
 
 Row = tuple[int, ...]
@@ -19,7 +19,7 @@ class Record(NamedTuple):
     kind: int
     rows: list[Row]
     texts: list[bytes]
-    #: the bytes in the file
+    #: the encoded record
     data: bytes
 
 
@@ -53,7 +53,7 @@ def _column(data: bytes, at: int, rows: int) -> tuple[list[int], int]:
 
 
 def record(data: bytes) -> Record:
-    """Decode a record; `data` begins with its marker."""
+    """Decode a record; `data` begins with the record's marker."""
     version, kind, columns, nothing, rows = struct.unpack_from("<BBBBI", data, 9)
     assert (version, nothing) == (2, 0)
     at, found = 17, []
@@ -70,9 +70,9 @@ def record(data: bytes) -> Record:
 
 
 def _size(data: bytes, at: int) -> int:
-    """Return the size in bytes of the record at an offset.
+    """Return the size in bytes of the record at the offset `at`.
 
-    Raises struct.error or IndexError if the data ends before.
+    Raises struct.error or IndexError if the record is incomplete.
     """
     marker = data[at]
     if marker == 0x41:
@@ -91,7 +91,7 @@ def _size(data: bytes, at: int) -> int:
 
 
 def records(data: bytes, *, was_killed: bool = False) -> Iterator[Record]:
-    """Yield all records; the last record of a killed process may be incomplete."""
+    """Yield all records; if the process was killed, the last one may be incomplete."""
     at = HEAD if data.startswith(struct.pack("<qq", 0, 3)) else 0
     while at < len(data):
         try:
@@ -107,7 +107,7 @@ def records(data: bytes, *, was_killed: bool = False) -> Iterator[Record]:
 
 
 def tables(data: bytes, *, was_killed: bool = False) -> dict[int, list[Row]]:
-    """Return all rows of each kind, in their order."""
+    """Return all rows of a profile by the kind of the record, in the file's order."""
     found: dict[int, list[Row]] = collections.defaultdict(list)
     for one in records(data, was_killed=was_killed):
         found[one.kind] += one.rows

@@ -1,4 +1,4 @@
-"""Runs both commands that print the report."""
+"""Runs the two commands that print a report, in this process if possible."""
 from __future__ import annotations
 
 import io
@@ -32,7 +32,7 @@ WIDE = 1000
 
 def report(path: Path, *options: str, command: str = "report",
            width: int | None = WIDE, python: str = sys.executable) -> Done:
-    """Run the report, without a terminal if `width` is None.
+    """Run the report, in a terminal of `width` columns, or without one if it is None.
 
     The report runs in this process if possible, because a new process takes ten times
     as long. test_report.py tests that both commands start.
@@ -50,7 +50,7 @@ def report(path: Path, *options: str, command: str = "report",
 
 def called(command: str, arguments: Sequence[str],
            variables: dict[str, str]) -> Done:
-    """Run a command in this process, with its own output streams and environment."""
+    """Run a command in this process, with separate output streams and environment."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
                 for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err), mock.patch.dict(
@@ -78,7 +78,7 @@ def as_json(path: Path, *options: str) -> dict[str, Any]:
 
 
 def refused(path: Path, *options: str, command: str = "report") -> str:
-    """Return the one line with the reason for a failure."""
+    """Run the report, which must fail with one line, and return the line."""
     done = report(path, *options, command=command)
     assert (done.returncode, done.stdout) == (2, ""), done
     assert "Traceback" not in done.stderr
@@ -87,7 +87,7 @@ def refused(path: Path, *options: str, command: str = "report") -> str:
 
 def text(profile: Profile, choice: Choice = BY_FUNCTION, limit: int | None = 25, *,
          tally: Tally | None = None, width: int = WIDE) -> str:
-    """Return the table of all code with all notes, in a terminal of `width` columns."""
+    """Return a report on all code with all notes, as printed in a wide terminal."""
     out = io.StringIO()
     origins = Origins(profile)
     summary = summarize(profile, tally, choice, origins=origins)

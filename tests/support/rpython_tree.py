@@ -27,7 +27,7 @@ EARLY_SAMPLE_WARNINGS = frozenset({
 
 @functools.cache
 def built(name: str) -> Path:
-    """Return one of PROGRAMS.
+    """Return the path of one of PROGRAMS.
 
     `make` translates the program if it is missing or older than its sources. Other
     processes wait meanwhile.
@@ -37,7 +37,7 @@ def built(name: str) -> Path:
         done = subprocess.run(
             ["make", "-C", ROOT, ".build/rpython/" + name], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            # the job server of `make test` is not for this call
+            # this call of `make` must not use the job server of `make test`
             env={key: value for key, value in os.environ.items()
                  if key not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""The profiles of a run of several processes."""
+"""Reads the profiles of all processes of a run."""
 from __future__ import annotations
 
 import re
@@ -9,9 +9,9 @@ from vmprof_convert.profile.model import Profile
 
 
 def children(first: Path, *, salvage: bool = False) -> list[Profile]:
-    """Return the profiles of child processes, which are in the folder of the first one.
+    """Return the profiles of child processes in the folder of the profile `first`.
 
-    Each of them must have the run ID of the first profile.
+    Each child's profile must have the run ID of `first`.
     """
     run = readers.read(first, salvage=salvage).settings["run"]
     result = []
@@ -26,7 +26,7 @@ def children(first: Path, *, salvage: bool = False) -> list[Profile]:
 
 
 def functions(profile: Profile) -> set[str]:
-    """Return the names of all functions in the stacks of the samples."""
+    """Return the names of all functions in a profile's stacks."""
     return {profile.function(frame.address).name
             for stack in set(profile.samples.stack)
             for frame in profile.stacks[stack]}

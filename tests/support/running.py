@@ -22,11 +22,11 @@ _PR_SET_PTRACER = 0x59616d61
 
 
 def allow_tracing() -> None:
-    """Let any process trace this one, in case Yama restricts tracing to parents."""
+    """Allow any process to trace this one, if Yama restricts tracing to parents."""
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
 
 
-#: a program that attaches many times, without the other work of the command
+#: a program that enters a process many times, without the other work of `attach`
 _OFTEN = """
 import os, sys, tempfile, time
 from vmprof_allocation.remote import asking, process_info
@@ -63,7 +63,7 @@ class Running:
 
     def command(self, *arguments: str, what: str = "attach",
                 timeout: float = 600) -> Run:
-        """Run attach, or the command `what`, with these arguments."""
+        """Run the command `what` (attach by default) for the program's pid."""
         return self._pypy.command("-m", "vmprof_allocation", what, str(self.pid),
                                   *arguments, timeout=timeout)
 
@@ -76,7 +76,7 @@ class Running:
         return run
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start attach, and wait until it samples."""
+        """Start attach, and wait until the program is sampled."""
         process = subprocess.Popen(
             [PYPY, "-m", "vmprof_allocation", "attach", str(self.pid), *arguments],
             cwd=self._pypy.folder, env=self._pypy.environment, text=True,
@@ -110,41 +110,42 @@ class Running:
         return out
 
     def status(self, name: str) -> int:
-        """Return a number from /proc/PID/status."""
+        """Return the number with this name from /proc/PID/status."""
         text = Path("/proc/%d/status" % self.pid).read_text()
         found = re.search(r"^%s:\s*(\d+)" % name, text, re.MULTILINE)
         assert found is not None
         return int(found[1])
 
     def descriptors(self) -> dict[str, str]:
-        """Return the targets of the open descriptors, by descriptor."""
+        """Return the targets of the program's open descriptors, by descriptor."""
         folder = "/proc/%d/fd" % self.pid
         found = {}
         for fd in os.listdir(folder):
-            with contextlib.suppress(FileNotFoundError):    # closed meanwhile
+            # the program may close a descriptor meanwhile
+            with contextlib.suppress(FileNotFoundError):
                 found[fd] = os.readlink(os.path.join(folder, fd))
         return found
 
     def threads(self) -> int:
-        """Return the number of threads."""
+        """Return the number of the program's threads."""
         return len(os.listdir("/proc/%d/task" % self.pid))
 
     def mappings(self) -> list[str]:
-        """Return the lines of /proc/PID/maps."""
+        """Return the program's memory mappings, the lines of /proc/PID/maps."""
         return Path("/proc/%d/maps" % self.pid).read_text().splitlines()
 
     def code(self) -> int:
         """Return the bytes of writable and executable memory.
 
-        The JIT has such memory. Each attach maps more than 80 KiB, until the library is
-        loaded.
+        The JIT has such memory. Each attach maps more than 80 KiB of it until the
+        sampler's library is loaded.
         """
         sizes = [line.split()[0].split("-") for line in self.mappings()
                  if line.split()[1] == "rwxp"]
         return sum(int(end, 16) - int(start, 16) for start, end in sizes)
 
     def signals(self) -> list[str]:
-        """Return the sets of blocked, ignored and caught signals."""
+        """Return the sets of blocked, ignored and caught signals, in hexadecimal."""
         text = Path("/proc/%d/status" % self.pid).read_text()
         return re.findall(r"^Sig(?:Blk|Ign|Cgt):.*", text, re.MULTILINE)
 
@@ -152,9 +153,12 @@ class Running:
 @contextmanager
 def running(pypy: PyPy, source: str, *flags: str,
             interpreter: str = STOCK) -> Iterator[Running]:
-    """Start a program, and wait until it is ready; remove all temporary files after."""
+    """Start a program, wait until it is ready, and end it after the `with` block.
+
+    Also removes all temporary files.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        # a short path, because the name of a socket is limited
+        # a short path, because the path of a socket has at most 107 bytes
         pypy.environment["TMPDIR"] = folder
         with _running(pypy, source, flags, interpreter) as program:
             yield program
@@ -167,7 +171,7 @@ def _running(pypy: PyPy, source: str, flags: tuple[str, ...],
         [interpreter, *flags, "-u", "-c", textwrap.dedent(source)], cwd=pypy.folder,
         env=pypy.environment, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=allow_tracing)
-    # end a program that hangs
+    # kill a program that hangs after ten minutes
     watchdog = threading.Timer(600, process.kill)
     watchdog.start()
     try:

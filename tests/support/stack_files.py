@@ -1,6 +1,6 @@
-"""Decodes files of stacks with numbers, independently of their writers.
+"""Decodes collapsed stacks, speedscope files and Chrome heap profiles.
 
-It also makes profiles for these writers.
+The module shares no code with the writers. It also makes profiles for their tests.
 """
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def a_heap() -> Profile:
 
 
 def read_collapsed(profile: Profile, weight: str = "bytes") -> dict[Stack, int]:
-    """Return the sums of all stacks from the collapsed format."""
+    """Write a profile as collapsed stacks, and return the sum of each stack."""
     out = io.BytesIO()
     collapsed.write(profile, out, weight)
     result = {}
     for line in out.getvalue().decode("utf-8").split("\n")[:-1]:
-        # the pattern of flamegraph.pl
+        # the pattern with which flamegraph.pl reads a line
         match = re.fullmatch(r"(.*) (\d+)", line)
         assert match, line
         result[tuple(match[1].split(";"))] = int(match[2])
@@ -50,7 +50,7 @@ def read_collapsed(profile: Profile, weight: str = "bytes") -> dict[Stack, int]:
 
 
 def text_of(frame: Json) -> str:
-    """Return the text of a frame in collapsed stacks."""
+    """Return the text of a frame as collapsed stacks contain it."""
     line = ":%d" % frame["line"] if "line" in frame else ""
     return "%s (%s%s)" % (frame["name"], frame["file"], line) if (
         "file" in frame) else str(frame["name"])
@@ -64,7 +64,7 @@ def speedscope_json(profile: Profile) -> Json:
 
 
 def read_speedscope(name: str, profile: Profile) -> dict[Stack, int]:
-    """Return the sums of all stacks from one profile of a speedscope file."""
+    """Return the sum of each stack in one profile of a speedscope file."""
     found = speedscope_json(profile)
     shown, = (one for one in found["profiles"] if one["name"] == name)
     result: dict[Stack, int] = collections.Counter()
@@ -76,7 +76,7 @@ def read_speedscope(name: str, profile: Profile) -> dict[Stack, int]:
 
 
 def read_chrome(profile: Profile) -> dict[Stack, int]:
-    """Return the sums of all stacks from a Chrome heap profile."""
+    """Write a profile as a Chrome heap profile, and return the sum of each stack."""
     out = io.BytesIO()
     chrome.write(profile, out)
     found = json.loads(out.getvalue())
@@ -103,7 +103,7 @@ def read_chrome(profile: Profile) -> dict[Stack, int]:
 
 
 def own(found: Sums | dict[Stack, int], depth: int = 1) -> dict[Stack, float]:
-    """Return the sums by the innermost `depth` frames."""
+    """Return the sums of stacks by their innermost `depth` frames."""
     result: dict[Stack, float] = collections.defaultdict(float)
     for stack, number in found.items():
         result[stack[-depth:]] += number
@@ -111,7 +111,7 @@ def own(found: Sums | dict[Stack, int], depth: int = 1) -> dict[Stack, float]:
 
 
 def label(function: Function) -> str:
-    """Return the text of a function in stacks."""
+    """Return the text of a function in the files of stacks."""
     return "%s (%s:%d)" % (function.name, function.file, function.line) if (
         function.file) else function.name
 

@@ -7,7 +7,7 @@ from vmprof_convert.profile.model import Profile
 
 
 def _function(name: str, parts: int) -> str:
-    # (with branches, because an emulator checks for signals only at branches)
+    # the steps have branches, because an emulator checks for signals only at branches
     steps = ("    a = a + table[(a ^ %d) & 15] & 0xffff\n"
              "    if a > limits[%d]: a -= i\n" % (7 * part, part)
              for part in range(parts))
@@ -34,7 +34,10 @@ loop(time.process_time() + %g)
 
 
 def check(profile: Profile) -> None:
-    """Check the shares, with bounds that a right profile exceeds once in 10^6 runs."""
+    """Check the two functions' shares of the CPU samples.
+
+    A correct profile exceeds the bounds once in 10^6 runs.
+    """
     samples = profile.samples
     found = Counter(
         profile.function(frames[-1].address).name

@@ -46,7 +46,7 @@ def bytes_by_function(profile: Profile) -> dict[str, float]:
 
 
 def innermost(profile: Profile, stack: int) -> str:
-    """Return the name of the function that allocated, for a stack's number."""
+    """Return the name of a stack's innermost function, which allocated."""
     return profile.function(profile.stacks[stack][-1].address).name
 
 
@@ -72,7 +72,7 @@ def allowed(count: int, size: int, interval: int, sigmas: float = SIGMAS) -> flo
 
 
 def total_sigma(profile: Profile) -> float:
-    """Return the standard deviation of the estimated total, from the samples."""
+    """Return the standard deviation of total_bytes(), computed from the samples."""
     variance = 0.0
     samples = profile.samples
     for size, interval in zip(samples.size, samples.interval):
@@ -83,14 +83,14 @@ def total_sigma(profile: Profile) -> float:
 
 
 def total_bytes(profile: Profile) -> float:
-    """Return the estimated total."""
+    """Return the estimated bytes of all allocations in a profile."""
     return sum(bytes_by_function(profile).values())
 
 
 def sigmas(profile: Profile) -> float:
-    """Return the difference of the estimated bytes and the GC's count.
+    """Return the difference of the estimated bytes from the GC's count.
 
-    The unit is the estimate's standard deviation.
+    The unit is the standard deviation of the estimate.
     """
     bytes_ = variance = 0.0
     for size, interval in zip(profile.samples.size, profile.samples.interval):

@@ -1,4 +1,4 @@
-"""A master process with two worker processes."""
+"""A program of a master process with two worker processes, as targets of commands."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from conftest import PyPy
 from controlled import prepared
 from running import Running, running
 
-#: A master that waits, as gunicorn's does, and its workers. Each worker ends when the
-#: master closes the pipe.
+#: A program of a master that waits for lines, as gunicorn's master does, and its
+#: workers. Each worker ends when the master closes the pipe.
 WORKERS = """
     import os, select, signal, subprocess, sys
     def allocate():
@@ -45,7 +45,7 @@ def workers(pypy: PyPy, before: str = "", told: str = "pass", *,
 
     Args:
         pypy: The interpreter.
-        before: A statement that the master runs before the forks.
+        before: A statement that the master runs before it forks the workers.
         told: A statement that the master runs for each line of its stdin.
         are_prepared: Whether the master is control-enabled.
     """

@@ -1,7 +1,7 @@
 """Check that our packages open text files with an explicit encoding.
 
-So they do not depend on the locale, and cause no warning (-X warn_default_encoding) in
-the sampled program.
+Otherwise our packages would depend on the locale, and cause warnings in a sampled
+program with -X warn_default_encoding.
 """
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ FOLDERS = ("vmprof-integration/vmprof_allocation", "converter/vmprof_convert")
 
 
 def depending(source: str) -> list[int]:
-    """Return the lines that open a text file without an encoding."""
+    """Return the numbers of the lines in `source` that open a text file without an
+    encoding.
+    """
     return [node.lineno for node in ast.walk(ast.parse(source))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             and node.func.id == "open"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from conftest import ROOT
 
-#: files of PyPy, vmprof and the system
+#: files of PyPy, vmprof and the system, which comments may name
 OTHERS = frozenset((
     "gctypelayout.py", "pyjitpl.py", "rgc.py", "rvmprof.py", "shadowstack.py",
     "skiplist.c", "vmp_stack.c", "vmprof.h", "vmprof_common.c",
     "vmprof_get_custom_offset.h", "vmprof_unix.c", "prctl.h"))
-#: examples, and files that a command writes
+#: names of files in examples, and of files that a command writes
 EXAMPLES = frozenset(("OUTPUT.c", "app.py", "serving.py", "views.py"))
 NAME = re.compile(r"(?<![\w./*%-])(?:[\w-]+/)*([\w-]+\.(?:py|c|h|rst|js|mjs))\b(?!\w)")
 COMMENT = {".py": r'#[^\n]*|"""[\s\S]*?"""', ".c": r"/\*[\s\S]*?\*/"}

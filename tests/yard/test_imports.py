@@ -18,14 +18,14 @@ PACKAGES = {"vmprof_allocation": ROOT / "vmprof-integration",
 
 
 class Rule(NamedTuple):
-    #: modules, including all their submodules
+    #: modules, including all their submodules, that must not import `imported`
     importers: tuple[str, ...]
     imported: tuple[str, ...]
     #: importers to which the rule does not apply
     excepted: tuple[str, ...] = ()
-    #: imported modules that are allowed nevertheless
+    #: modules of `imported` that importers may import nevertheless
     allowed: tuple[str, ...] = ()
-    #: whether imports inside functions are allowed
+    #: whether imports of `imported` inside functions are allowed
     is_lazy: bool = False
 
 
@@ -36,7 +36,8 @@ ROOMS = ("errors", "text", "profile", "readers", "meaning", "analysis", "report"
 READERS, MODEL, ERRORS, WRITERS, REPORT = (
     CONVERT + "." + name
     for name in ("readers", "profile.model", "errors", "writers", "report"))
-#: modules of the command line that do not convert: files, the terminal, the browser
+#: modules of the command line for files, the terminal and the browser, which convert
+#: nothing
 AROUND = tuple(CONVERT + ".cli." + name for name in (
     "launch", "output", "progress", "serve", "streams"))
 FIREFOX = WRITERS + ".firefox"
@@ -49,12 +50,12 @@ REMOTE = SAMPLER + ".remote"
 ENTRY = REMOTE + ".entry"
 HOOK, BUILTIN = ENGINES + ".hook", ENGINES + ".builtin"
 MACHINES = HOOK + ".discovery.machines"
-#: modules that know the instructions of one machine
+#: modules of the discovery that know the instructions of one machine
 OF_MACHINES = tuple(
     MACHINES + "." + path.stem
     for path in sorted(PACKAGES[SAMPLER].joinpath(*MACHINES.split(".")).glob("*.py"))
     if path.stem not in ("__init__", "machine"))
-#: a separate process; the sampled program may load the modules that start the pusher
+#: the pusher is a separate process; a sampled program loads only its modules in STARTS
 PUSHER = "vmprof_push"
 CONTROL = REMOTE + ".control"
 STARTS = tuple(PUSHER + "." + name for name in (
@@ -69,7 +70,7 @@ RULES = {
         (CONVERT + "." + room,), (CONVERT,),
         allowed=tuple(CONVERT + "." + name for name in ROOMS[:number + 1]))
        for number, room in enumerate(ROOMS)},
-    # for each existing writer, so that a new one also has a rule
+    # a rule for each file in the folder, so that a new writer has a rule, too
     **{"the writer %s imports no other writer" % path.stem: Rule(
         (WRITERS + "." + path.stem,), (WRITERS,),
         allowed=(WRITERS + "." + path.stem, *PROTOBUF))
@@ -93,7 +94,7 @@ RULES = {
     "the entry into a process does not depend on requests": Rule(
         (ENTRY,), (REMOTE,), excepted=(ENTRY + ".inside",),
         allowed=(ENTRY, REMOTE + ".process_info")),
-    # the command `doctor` is in __main__
+    # __main__ is excepted, because its command `doctor` names the hook engine
     "only the choice and the searches name an engine": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
         excepted=(HOOK, BUILTIN, ENGINES + ".choose", ENGINES + ".searching",
@@ -113,19 +114,20 @@ RULES = {
     "the server of requests does not import their client": Rule(
         (CONTROL + ".serve", CONTROL + ".meeting"), (REMOTE,),
         allowed=(CONTROL + ".meeting", REMOTE + ".peers")),
-    # test_pytest_plugin.py checks that an import for types loads no module
+    # the pytest plugin is excepted, because it imports readers only for types, which
+    # test_pytest_plugin.py checks
     "a sampled program imports no reader": Rule(
         (SAMPLER,), (CONVERT,), excepted=(SAMPLER + ".pytest_plugin",),
         is_lazy=True),
     "only commands that show reports import the converter": Rule(
         (SAMPLER,), (CONVERT,), excepted=(
-            # reads snapshots while the program runs
+            # tracemalloc reads snapshots while the program runs
             SAMPLER + ".tracemalloc",
-            # evaluates a test after its end
+            # the pytest plugin reads the profile of a test after its end
             SAMPLER + ".pytest_plugin",
-            # read profiles of another process
+            # these commands read profiles of another process
             REMOTE + ".top", REMOTE + ".ctl",
-            # check the report's options before the program runs
+            # these modules check the report's options before the program runs
             SAMPLER + ".__main__", SAMPLER + ".launch.cli")),
 }
 
@@ -178,7 +180,7 @@ def imports(importer: str, text: str, names: frozenset[str]) -> tuple[Import, ..
 def violations(rule: Rule, packages: dict[str, Path]) -> list[str]:
     found = list(modules(packages))
     names = frozenset(name.removesuffix(".__init__") for name, _ in found)
-    # otherwise the rule may be about a module that was removed
+    # each module of a rule must exist, because a renamed module would evade the rule
     for wanted in rule.importers + rule.imported + rule.excepted + rule.allowed:
         assert any(is_in(name, (wanted.removesuffix(".__init__"),))
                    for name in names), wanted
@@ -212,7 +214,10 @@ def test_architecture_page_names_the_folders() -> None:
 
 
 def circles(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Return the modules in cycles, and the modules that depend on cycles."""
+    """Return the part of an import graph with the modules in cycles.
+
+    Modules that depend on a cycle are included.
+    """
     while leaves := {name for name, needed in graph.items()
                      if not needed & graph.keys() - {name}}:
         graph = {name: needed for name, needed in graph.items() if name not in leaves}
@@ -275,7 +280,7 @@ def included(text: str) -> list[str]:
 
 
 def native(folder: str) -> dict[str, list[str]]:
-    """Return the includes of each C file, by the file's name."""
+    """Return the included names of each C file in a folder, by the file's name."""
     pattern = "**/*.[ch]" if folder == "hook" else "*.[ch]"
     return {path.name: included(path.read_text(encoding="utf-8"))
             for path in sorted((NATIVE / folder).glob(pattern))}
@@ -328,7 +333,9 @@ def test_machine_code_includes_no_folder_but_the_log() -> None:
 
 
 def test_each_machine_implements_the_common_headers() -> None:
-    """Each machine implements every header for all machines, unless shared C does."""
+    """Each machine's folder implements every header that is common to all machines,
+    except the headers that common C code implements.
+    """
     declared = {path.stem for path in (NATIVE / "machines").glob("*.h")}
     common = {path.stem for path in (NATIVE / "machines").glob("*.c")}
     folders = [path for path in (NATIVE / "machines").iterdir() if path.is_dir()]
@@ -365,7 +372,8 @@ def test_c_does_not_know_python() -> None:
 
 
 def test_c_files_form_no_cycle() -> None:
-    """A source and its header are one module, which needs the headers of both."""
+    """A source and its header count as one module, which includes the headers of both.
+    """
     graph: dict[str, set[str]] = {}
     for path in (*NATIVE.rglob("*.c"), *NATIVE.rglob("*.h")):
         graph.setdefault(path.stem, set()).update(

@@ -20,7 +20,7 @@ def test_packages_are_installed_outside_the_source() -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a package in source and installed form, with the hashes of its C files."""
+    """Create the source of a package, its installed copy, and the hashes of C files."""
     for folder in "source/vmprof_allocation", "installed":
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "api.py").write_text("x = 1\n")

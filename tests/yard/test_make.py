@@ -1,4 +1,4 @@
-"""Check that targets of the Makefile can start that take too long for the tests."""
+"""Check that the program of `make hard` starts; running it would take hours."""
 from __future__ import annotations
 
 import os
@@ -9,7 +9,7 @@ from conftest import ROOT
 
 
 def test_the_hard_tests_can_start() -> None:
-    """Check the import path that the Makefile sets."""
+    """The Makefile has to set the import path of hard.py."""
     planned = subprocess.run(
         ["make", "-n", "hard"], cwd=ROOT, check=True, text=True,
         capture_output=True, env={**os.environ, "MAKEFLAGS": ""}).stdout

@@ -1,4 +1,4 @@
-"""The check of the repository's English, which `make lint` runs."""
+"""Test support/plain_english.py, the check of English that `make lint` runs."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -12,11 +12,11 @@ TEST = re.compile(r"``(\w+)::(\w+)``")
 
 
 def by_file() -> dict[str, set[str]]:
-    """Return the names of the tests without `test_`, by file."""
+    """Return the names of all tests by file, both without `test_`."""
     found: dict[str, set[str]] = collections.defaultdict(set)
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("test_*.py"):
-            # by a pattern, because some files are Python 2
+            # search with a pattern, because `ast` cannot parse the files in Python 2
             found[path.stem[len("test_"):]] |= set(re.findall(
                 r"^ *def test_(\w+)\(", path.read_text(encoding="utf-8"),
                 re.MULTILINE))

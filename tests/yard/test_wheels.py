@@ -24,9 +24,10 @@ FOLDERS = {"vmprof-integration": "vmprof-allocation", "converter": "vmprof-conve
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build wheels from copies of the sources, because a build adds files.
+    """Build the wheels of both packages, and return their paths by package.
 
-    The converter's wheel is built without a compiler.
+    The sources are copied, because a build adds files. The converter's wheel is built
+    without a compiler.
     """
     built = {}
     for folder, name in FOLDERS.items():
@@ -56,7 +57,7 @@ def check_platform(wheel: Path, machine: str) -> None:
     assert tag, wheel.name
     said = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel],
                           check=True, capture_output=True, text=True).stdout
-    # auditwheel names the first version of glibc that it knows and that suffices
+    # auditwheel rounds the needed version of glibc up to a version that it knows
     assert re.search(r'platform tag: "manylinux_2_\d+_%s"' % machine,
                      " ".join(said.split())), said
     needed = {int(version) for version in re.findall(r"GLIBC_2\.(\d+)", said)}
@@ -70,7 +71,7 @@ def test_an_index_accepts_the_platform_of_the_wheel(wheels: dict[str, Path]) -> 
 
 @pytest.mark.parametrize("machine", machines()[1:])
 def test_wheel_for_another_machine(tmp_path: Path, machine: str) -> None:
-    """Build the wheel with a cross compiler."""
+    """A cross compiler can build the sampler's wheel for another machine."""
     check_platform(arm64.make_wheel(tmp_path), machine)
 
 
@@ -93,7 +94,7 @@ def test_one_wheel_serves_every_interpreter(
 def test_wheel_of_the_converter(wheels: dict[str, Path]) -> None:
     assert wheels["vmprof-convert"].name.endswith("-py3-none-any.whl")
     built = zipfile.ZipFile(wheels["vmprof-convert"]).namelist()
-    # pyproject.toml must list each folder
+    # find folders that pyproject.toml does not list
     for module in (ROOT / "converter" / "vmprof_convert").rglob("*.py"):
         assert str(module.relative_to(ROOT / "converter")) in built
 
@@ -103,9 +104,9 @@ def test_wheel_of_the_converter(wheels: dict[str, Path]) -> None:
                          ids=["cpython", "pypy"])
 def test_converter_needs_no_compiler_and_no_sampler(
         tmp_path: Path, wheels: dict[str, Path], python: str) -> None:
-    """Install it alone, import all its modules, and convert a profile."""
+    """Install only the converter, import all its modules, and convert a profile."""
     scripts = tmp_path / "venv" / "bin"
-    # installing pip into the environment would take most of the time
+    # without pip, because installing pip would take most of the test's time
     subprocess.run([python, "-m", "venv", "--without-pip", str(tmp_path / "venv")],
                    check=True)
     subprocess.run(

@@ -1,9 +1,9 @@
-/* Tests bare_fork() with a child that waits for ever.  argv[1] names the end of the child:
+/* Tests bare_fork() with a child that waits for ever.  argv[1] names what ends the child:
  *
  *   clock       its time limit.  This file replaces alarm(), because the real limit is
  *               longer than a test may take.
  *   parent      the parent's time limit
- *   stranger    a signal that requests the end, which the child ignores; then the parent
+ *   stranger    a termination signal, which the child ignores, and then the parent's limit
  *
  * Prints the signal that ended the child, and whether the child was late.
  */

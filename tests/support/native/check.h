@@ -1,5 +1,5 @@
 #pragma once
-/* CHECK() for the harnesses, and the bytes of their arguments */
+/* CHECK() for the harnesses, and a function that decodes their hexadecimal arguments */
 
 #include <stdio.h>
 #include <stdlib.h>

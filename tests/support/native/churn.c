@@ -1,5 +1,5 @@
-/* A library for a program that is attached to: its threads never rest, and check that their
-   registers and memory do not change. */
+/* A library that a test program loads while attach enters the program.  The library's
+   threads never rest, and keep() checks that no registers and memory change. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,14 +15,15 @@
 static volatile int is_ending;
 static volatile long rounds;
 
-/* Allocate, load and unload, with frequent system calls at which a thread may stop. */
+/* Allocate memory and load a library, with frequent system calls at which a tracer may stop
+   the thread. */
 void churn(long count, const char *library)
 {
     void *held[64] = {0};
     for (long i = 0; i < count && !is_ending; i++) {
         int at = i % 64;
         free(held[at]);
-        /* sizes from the thread's cache to a separate mapping */
+        /* sizes of all kinds, from malloc's thread cache to separate mappings */
         held[at] = malloc((size_t)16 << (i * 7 % 18));
         if (held[at] == NULL)
             abort();
@@ -51,7 +52,7 @@ static pthread_t threads[2];
 
 void begin(const char *library)
 {
-    /* PyPy's string is a copy that is freed after the call */
+    /* PyPy frees the string after the call, but the threads use it */
     char *copy = strdup(library);
     if (copy == NULL)
         abort();
@@ -110,8 +111,8 @@ void answer(void)
 #define STORE(n) "vmovdqu %%ymm" #n ", 32*" #n "(%[to])\n"
 #define CLOBBERED(n) "xmm" #n,
 
-/* Check that system calls preserve errno, the stack below its pointer, and all registers
-   that they should preserve.  Returns the name of a changed one, or NULL. */
+/* Check that system calls preserve errno, the memory below the stack pointer, and all
+   registers that they should preserve.  Returns the name of a changed value, or NULL. */
 const char *keep(long count)
 {
     static const char *const names[] = {"rbp", "r8", "r9", "r12", "r13", "r14", "r15"};

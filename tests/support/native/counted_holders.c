@@ -1,4 +1,4 @@
-/* held/holders.c with a count of the calls that trace an object's references, in 'looks' */
+/* held/holders.c, except that 'looks' counts the calls that trace an object's references */
 #include "gc_types.h"
 
 extern long looks;

@@ -1,6 +1,6 @@
 /* Two threads change pointers of one read-only page at the same time.  Without the mutex of
- * divert.c, a thread would write to a page that the other one has protected again.  A child
- * that is forked meanwhile changes its pointers, too.
+ * divert.c, a thread would write to the page after the other thread has protected it again.
+ * A child that is forked meanwhile changes its pointers, too.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -46,7 +46,7 @@ int main(void)
     for (i = 0; i < FORKS; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(60);          /* end the child if it waits for the mutex */
+            alarm(60);          /* end the child if it waits for the mutex for ever */
             divert_forked();
             _exit(divert_set(2, 1) != 0 || page[2] != ours[2]);
         }

@@ -1,5 +1,6 @@
-/* Tests vmprof_file.c on code of a signal handler that is generated here.  Each line of
-   stdout says whether vmprof's descriptor was found in one kind of code. */
+/* Tests vmprof_file.c, which finds the variable of vmprof's descriptor in the code of
+   vmprof's signal handler.  The code is generated here.  Each line of stdout says whether
+   the variable was found in one kind of code. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #define PAGE            4096
 #define FD              1234
 
-/* a page of code, a page of words, and an unreadable page */
+/* a page of code, a page of words (one is vmprof's descriptor), and an unreadable page */
 static unsigned char *library;
 
 uintptr_t hook_base(uintptr_t inside)
@@ -36,7 +37,7 @@ static void put_word(int at, uint32_t instruction)
     memcpy(library + at, &instruction, sizeof instruction);
 }
 
-/* adrp x0; ldr w0, [x0, ...] */
+/* Put code that loads a word: adrp x0; ldr w0, [x0, ...] */
 static void put_read(int at, int number)
 {
     uintptr_t to = (uintptr_t)word(number), from = (uintptr_t)library + (uintptr_t)at;
@@ -63,7 +64,7 @@ static void put_getter(int at, int number)
 #define LANDING         "\xf3\x0f\x1e\xfa"        /* endbr64 */
 #define CUT_OFF         3
 
-/* An instruction of 'size' bytes at 'at', which ends with the distance to 'to' */
+/* Put an instruction with an opcode of 'size' bytes, followed by the distance to 'to'. */
 static void put(unsigned char *at, const char *code, int size, const void *to)
 {
     int32_t offset = (int32_t)((const unsigned char *)to - (at + size));
@@ -94,7 +95,7 @@ static void learn(const char *what)
 {
     int error = vmprof_file_learn((uintptr_t)library, FD);
 
-    *word(1) = -1;                          /* as vmprof does at a fork */
+    *word(1) = -1;                          /* vmprof forgets its file in a forked child */
     printf("%s %d %d\n", what, error == 0, vmprof_file_set(5) == 0 && *word(1) == 5);
     vmprof_file_take_back();
     memset(library, 0x90, PAGE);
@@ -123,13 +124,13 @@ int main(void)
     put_getter(1004, 1);
     learn("returned behind a landing");
 
-    put_call(32, library + 1000);           /* another function begins at the target */
+    put_call(32, library + 1000);           /* the function begins with other bytes */
     memcpy(library + 1000, LANDING, 4);
     library[1003] ^= 1;
     put_getter(1004, 1);
     learn("returned behind something");
 
-    put_call(20, library + 2 * PAGE - CUT_OFF);     /* this function is cut off */
+    put_call(20, library + 2 * PAGE - CUT_OFF);     /* this function is partly readable */
     put_call(32, library + 1000);
     put_getter(1000, 1);
     learn("returned behind what is there in part");

@@ -29,7 +29,7 @@ static NOINLINE void generates(int argument);
 void called_by_generated(void);
 void generated(void);
 
-/* code without unwind information, as the JIT's code */
+/* a function without unwind information, like code of the JIT */
 __asm__(".text\n.type generated,@function\n"
         "generated:\nsub $24, %rsp\ncall called_by_generated\n"
         "add $24, %rsp\nret\n");
@@ -56,7 +56,8 @@ static const char *name_of(void *function)
     return "?";
 }
 
-/* Takes the place of vmprof_allocation_sampled(); sampler() is the GC's function. */
+/* Replaces vmprof_allocation_sampled(); sampler() represents the caller in the
+   GC. */
 static void sample(void)
 {
     void *result[2 * MAX_FRAMES];

@@ -3,8 +3,8 @@
  *   full_tables_harness PROFILE HEAD TRAILER
  *
  * HEAD and TRAILER are vmprof's first and last records, in hexadecimal.  The harness
- * checks that a sample without room never sweeps the table of waiting samples.  It prints
- * the number of samples and the number of those that had no room.
+ * checks that a sample for which the tables have no room never sweeps the table of waiting
+ * samples.  It prints the number of samples and the number of samples without room.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -27,8 +27,8 @@
 #include "recorder.h"
 #include "gc/types.h"
 
-#define WITHOUT_MEMORY      2000        /* samples */
-#define BEYOND              2000        /* samples that meet two full tables */
+#define WITHOUT_MEMORY      2000        /* samples while objects.c gets no memory */
+#define BEYOND              2000        /* samples after both tables are full */
 
 struct nursery nursery;
 __thread __attribute__((tls_model("initial-exec"))) int raw_memory_gc_depth;
@@ -44,7 +44,7 @@ void pending_sweep(void)
     real_pending_sweep();
 }
 
-/* table.h calls this function instead of mremap() of libc. */
+/* Replaces mremap() of libc for table.h, and may fail on request. */
 void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
 {
     if (has_no_memory) {
@@ -145,10 +145,10 @@ static int64_t take_samples(int64_t count)
 
     for (i = 0; i < count; i++) {
         int64_t key = recorder_allocation(
-            /* The reader refuses profiles of too many rows without bytes. */
+            /* Intervals vary, because the reader refuses too many rows in too few bytes. */
             sample.size, sample.interval + i * i % 1009, 0, walk);
         CHECK(key > 0);
-        /* A grown table of objects.c is refused, one of recorder.c is not. */
+        /* mremap() fails for the table of objects.c, but not for the table of recorder.c */
         has_no_memory = count == WITHOUT_MEMORY;
         objects_sampled(key, &sample);
         has_no_memory = 0;
@@ -184,7 +184,7 @@ int main(int arguments, char **argument)
     lost = objects_lost();
     CHECK(sweeps == 0);
 
-    /* A collection makes room. */
+    /* A collection makes room in the tables. */
     objects_before_collection();
     objects_after_collection();
     CHECK(sweeps > 0 && pending_first_key() == 0);

@@ -6,7 +6,7 @@
 #define MAX_FINALIZERS  256
 #define ALIGNED(n)      (((n) & 7) == 0)
 
-struct object {                 /* the beginning of each object */
+struct object {                 /* header of each object of the model */
     uint64_t number;
     uint64_t size;
 };
@@ -20,14 +20,15 @@ static struct gc {
     char *nursery_free;
     char *nursery_top;
     char *nursery;
-    char *true_top;             /* nursery_top if only the GC writes to it */
+    char *true_top;             /* value of nursery_top if sampling did not change it */
 
     struct pinned pinned[MAX_PINNED];
     int pinned_count;
-    struct pinned barrier[MAX_PINNED];  /* pinned at the last collection */
+    /* objects that were pinned at the last collection */
+    struct pinned barrier[MAX_PINNED];
     int barrier_count, next_barrier;
 
-    int finalizer_count;        /* the finalizers that the next collection must run */
+    int finalizer_count;        /* number of finalizers that the next collection must run */
     intptr_t finalizer[MAX_FINALIZERS];
     int steps, no_memory, external_fails, external_collects;
 } gc;
@@ -36,12 +37,12 @@ static intptr_t nursery_size, tiny;
 static int rotate, max_pinned;
 static char *arena[2];
 
-static unsigned char *taken;    /* a byte for each 8 bytes of the nursery */
+static unsigned char *taken;    /* by 8 bytes of the nursery: whether they are allocated */
 static char **small_object;     /* the address of each small object, by its number */
 static int64_t objects, max_objects;
 static int with_engine, hooked, abandoned;
-static char elsewhere[32];      /* the beginning of each large object */
-static int depth_in_reserve;    /* calls of collect_and_reserve() that are running */
+static char elsewhere[32];      /* memory of all large objects, which share one address */
+static int depth_in_reserve;    /* number of calls of collect_and_reserve() that run */
 
 static void *(*collect_and_reserve)(void *, intptr_t);
 static void (*minor_collection)(void *);
@@ -124,7 +125,7 @@ static void jump_over_pinned(void)
     const struct pinned *pinned = &gc.barrier[gc.next_barrier];
     struct object found;
 
-    /* the GC reads an object's size there, so there must be an object */
+    /* the GC reads the size of the pinned object at nursery_top */
     CHECK(gc.nursery_top == pinned->at);
     memcpy(&found, gc.nursery_top, sizeof found);
     CHECK((intptr_t)found.size == pinned->size);
@@ -144,7 +145,8 @@ static void *gc_collect_and_reserve(void *self, intptr_t size)
     CHECK(gc.nursery_top == gc.true_top);
     CHECK(ALIGNED((uintptr_t)gc.nursery_free));
     CHECK(gc.nursery_free - size <= gc.nursery_top);
-    CHECK(gc.nursery_free > gc.nursery_top);    /* otherwise the program would not call */
+    /* the program calls this function only if the nursery seems full */
+    CHECK(gc.nursery_free > gc.nursery_top);
     depth_in_reserve++;
     do {
         gc.nursery_free = NULL;
@@ -183,7 +185,7 @@ static void *gc_external_malloc(void *self, uintptr_t type, intptr_t length,
     return gc.external_fails ? NULL : elsewhere;
 }
 
-/* A copy of _minor_collection() that is not hooked */
+/* Collect as _minor_collection() does, by a function that is not hooked. */
 static void unseen_collection(void)
 {
     gc.nursery_top = gc.true_top;

@@ -10,7 +10,8 @@
  *   writes      is never inside, and writes to a pipe without a reader
  *   ends        is inside, then ends
  *   crowd       computes, as fifteen other threads do
- *   leader      waits; the process's first thread has ended, and another one measures
+ *   leader      waits; the process's first thread has ended, and another thread calls
+ *               grace_period()
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -76,7 +77,7 @@ static void *measure(void *leader)
     int error;
 
     if (leader != NULL)
-        usleep(100000);         /* the first thread has ended by then */
+        usleep(100000);         /* give the first thread time to end */
     begin = now();
     error = grace_period(1000);
     printf("%s %d %d\n", error == 0 ? "passed" : strerror(error), is_inside,

@@ -1,10 +1,11 @@
 /* Tests heap.c and figures.c with a GC that consists of a few words.  Without an argument,
  * each line of stdin is a command:
  *
- *   known N          N of the four words have an address (the first command); with 5, the
- *                    first word is also valid while the GC sweeps
+ *   known N          the first command: heap.c knows the addresses of the first N of the
+ *                    GC's four words; with 5, the first word is also valid while the GC
+ *                    sweeps
  *   open             figures_open()
- *   state N, blocks N, arenas N, large N, nursery N
+ *   state N, blocks N, arenas N, large N, nursery N     set a word of the GC
  *   seen             a minor collection begins or ends
  *   read, always     print the metrics of the heap from figures_read(): kind and value of
  *                    each, and whether the times ascend
@@ -104,7 +105,7 @@ static void minor(int64_t blocks)
     heap_seen();
     set(BLOCKS, blocks);
     heap_seen();
-    sched_yield();          /* so the reader runs between any two steps, even on one core */
+    sched_yield();          /* let the reader run between two steps, even on one core */
 }
 
 static void *collect(void *unused)
@@ -120,7 +121,7 @@ static void *collect(void *unused)
             minor(blocks);
         heap_seen();
         heap_seen();
-        set(BLOCKS, 0);         /* as mass_free_prepare() does */
+        set(BLOCKS, 0);         /* as incminimark's mass_free_prepare() does */
         sched_yield();
         set(STATE, 2);
         for (blocks = 0; blocks < 1000; blocks += 100)

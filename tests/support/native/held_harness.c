@@ -14,7 +14,7 @@
  *              first block
  *   damaged    the header of a list is invalid
  *   own        the other roots belong to the interpreter, because a frame follows them; the
- *              JIT compiler refers to the second one, and compiled code to the third one
+ *              JIT compiler refers to the second root, and compiled code to the third root
  *   traced     RPython has a custom function that traces the items of lists
  *   compare    print the number of objects that differ from a dump of the same heap, in
  *              which one reference was changed
@@ -26,7 +26,7 @@
 
 #include "held.h"
 
-/* counted_holders.c */
+/* number of calls that trace an object's references, counted by counted_holders.c */
 long looks;
 
 enum { STRING = 8, TEXT, LIST, LIST_ITEMS, POINTERS, DICT, TABLE, ENTRIES, MODULE, GCREF,
@@ -70,7 +70,7 @@ static const char *const fields[] = {
     "to_string", "to_value"
 };
 
-/* The layout of rpython/memory/gctypelayout.py */
+/* An entry of the type table, in the layout of rpython/memory/gctypelayout.py */
 static struct info {
     int64_t bits;
     const void *custom;
@@ -230,7 +230,7 @@ static uint64_t *make_dict(size_t count, uint64_t **entries)
     return with_1(DICT, table_);
 }
 
-/* Return the map of a class's instances, which also leads from an instance to its class. */
+/* Return a map for instances of class 'number'.  The map refers to the class. */
 static uint64_t *make_map(int number)
 {
     uint64_t *map = make(MAP, 3), *its_class = make(CLASS, 3);
@@ -285,13 +285,13 @@ static void make_keys(uint64_t **keys, uint64_t *map)
     keys[6] = make_tuple(8, one);
     keys[7] = make_tuple(9, one);
     keys[8] = with_2(PAIR, keys[2], keys[5]);
-    keys[9] = with_2(PAIR, one, keys[8]);           /* too deep */
+    keys[9] = with_2(PAIR, one, keys[8]);           /* tuples that are nested too deep */
     keys[10] = with_2(NUMBERS, (void *)7, (void *)-8);
     keys[11] = its_class;
     keys[12] = (uint64_t *)other[2];                /* a class without a module */
     keys[13] = member;
     keys[14] = (uint64_t *)entries[5];              /* its name is no identifier */
-    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* not in its class */
+    keys[15] = with_2(OWN_TUPLE, make_tuple(1, one), map);  /* a member its class lacks */
     keys[16] = with_1(TUPLE, NULL);                 /* a tuple that is not filled yet */
     keys[17] = make_text("0123456789012345678901234567890123456789012345678901234567890"
                          "12345678901234567890123456789012345678901234567890123456789"
@@ -364,7 +364,8 @@ int main(int argc, char **argv)
     }
     n = number();
     module = with_1(MODULE, make_dict(n + (has_keys ? 5 : 3), &entries));
-    for (i = 0; i < 3; i++) {       /* no other object refers to the maps */
+    /* keep the maps reachable: nothing else refers to them */
+    for (i = 0; i < 3; i++) {
         entries[2 * (n + i)] = (uint64_t)make_text("map");
         entries[2 * (n + i) + 1] = (uint64_t)maps[i];
     }
@@ -396,7 +397,7 @@ int main(int argc, char **argv)
     items[1] = (uint64_t)with_1(GCREF, module);
     for (i = 0; i < n; i++)
         items[2 + i] = (uint64_t)with_1(GCREF, lists[number()]);
-    if (is_own) {       /* a frame that has returned keeps nothing */
+    if (is_own) {       /* the frame has returned, so it retains nothing */
         items[2 + n] = (uint64_t)with_1(GCREF, with_1(FRAME, (void *)1));
         ((uint64_t *)items[3])[1] = (uint64_t)with_1(JIT, (void *)((uint64_t *)items[3])[1]);
         ((uint64_t *)items[4])[1] = (uint64_t)with_1(COMPILED, with_1(

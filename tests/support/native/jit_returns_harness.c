@@ -2,8 +2,8 @@
  * The code is generated here as the JIT does it, and calls functions with frames of many
  * kinds.  Each kind has a line of stdout with four numbers: calls of compiled code; return
  * addresses that were put where vmprof reads them; right addresses; and words that were
- * unchanged at the end.  A signal interrupts the last kinds.  Its handler gets the return
- * addresses, which are not put anywhere. */
+ * unchanged at the end.  A signal interrupts the last kinds.  The signal's handler gets the
+ * return addresses, which are not put anywhere. */
 #include <alloca.h>
 #include <signal.h>
 #include <stdint.h>
@@ -130,7 +130,7 @@ static NOINLINE void large(int depth)
     __asm__ volatile("" : : "r"(room));
 }
 
-/* this frame is found through the frame pointer */
+/* A function whose frame has no fixed size, so it is found through the frame pointer */
 static NOINLINE void of_any_size(int depth)
 {
     volatile char *room = alloca((size_t)(depth * 100 + 16));
@@ -146,7 +146,8 @@ static NOINLINE void through_stubs(int depth)
     __asm__ volatile("");
 }
 
-/* after a return in the middle, the unwind table must go back to the state before */
+/* A function with a return in the middle: after it, the unwind table must restore the rules
+   that were valid before it */
 static NOINLINE void early(int depth)
 {
     if (depth > 100)
@@ -187,7 +188,7 @@ __asm__(FUNCTION("without_frame", "udf #0\nret\n")
         PIECE("in_stub", "bl stub_at_once\n.globl at_once_returns\nat_once_returns:\n")
         PIECE("in_stub_with_frame", "bl stub_later\n.globl later_returns\nlater_returns:\n")
         PIECE("in_function_of_stub", "bl stub_calls\n.globl calls_returns\ncalls_returns:\n")
-        /* the result is saved on the stack */
+        /* the code has saved a result on the stack, below its frame */
         PIECE("for_the_gil", "fmov d0, #1.0\nsub sp, sp, #16\nstr d0, [sp]\n"
               "bl with_small_frame\n.globl gil_returns\ngil_returns:\n"
               "add sp, sp, #16\n")
@@ -225,7 +226,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
             same += before[i] == *stack_nodes_return_address(&nodes[i]);
             if (returns[at] == 0)
                 continue;
-            /* the interrupted part's own address does not count */
+            /* code that is itself interrupted has an interrupted address, no return address
+               */
             right += is_right(returns[at]) || (interrupted_in == in_piece && at == 0);
             at++;
         }

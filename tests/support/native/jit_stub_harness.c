@@ -2,10 +2,10 @@
  *
  *   code OFFSET HEX   put these bytes into a region of 16 pages, which has no memory before
  *                     and after it
- *   back OFFSET       a return address at OFFSET; prints the offset at which the program
- *                     continues, or "none"
+ *   back OFFSET       OFFSET is a return address in a stub; prints the offset in compiled
+ *                     code at which the program continues, or "none"
  *   wild ADDRESS      the same for any return address, in hexadecimal
- *   call OFFSET       a return address at OFFSET; prints "called" if it belongs to a call
+ *   call OFFSET       OFFSET is a return address; prints "called" if it belongs to a call
  *                     of compiled code, "helped" if it belongs to the helper after such a
  *                     call, or "none".  Also prints the offsets of the callee and of the
  *                     end (0 if unknown), the helper's address in hexadecimal, and whether

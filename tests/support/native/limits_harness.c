@@ -1,7 +1,7 @@
-/* snapshot_limits_refuse(): argv[1] is a folder that replaces /, argv[2] the size of the heap
- * in bytes, and argv[3] the limit of the address space, or 0.
+/* Calls snapshot_limits_refuse().  argv[1] is a folder that replaces /, argv[2] the size of
+ * the heap in bytes, and argv[3] the limit of the address space, or 0.
  *
- * Prints the refusal, and the MiB that are needed and left.
+ * Prints the reason for refusing a snapshot, and the MiB that are needed and left.
  */
 #include <inttypes.h>
 #include <stdio.h>

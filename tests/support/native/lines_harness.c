@@ -3,14 +3,14 @@
  *      log FROM TO             write these bytes of the file in argv[1] to the log at once
  *      at ADDRESS FUNCTION...  print the line of each function, "-" if it is unknown, or
  *                              "frame" if it is in the frame
- *      functions ADDRESS OUTERMOST BEGINS      print the functions that run there, and
- *                              "loop" if the innermost one continues in its own loop.
+ *      functions ADDRESS OUTERMOST BEGINS      print the functions at ADDRESS, and
+ *                              "loop" if the innermost function continues in its own loop.
  *                              Without functions, print 0 or -1 (jit_lines.h)
- *      returning ADDRESS       print the function that returns there, and its line
+ *      returning ADDRESS       print the function that returns at ADDRESS, and its line
  *      known                   print whether the log is valid
  *      end, begin              forget everything, and begin again
  *
- * With a second argument, PyPy's table is as on AArch64.
+ * With a second argument, PyPy's table of compiled code is as on AArch64.
  */
 #include <stdio.h>
 #include <stdlib.h>

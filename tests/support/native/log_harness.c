@@ -3,8 +3,8 @@
  *
  *   open PATH NOW         open a new file and the log; print the errno
  *   openfd FD NOW         the log writes to this descriptor
- *   bytes HEX
- *   names HEX
+ *   bytes HEX             write these bytes of vmprof
+ *   names HEX             write vmprof's records of names
  *   stack HEX             print the stack's number in the profile
  *   remember KEY          let the key identify the last stack
  *   known KEY NOW         print the number of the stack with this key
@@ -54,7 +54,8 @@ static int64_t last_node = STACK_LOST;
 static int64_t waiting;             /* key of the only waiting sample, or 0 */
 static int is_new;                  /* whether no flush has written the sample yet */
 
-/* Returns a block of the exact size, so that the sanitizer notices reads beyond it */
+/* Returns the decoded bytes in a block of exactly their size, so that the sanitizer notices
+   reads beyond the block */
 static unsigned char *from_hex(const char *hex, size_t *size)
 {
     unsigned char *bytes;
@@ -251,7 +252,7 @@ int main(void)
     char *line = NULL;
     size_t size = 0;
 
-    /* as Python does */
+    /* Python ignores this signal, too: a write beyond the limit of file sizes fails */
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     while (getline(&line, &size, stdin) > 0) {

@@ -1,5 +1,5 @@
-/* Tests code_names.c with argv[1] functions.  A later profile must get the same names as
-   the first one. */
+/* Tests code_names.c with argv[1] functions.  Later profiles must get the same names as the
+   first profile. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void tell_as(int64_t number, const char *text)
     code_names_keep(record, 17 + strlen(text));
 }
 
-/* Print the name that the profile gets now, or "-" if it has the name already. */
+/* Print the name of a function that the profile gets now, or "-" if it has the name. */
 static void print_name(int64_t number)
 {
     size_t size = 0;
@@ -64,8 +64,9 @@ static void print_name(int64_t number)
         printf(" %.*s", (int)size - 17, record + 17);
 }
 
-/* Replace a torn name by a name of the same or another size, in the same or another file,
-   and before or after the profile has the torn name.  Later profiles get the last name. */
+/* Replace an incomplete name by a name of the same or another size, in the same or another
+   file, and before or after the profile has the incomplete name.  Later profiles get the
+   last name. */
 static void replaced_names(void)
 {
     code_names_begin();
@@ -90,9 +91,9 @@ static void replaced_names(void)
     printf("\n");
 }
 
-/* Write three profiles, one after the other.  vmprof names function 4 each time that it is
-   enabled.  Function 8 is made in the first profile, and 12 in the second.  Prints the
-   functions that are known in the third profile before vmprof names any. */
+/* Begin and end three profiles.  vmprof names function 4 each time that it is enabled.
+   Function 8 is made during the first profile, and 12 during the second.  Prints which
+   functions are known in the third profile, in which vmprof names none. */
 static void several_profiles(void)
 {
     int64_t i;
@@ -115,7 +116,8 @@ static void several_profiles(void)
 
 int main(int argc, char **argv)
 {
-    /* the file's head; header: version, flags, "pypy"; a time; meta data */
+    /* the beginning of vmprof's file: fixed words; a header with version, flags and "pypy";
+       a time; meta data */
     char head[40 + 9 + 25 + 3] = { 0 }, pair[400];
     int64_t count = argc > 1 ? atoll(argv[1]) : 0, i, good = 0;
     int64_t before = -1, after;
@@ -127,7 +129,7 @@ int main(int argc, char **argv)
     memcpy(head + 45, "pypy", 4);
     head[49] = 6;
     head[74] = 7;
-    code_names_keep("\2", 1);               /* before the beginning */
+    code_names_keep("\2", 1);               /* ignored before code_names_begin() */
     code_names_begin();
     code_names_keep_head(head, 40);
     code_names_keep_head(head + 40, sizeof head - 40);
@@ -135,9 +137,9 @@ int main(int argc, char **argv)
         size = name_record(pair, 4 * i + 4);
         size += name_record(pair + size, 4 * i + 8);
         code_names_keep(pair, size);
-        code_names_keep(pair, size - 1);    /* again, and cut off */
+        code_names_keep(pair, size - 1);    /* the same names, the second one cut off */
     }
-    code_names_keep_head(head, 40);         /* too late for the head */
+    code_names_keep_head(head, 40);         /* ignored: names follow the head */
     told = code_names_head(&size);
     code_names_begin_next();
     memcpy(&before, head + 50, sizeof before);
@@ -149,7 +151,7 @@ int main(int argc, char **argv)
         good += is_told_once(4 * i + 4);
     printf("told %lld\n", (long long)good);
     printf("unknown %d\n", code_names_record(3, &size) != NULL);
-    code_names_begin_next();                /* another child */
+    code_names_begin_next();                /* as for the profile of another child */
     printf("again %d\n", count == 0 || is_told_once(4));
     code_names_end();
     printf("ended %d\n", code_names_record(4, &size) != NULL);

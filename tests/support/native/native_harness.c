@@ -18,7 +18,7 @@
 #include "stacks/native_stack.h"
 #include "profile_log.h"
 
-/* found by dladdr() */
+/* functions that dladdr() can find */
 #define FUNCTION    __attribute__((noinline, visibility("default")))
 
 /* Work after a call, so that the compiler does not turn the call into a jump */
@@ -40,7 +40,7 @@ FUNCTION void at_the_bottom(int depth);
 FUNCTION void builtin_function(void);
 void generated(void);
 
-/* code without unwind information, as the JIT's code */
+/* a function without unwind information, like code of the JIT */
 __asm__(".text\n.type generated,@function\n"
         "generated:\nsub $24, %rsp\ncall called_by_generated\n"
         "add $24, %rsp\nret\n");
@@ -138,7 +138,7 @@ static void print_record(const char *how, const char *record, size_t size)
     memcpy(word, record + 1, sizeof word);
     if (*record != 2 || size != head + (size_t)word[1])
         abort();
-    /* a function's own address may be odd */
+    /* a record has the address of a function, or the address plus 1 */
     printf("%s %s%s %.*s\n", how,
            *name_of((uintptr_t)word[0]) == '?' ? "" : name_of((uintptr_t)word[0]),
            *name_of((uintptr_t)word[0] - 1) == '?' ? "" : name_of((uintptr_t)word[0] - 1),
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
         recursive(50);
     }
     else if (strcmp(scenario, "limit") == 0) {
-        /* without main() and its callers */
+        /* a limit in this frame, which excludes main() and its callers */
         limit = (uintptr_t)__builtin_frame_address(0);
         recursive(2);
         limit = 1;
@@ -269,7 +269,7 @@ int main(int argc, char **argv)
         printf("none of its own\n");
     }
     else if (strcmp(scenario, "learn") == 0) {
-        evaluate(3);                    /* too few frames */
+        evaluate(3);                    /* too few frames to learn from */
         evaluate(60);
         evaluate(3);
     }

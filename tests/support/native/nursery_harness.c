@@ -4,7 +4,7 @@
  *
  *   nursery BYTES     the nursery's size
  *   rotate            a minor collection without pinned objects moves the nursery
- *   tiny BYTES        collect_and_reserve() never leaves more free bytes than this
+ *   tiny BYTES        collect_and_reserve() never leaves more free bytes than BYTES
  *   pins N            number of objects that may be pinned at the same time
  *
  * The next lines are the program's actions:
@@ -13,7 +13,7 @@
  *   large SIZE COLLECTS
  *                     external_malloc(), which collects first if COLLECTS
  *   fail SIZE COLLECTS
- *                     the same, but the call then raises MemoryError
+ *                     the same as "large", but the call raises MemoryError at its end
  *   collect           a minor collection that the program requests
  *   pressure          raw_malloc_memory_pressure()
  *   pin N             pin the N-th last small object, if possible
@@ -22,23 +22,24 @@
  *                     the next collection with major progress runs finalizers that allocate
  *                     these objects; 0 is a memory pressure, and a negative number is a
  *                     large object
- *   steps N           this collection does N additional minor collections
- *   nomemory          this collection raises MemoryError in collect_and_reserve()
+ *   steps N           the same collection does N additional minor collections
+ *   nomemory          the same collection raises MemoryError in collect_and_reserve()
  *
  * These lines are the engine's actions:
  *
  *   start INTERVAL SEED FIXED FOLLOWS
  *                     if FOLLOWS, each sample changes the interval
  *   rate INTERVAL     set the interval
- *   every BYTES       after this many bytes, the next sample has the nursery collected
+ *   every BYTES       a sample point that is BYTES or more after the last collection starts
+ *                     a collection
  *   stop
- *   soon              the next small object finds the nursery full
+ *   soon              make the nursery appear full to the next small allocation
  *   abandon           stop at the next call, as in a forked child
  *   unhook            restore the GC's three functions
  *   unseen            a minor collection that bypasses the hook
  *
- * The trace is run twice, without the engine's lines and with them.  Each run prints its
- * events when they happen.  Only the second run prints the samples ("sample NUMBER SIZE
+ * The trace is run twice, first without and then with the engine's lines.  Each run prints
+ * its events when they happen.  Only the second run prints the samples ("sample NUMBER SIZE
  * INTERVAL") and the totals.  A failed check ends the program with exit code 3.
  */
 #include <errno.h>
@@ -76,7 +77,8 @@ static void refuse(const char *why)
 /* ____________________________________________________________ */
 /* The program */
 
-static struct nursery_sample pending;   /* 'size' is 0 without a sample */
+/* the sample to print; 'size' is 0 without a sample */
+static struct nursery_sample pending;
 static int follows;
 
 static int64_t take_sample(const struct nursery_sample *sample)
@@ -84,9 +86,10 @@ static int64_t take_sample(const struct nursery_sample *sample)
     CHECK(with_engine && sample->size > 0 && pending.size == 0);
     CHECK(depth_in_reserve == 0);
     if (abandoned)
-        return sample->interval;    /* as the recorder does in a forked child */
+        /* the recorder ignores samples in a forked child, too */
+        return sample->interval;
     pending = *sample;
-    /* the same as oracle.next_interval() */
+    /* the same formula as oracle.next_interval() */
     return follows ? (int64_t)(((uint64_t)sample->interval % 10007 * 5 +
                                 (uint64_t)sample->size) % 10007 + 1)
                    : sample->interval;
@@ -107,7 +110,7 @@ static void after_collection(void)
     collecting = 0;
 }
 
-/* 'start' is the beginning of the object, with its header. */
+/* Print a pending sample, and check that it belongs to the object at 'start'. */
 static void print_sample(int64_t number, const char *start, int is_large)
 {
     if (pending.size != 0) {
@@ -127,7 +130,8 @@ static int64_t new_number(void)
     return objects++;
 }
 
-/* Allocate as compiled code and the JIT's code do. */
+/* Allocate as the interpreter's code and the JIT's code do: with the inlined check, and a
+   call of collect_and_reserve() if the nursery seems full. */
 static void allocate(intptr_t size)
 {
     char *result = gc.nursery_free;
@@ -161,7 +165,8 @@ static void allocate(intptr_t size)
            (intptr_t)(result - gc.nursery));
     CHECK(slow || pending.size == 0);
     if (slow && with_engine && nursery.phase == NURSERY_RUNNING)
-        CHECK(real || pending.size != 0 || abandoned);  /* a reason is needed */
+        /* the slow path has a reason: a full nursery, a sample, or the end in a child */
+        CHECK(real || pending.size != 0 || abandoned);
     print_sample(number, result, 0);
 }
 
@@ -202,7 +207,7 @@ static void pin(int64_t number)
     if (number < 0 || gc.pinned_count == max_pinned)
         return;
     at = small_object[number];
-    /* Is it still there?  An object that a collection has left counts as dead. */
+    /* An object that is no longer in the nursery counts as dead, and cannot be pinned. */
     if (at == NULL || at < gc.nursery || at >= gc.nursery + nursery_size ||
         !taken[word_of(at)] || is_pinned(at))
         return;
@@ -223,7 +228,7 @@ static void unpin(int i)
 }
 
 /* ____________________________________________________________ */
-/* The engine: the actions of its Python part, in the same order */
+/* The engine: the calls of the engine's Python code, in the same order */
 
 static void run_pending_request(void)
 {
@@ -293,7 +298,8 @@ static void stop(int at_once)
         run_pending_request();
 }
 
-/* Without the engine, this function fills the nursery. */
+/* Make the next small allocation enter the slow path.  Without the engine, the function
+   fills the nursery. */
 static void collect_soon(void)
 {
     if (with_engine && nursery.phase == NURSERY_RUNNING)
@@ -311,7 +317,7 @@ static int engine_line(const char *line)
     if (sscanf(line, "start %" SCNd64 " %" SCNu64 " %d %d", &interval, &seed,
                &fixed, &changes) >= 3) {
         follows = changes;
-        errno = MARKER;                 /* the omitted number sets no errno */
+        errno = MARKER;                 /* sscanf() may have set errno */
         if (with_engine)
             start(interval, seed, fixed);
     }

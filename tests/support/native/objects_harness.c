@@ -4,8 +4,8 @@
  *   piece KEY AT INTERVAL OBJECTS...   a sample of a batched allocation in the nursery.
  *                     Each object is SIZE and a letter: d dies, p is promoted, n is pinned,
  *                     t is a text that dies, T a text that is promoted, N a text that is
- *                     pinned, x is not an object, and - was never written.  :TYPE may
- *                     follow
+ *                     pinned, x is not an object, and - was never written.  A type may
+ *                     follow as :TYPE
  *   large KEY SIZE FATE CARDS          a young object outside of the nursery, d or p, after
  *                     CARDS bytes of card marks
  *   old KEY SIZE      an object that is old from birth
@@ -15,15 +15,16 @@
  *   allocate-large KEY SIZE TYPE FATE CARDS    allocate-old KEY SIZE TYPE
  *   state N           the GC's state
  *   copy              copy the tracked objects for a heap snapshot
- *   examined KEY TIME the snapshot found that the objects of this key are garbage
- *   unmark KEY WHICH  a major collection will not reach this promoted object
+ *   examined KEY TIME the snapshot found that the objects of this sample are garbage
+ *   unmark KEY WHICH  clear the mark of a promoted object, as if the marking had not
+ *                     reached the object
  *   drop KEY PART     the program drops this object of a batched allocation
  *   unpin KEY PART FATE               d or p, at the next minor collection
  *   shrink KEY SIZE   shrink a text that is alone in its batch
  *   mark              a major collection marks the old objects that were not dropped
  *   sweep             a major collection frees the old objects without a mark
  *   unseen            a minor collection that bypasses the hook
- *   forget            the profile is gone
+ *   forget            the recorder has no profile from now on
  *   heap BYTES        the GC counts BYTES in old objects; from now on, "swept HEAP BEFORE
  *                     ALIVE NOT_KNOWN" is printed
  *   no-memory         tables cannot grow from now on
@@ -59,10 +60,11 @@
 #define VISITED     ((uint64_t)1 << 34)
 #define CARDS       ((uint64_t)1 << 38)
 #define PINNED      ((uint64_t)1 << 41)
-#define HEADER      0x18u               /* type in the header of all objects */
+/* the GC's type, the same in all objects' headers */
+#define HEADER      0x18u
 #define JUNK        0x123456789u
 #define EMPTY       999                 /* in the model: type of an object without fields */
-#define SWEEPING    2                   /* a state of the GC */
+#define SWEEPING    2                   /* the GC's state while it sweeps */
 #define TEXT        ((uint64_t)1 << 50) /* in the model: an array of characters */
 #define NURSERY     (1 << 22)
 #define MAX_OBJECTS (1 << 16)
@@ -80,7 +82,7 @@ static void failed(const char *what, int where)
 
 static int has_profile = 1, has_lock, free_is_ours, tells_swept, has_no_memory;
 
-/* table.h calls this function instead of mremap() of libc. */
+/* Replaces mremap() of libc for table.h, and may fail on request. */
 void *mremap(void *old, size_t size, size_t new_size, int flags, ...)
 {
     if (has_no_memory) {
@@ -219,7 +221,7 @@ static uint64_t header(uintptr_t object)
     return *(const uint64_t *)object;
 }
 
-/* A type is the object itself. */
+/* In this model, the type of an object is the object itself. */
 struct type *types_of(uintptr_t object)
 {
     return (uint32_t)header(object) == HEADER ? (struct type *)object : NULL;
@@ -261,10 +263,10 @@ struct object {
     char fate;
     char *memory;               /* memory of a large object */
     int64_t key;
-    int which;                  /* number among the promoted objects of this key */
-    int part;                   /* number among all objects of this key */
+    int which;                  /* index among the promoted objects of the same sample */
+    int part;                   /* index among all objects of the same batch */
     int is_dropped;
-    int is_new;                 /* promoted since the last marking */
+    int is_new;                 /* whether it was promoted since the last marking */
 };
 
 static char *arena, *nursery_free;
@@ -324,7 +326,7 @@ static void promote(struct object *object)
     uint64_t *copy = object->at;
     int i;
 
-    /* The object is alive: a call that is not the GC's must not end it. */
+    /* Only a call of free() by the GC may end an object. */
     if (free_is_ours && object->memory != NULL)
         free_outside_of_gc(object->memory);
     if (object->memory == NULL) {
@@ -427,7 +429,7 @@ static void unmark(int64_t key, int which)
         }
 }
 
-/* The objects that a snapshot has copied, and the key of the objects that are garbage */
+/* The objects that a snapshot has copied */
 static struct hook_object copied[16];
 static size_t copied_count;
 
@@ -483,7 +485,7 @@ static void sweep(void)
 
 /* ____________________________________________________________ */
 
-/* Parse an object of a batch.  Returns the number of parsed characters, or 0. */
+/* Parse an object of a batch.  Returns the number of parsed characters, or 0 at the end. */
 static int object_of(const char *text, int64_t *size, char *fate, int *type)
 {
     int used, more = 0;
@@ -496,7 +498,8 @@ static int object_of(const char *text, int64_t *size, char *fate, int *type)
     return used + more;
 }
 
-/* Return whether the sampler samples this batch; 'sample' gets the sampled byte. */
+/* Return whether the sampler samples a batch.  'sample' gets the offset of the sampled byte
+   and the interval. */
 static int is_sampled(int64_t key, struct nursery_sample *sample)
 {
     sample->at = sampler.gap;
@@ -508,7 +511,7 @@ static int is_sampled(int64_t key, struct nursery_sample *sample)
     return 1;
 }
 
-/* With 'interval' 0, the sampler decides whether the batch is sampled. */
+/* Allocate a batch.  With 'interval' 0, the sampler decides whether to sample the batch. */
 static void piece(int64_t key, int64_t at, int64_t interval, const char *rest)
 {
     struct nursery_sample sample = { nursery_free, 0, at, interval,
@@ -545,7 +548,8 @@ static void large(int64_t key, int64_t size, int type, char fate, int cards,
         objects_sampled(key, &sample);
 }
 
-/* Run a line for which the sampler decides.  Returns whether it is such a line. */
+/* Run a line about the sampler ("sampling", "rate", "allocate...").  Returns 0 if the line
+   is of another kind. */
 static int sampled_line(const char *text)
 {
     int64_t n[4];

@@ -1,9 +1,10 @@
-/* Calls vmprof_output.c as vmprof and the program do, for the lines of stdin.  It prints
- * the data that the recorder would get: "bytes HEX", "stack HEX", "disabled HEX".
+/* Calls vmprof_output.c as vmprof and the program do, for the lines of stdin.  Prints the
+ * data that the recorder would get: "bytes HEX", "stack HEX", "disabled HEX".
  *
- *   open                  make the decoy
- *   control 0 | 1         around vmprof's enable() and disable()
- *   map, unmap            vmprof's buffers
+ *   open                  make the decoy, a descriptor that vmprof takes for its file
+ *   control 0 | 1         the sampler begins (1) or ends (0) a call of vmprof's enable() or
+ *                         disable()
+ *   map, unmap            map or unmap vmprof's buffers
  *   fill BUFFER HEX       vmprof appends to a buffer
  *   end BUFFER HEX        vmprof writes the last bytes of a buffer, which are already
  *                         counted
@@ -11,16 +12,16 @@
  *   write HEX             vmprof writes to its file
  *   names                 take the new names
  *   probe BUFFER HEX      vmprof takes a sample that only we get; print it
- *   front COUNT HEX [HEX] vmprof takes a sample, which gets COUNT words in front: 1000 and
- *                         so on.  Without HEX, vmprof takes none.  With a second HEX,
- *                         vmprof first writes another sample that it could not write
- *                         earlier
- *   instead COUNT HEX     the same, but the words replace the stack
+ *   front COUNT HEX [HEX] vmprof takes a sample, before whose stack COUNT words are put:
+ *                         1000 and so on.  Without HEX, vmprof takes no sample.  With a
+ *                         second HEX, vmprof first writes another sample that it could not
+ *                         write earlier
+ *   instead COUNT HEX     the same as "front", but the words replace the stack
  *   enabled               print 0 or 1
  *   steal                 the program closes the decoy, and opens a file
- *   stolen                print the contents of that file
+ *   stolen                print the contents of the program's file
  *   own HEX               the program writes to another file; print the file's contents
- *   seek                  vmprof rewinds a file that it does not have
+ *   seek                  vmprof rewinds its file when it has none
  *   close, forget
  */
 #define _GNU_SOURCE
@@ -37,7 +38,7 @@
 #include "code_names.h"
 #include "vmprof/vmprof_output.h"
 
-/* Without vmprof, this function stores nothing */
+/* Replaces vmprof_file.c: without vmprof, there is no variable to set */
 int vmprof_file_set(int fd)
 {
     return fd < 0;
@@ -141,7 +142,8 @@ static void on_disabled(const void *trailer, size_t size)
 static int decoy = -1;
 static struct buffer *buffers;
 
-/* Returns a block of the exact size, so that the sanitizer notices reads beyond it */
+/* Returns the decoded bytes in a block of exactly their size, so that the sanitizer notices
+   reads beyond the block */
 static unsigned char *from_hex(const char *hex, size_t *size)
 {
     unsigned char *bytes = malloc(strlen(hex) / 2);

@@ -2,11 +2,11 @@
  * The library argv[2] allocates memory, and is loaded and unloaded.
  *
  *   blocks      compare blocks.c with an array of all blocks, at random
- *   undone      begin and end; the results of dlsym(), the pages and the pointers must be
- *               the same as before
- *   counts      argv[3] rounds of calls of every kind, at interval 1
- *   means       argv[3] rounds of calls at interval 10000; compare the sum of weights with
- *               the true bytes
+ *   undone      begin and end; then the results of dlsym(), the protection of all pages and
+ *               the pointers to malloc() must be the same as before
+ *   counts      argv[3] rounds of calls of every kind, with a sampling interval of 1 byte
+ *   means       argv[3] rounds of calls with a sampling interval of 10000 bytes; compare
+ *               the sum of the weights with the true bytes
  *   threads     begin and end argv[3] times while threads call malloc(), load libraries,
  *               fork, and end
  */
@@ -28,7 +28,7 @@
 /* The recorder */
 
 static int64_t samples, ended, lost, keys, bytes_sampled;
-static volatile int64_t before_run;      /* last key of the earlier runs */
+static volatile int64_t before_run;      /* last key of a sample before the current run */
 static double weights;
 static char name_of_type[128];
 
@@ -116,8 +116,9 @@ static void *look_up(const char *name)
     return dlsym(RTLD_DEFAULT, name);
 }
 
-/* Return the protection and addresses of all pages of files.  Neighbouring mappings count
-   as one, because the kernel does not always join mappings that it has split. */
+/* Return the protection and addresses of all mapped files.  Adjacent mappings with the same
+   protection are joined, because the kernel does not always join mappings that it has
+   split. */
 static char *pages(void)
 {
     static char both[2][1 << 18];
@@ -178,23 +179,25 @@ static void test_undone(void)
     meanwhile = dlopen("libz.so.1", RTLD_NOW);
     CHECK(meanwhile == NULL || look_up("malloc") == real);
     CHECK(samples == seen);
-    free(kept(100));            /* from code that kept the address of our malloc() */
+    /* a block from code that kept the address of our malloc() */
+    free(kept(100));
     CHECK(samples == seen);
     raw_memory_end();           /* a second call is harmless */
     begin(1);
-    (void)use(before, 2000);    /* the first MiB of a thread may have no samples */
+    (void)use(before, 2000);    /* enough: the first MiB of a thread may have no samples */
     CHECK(samples - seen > 2000);
     raw_memory_end();
 }
 
-/* The library frees all its blocks, except for the bytes that it returns. */
+/* Check that each block is sampled, and ends.  The library frees all blocks, except for the
+   bytes that it returns. */
 static void test_counts(int rounds)
 {
     void *handle;
     int64_t kept;
 
     begin(1);
-    handle = dlopen(library, RTLD_LAZY);        /* loaded later, and bound lazily */
+    handle = dlopen(library, RTLD_LAZY);        /* loaded after begin(), and bound lazily */
     CHECK(handle != NULL);
     samples = ended = bytes_sampled = 0;
     kept = use(handle, rounds);
@@ -304,7 +307,7 @@ static void test_threads(int rounds)
         CHECK(error == 0);
         usleep(300);
         raw_memory_end();
-        /* a thread that was about to sample leaves no block in the table */
+        /* a thread that was about to take a sample must not add a block to the table */
         usleep(100);
         CHECK(!has_blocks());
         CHECK(look_up("malloc") == real);

@@ -33,14 +33,16 @@ int64_t calls(int rounds)
         text = reallocarray(NULL, 10, 10);
         for (i = 0; i < 9; i++)
             free(all[i]);
-        text = realloc(text, SIZE_MAX / 4) == NULL ? text : NULL;     /* text stays valid */
+        /* realloc() fails, and leaves 'text' valid */
+        text = realloc(text, SIZE_MAX / 4) == NULL ? text : NULL;
         free(text);
         free(NULL);
     }
     return 0;
 }
 
-/* Allocate blocks of 8 to 40,007 bytes, some with a long life.  Returns their bytes. */
+/* Allocate blocks of 8 to 40,007 bytes, and free some of them much later.  Returns the sum
+   of the sizes. */
 int64_t allocate(int rounds)
 {
     static void *kept[500];

@@ -6,9 +6,9 @@
  * of allocation samples, the number of those samples without a stack, the bytes that the
  * samples represent, and the number of CPU samples.
  *
- * Then a child is forked, which must have no state of the profile.  The same threads write
- * another profile to PROFILE.2, and another one in segments to PROFILE.part.1 and so on.
- * Each segment continues where the previous one ended.
+ * Then forks a child, which must not continue the profile.  The same threads write another
+ * profile to PROFILE.2, and a third one in segments to PROFILE.part.1 and so on.  Each
+ * segment continues where the previous segment ended.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,13 +32,14 @@
 #include "file_sink.h"
 #include "recorder.h"
 
-#define ALLOCATING      3       /* threads */
-#define TIMED           2
-#define SAMPLES         5000    /* of each thread */
+#define ALLOCATING      3       /* threads that take allocation samples */
+#define TIMED           2       /* threads that take CPU samples */
+#define SAMPLES         5000    /* samples of each thread */
 #define LOST            100     /* one sample of this many has no stack */
 #define PARTS           20
 
-/* A thread that holds a lock of malloc's may wait for the recorder's lock. */
+/* Creating a thread calls malloc(), and a thread with malloc's lock may wait for the
+   recorder's lock.  So the recorder must not have its lock here. */
 int flusher_start(int (*look)(int at_once));
 int flusher_start(int (*look)(int at_once))
 {
@@ -80,7 +81,7 @@ static int take_stack(int64_t stack)
     return recorder_stack(record, sizeof record);
 }
 
-static __thread int64_t current;        /* number of the thread's sample */
+static __thread int64_t current;        /* number of the sample, from 1 in each thread */
 
 static void walk(void)
 {
@@ -124,7 +125,7 @@ static void *take_time_samples(void *ignored)
     (void)ignored;
     for (i = 0; i < SAMPLES; i++)
         if (recorder_begin_time_sample()) {
-            /* a handler of another signal that comes meanwhile */
+            /* another signal's handler cannot take a sample during this sample */
             CHECK(!recorder_begin_time_sample());
             CHECK(take_stack(i % stacks));
             recorder_end_time_sample();
@@ -153,7 +154,7 @@ static void check_a_time_sample_never_waits(void)
     alarm(0);
 }
 
-/* Use the recorder as the program's other threads do. */
+/* Use the recorder as other threads of the program do, during the samples. */
 static void *disturb(void *ignored)
 {
     static const struct timespec pause = { 0, 1000000 };
@@ -175,7 +176,7 @@ static void run(const char *path)
 {
     static struct file_sink file;
     pthread_t thread[ALLOCATING + TIMED], disturber;
-    /* longer than the flusher's interval */
+    /* a pause that is longer than the flusher's interval */
     struct timespec pause = { 0, 300000000 };
     int i, fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
 
@@ -201,10 +202,11 @@ static void run(const char *path)
     CHECK(recorder_close() == 0);
     __atomic_store_n(&goes_on, 0, __ATOMIC_SEQ_CST);
     CHECK(pthread_join(disturber, NULL) == 0);
-    recorder_note("ended=");    /* a late setting is discarded */
+    recorder_note("ended=");    /* a setting after the end of the profile is discarded */
     close(fd);
     CHECK(recorder_counts.samples == ALLOCATING * SAMPLES);
-    /* one of two samples is dropped: the inner one, or the outer one without the lock */
+    /* each attempt drops one sample: the outer one if another thread has the lock,
+       otherwise the inner one */
     CHECK(recorder_counts.dropped == TIMED * SAMPLES);
     printf("%" PRId64 " %" PRId64 " %d %" PRId64 "\n", recorder_counts.samples,
            recorder_counts.lost, ALLOCATING * SAMPLES * 16,
@@ -249,7 +251,8 @@ static void run_in_parts(const char *path)
     char name[4200];
     int i, fd;
 
-    stacks = SAMPLES;           /* each segment must contain all stacks */
+    /* many stacks: each segment must contain the stacks it uses */
+    stacks = SAMPLES;
     snprintf(name, sizeof name, "%s.part.1", path);
     fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0666);
     CHECK(fd >= 0 && file_sink_open(&files[1], fd) == 0);
@@ -285,7 +288,7 @@ static void fork_a_child(const char *path)
     recorder_open(&file.sink, totals);
     records(head);
     CHECK(recorder_start("engine=harness") == 0);
-    recorder_lock();            /* as if another thread of the parent had the lock */
+    recorder_lock();            /* as if another thread had the lock during the fork */
     fflush(stdout);
     child = fork();
     if (child == 0) {
@@ -301,7 +304,7 @@ static void fork_a_child(const char *path)
     }
     recorder_unlock();
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    /* a child that is sampled later is not counted; its own child is counted in it */
+    /* the parent does not count a child that is sampled; this child counts its own child */
     child = fork();
     if (child == 0) {
         CHECK(recorder_forget());

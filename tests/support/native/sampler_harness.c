@@ -1,4 +1,4 @@
-/* Calls sampler.c.
+/* Calls sampler.c to draw gaps, or to sample objects of known sizes.
  *
  *   sampler_harness gaps INTERVAL SEED FIXED N
  *                     print N gaps

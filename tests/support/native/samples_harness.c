@@ -1,9 +1,6 @@
-/* Writes allocation samples with rpython/samples.  vmprof's stack is deep, and ends in
-   compiled code with inlined functions.
-
-   Usage: samples_harness PROFILE FRAMES [stopped]
-
-   Takes samples until several buffers are full, and reports their objects. */
+/* Writes allocation samples with rpython/samples.  The stack that vmprof reports is deep,
+   and ends in compiled code with inlined functions.  Usage: samples_harness PROFILE FRAMES
+   [stopped]  Takes samples until several buffers are full, and reports their objects. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

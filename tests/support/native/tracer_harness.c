@@ -1,7 +1,8 @@
-/* Tests tracer.c on a child of this program, which has the same addresses.  Prints "ok", or
-   the fault.
-
-   tracer_harness CASE: one of the cases in main() */
+/* Tests tracer.c on a forked child, whose functions have the same addresses as here.
+ * Prints "ok", or the first failed check.
+ *
+ *   tracer_harness CASE       one of the cases in main()
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -26,7 +27,7 @@
 #include "tracer.h"
 
 #define TIMES 50
-/* longer than the time that tracer.c waits for a step */
+/* longer than tracer.c waits for an answer of the traced process */
 #define SLOW_SECONDS 6
 
 /* memory that parent and child share */
@@ -45,14 +46,14 @@ static void check(bool good, const char *what)
     }
 }
 
-/* in the child, with the signature of RPyGilAllocate() */
+/* Replaces RPyGilAllocate() in the child. */
 static void allocate(void)
 {
     free(malloc(100));
     shared->allocated++;
 }
 
-/* in the child, as the function in PyPy */
+/* Replaces PyGILState_Ensure() in the child: it waits for the GIL. */
 static int ensure(void)
 {
     while (shared->is_locked)
@@ -129,8 +130,9 @@ static bool is_unmapped(pid_t pid)
     return mapped(pid) == 0;
 }
 
-/* Install a filter for this thread and its new threads.  It answers the system call
-   `number` if the argument `which` is `value`.  Returns the result of seccomp(). */
+/* Install a seccomp filter for this thread and its new threads.  The filter answers the
+   system call `number` if the argument `which` is `value`.  Returns the result of
+   seccomp(). */
 static int filter(int number, int which, uint32_t value, uint32_t answer, int flags)
 {
     struct sock_filter code[] = {
@@ -149,7 +151,7 @@ static int filter(int number, int which, uint32_t value, uint32_t answer, int fl
     return result;
 }
 
-/* Delay each mmap() of the tracer; then the kernel runs it. */
+/* Delay each mmap() that the tracer makes the child call, before the kernel runs it. */
 static void *delay(void *listener)
 {
     struct seccomp_notif asked;
@@ -183,7 +185,7 @@ static pid_t begin_waiting(bool is_slow)
     check(pid >= 0, "fork");
     if (pid)
         return pid;
-    /* in case Yama restricts tracing to parents */
+    /* allow any process to trace this one, in case Yama restricts tracing to parents */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (is_slow) {
         listener = filter(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -208,7 +210,8 @@ static void end_waiting(pid_t pid)
     check(status == 0, "its signals are blocked, or it was killed");
 }
 
-/* A kernel or sandbox that does not report the system call at which a thread is stopped. */
+/* Test a kernel or sandbox that does not report the system call at which a thread is
+   stopped: the tracer refuses. */
 static void trace_without_syscall_info(void)
 {
     pid_t pid = begin_waiting(false);
@@ -233,7 +236,7 @@ static void trace_slow_mmap(void)
     check(shared->delayed == 1, "it was not slow");
 }
 
-/* The stopped thread continues while the new one waits for the GIL. */
+/* Test that the stopped thread continues while the new thread waits for the GIL. */
 static void trace_a_lock(void)
 {
     pid_t pid = begin_waiting(false);
@@ -253,7 +256,7 @@ static void trace_a_lock(void)
     check(tracer_has_gil(), "of a process that is gone nothing is waited for");
 }
 
-/* The memory stays as long as the stopped thread may use it. */
+/* Test that the tracer's memory stays mapped as long as the stopped thread may use it. */
 static void trace_while_it_stands_still(void)
 {
     pid_t pid = begin_waiting(false);
@@ -302,7 +305,7 @@ static pid_t begin_handling(bool is_restarted)
     sigaction(SIGUSR1, &action, NULL);
     if (pipe(ends) != 0)
         _exit(2);
-    /* it makes no other system call from here on */
+    /* from here on, the child makes no other system call than read() or select() */
     shared->is_waiting = 1;
     while (!shared->is_ending) {
         if (is_restarted ? read(ends[0], &byte, 1) < 0
@@ -312,8 +315,8 @@ static pid_t begin_handling(bool is_restarted)
     _exit(0);
 }
 
-/* A signal that arrives while the thread is stopped has its usual effect on the thread's
-   system call. */
+/* Test that a signal that arrives while the thread is stopped has its usual effect on the
+   thread's system call. */
 static void trace_signals(bool is_restarted)
 {
     pid_t pid = begin_handling(is_restarted);
@@ -347,7 +350,8 @@ static void die_inside(pid_t pid, int32_t is_code_allowed)
     check(becomes(&shared->released, 1) && shared->called == 1, "the thread");
 }
 
-/* The tracer is killed while the thread is stopped at a system call. */
+/* Test that the child continues if the tracer is killed while it has stopped the child's
+   thread at a system call. */
 static void trace_and_die(void)
 {
     pid_t pid = begin_waiting(false);
@@ -356,10 +360,10 @@ static void trace_and_die(void)
 }
 
 #ifdef __x86_64__
-/* Values in all registers, in two flags and below the stack pointer, while only two
-   instructions run: "decq spins; jnz". */
-#define VALUES 46               /* 14 registers, 16 vectors of two words */
-#define BELOW 15                /* words below the stack pointer */
+/* The spinning child has values in all registers, in two flags and below the stack pointer,
+   and runs only two instructions: "decq spins; jnz". */
+#define VALUES 46               /* words in 14 registers and 16 vector registers */
+#define BELOW 15                /* tested words below the stack pointer */
 struct spun {
     uint64_t values[VALUES], flags, below[BELOW];
 };
@@ -399,7 +403,7 @@ __asm__(
     "jnz 1b\n"
     EACH(STORE)
     EACH_XMM(STORE_XMM)
-    /* neither instruction changes the carry flag */
+    /* neither instruction of the loop changes the carry flag */
     "mov $-15, %rcx\n"
     "lea end_values+" BELOWS "+8*15(%rip), %rdx\n"
     "1: mov (%rsp,%rcx,8), %rax\n"
@@ -454,8 +458,8 @@ static void end_spinning(pid_t pid)
     check(shared->woken == 0, "registers, flags or memory are others");
 }
 
-/* A thread that makes no system call is stopped in code of the library if the request
-   allows that.  The thread then has the same registers and memory as before. */
+/* Test that a thread without system calls is stopped in code of the library if the request
+   allows it, and continues with the same registers and memory. */
 static void trace_code(void)
 {
     pid_t pid = begin_spinning();
@@ -470,18 +474,19 @@ static void trace_code(void)
         check(becomes(&shared->released, i) && shared->called == i, "the thread");
     }
     check(is_unmapped(pid), "its memory is still there");
-    /* the allocating function must not be interrupted and called again */
+    /* a thread must not be stopped in the allocating function, because the tracer calls it
+       */
     request.allocate = request.our_allocate = ADDRESS(spin);
     request.milliseconds = 100;
     check(tracer_enter(&request) == EAGAIN, "it is in allocate()");
-    /* code of another library is not safe */
+    /* a thread must not be stopped in another library, which may hold a lock */
     request.allocate = request.our_allocate = ADDRESS(allocate);
     request.ensure = ADDRESS(usleep);
     check(tracer_enter(&request) == EAGAIN, "it is not in that library");
     end_spinning(pid);
 }
 
-/* Change a word of the process while it runs. */
+/* Test that tracer_ask_for_gil() changes a word of the running process. */
 static void trace_ticker(void)
 {
     pid_t pid = begin_spinning();
@@ -496,7 +501,8 @@ static void trace_ticker(void)
     end_spinning(pid);
 }
 
-/* The tracer is killed while the thread is stopped in code. */
+/* Test that the child continues if the tracer is killed while it has stopped the child's
+   thread in code. */
 static void trace_code_and_die(void)
 {
     pid_t pid = begin_spinning();
@@ -506,8 +512,8 @@ static void trace_code_and_die(void)
 #endif
 
 #ifdef __aarch64__
-/* Values in all registers that a system call preserves: q0 to q31, fpsr, x1 to x7, x9 to
-   x30, and the flags.  On x86-64, churn.c tests this. */
+/* Values of all registers that a system call preserves on AArch64: q0 to q31, fpsr, x1 to
+   x7, x9 to x30, and the flags.  On x86-64, churn.c tests this. */
 struct values {
     uint64_t vectors[64], others[32];
 };
@@ -616,7 +622,7 @@ static void trace(bool is_busy)
     check(is_unmapped(pid), "its memory is still there");
     check(waitpid(pid, &status, WNOHANG) == 0, "the process ended");
     request.milliseconds = 0;
-    request.our_create++;           /* the code at this address differs */
+    request.our_create++;           /* at this address, the process has other code */
     int error = tracer_enter(&request);
     check(error == ENOEXEC || error == EAGAIN, "another program");
     shared->is_ending = 1;

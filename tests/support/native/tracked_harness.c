@@ -25,9 +25,10 @@
 #include "type_names.h"
 
 #define PARTS           8
-#define COLLECTIONS     12      /* in each segment; a marking ends after every fourth */
+/* minor collections of a segment; each fourth ends a marking */
+#define COLLECTIONS     12
 #define YOUNG           300     /* samples between two collections */
-#define STACKS          9000    /* more than the table holds */
+#define STACKS          9000    /* more stacks than the table of known stacks holds */
 #define TYPES           20
 #define CLASSES         40
 
@@ -39,7 +40,8 @@ struct object {
 };
 
 static struct object young[2 * YOUNG], old[PARTS * COLLECTIONS * YOUNG * 2];
-static int young_count, pinned_count, old_count;   /* the first young ones are pinned */
+/* the first 'pinned_count' objects of 'young' are pinned */
+static int young_count, pinned_count, old_count;
 static int is_named[CLASSES + 1];
 static int64_t collections, majors;
 static unsigned int seed;
@@ -70,7 +72,7 @@ static void sample(void)
 
     current_stack = any(STACKS);
     object->stack = 8 * (current_stack + 1);
-    object->size = object->live_size = 72 + 8 * any(100);   /* bytes for three objects */
+    object->size = object->live_size = 72 + 8 * any(100);   /* enough for three objects */
     object->interval = 1000 + 1000 * any(3);
     object->key = recorder_allocation(object->size, object->interval, 0, walk);
     CHECK(object->key > 0);
@@ -94,7 +96,7 @@ static void name_class(int number)
 /* ____________________________________________________________ */
 /* The GC */
 
-/* Promote an object.  With 'size' 0, it has the sample's size. */
+/* Promote an object of a sample.  With 'size' 0, the object has the sample's size. */
 static void promote(struct object object, int64_t which, int64_t size)
 {
     object.which = which;
@@ -261,7 +263,7 @@ static void rotate(struct file_sink *file, const char *path, int part)
     struct profile_log_next next;
     int i;
 
-    /* names that come later would only be in the next segment */
+    /* name the classes now: later names would only be in the next segment */
     for (i = 0; i < old_count; i++)
         name_class(old[i].its_class);
     memset(&next, 0, sizeof next);

@@ -14,9 +14,9 @@
 
 #include "patches/trampoline.h"
 
-/* Functions whose first instructions can be moved with any compiler and flags: load the
-   argument and a number; nop; ret.  MOVED: bytes of the first instruction, on x86-64 of
-   the first two */
+/* FUNCTION() makes a function that returns its argument plus a number.  Its first
+   instructions can be moved whatever the compiler and its flags.  MOVED is the size in
+   bytes of the first instruction, or on x86-64 of the first two. */
 #ifdef __aarch64__
 #define MOVED   4
 #define ADD(number) "add x0, x0, #" #number "\nnop\nret\n"
@@ -75,7 +75,7 @@ static void fill_memory(int gigabytes)
     while (gigabytes-- > 0) {
         uintptr_t below = (uintptr_t)one & ~(uintptr_t)4095;
         uintptr_t at;
-        /* directly below the existing mappings */
+        /* try addresses downwards, to map directly below the existing mappings */
         for (at = below - size; at > size; at -= 1 << 20)
             if (mmap((void *)at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
                      MAP_FIXED_NOREPLACE | MAP_NORESERVE, -1, 0) == (void *)at)
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
            trampoline_build(entry, too_short, detour) == EINVAL,
            trampoline_build(entry, too_long, detour) == EINVAL);
     memcpy(before, (const void *)one, sizeof before);
-    for (i = 0; i < 2; i++) {           /* a second time, as after a failure */
+    for (i = 0; i < 2; i++) {           /* building twice must work, as after a failure */
         error = trampoline_build(entry, moved, detour);
         if (error != 0) {
             printf("error: %s\n", strerror(error));

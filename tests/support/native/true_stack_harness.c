@@ -2,13 +2,15 @@
  *
  *   code OFFSET HEX       put these bytes into a region of 16 pages
  *   call OFFSET CALLEE RAISES
- *                         put a call of compiled code there (jit_call.h) to the offset
- *                         CALLEE, which expects an exception or not.  Prints the return
- *                         address, the place where its two guards differ, and its end
+ *                         put a call of the compiled code at CALLEE (jit_call.h) at OFFSET.
+ *                         RAISES is 1 if the guards after the call expect an exception.
+ *                         Prints the offsets of the return address, of the second guard,
+ *                         which depends on RAISES, and of the end
  *   piece OFFSET SIZE FUNCTION START STOP NEXT ...
- *                         the JIT's code there, in ascending order of the offsets.  NEXT of
- *                         each entry (codemap.h) counts entries.  The same offset again
- *                         replaces the entries, or removes them with a size of 0
+ *                         declare machine code of the JIT with entries (codemap.h), in
+ *                         ascending order of the offsets.  NEXT counts entries.  The same
+ *                         offset again replaces the entries, or with a size of 0 removes
+ *                         them
  *   forget                forget the keys of stacks
  *   stack c NUMBER j OFFSET ...
  *                         frames, innermost first: an interpreted frame of this code, or
@@ -16,10 +18,10 @@
  *                         frames: cNUMBER is interpreted, pOFFSET is compiled code, and
  *                         iNUMBER is inlined
  *   interrupted OFFSET c NUMBER j OFFSET ...
- *                         the same, when a signal interrupts the thread at OFFSET
+ *                         the same as "stack", if a signal interrupts the thread at OFFSET
  *   unwound OFFSET c NUMBER j OFFSET ...
- *                         the same, when return addresses are not on the stack, but found
- *                         by unwinding.  After an offset of 0, no more addresses are found
+ *                         the same as "interrupted", if return addresses are not on the
+ *                         stack, but found by unwinding.  Unwinding ends at an offset of 0
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -40,7 +42,7 @@
 static unsigned char *memory;
 static unsigned keys;
 
-/* The layout of codemap.c */
+/* PyPy's table of compiled code, in the layout of codemap.c */
 static struct piece {
     uintptr_t address;
     struct {
@@ -84,7 +86,7 @@ static void add_piece(char *rest)
 {
     struct piece *piece = piece_at((uintptr_t)memory +
                                    strtoul(strtok(rest, " "), NULL, 10));
-    /* (in new memory, because the caches contain the addresses of earlier entries) */
+    /* new memory, because the caches contain the addresses of earlier entries */
     struct codemap_entry *entries = tables[tables_count++];
     uint32_t found = 0;
     char *word;
@@ -102,7 +104,7 @@ static void add_piece(char *rest)
     piece->piece->numbers = 4 * found;
 }
 
-/* 'pc' is the interrupted address, or 0 */
+/* Print the frames of a stack.  'pc' is the interrupted address, or 0. */
 static void print_stack(char *rest, uintptr_t pc, int is_unwound)
 {
     uintptr_t returns[NODES + 1];
@@ -142,7 +144,7 @@ static unsigned char *put(unsigned char *p, const char *hex)
     return p + from_hex(hex, p, (size_t)(memory + SIZE - p));
 }
 
-/* mov r11, address - 16; mov [rbp+32], r11; lea r11, [r11+16]; call r11 */
+/* Put a call: mov r11, address - 16; mov [rbp+32], r11; lea r11, [r11+16]; call r11 */
 static unsigned char *put_call(unsigned char *p, const unsigned char *address)
 {
     uintptr_t map = (uintptr_t)address - 16;

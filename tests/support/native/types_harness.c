@@ -1,14 +1,14 @@
 /* Drives types.c with a heap that the lines of stdin describe:
  *
- *     table ID WORD...             an entry of the type table, of 64 bytes
- *     text HEX                     types_prepare()
- *     word AT VALUE                a word of the heap; "@AT" is an address in the heap
- *     bytes AT HEX
- *     begin, minor, major
- *     number AT, size AT           of the object at AT
- *     known
+ *     table ID WORD...             set an entry of the type table, of 64 bytes
+ *     text HEX                     call types_prepare() with this text
+ *     word AT VALUE                set a word of the heap; "@AT" is an address in the heap
+ *     bytes AT HEX                 set bytes of the heap
+ *     begin, minor, major          begin a profile; a minor or major collection
+ *     number AT, size AT           print the number of the type, or the size, of the object
+ *     known                        print the result of types_known()
  *
- * Prints the results of the last three.  For each new name, it first prints "name NUMBER
+ * For each new name of a type, "number" first prints "name NUMBER
  * KIND GCS HEX".
  */
 #include <errno.h>
